@@ -185,7 +185,7 @@ def unpack(
 ) -> Unpacked:
     """Make an image ready on this node, so that the first `run` need not; `pull` says when a registry is asked."""
     if pull not in PULL_POLICIES:
-        raise UsageError(f"'{pull}' says not when to pull; there is: {', '.join(PULL_POLICIES)}")
+        raise UsageError(f"pull='{pull}' is not valid: use {', '.join(PULL_POLICIES)}")
     return unpacking.unpack(_name_image(image), _open_workplace(arch, progress, settings), policy=pull)
 
 
@@ -325,7 +325,7 @@ def _parse_format(text: str | None) -> ImageFormat | None:
 def submit(
     image: PathLike = "", command: Sequence[str] | None = None, *, site: str | None = None, **description: object
 ) -> JobHandle:
-    """Put a job into the queue: `submit("x.sif", ["python", "train.py"], gpus=1, time="2h")`.
+    """Submit a job: `submit("x.sif", ["python", "train.py"], gpus=1, time="2h")`.
 
     The keywords are the keys of kedge.toml. Without an image the command runs on the node itself.
     """
@@ -336,7 +336,7 @@ def submit(
 
 
 def job(word: str, *, site: str | None = None) -> JobHandle:
-    """A job that was submitted with kedge before: by its id, its name, or `last`."""
+    """Find a job that was submitted with kedge, by its id, its name, or `last`."""
     cluster, settings = open_jobs(site)
     if site:
         return JobHandle(cluster, cluster.records.find(word, cluster.site.name))
@@ -345,7 +345,7 @@ def job(word: str, *, site: str | None = None) -> JobHandle:
 
 
 def open_jobs(site: str | None) -> tuple[Cluster, Settings]:
-    """The cluster that jobs go to from here, and the settings."""
+    """The cluster that jobs go to, and the settings."""
     settings = Settings.load({"site": site} if site else {})
     return open_cluster(settings, os.environ), settings
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Python functions as jobs: an executor in the manner of concurrent.futures, whose workers are containers on a cluster.
+"""Runs Python functions as jobs: a concurrent.futures executor whose workers are containers on a cluster.
 
 with kedge.Executor("docker://python:3.12", queue="gpu", gpus=1, time="1h") as executor:
     futures = [executor.submit(train, rate) for rate in (0.1, 0.01)]
@@ -48,7 +48,7 @@ class JobFuture(futures.Future[Any]):
         self.index = index
 
     def cancel(self) -> bool:
-        """End the task that computes it, unless its result is here already."""
+        """Cancel the task that computes it, unless the result has arrived."""
         was_waiting = not self.done()
         is_cancelled = super().cancel()
         if is_cancelled and was_waiting:
@@ -70,7 +70,7 @@ class _Pending:
 
 
 class Executor(futures.Executor):
-    """Runs functions inside a container on the cluster. Keywords are those of kedge.toml (`gpus=1`, `time="1h"`)."""
+    """Runs functions in containers on the cluster. Takes the keys of kedge.toml as keywords: `gpus=1`, `time="1h"`."""
 
     def __init__(
         self, image: str = "", *, python: str = "python3", site: str | None = None, **description: Any
@@ -87,15 +87,15 @@ class Executor(futures.Executor):
         self._watcher: threading.Thread | None = None
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> JobFuture:
-        """One call as one job."""
+        """Run one call as one job."""
         return self._start(function, [[(arguments, named)]], getattr(function, "__name__", "call"))[0]
 
     def map(
         self, function: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[Any]:
-        """One array of jobs, a task for every `chunksize` items; results come in order."""
+        """Run one array job with a task for every `chunksize` items; results come in order."""
         if chunksize < 1:
-            raise UsageError("chunksize is at least 1")
+            raise UsageError(f"chunksize={chunksize} is not valid: it must be at least 1")
         calls: list[Arguments] = [(each, {}) for each in zip(*iterables, strict=False)]
         tasks = [calls[begin : begin + chunksize] for begin in range(0, len(calls), chunksize)]
         waiting = self._start(function, tasks, getattr(function, "__name__", "map")) if tasks else []
@@ -103,7 +103,7 @@ class Executor(futures.Executor):
         return _take_results(waiting, end)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; wait for those that were submitted, or cancel them."""
+        """Accept no more calls; wait for those that were submitted, or cancel them."""
         with self._lock:
             self._is_shut = True
             pending = list(self._pending)
@@ -120,7 +120,7 @@ class Executor(futures.Executor):
     def _start(self, function: Callable[..., Any], tasks: Sequence[Sequence[Arguments]], name: str) -> list[JobFuture]:
         with self._lock:
             if self._is_shut:
-                raise RuntimeError("the executor was shut down, and takes no more calls")
+                raise RuntimeError("the executor was shut down and accepts no more calls")
         folder = self._cluster.records.calls / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
         self._cluster.records.prepare()
         call = write_call(folder, function, tasks)
@@ -260,9 +260,9 @@ def _explain_missing(pending: _Pending) -> KedgeError:
         return stuck
     said = job.logs(pending.index)[-2000:].strip()
     return JobFailed(
-        f"the job {job.id} ended without a result: {job.state}",
+        f"job {job.id} ended without a result: {job.state.word}",
         context={"why": job.reason, "output": said},
-        hint=f"'kedge status {job.record.typed_id}' and 'kedge logs {job.record.typed_id}' say more",
+        hint=f"see kedge status {job.record.typed_id} and kedge logs {job.record.typed_id}",
     )
 
 

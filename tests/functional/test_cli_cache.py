@@ -111,9 +111,9 @@ def test_cache_limit_is_kept_applied_and_taken_away(store: Store, root: Path) ->
     assert done.stdout == "Removed 1 item (1 MB)\n"
     assert run_cache(root, "limit").stdout == f"5500000 (the cache: {root / 'limit'})\n"
     assert run_cache(root, "limit", "2G").returncode == 0
-    assert run_cache(root, "limit").stdout.startswith("2G (the store")
+    assert run_cache(root, "limit").stdout.startswith("2G (the cache")
     assert run_cache(root, "limit", "none").returncode == 0
-    assert run_cache(root, "limit").stdout.startswith("none (the store")
+    assert run_cache(root, "limit").stdout.startswith("none (the cache")
 
 
 def test_cache_limit_of_the_environment_wins_and_is_said(store: Store, root: Path) -> None:

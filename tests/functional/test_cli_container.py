@@ -82,7 +82,7 @@ def test_container_warnings_need_nothing_heavy() -> None:
 def test_container_notes_are_said_with_verbose() -> None:
     done = run_fake("exec", "-v", "--no-pid", "i", "x", body="say('note', 'decided')")
     assert done.stderr.splitlines() == [
-        "kedge: --no-pid changes nothing: process numbers are private only with --pid or --containall",
+        "kedge: --no-pid has no effect: the PID namespace is separate only with --pid or --containall",
         "kedge: decided",
     ]
 
@@ -140,7 +140,7 @@ def test_container_help_into_a_closed_pipe_is_quiet() -> None:
         (["run", "--nvv", "i"], "'kedge run' has no option --nvv", "did you mean '--nv'?"),
         (
             ["shell", "--fusemount=x", "i"],
-            "--fusemount cannot be honoured: kedge starts no FUSE programs for users",
+            "--fusemount is not supported: kedge starts no FUSE programs for users",
             "mount",
         ),
     ],

@@ -33,7 +33,7 @@ def judge(said: str, uid: int) -> None:
     assert re.search(r"^Python 3\.\d+\.\d+ works in /", said, re.MULTILINE)
     assert "\nthe shell of demo.sif\n" in said
     assert "\n0.97\n" in said  # the bind
-    assert "kept outside: PYTHONPATH." in said
+    assert "PYTHONPATH is not passed into the container" in said
     assert "PYTHONPATH is [], MODEL is [small]" in said
     assert "\nchanged\n" in said
     assert re.findall(r"^status (\d+)$", said, re.MULTILINE) == ["7", "255"]

@@ -61,6 +61,11 @@ def test_main_help_of_a_verb_has_three_spellings() -> None:
     assert "usage: kedge config" in texts.pop()
 
 
+def test_main_help_all_is_help_where_help_shows_all() -> None:
+    assert run_plain("cache", "clean", "--help-all").stdout == run_plain("cache", "clean", "--help").stdout != ""
+    assert run_plain("cache", "--help-all").stdout == run_plain("cache", "--help").stdout != ""
+
+
 def test_main_help_of_a_subcommand() -> None:
     assert "usage: kedge config set" in run_plain("help", "config", "set").stdout
 

@@ -242,7 +242,7 @@ def test_script_check_looks_for_directories_with_patterns(
     monkeypatch.setenv("SLURM_CONF", "/nowhere")
     write(GOOD.replace("-N 1", f"-N 1 -o logs/{pattern}/%j.out"))
     main(["script", "check", "job.sh"])
-    assert f"the directory logs/{pattern} is not there" in capsys.readouterr().out
+    assert f"the directory logs/{pattern} does not exist" in capsys.readouterr().out
     (tmp_path / "logs" / (made or pwd.getpwuid(os.getuid()).pw_name)).mkdir(parents=True)
     main(["script", "check", "job.sh"])
     assert "output-folder-missing" not in capsys.readouterr().out

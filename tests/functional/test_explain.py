@@ -112,7 +112,7 @@ def test_explain_when_the_registry_cannot_be_reached_answers_from_the_tables(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     traits = read(f"{PYTORCH}:22.03-py3", workplace).traits
-    assert traits.notes[0].startswith(f"{TABLE_ONLY}: nvcr.io could not be asked")
+    assert traits.notes[0].startswith(f"{TABLE_ONLY}: kedge could not ask nvcr.io")
     assert traits.os.value.startswith("Ubuntu 20.04")
     assert traits.cuda.value.startswith("11.6.1")
     assert traits.framework_version.value.startswith("1.12.0")
@@ -147,9 +147,9 @@ def test_explain_answers_the_question_of_the_tutorial(ngc: NgcSite, tmp_path: Pa
     assert "Framework           PyTorch 1.12.0a0+2c916ef\n" in done.stdout
     assert "CUDA                11.6.1.005\n" in done.stdout
     assert "System              Ubuntu 20.04\n" in done.stdout
-    assert "Processors          amd64, arm64" in done.stdout
-    assert "nothing was pulled: " in done.stdout
-    assert "cuda>=9.0 (as all of NVIDIA's framework images: it says nothing)" in done.stdout
+    assert "Architectures       amd64, arm64" in done.stdout
+    assert "Nothing was pulled; " in done.stdout
+    assert "cuda>=9.0 (all of NVIDIA's framework images declare this, whatever they need)" in done.stdout
 
 
 def test_explain_takes_the_address_of_a_catalog_page(ngc: NgcSite, workplace: Workplace) -> None:
@@ -242,8 +242,8 @@ def test_explain_shows_sources_and_layers(ngc: NgcSite, tmp_path: Path) -> None:
     bars = [line for line in done.stdout.splitlines() if line.startswith("  #")]
     assert len(bars) == 6
     assert max(bars, key=lambda line: line.count("#")).split()[1:3] == ["3.91", "GB"]
-    assert "smaller ones" in done.stdout
-    assert "Starts              /opt/nvidia/nvidia_entrypoint.sh" in done.stdout
+    assert "smaller layers" in done.stdout
+    assert "Default command     /opt/nvidia/nvidia_entrypoint.sh" in done.stdout
 
 
 def test_explain_compares_several_images(ngc: NgcSite, tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_hostpack_script_that_interprets_itself_is_refused(tmp_path: Path) -> No
 
 
 def test_hostpack_unknown_program_suggests_near_ones() -> None:
-    with pytest.raises(FileProblem, match="no program 'bahs'") as caught:
+    with pytest.raises(FileProblem, match="program 'bahs' not found") as caught:
         pack("bahs")
     assert "bash" in (caught.value.hint or "")
     with pytest.raises(FileProblem, match="does not exist"):

@@ -133,7 +133,7 @@ def test_inspect_address_without_metadata_reads_the_file_system_by_range(tmp_pat
     with serve(data, ranges=False) as server:
         refused = kedge("inspect", f"{server.url}/x.sqsh", check=False, **here)
     assert refused.returncode == UnsupportedFormat.exit_code
-    assert "pull it first" in refused.stderr
+    assert "pull it, then inspect the file" in refused.stderr
 
 
 def test_inspect_address_of_something_else_says_what_it_is(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_instance_whose_script_fails_at_once_is_said(runner: Runner, name: str) 
     sandbox = with_script(make_sandbox(runner.folder / f"failing-{runner.uid}"), "echo no database here >&2; exit 1")
     started = runner.run("instance", "start", str(give_to(runner, sandbox)), name)
     assert started.returncode == 0
-    assert "has ended already" in started.stderr
+    assert "has already ended" in started.stderr
     assert "no database here" in started.stderr
 
 

@@ -197,7 +197,7 @@ def test_submit_lets_the_command_line_beat_the_script(machine: Machine) -> None:
         ("--cpus=100000", 71, "may be used here"),
         ("--memory=900T", 71, "may be used here"),
         ("--tiem=3", 70, "has no option --tiem"),
-        ("--time=3", 70, "3 of what?"),
+        ("--time=3", 70, "'3' has no unit"),
         ("time 3", 70, "line 3"),
         ("--after=77", 73, "no job '77'"),
         ("--directory=/nowhere/at/all", 30, "/nowhere/at/all"),
@@ -214,7 +214,7 @@ def test_submit_refuses_and_leaves_nothing(machine: Machine, directive: str, sta
 
 def test_submit_refuses_what_is_no_script(machine: Machine) -> None:
     (machine.folder / "program").write_bytes(b"\x7fELF\0\0")
-    assert "is no script" in machine.call("submit", "program", status=70).stderr
+    assert "is not a script" in machine.call("submit", "program", status=70).stderr
     assert "program-not-here" in machine.call("submit", "program-not-here", status=30).stderr
 
 
@@ -277,7 +277,7 @@ def test_cancel_can_send_a_signal(machine: Machine) -> None:
     machine.call("cancel", "--signal", "USR1", id)
     assert machine.wait(id)["state"] == "done"
     assert "heard" in machine.output(id)
-    assert "no signal 'NONE'" in machine.call("cancel", "--signal", "NONE", id, status=2).stderr
+    assert "unknown signal 'NONE'" in machine.call("cancel", "--signal", "NONE", id, status=2).stderr
 
 
 def test_memory_limit_ends_a_job(machine: Machine) -> None:
@@ -392,7 +392,7 @@ def test_run_passes_the_terminal_and_the_status(machine: Machine) -> None:
     done = machine.call("run", "--time=1h", "--", "sh", "-c", "cat; echo err >&2; exit 5", status=5, input="in\n")
     assert (done.stdout, done.stderr) == ("in\n", "err\n")
     assert machine.call("run", "--", "sh", "-c", "kill -15 $$", status=None).returncode == 128 + 15
-    assert "no program" in machine.call("run", "--", "no-such-program-here", status=30).stderr
+    assert "not found" in machine.call("run", "--", "no-such-program-here", status=30).stderr
     states = [each["state"] for each in machine.list_jobs()]
     assert states == ["failed", "failed"]
 

@@ -103,9 +103,9 @@ def test_json_says_what_was_made(tmp_path):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--size", "10", "new.img"], "64 MiB at least"),
-        (["--size", "much", "new.img"], "no size"),
-        (["--size", "-1", "new.img"], "no size"),
+        (["--size", "10", "new.img"], "an overlay needs 64 MiB"),
+        (["--size", "much", "new.img"], "not a valid size"),
+        (["--size", "-1", "new.img"], "not a valid size"),
         (["--create-dir", "../out", "new.img"], "is not a path inside"),
         (["--create-dir", "/", "new.img"], "is not a path inside"),
         (["there.img"], "exists already"),
@@ -172,7 +172,7 @@ def test_a_signed_sif_is_refused(make_sif):
         path, DataObject(DataType.SIGNATURE, b"signature", group=0, link=1, links_group=True, extra=bytes(260))
     )
     done = create(path)
-    assert "is signed" in done.stderr
+    assert "it would break the signature" in done.stderr
     assert "kedge sif del 2" in done.stderr
 
 

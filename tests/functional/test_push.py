@@ -204,7 +204,7 @@ def test_push_of_damaged_layers_never_shows_a_manifest(images: Path, tmp_path: P
         ("x.sif", "docker://HOST/a@sha256:" + "0" * 64, (UsageError, "cannot push to a digest")),
         ("docker://HOST/a:1", "docker://HOST/b:1", (UsageError, "not on this host")),
         ("instance://x", "docker://HOST/b:1", (UsageError, "running container")),
-        ("missing.sif", "docker://HOST/a:1", (FileProblem, "no file missing.sif")),
+        ("missing.sif", "docker://HOST/a:1", (FileProblem, "missing.sif does not exist")),
         ("missing.sif", "oras://HOST/a:1", (FileProblem, "missing.sif")),
         ("box", "oras://HOST/a:1", (UsageError, "which takes SIF files only")),
         ("oci:lay", "oras://HOST/a:1", (UsageError, "which takes SIF files only")),

@@ -101,7 +101,7 @@ def test_limits_hold_for_the_container(runner: Runner, image: Path, delegated: l
     done = run_in(delegated, runner, "exec", "--memory", "20M", "--cpus", "0.5", str(image), "sh", "-c", hungry)
     assert done.returncode in (-9, 137, 2), done.stderr  # killed, or told that there is no memory
     assert "has room" not in done.stdout
-    assert "cannot be honoured" not in done.stderr
+    assert "cannot be applied" not in done.stderr
     # what is left of the group says it still
     assert find_file(done.stdout, "cpu", "cpu.cfs_quota_us", "cpu.max").read_text().split()[0] == "50000"
 
@@ -133,7 +133,7 @@ def test_limits_groups_that_are_left_are_removed_by_the_next(
 def test_limits_are_refused_where_the_user_has_no_part_of_the_tree(runner: Runner, image: Path) -> None:
     done = runner.run("exec", "--memory", "100M", str(image), "true")
     assert done.returncode == 255
-    assert "--memory cannot be honoured: this user may not make control groups here" in done.stderr
+    assert "--memory cannot be applied: this user may not make control groups here" in done.stderr
     assert "systemd-run --user --scope -p MemoryMax=100M kedge" in done.stderr
     assert "Traceback" not in done.stderr
     done = runner.run("exec", "--memory", "much", str(image), "true")

@@ -79,11 +79,11 @@ def check_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
         ),
         (("-B", "a:b:c:d", "{image}"), ("has more than three parts", "SOURCE[:DESTINATION[:OPTIONS]]")),
         (("-B", "/etc/hosts:/etc", "{image}"), ("cannot bind host:/etc/hosts to container:/etc",)),
-        (("--overlay", "/no/such", "{image}"), ("the overlay /no/such cannot be used", "kedge overlay create")),
+        (("--overlay", "/no/such", "{image}"), ("cannot use the overlay /no/such", "kedge overlay create")),
         (("--overlay", "/proc/self", "{image}"), ("/proc/self", "--writable-tmpfs")),
         (("--overlay", "/usr", "{image}"), ("no write permission for /usr", "--overlay /usr:ro")),
         (("--overlay", "{folder}/text", "{image}"), ("text", "an overlay is a directory")),
-        (("--writable", "{image}.sqsh"), ("--writable cannot change", "--overlay FOLDER")),
+        (("--writable", "{image}.sqsh"), ("--writable cannot change", "--overlay DIRECTORY")),
         (("--pwd", "/no/such", "{image}"), ("cannot change to /no/such", "another --pwd")),
         (("--root-from", "kernel", "{image}.sqsh"), ("--root-from kernel does not work on this node",)),
         (("--nonsense", "{image}"), ("has no option --nonsense",)),
@@ -148,7 +148,7 @@ def test_exec_of_a_damaged_image_that_is_mounted_names_the_damage(runner: Runner
     require_program("squashfuse")
     folder = make_bad_files(runner, packed)
     done = runner.run("exec", "--root-from", "squashfuse", str(folder / "damaged.sqsh"), "/bin/true")
-    check_refused(done, "the image is damaged")
+    check_refused(done, "is damaged: pull or build the image again")
 
 
 # -- a machine on which much is missing

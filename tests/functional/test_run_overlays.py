@@ -123,7 +123,7 @@ def test_exec_many_readers_and_no_writer_beside_them(runner: Runner, image: str,
         assert runner.run("exec", "--overlay", f"{overlay}:ro", image, "true").returncode == 0
         refused = runner.run("exec", "--overlay", str(overlay), image, "true")
         assert refused.returncode == 255
-        assert "only while nobody else uses it" in refused.stderr
+        assert "only while no other container uses it" in refused.stderr
         reader.communicate("")
     wait_until_unused(overlay)
 

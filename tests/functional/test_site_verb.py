@@ -75,7 +75,7 @@ def test_site_detect_says_which_and_why(place: Place) -> None:
     assert (told["site"], told["reason"]) == ("tacc-vista", "TACC_SYSTEM is set for it")
     assert told["others"] == [{"site": "generic-slurm", "reason": "SLURM_CONF is set"}]
     shown = place.site("detect", SLURM_CONF="/x", KEDGE_SITE="abci3").stdout.splitlines()
-    assert shown[1].split(maxsplit=1) == ["abci3", "you said so (environment: KEDGE_SITE)"]
+    assert shown[1].split(maxsplit=1) == ["abci3", "requested (environment: KEDGE_SITE)"]
 
 
 def test_site_detect_takes_the_setting_of_the_user(place: Place) -> None:

@@ -88,7 +88,7 @@ def test_a_dry_run_refuses_them_too(user: User) -> None:
 
 def test_a_description_is_held_to_the_same(user: User) -> None:
     (user.folder / "kedge.toml").write_text('[job]\nimage = "good.sif"\ncommand = ["--time", "1h"]\n')
-    assert "begins with '--time', which is no program" in user.refused()
+    assert "begins with '--time', which is not a program" in user.refused()
     (user.folder / "kedge.toml").write_text('[job]\nimage = "job.sh"\n')
     assert "is a batch script" in user.refused()
 

@@ -45,7 +45,7 @@ from tests.builders.user_threads import TABLES, about, ask, case, make_node, rea
         case(
             28,
             *("13.0.2", "", "Tesla V100-SXM2-32GB", "580.95.05"),
-            ["CUDA 13.0.2 makes no code for Tesla V100-SXM2-32GB (compute capability 7.0): 12.9 was the last."],
+            ["CUDA 13.0.2 no longer supports Tesla V100-SXM2-32GB (compute capability 7.0); 12.9 was the last"],
         ),
     ],
 )
@@ -82,7 +82,7 @@ def test_threads_queue_with_several_kinds_of_nodes() -> None:
     verdict = judge(image, Target("queue gpu", "queue", gpus, driver="470.57.02"), TABLES)
     assert verdict.outcome == NO
     assert verdict.headline.endswith("; it runs on Tesla V100")
-    assert "Ask for one kind of GPU in the job." in tell(verdict)
+    assert "Request one kind of GPU in the job." in tell(verdict)
 
 
 @about(27)

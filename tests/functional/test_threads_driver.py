@@ -119,12 +119,12 @@ def test_threads_tag_that_was_built_anew_is_told_from_the_digest(
     with FakeRegistry() as registry:
         digest, name = add_build(registry, WIDE), f"{registry.host}/team/cuda"
         _, told = ask_kedge(capfd, "explain", f"docker://{name}:11.6", *node)
-        assert f"a tag can be made anew; {name}@{digest} stays this very image" in told
+        assert f"Pinned name         {name}@{digest}" in told
         assert refused not in told
         add_build(registry, NARROW)
         _, told = ask_kedge(capfd, "explain", f"docker://{name}:11.6", *node)
         assert refused in told
-        assert "kedge and 'apptainer --nv' do not ask for that, and start it." in told
+        assert "kedge and 'apptainer --nv' do not check that, and start it." in told
         assert "set NVIDIA_DISABLE_REQUIRE=1" in told
         _, told = ask_kedge(capfd, "explain", f"docker://{name}@{digest}", *node)
         assert refused not in told
@@ -150,9 +150,9 @@ def test_threads_gate_that_refuses_what_would_run(
     verdict = json.loads(told)["verdict"]
     assert (status, verdict["outcome"]) == (0, MINOR)
     sentences = " ".join(f"{each['sentence']} {each['remedy']}" for each in verdict["judgements"])
-    assert f"Driver {driver} is older than the 570.124.06 that CUDA 12.8.1 asks for, but 525.60.13" in sentences
+    assert f"Driver {driver} is older than the 570.124.06 that CUDA 12.8.1 needs, but 525.60.13" in sentences
     assert f"refuse the image on {verdict['headline'].split(' on ')[1].split(' with ')[0]}" in sentences
-    assert "asks for cuda>=12.8 or for one of the drivers it lists" in sentences
+    assert "requires cuda>=12.8 or one of the drivers it lists" in sentences
     assert "With docker, podman or enroot, set NVIDIA_DISABLE_REQUIRE=1." in sentences
     assert "take an image for CUDA 12.4 or older" in sentences
 

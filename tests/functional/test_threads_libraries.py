@@ -51,7 +51,7 @@ def test_threads_graphics_libraries_of_a_newer_host(image_glibc: str, host_glibc
     verdict = ask(image, "NVIDIA GeForce RTX 3090", "525.60.13", glibc=host_glibc)
     assert verdict.outcome == NATIVE
     assert "With 'apptainer --nv'" in tell(verdict)
-    assert "'GLIBC_2.34 not found'; kedge brings in the driver's own libraries only" in tell(verdict)
+    assert "'GLIBC_2.34 not found'. kedge mounts the driver's own libraries only" in tell(verdict)
     drawing = make_image({f"{GNU}/libGLdispatch.so.0": make_elf()})  # an image that asks for graphics gets no more
     assert not name_libraries(start(make_node("525.60.13", A100), drawing)) & set(NEUTRAL)
     [clue] = find_clues(message)

@@ -66,8 +66,8 @@ def test_threads_nodes_that_a_part_needs() -> None:
 def test_threads_nvidia_smi_shows_all_and_it_is_said_why() -> None:
     [said] = prepare(arguments=["nvidia-smi"], CUDA_VISIBLE_DEVICES="1").warnings
     assert said == (
-        "nvidia-smi does not read CUDA_VISIBLE_DEVICES=1 and shows all 4 GPUs; CUDA programs see 1 of them. "
-        "With --contain it shows those only."
+        "nvidia-smi ignores CUDA_VISIBLE_DEVICES=1 and shows all 4 GPUs; CUDA programs see 1 of them. "
+        "With --contain, nvidia-smi shows only those."
     )
     assert prepare(CUDA_VISIBLE_DEVICES="1").warnings == []
     assert prepare(arguments=["nvidia-smi"], CUDA_VISIBLE_DEVICES="0,1,2,3").warnings == []

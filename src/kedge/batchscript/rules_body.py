@@ -53,7 +53,7 @@ def _check_needless_nv(case: Case) -> Iterator[CheckResult]:
         return
     for call in case.script.containers:
         if call.has_option("--nv", "--nvccli", "--rocm"):
-            yield CheckResult(call.line, "the container is to see GPUs (--nv), but the job asks for none")
+            yield CheckResult(call.line, "the container uses --nv, but the job requests no GPUs")
             return
 
 
@@ -99,7 +99,7 @@ def _check_first_node(case: Case) -> Iterator[CheckResult]:
         return
     call = script.containers[0]
     yield CheckResult(
-        call.line, f"{case.request.nodes} nodes are asked for, and the container runs on the first one only"
+        call.line, f"{case.request.nodes} nodes are requested, but the container runs on the first one only"
     )
 
 
@@ -112,9 +112,7 @@ def _check_placeholders(case: Case) -> Iterator[CheckResult]:
         if number not in live and _PLACEHOLDER.search(code):
             code = _drop_messages(code)
         if found := _PLACEHOLDER.search(code):
-            yield CheckResult(
-                number, f"{found.group()} stands for something of yours, which is still to be written there"
-            )
+            yield CheckResult(number, f"{found.group()} is a placeholder: replace it")
 
 
 def _drop_messages(line: str) -> str:
@@ -141,7 +139,9 @@ def _check_image(case: Case) -> Iterator[CheckResult]:
         seen.add(name)
         moves = moved is not None and moved <= call.line
         if (name.startswith("/") or not moves) and case.has_file(name) is False:
-            yield CheckResult(call.line, f"the image {name} is not there", f"get it first: kedge pull {name} REFERENCE")
+            yield CheckResult(
+                call.line, f"the image {name} does not exist", f"get it first: kedge pull {name} REFERENCE"
+            )
 
 
 def _image_file(call: ContainerCall, values: Mapping[str, str]) -> str:
@@ -159,14 +159,14 @@ def _check_remote_image(case: Case) -> Iterator[CheckResult]:
         launched = bool(call.launcher) and call.launcher[0].text in LAUNCHERS
         many = "array" in case.request.asked or (launched and (case.request.tasks_per_node * case.request.nodes) > 1)
         if many:
-            yield CheckResult(call.line, f"every task gets {call.image.text} from the network, all at once")
+            yield CheckResult(call.line, f"every task downloads {call.image.text} at the same time")
 
 
 def _check_pull(case: Case) -> Iterator[CheckResult]:
     for command in find_pulls(case.script.commands):
         if case.site is not None and case.site.pull == "in-job":
             continue  # which is what the site wants
-        yield CheckResult(command.line, "the image is made inside the job, while GPUs and nodes wait")
+        yield CheckResult(command.line, "the job pulls or builds the image while its GPUs and nodes are idle")
 
 
 def _check_binds(case: Case) -> Iterator[CheckResult]:
@@ -177,14 +177,14 @@ def _check_binds(case: Case) -> Iterator[CheckResult]:
             for bind in value.text.split(","):
                 target = bind.split(":")[1] if ":" in bind else ""
                 if target and not target.startswith(("/", "$", "~")):
-                    yield CheckResult(call.line, f"the bind {bind} ends in a relative path, which no runtime takes")
+                    yield CheckResult(call.line, f"the bind {bind} has a relative target, which no runtime accepts")
 
 
 def _check_secrets(case: Case) -> Iterator[CheckResult]:
     for number, line in enumerate(case.script.text.split("\n"), 1):
         if has_secret(line):
             yield CheckResult(
-                number, "a password, token or key stands in the script, for all who can read it and its copies"
+                number, "the script contains a password, token or key: everyone who can read it or a copy sees it"
             )
 
 
@@ -204,7 +204,7 @@ RULES = (
     ScriptRule(
         "nv-without-gpus",
         Severity.WARNING,
-        "a container is started with --nv, and the job asks for no GPU",
+        "a container is started with --nv, and the job requests no GPU",
         "ask for GPUs, or leave --nv out",
         _check_needless_nv,
     ),
@@ -225,24 +225,24 @@ RULES = (
     ScriptRule(
         "first-node-only",
         Severity.WARNING,
-        "several nodes are asked for, and no launcher reaches them",
+        "several nodes are requested, and no launcher reaches them",
         "put srun, ibrun or mpirun before the container's command, or ask for one node",
         _check_first_node,
     ),
     ScriptRule(
         "placeholder",
         Severity.WARNING,
-        "a name in angle brackets, such as <user>, that was to be replaced",
-        "write your own there",
+        "a name in angle brackets, such as <user>, that is a placeholder",
+        "replace it",
         _check_placeholders,
     ),
     ScriptRule(
-        "missing-image", Severity.WARNING, "the image file is not there", "pull it before submitting", _check_image
+        "missing-image", Severity.WARNING, "the image file does not exist", "pull it before submitting", _check_image
     ),
     ScriptRule(
         "remote-image",
         Severity.WARNING,
-        "every task of a job or array gets the image from the network",
+        "every task of a job or array downloads the image",
         "get it once: kedge pull FILE.sif REFERENCE",
         _check_remote_image,
     ),

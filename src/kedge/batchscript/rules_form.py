@@ -37,9 +37,9 @@ def _check_dos(case: Case) -> Iterator[CheckResult]:
     if not case.script.dos_line:
         return
     if case.script.language.refuses_dos:
-        yield CheckResult(case.script.dos_line, f"the line ends as in DOS, with \\r\\n, which {_submit(case)} refuses")
+        yield CheckResult(case.script.dos_line, f"the line has a DOS line end (\\r\\n), which {_submit(case)} refuses")
     else:
-        yield CheckResult(case.script.dos_line, "the line ends as in DOS, with \\r\\n, over which the shell stumbles")
+        yield CheckResult(case.script.dos_line, "the line has a DOS line end (\\r\\n), which breaks the shell")
 
 
 def _check_mark(case: Case) -> Iterator[CheckResult]:
@@ -198,7 +198,7 @@ def _check_dashes(case: Case) -> Iterator[CheckResult]:
     for number, line in enumerate(case.script.text.split("\n"), 1):
         code = _cut_comment(line) if number in live else re.sub(r"(?:^|\s)#.*", "", line)
         if _DASHES.search(code):
-            yield CheckResult(number, "a long dash stands where an option begins, as word processors make them")
+            yield CheckResult(number, "a long dash from a word processor stands where an option begins")
 
 
 def _cut_comment(line: str) -> str:
@@ -223,7 +223,7 @@ RULES = (
         _check_supported,
     ),
     ScriptRule(
-        "no-shebang", Severity.ERROR, "sbatch wants #! in the first line", "begin with #!/bin/bash", _check_shebang
+        "no-shebang", Severity.ERROR, "sbatch requires #! in the first line", "begin with #!/bin/bash", _check_shebang
     ),
     ScriptRule(
         "dos-lines",

@@ -94,7 +94,7 @@ def _check_output_folder(case: Case) -> Iterator[CheckResult]:
             made = "" if "%" in folder else f"mkdir -p {folder}"
             yield CheckResult(
                 directive.line,
-                f"the directory {folder} is not there, and no scheduler makes it: the job fails without a word",
+                f"the directory {folder} does not exist, and no scheduler creates it: the job fails without a message",
                 made,
             )
 
@@ -115,7 +115,7 @@ def _check_many_tasks(case: Case) -> Iterator[CheckResult]:
     if tasks < 2 or not script.language.has_tasks or not script.containers or _STARTS.search(script.text):
         return
     line = request.line("tasks", "tasks_per_node")
-    yield CheckResult(line, f"{tasks} tasks are asked for, but nothing in the script starts more than one")
+    yield CheckResult(line, f"{tasks} tasks are requested, but nothing in the script starts more than one")
 
 
 RULES = (
@@ -150,7 +150,7 @@ RULES = (
     ScriptRule(
         "output-folder-missing",
         Severity.WARNING,
-        "the directory of the output file is not there",
+        "the directory of the output file does not exist",
         "make it before submitting",
         _check_output_folder,
     ),
@@ -164,7 +164,7 @@ RULES = (
     ScriptRule(
         "tasks-not-started",
         Severity.WARNING,
-        "several tasks are asked for, and no launcher starts the container as often",
+        "several tasks are requested, and no launcher starts the container as often",
         "put srun (at TACC: ibrun) before the command, or ask for one task with more CPUs",
         _check_many_tasks,
     ),

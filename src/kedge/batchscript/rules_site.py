@@ -11,7 +11,7 @@ from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
 from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
-from kedge.schedulers.choose import find_language
+from kedge.schedulers.choose import find_facts, find_language
 from kedge.schedulers.directive import show_option
 from kedge.sites.rules import QueueRequest, UnmetRequest, find_broken_limits
 
@@ -67,7 +67,7 @@ def _check_required(case: Case) -> Iterator[CheckResult]:
         keys, what, option = _REQUIRED.get(name, ((), "", ""))
         has_default = name == "time" and case.queue is not None and case.queue.default_time is not None
         if keys and not any(key in case.request.asked for key in keys) and not has_default:
-            yield CheckResult(_last_line(case), f"{case.site.name} wants {what}", f"add {option}")
+            yield CheckResult(_last_line(case), f"{case.site.name} requires {what}", f"add {option}")
 
 
 def _check_names(case: Case) -> Iterator[CheckResult]:
@@ -79,7 +79,7 @@ def _check_names(case: Case) -> Iterator[CheckResult]:
             continue
         if keys and not any(key in case.request.asked for key in keys):
             yield CheckResult(
-                _last_line(case), f"{case.site.name} wants {what}", f"add {option}, here or when submitting"
+                _last_line(case), f"{case.site.name} requires {what}", f"add {option}, here or when submitting"
             )
 
 
@@ -93,12 +93,13 @@ def _check_unknown_queue(case: Case) -> Iterator[CheckResult]:
     name = case.request.get("queue")
     if case.site is None or not name or not case.site.queues:
         return
+    word = find_facts(case.site.scheduler).queue_word
     for part in str(name).split(","):
         part = part.partition("@")[0]
         if case.site.find_queue(part) is None:
             known = [each.name for each in case.site.queues if not each.is_retired]
             remedy = propose(part, known) or f"it has: {', '.join(known[:12])}"
-            yield CheckResult(case.request.line("queue"), f"{case.site.name} has no queue '{part}'", remedy)
+            yield CheckResult(case.request.line("queue"), f"{case.site.name} has no {word} '{part}'", remedy)
 
 
 def _check_retired(case: Case) -> Iterator[CheckResult]:
@@ -189,7 +190,7 @@ def _check_shell(case: Case) -> Iterator[CheckResult]:
     shebang = case.script.shebang
     program = shebang[2:].split()[0] if shebang[2:].split() else ""
     if case.site is not None and case.site.launcher == "ibrun" and program.rpartition("/")[2] == "sh":
-        yield CheckResult(1, f"{case.site.name} wants #!/bin/bash, not {program}")
+        yield CheckResult(1, f"{case.site.name} requires #!/bin/bash, not {program}")
 
 
 def _check_launcher(case: Case) -> Iterator[CheckResult]:
@@ -226,14 +227,14 @@ RULES = (
     ScriptRule(
         "missing-at-site",
         Severity.ERROR,
-        "a request that the site wants and the script lacks: -N, -n and -t at TACC, --time at SDumont",
+        "a request that the site requires and the script lacks: -N, -n and -t at TACC, --time at SDumont",
         "add it",
         _check_required,
     ),
     ScriptRule(
         "account-or-queue-missing",
         Severity.WARNING,
-        "the site wants an account or a queue (a resource type at ABCI)",
+        "the site requires an account or a queue (a resource type at ABCI)",
         "add it, here or when submitting",
         _check_names,
     ),
@@ -258,14 +259,14 @@ RULES = (
     ScriptRule(
         "queue-needs-gpus",
         Severity.ERROR,
-        "a queue for GPU jobs, and a job that asks for no GPU",
+        "a queue for GPU jobs, and a job that requests no GPU",
         "add --gpus-per-node=1, or take a queue for CPUs",
         _check_needs_gpus,
     ),
     ScriptRule(
         "little-memory",
         Severity.WARNING,
-        "no memory is asked for where the default is small (300M per CPU at ZIH)",
+        "no memory is requested where the default is small (300M per CPU at ZIH)",
         "add --mem or --mem-per-cpu",
         _check_little_memory,
     ),

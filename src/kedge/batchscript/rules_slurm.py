@@ -109,9 +109,7 @@ def _check_mail_words(case: Case) -> Iterator[CheckResult]:
         words = [word.strip() for word in (each.value or "").split(",")] if each.option == "--mail-type" else []
         wrong = [word for word in words if word.lower() not in MAIL_TYPES and word]
         if wrong and len(wrong) < len(words):
-            yield CheckResult(
-                each.line, f"sbatch overlooks {wrong[0]} in {show_option(each)}: there is no such reason for mail"
-            )
+            yield CheckResult(each.line, f"sbatch ignores {wrong[0]} in {show_option(each)}: it is no reason for mail")
 
 
 def _check_masked_gpus(case: Case) -> Iterator[CheckResult]:
@@ -185,7 +183,7 @@ def _check_old_names(case: Case) -> Iterator[CheckResult]:
         for name in _OLD_NAMES.findall(line):
             if name not in seen:
                 seen.add(name)
-                yield CheckResult(number, f"{name} is an old name", f"write {_OLD[name]}")
+                yield CheckResult(number, f"{name} is a deprecated name", f"write {_OLD[name]}")
 
 
 RULES = (
@@ -220,7 +218,7 @@ RULES = (
     ScriptRule(
         "overlooked-value",
         Severity.WARNING,
-        "a word in --mail-type that sbatch does not know, and overlooks beside others",
+        "a word in --mail-type that sbatch does not know, and ignores beside others",
         "write BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, ARRAY_TASKS, ALL or NONE",
         _check_mail_words,
     ),

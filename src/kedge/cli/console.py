@@ -153,12 +153,15 @@ class Console:
             with self._undisturbed():
                 self._out.write(self._make_safe(text) + "\n")
 
-    def print_hanging(self, begin: str, text: str) -> None:
-        """Write `begin` and a text; on a terminal it is wrapped, and stands to the right of where it began."""
+    def print_hanging(self, begin: str, text: str, *, indent: int | None = None) -> None:
+        """Write `begin` and a text; on a terminal it is wrapped, and stands to the right of where it began.
+
+        `indent`: where lines after the first begin instead.
+        """
         if not self.is_terminal or self.json:
             self.print(f"{begin}{text}".rstrip())
             return
-        for line in wrap_hanging(begin, text, shutil.get_terminal_size().columns):
+        for line in wrap_hanging(begin, text, shutil.get_terminal_size().columns, indent):
             self.print(line)
 
     def print_json(self, value: object) -> None:
@@ -297,12 +300,12 @@ def paint_text(text: str, meaning: str) -> str:
     return f"\033[{colour}m{text}\033[0m" if colour and text else text
 
 
-def wrap_hanging(begin: str, text: str, width: int) -> list[str]:
+def wrap_hanging(begin: str, text: str, width: int, indent: int | None = None) -> list[str]:
     """The lines of a text that follows `begin`; words stay whole, as somebody may copy them."""
     import textwrap  # late: few verbs write sentences
 
     plain = _COLOUR_CODES.sub("", begin)  # columns are counted in visible characters
-    hang = " " * min(len(plain) or _HANG, width // 3)
+    hang = " " * min(len(plain) or _HANG if indent is None else indent, width // 3)
     room = max(width, _NARROWEST)
     lines = textwrap.wrap(
         text, room, initial_indent=plain, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False

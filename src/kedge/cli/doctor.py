@@ -127,7 +127,7 @@ def _show(diagnosis: Diagnosis, console: Console) -> None:
         console.print_json(diagnosis.as_dict())
         return
     width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
-    for line in render_diagnosis(diagnosis, is_verbose=console.verbosity > 0, width=width):
+    for line in render_diagnosis(diagnosis, is_verbose=console.verbosity > 0, width=width, paint=console.paint):
         console.print(line)
 
 

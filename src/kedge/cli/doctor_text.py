@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kedge.cli.progress import leave_plain
 from kedge.cli.redaction import escape_controls
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 
@@ -15,10 +16,15 @@ if TYPE_CHECKING:
     from kedge.doctor.finding import Finding
 
 _HEADINGS = ((FAIL, "Problems"), (WARNING, "Warnings"), (NOTE, "Notes"), (SKIPPED, "Not checked"))
+_MEANINGS = {FAIL: "bad", WARNING: "warning", NOTE: "note", SKIPPED: "dim"}
 _INDENT = " " * 8
 
+Paint = Callable[[str, str], str]
 
-def render_diagnosis(diagnosis: Diagnosis, *, is_verbose: bool, width: int) -> Iterator[str]:
+
+def render_diagnosis(
+    diagnosis: Diagnosis, *, is_verbose: bool, width: int, paint: Paint = leave_plain
+) -> Iterator[str]:
     """All lines; with `is_verbose` what each check took, and where to read on about notes."""
     titles = {check.name: check.title for check in diagnosis.checks}
     machine = diagnosis.machine
@@ -26,10 +32,10 @@ def render_diagnosis(diagnosis: Diagnosis, *, is_verbose: bool, width: int) -> I
     for level, heading in _HEADINGS:
         found = [each for each in diagnosis.findings if each.level == level]
         if found:
-            yield from ("", heading)
+            yield from ("", paint(heading, _MEANINGS[level]))
         for each in found:
             yield from _render_finding(each, is_verbose=is_verbose, width=width)
-    yield from _render_groups(diagnosis, titles, is_verbose=is_verbose)
+    yield from _render_groups(diagnosis, titles, paint, is_verbose=is_verbose)
     yield ""
     yield diagnosis.summary
 
@@ -53,7 +59,7 @@ def _wrap(begin: str, text: str, width: int) -> Sequence[str]:
     )
 
 
-def _render_groups(diagnosis: Diagnosis, titles: dict[str, str], *, is_verbose: bool) -> Iterator[str]:
+def _render_groups(diagnosis: Diagnosis, titles: dict[str, str], paint: Paint, *, is_verbose: bool) -> Iterator[str]:
     groups = {check.name: check.group for check in diagnosis.checks}
     widest = max((len(title) for title in titles.values()), default=0)
     before = ""
@@ -64,7 +70,7 @@ def _render_groups(diagnosis: Diagnosis, titles: dict[str, str], *, is_verbose: 
             before = group
         seconds = f"  [{diagnosis.seconds.get(each.check, 0.0):.2f} s]" if is_verbose else ""
         title = titles.get(each.check, each.check)
-        yield f"  ok  {title.ljust(widest)}  {escape_controls(each.what)}{seconds}".rstrip()
+        yield f"  {paint('ok', 'good')}  {title.ljust(widest)}  {escape_controls(each.what)}{seconds}".rstrip()
 
 
 def _rank(finding: Finding, groups: dict[str, str]) -> int:

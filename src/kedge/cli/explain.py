@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge explain`: what is in an image, what it needs, and whether it runs here or there, before anything is pulled."""
+"""`kedge explain`: what is in an image, what it needs, and whether it runs on a GPU or cluster; nothing is pulled."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument(
-        "images", metavar="IMAGE", nargs="+", help="a reference, SIF file, directory or archive; several are compared"
+        "images",
+        metavar="IMAGE",
+        nargs="+",
+        help="reference, SIF file, directory or archive; several are compared",
     )
     add_target(parser)
-    parser.add_argument("--check", action="store_true", help=f"end with {WillNotRun.exit_code} where it will not run")
-    parser.add_argument("--sources", action="store_true", help="say where each fact is known from")
-    parser.add_argument("--offline", action="store_true", help="ask nobody: what the store and the tables know")
-    parser.add_argument(
-        "--html", metavar="FILE", type=Path, help="write one page to send to somebody, as well; - prints it"
-    )
-    parser.add_argument("--force", action="store_true", help="write over a FILE that is there")
+    parser.add_argument("--check", action="store_true", help=f"exit with {WillNotRun.exit_code} if it does not run")
+    parser.add_argument("--all", action="store_true", help="also list what is unknown, one line each")
+    parser.add_argument("--sources", action="store_true", help="show where each fact comes from")
+    parser.add_argument("--offline", action="store_true", help="use the cache and the built-in tables only")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="also write the result as an HTML page; - prints it")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
     add_login(parser)
     add_settings(parser, "architecture", "no_https", "ca_bundle", "library_url", "cache_directory", "retries")
 
@@ -47,26 +49,28 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         from kedge.posix.files import refuse_existing
 
         if len(arguments.images) > 1:
-            raise UsageError("--html makes the page of one image", hint="call it once for each image")
+            raise UsageError("--html takes one image", hint="run it once for each image")
         if not _is_printed(arguments):
             refuse_existing(arguments.html, force=arguments.force)  # before anything is asked
         elif console.json:
-            raise UsageError("--json and --html - both print", hint="leave out one, or name a file")
+            raise UsageError(
+                "--json and --html - both write to standard output", hint="leave one out, or give --html a file"
+            )
     tables = load_known_tables(console.environ, console.progress)
     target = read_target(arguments, console, tables)
     if len(arguments.images) > 1:
         return _compare(arguments, console, tables, target)
-    found = _explain(arguments.images[0], arguments, console, tables, target)
+    explanation = _explain(arguments.images[0], arguments, console, tables, target)
     if arguments.html is not None and not _is_printed(arguments):
-        _write_page(_make_page(found, tables), arguments.html, force=arguments.force)
-        console.progress.note(f"written: {arguments.html}")
+        _write_page(_make_page(explanation, tables), arguments.html, force=arguments.force)
+        console.progress.note(f"wrote {arguments.html}")
     if console.json:
-        console.print_json(found.as_dict())
+        console.print_json(explanation.as_dict())
     elif _is_printed(arguments):
-        console.write_bytes(_make_page(found, tables))
+        console.write_bytes(_make_page(explanation, tables))
     else:
-        show_explanation(found, tables, console, sources=arguments.sources)
-    return _choose_status([found], arguments)
+        show_explanation(explanation, tables, console, sources=arguments.sources, everything=arguments.all)
+    return _choose_status([explanation], arguments)
 
 
 def _is_printed(arguments: argparse.Namespace) -> bool:
@@ -85,40 +89,40 @@ def _explain(text: str, arguments: argparse.Namespace, console: Console, tables:
 
 def _compare(arguments: argparse.Namespace, console: Console, tables: Tables, target: Target) -> int:
     """All that can be explained; the status is that of the first that cannot."""
-    found: list[Explanation | KedgeError] = []
+    explanations: list[Explanation | KedgeError] = []
     for text in arguments.images:
         try:
-            found.append(_explain(text, arguments, console, tables, target))
+            explanations.append(_explain(text, arguments, console, tables, target))
         except KedgeError as problem:
-            found.append(problem)
+            explanations.append(problem)
     if console.json:
         documents = [
-            {"name": text, **({"problem": each.as_dict()} if isinstance(each, KedgeError) else each.as_dict())}
-            for text, each in zip(arguments.images, found, strict=True)
+            {"name": text, **({"problem": result.as_dict()} if isinstance(result, KedgeError) else result.as_dict())}
+            for text, result in zip(arguments.images, explanations, strict=True)
         ]
         console.print_json(documents)
     else:
-        show_comparison(arguments.images, found, target, console)
-    for each in found:
-        if isinstance(each, KedgeError):
-            return each.exit_code
-    return _choose_status([each for each in found if not isinstance(each, KedgeError)], arguments)
+        show_comparison(arguments.images, explanations, target, console)
+    problems = [result for result in explanations if isinstance(result, KedgeError)]
+    if problems:
+        return problems[0].exit_code
+    return _choose_status([result for result in explanations if not isinstance(result, KedgeError)], arguments)
 
 
-def _choose_status(found: list[Explanation], arguments: argparse.Namespace) -> int:
-    runs = [each.verdict.runs for each in found if each.verdict is not None]
+def _choose_status(explanations: list[Explanation], arguments: argparse.Namespace) -> int:
+    runs = [explanation.verdict.runs for explanation in explanations if explanation.verdict is not None]
     return WillNotRun.exit_code if arguments.check and False in runs else 0
 
 
-def _make_page(found: Explanation, tables: Tables) -> bytes:
+def _make_page(explanation: Explanation, tables: Tables) -> bytes:
     from kedge.ops.explain.explain import chart_explanation
     from kedge.pages.explain_page import render_explanation
 
     page = render_explanation(
-        found.traits,
-        found.verdict,
-        found.target,
-        chart_explanation(found, tables),
+        explanation.traits,
+        explanation.verdict,
+        explanation.target,
+        chart_explanation(explanation, tables),
         made=time.strftime("%Y-%m-%d %H:%M %Z"),
         version=VERSION,
     )

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.topic in TOPICS and not console.options.shim:
         return _show_guide(arguments.topic, arguments.section, console)
     if arguments.topic in VERBS:
-        return _show_options([arguments.topic, *arguments.section])
+        return _show_options([*(["--shim"] if console.options.shim else []), arguments.topic, *arguments.section])
     hint = propose(arguments.topic, [*TOPICS, *VERBS]) or "to list the topics: kedge help"
     raise UsageError(f"kedge has no help on '{arguments.topic}'", hint=hint)
 

@@ -25,6 +25,7 @@ _TOP_OPTIONS = (
     ("-h, --help", "show this text, or the options of a verb"),
     ("-V, --version", "show the version"),
 )
+_HELP = frozenset(("-h", "--help", "--help-all"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,7 +91,7 @@ def _run_verb(name: str, words: Sequence[str], options: GlobalOptions, *, dry_ru
         ]
         leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
         return cast(WordsModule, module).run_words(name, words, leading=leading)
-    parser = make_parser(name, options, is_for_help="-h" in words or "--help" in words)
+    parser = make_parser(name, options, is_for_help=bool(_HELP & set(words)))
     if _lacks_subcommand(parser, words) and not options.json:
         sys.stderr.write(make_parser(name, options).format_help())
         return UsageError.exit_code
@@ -112,7 +113,7 @@ def _run_verb(name: str, words: Sequence[str], options: GlobalOptions, *, dry_ru
 def _lacks_subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> bool:
     """Whether a verb that needs a subcommand stands alone; with --json it is an error like any other."""
     is_group = any(isinstance(action, argparse._SubParsersAction) and action.required for action in parser._actions)
-    return is_group and not any(word in ("-h", "--help", "--json") or not word.startswith("-") for word in words)
+    return is_group and not any(word in _HELP or word == "--json" or not word.startswith("-") for word in words)
 
 
 def _run_module(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions) -> int:

@@ -123,6 +123,8 @@ def add_globals(parser: argparse.ArgumentParser, options: GlobalOptions) -> None
             free = [string for string in strings if string not in taken]
             if any(string.startswith("--") for string in free):
                 group.add_argument(*free, dest=field, action=_Record, options=options, help=text)
+        if "--help-all" not in taken:  # where --help shows all options, it is the same
+            group.add_argument("--help-all", action="help", help=argparse.SUPPRESS)
         child.usage = child.usage or _make_usage(child)
 
 

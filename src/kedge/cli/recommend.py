@@ -84,14 +84,12 @@ def _show_branches(advice: Advice, console: Console) -> None:
     from kedge.compat.verdict import NATIVE
 
     found = advice.recommendation
-    console.print_hanging("", f"{advice.name}: the tag depends on the driver of {found.target}, which is not known")
+    console.print_hanging("", f"{advice.name}: the tag depends on the driver of {found.target}, which is unknown")
     for each in found.by_driver:
         driver = f"driver {each.branch}" + (f" (CUDA {each.cuda})" if each.cuda else "")
-        way = "" if each.outcome == NATIVE else f"  ({WAYS[each.outcome]}; none is known to run natively)"
+        way = "" if each.outcome == NATIVE else f"  ({WAYS[each.outcome]}; no tag is known to run natively)"
         console.print(f"  {driver + ':':23} {each.tag}{way}")
-    console.print_hanging(
-        "  why:   ", "each is the newest that runs natively there with drivers of that branch, or else as is said"
-    )
+    console.print_hanging("  why:   ", "newest native tag per driver branch, unless noted")
     console.print_hanging("  find:  ", FIND_DRIVER)
     for caveat in advice.caveats:
         console.print_hanging("  but:   ", caveat)

@@ -130,7 +130,7 @@ def _apply_rule(shown: str, rule: _ShimRule, words: list[str]) -> list[str]:
         position += 1
         name, equals, _ = word.partition("=")
         if name in rule.refused:
-            raise UsageError(f"'{shown} {name}' cannot be honoured", hint=rule.refused[name])
+            raise UsageError(f"'{shown} {name}' is not supported", hint=rule.refused[name])
         if name in rule.idle_values:
             position += not equals
         elif name not in rule.idle:

@@ -25,10 +25,10 @@ _WAYS = {
     MINOR: "runs by minor-version compatibility on",
     FORWARD: "runs by forward compatibility on",
     PTX: "runs with kernels compiled from PTX on",
-    UNKNOWN: "is not known to run on",
+    UNKNOWN: "may run on",
     NO: "does not run on",
 }
-_NO_GPU = "Name the queue that is meant with --on SITE:QUEUE, or the GPU and driver with --gpu and --driver."
+_NO_GPU = "Give the queue with --on SITE:QUEUE, or GPU and driver with --gpu and --driver."
 _OF_GPUS = ("cuda", "driver", "cudnn", "nccl", "tensorrt", "capabilities", "release")  # what only images for GPUs have
 
 
@@ -56,14 +56,14 @@ def _judge_without_gpu(
     needs = bool(traits.requires or any(getattr(traits, name) for name in _OF_GPUS))
     judgements = list(others)
     if needs:
-        sentence = f"There is no NVIDIA GPU on {target.title}, so this is about its processor only."
+        sentence = f"{target.title} has no NVIDIA GPU, so only its CPU is judged."
         judgements.append(Judgement("gpu", NOTE, sentence, _NO_GPU, UNKNOWN))
     if wrong is not None:
         return _make_verdict(NO, f"does not run on {target.title}: {_shorten(wrong)}", judgements, traits, target)
     if needs:
-        headline = f"not known whether its GPU programs run where the job goes: {target.title} has no NVIDIA GPU"
+        headline = f"unknown whether its GPU programs run on the compute nodes: {target.title} has no NVIDIA GPU"
         return _make_verdict(UNKNOWN, headline, judgements, traits, target)
-    return _make_verdict(NATIVE, f"runs on {target.title}; nothing in it asks for a GPU", judgements, traits, target)
+    return _make_verdict(NATIVE, f"runs on {target.title}; it does not need a GPU", judgements, traits, target)
 
 
 def _order_judgements(found: Sequence[GpuJudgement]) -> list[Judgement]:
@@ -74,8 +74,8 @@ def _order_judgements(found: Sequence[GpuJudgement]) -> list[Judgement]:
     outcomes = sorted({each.outcome for each in found}, key=RANKS.index)
     if len(outcomes) > 1:
         told = "; ".join(f"{_WAYS[outcome]} {_name_gpus(found, outcome)}" for outcome in outcomes)
-        sentence = f"There are GPUs of several kinds, and the one where it is worst decides. It {told}."
-        judgements.insert(0, Judgement("gpu", NOTE, sentence, "Ask for one kind of GPU in the job."))
+        sentence = f"There are several kinds of GPU, and the worst decides. The image {told}."
+        judgements.insert(0, Judgement("gpu", NOTE, sentence, "Request one kind of GPU in the job."))
     return judgements
 
 
@@ -94,7 +94,7 @@ def _make_headline(worst: GpuJudgement, found: Sequence[GpuJudgement], target: T
         FORWARD: f"runs on {where} by forward compatibility{reason}",
         PTX: f"runs on {where}{reason}",
         NO: f"does not run on {where}{reason}",
-        UNKNOWN: f"not known whether it runs on {where}{reason}",
+        UNKNOWN: f"unknown whether it runs on {where}{reason}",
     }[worst.outcome]
     better = _name_gpus(found, *RANKS[: min(RANKS.index(UNKNOWN), RANKS.index(worst.outcome))])
     return f"{headline}; it runs on {better}" if worst.outcome in (NO, UNKNOWN) and better else headline

@@ -17,6 +17,7 @@ from kedge.compat.target import join_names
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
 from kedge.compat.versions import order
 from kedge.frozen import JsonValue, frozen, replace
+from kedge.model.counting import count_things
 
 if TYPE_CHECKING:
     from kedge.compat.image.traits import ImageTraits
@@ -28,7 +29,7 @@ NO_KERNELS, NO_DRIVER, NO_PROCESSOR, NOT_KNOWN, SEVERAL = "kernels", "driver", "
 OTHER_MAKER, NO_TAGS = "maker", "tags"
 _ANOTHER_GPU = "Take another GPU."
 _OTHER_BASE = (
-    "Take another GPU; 'kedge recommend cuda', with the same --gpu or --on, names a CUDA image that makes code for it."
+    "Take another GPU; or run 'kedge recommend cuda' with the same --gpu or --on for a CUDA image that supports it."
 )
 _CUDA = "nvcr.io/nvidia/cuda"
 WAYS = {
@@ -86,10 +87,10 @@ def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str]
     if not rows:
         return Recommendation(name, target.title, _tell_no_rows(name, target, tables), reason=NO_TAGS)
     if not target.gpus:
-        sentence = f"No GPU of {target.title} is known: name it with --gpu, or its queue with --on SITE:QUEUE."
+        sentence = f"The GPU of {target.title} is unknown. Give it with --gpu, or a queue with --on SITE:QUEUE."
         return Recommendation(name, target.title, sentence)
     if all(gpu.brand == AMD for gpu in target.gpus):
-        sentence = f"NGC's images are made for NVIDIA GPUs, and {target.gpus[0].name} is AMD's: take one made for ROCm."
+        sentence = f"NGC images run on NVIDIA GPUs, and {target.gpus[0].name} is from AMD: take an image for ROCm."
         return Recommendation(name, target.title, sentence, reason=OTHER_MAKER)
     field = _Field(name, rows, target.architecture, tables)
     return _recommend_for(field, target) if target.driver else _recommend_by_driver(field, target)
@@ -162,7 +163,7 @@ def _recommend_for(field: _Field, target: Target) -> Recommendation:
     ending = next((each for each in known if each.outcome == NATIVE and each.is_end_of_life), None)
     sentence = _tell_choice(name, best, other, target, ending=ending)
     if not tells_architecture(row, target.architecture):
-        sentence += f" Whether it has an image for {target.architecture} is not known."
+        sentence += f" It is unknown whether it has an image for {target.architecture}."
     return Recommendation(name, target.title, sentence, best, other, len(known), skipped, tuple(notes))
 
 
@@ -216,16 +217,15 @@ def _note_skipped(judged: Sequence[TagChoice]) -> list[str]:
     skipped = [choice.verdict for choice in judged if choice.outcome == UNKNOWN]
     if not skipped:
         return []
-    missing = {"kernels": 0, "CUDA": 0, "the driver needed": 0}
+    missing = {"kernels": 0, "CUDA": 0, "driver": 0}
     for verdict in skipped:
         for each in verdict.judgements:
             if each.outcome == UNKNOWN and each.subject == "gpu":
                 missing["kernels"] += 1
             elif each.outcome == UNKNOWN and each.subject == "driver":
-                missing["CUDA" if each.level == NOTE else "the driver needed"] += 1
-    told = ", ".join(f"{what} of {count}" for what, count in missing.items() if count)
-    are = "tag is" if len(skipped) == len(judged) == 1 else "tags are" if len(skipped) > 1 else "tags is"
-    return [f"{len(skipped)} of {len(judged)} {are} left out, as too little is known of them: not known are {told}"]
+                missing["CUDA" if each.level == NOTE else "driver"] += 1
+    counts = ", ".join(f"{what}: {count}" for what, count in missing.items() if count)
+    return [f"skipped {len(skipped)} of {count_things(len(judged), 'tag')} for lack of data ({counts})"]
 
 
 def _find_best(known: Sequence[TagChoice]) -> TagChoice | None:
@@ -242,29 +242,29 @@ def _find_best(known: Sequence[TagChoice]) -> TagChoice | None:
 def _tell_choice(
     name: str, best: TagChoice, other: TagChoice | None, target: Target, *, ending: TagChoice | None = None
 ) -> str:
-    """`ending` runs natively, but NVIDIA deletes tags of its line."""
+    """`ending` runs natively, but NVIDIA deletes tags of its release line."""
     where = _name_target(target)
-    sentence = f"{name}:{best.tag} is the newest that runs natively on {where}."
+    sentence = f"{name}:{best.tag} is the newest tag that runs natively on {where}."
     if best.outcome != NATIVE:
         way = WAYS[best.outcome]
-        none = "No tag" if ending is None else "No tag of a line that NVIDIA keeps"
-        sentence = f"{none} is known to run natively on {where}; {name}:{best.tag} is the newest that runs {way}."
+        none = "No tag" if ending is None else "No tag that NVIDIA keeps"
+        sentence = f"{none} is known to run natively on {where}; {name}:{best.tag} is the newest tag that runs {way}."
         if ending is not None and not best.is_end_of_life:
-            sentence += f" {ending.tag} runs natively, but NVIDIA deletes tags of its line."
+            sentence += f" {ending.tag} runs natively, but NVIDIA deletes tags of its release line."
     if best.is_end_of_life:
-        sentence += " NVIDIA deletes tags of its line, and nothing else fits: keep the file that you make of it."
+        sentence += " NVIDIA deletes tags of its release line, and no other tag fits: keep the SIF file."
     if other is not None and best.outcome == NATIVE:
-        sentence += f" Newer ones, up to {other.tag}, run {WAYS[other.outcome]}."
+        sentence += f" Newer tags, up to {other.tag}, run {WAYS[other.outcome]}."
     return sentence
 
 
 def _tell_no_rows(name: str, target: Target, tables: Tables) -> str:
     if any(gpu.kind == "embedded" for gpu in target.gpus) and name in tables.images:
-        return f"No tags of {name} for Jetson boards such as {target.gpus[0].name} are known; their names end in -igpu."
+        return f"The tables have no tags of {name} for Jetson boards such as {target.gpus[0].name}; they end in -igpu."
     if name in tables.images:
-        return f"No tag of {name} is known that fits and has an image for {target.architecture}."
+        return f"The tables have no tag of {name} that fits and has an image for {target.architecture}."
     known = ", ".join(sorted(image.removeprefix("nvcr.io/nvidia/") for image in tables.images))
-    return f"No tags of {name} are known. Those of NVIDIA's images are known for: {known}."
+    return f"The tables have no tags of {name}. They have those of: {known}."
 
 
 def _find_reason(known: Sequence[TagChoice]) -> str:
@@ -285,13 +285,13 @@ def _tell_nothing(field: _Field, known: Sequence[TagChoice], target: Target, rea
     label = frameworks.pop() if len(frameworks) == 1 else name.rpartition("/")[2]
     where = _name_target(target)
     if reason == NOT_KNOWN:
-        return f"Too little is known about the {label} images of NGC to say which of them runs on {where}."
+        return f"The tables have too little data on the {label} images of NGC to choose one for {where}."
     if reason == NO_KERNELS:
         gpus = join_names(f"{gpu.name} ({gpu.architecture}, {gpu.capability})" for gpu in target.gpus)
         surely = f"{len(known)} of {len(rows)} surely have none" if len(known) < len(rows) else "none of them has any"
         return f"No {label} image of NGC is known to have kernels for {gpus}: {surely}."
     if not target.driver and reason != NO_PROCESSOR:
-        return f"No {label} image of NGC is known to run on {where}, whatever driver it has."
+        return f"No {label} image of NGC is known to run on {where} with any driver."
     if reason in (NO_DRIVER, NO_PROCESSOR):
         return f"No {label} image of NGC runs on {where}. {_find_sentence(known[-1], reason)}"
     newest, oldest = known[0], known[-1]

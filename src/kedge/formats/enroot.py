@@ -23,7 +23,7 @@ _LONGEST_NAME = 255  # bytes
 def add_enroot_files(
     root: Node, sink: ContentSink, section: dict[str, Any], *, mtime: int = 0, source: str = ""
 ) -> list[str]:
-    """Put the files, the folder that a program begins in and volumes into the tree; what could not be carried over."""
+    """Put the files, the working directory and volumes into the tree; returns what could not be carried over."""
     editor = TreeEditor(root, sink, mtime)
     environment, warnings = render_environment(section.get("Env") or [])
     for path, text in (
@@ -64,7 +64,7 @@ def render_fstab(volumes: dict[str, Any]) -> str:
     lines = []
     for volume in sorted(volumes):
         whole = posixpath.normpath(f"/{volume}").lstrip("/")
-        path = "".join(f"\\{ord(each):03o}" if each in " \t\n\\" else each for each in "/" + whole)
+        path = "".join(f"\\{ord(character):03o}" if character in " \t\n\\" else character for character in "/" + whole)
         if path != "/" and "${" not in path:
             lines.append(f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev\n")
     return "".join(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a file that somebody calls an image really is, from its first bytes.
+"""Identify an image file by its first bytes.
 
 A download that went wrong is a web page, a layer or half a file under a .sif name; the errors here say so.
 """

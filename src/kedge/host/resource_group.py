@@ -130,7 +130,7 @@ def _refuse(problem: OSError, asked: Sequence[str]) -> RuntimeUnsuited:
     flags = " ".join(f"--{each.partition('=')[0]}" for each in asked)
     where = f" ({problem.filename})" if problem.filename else ""
     return RuntimeUnsuited(
-        f"{flags} cannot be honoured: this user may not make control groups here: {problem.strerror}{where}",
+        f"{flags} cannot be applied: this user may not make control groups here: {problem.strerror}{where}",
         context={"path": str(problem.filename or "")},
         hint=f"ask the scheduler for it (srun --mem=8G --cpus-per-task=4), or: {_show_systemd(asked)}",
     )

@@ -175,7 +175,7 @@ def plan_second(request: ResourceRequest) -> Writes:
     """The files of control groups version 2."""
     if request.keeps_oom:
         raise UsageError(
-            "--oom-kill-disable cannot be honoured: control groups version 2 have no such switch", hint="leave it out"
+            "--oom-kill-disable cannot be applied: control groups version 2 have no such switch", hint="leave it out"
         )
     writes: Writes = {"memory": [], "cpu": [], "cpuset": [], "pids": [], "io": []}
     _add(writes["memory"], "memory.max", request.memory)

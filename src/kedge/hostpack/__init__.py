@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs of this machine with everything they need, as an image."""
+"""Programs of this host with everything they need, as an image."""
 
 from __future__ import annotations
 

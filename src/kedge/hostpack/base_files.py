@@ -8,7 +8,7 @@ from pathlib import Path
 from kedge.hostpack.host_tree import HostTree
 
 PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-# On merged systems these are links into /usr, and programs written for either place must find things.
+# On merged systems these are links into /usr, and programs written for either place must find their files.
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _FOLDERS = (
     "/dev",
@@ -30,7 +30,7 @@ _FILES = {
     "/etc/group": "root:x:0:\nnogroup:x:65534:\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
     "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
-    "/etc/resolv.conf": "",  # runtimes mount the machine's own over it
+    "/etc/resolv.conf": "",  # runtimes mount the host's own over it
 }
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A file tree filled with files of this machine, at the paths they have here.
+"""A file tree filled with files of this host, at the paths they have here.
 
 Symbolic links on the way are kept as links and what they lead to is added, so `/lib -> usr/lib` and `libx.so.1 ->
 libx.so.1.2` stay as they are. Owners become root, set-user bits go, times of directories follow their content: the same
@@ -95,7 +95,7 @@ class HostTree:
         return node
 
     def finish(self) -> Node:
-        """The tree, with the time of each directory that of the newest thing in it."""
+        """The tree, with the time of each directory that of the newest entry in it."""
         _date_folders(self.root)
         return self.root
 
@@ -182,7 +182,7 @@ class HostTree:
             raise explain(problem, folder) from problem
 
     def _kind(self, path: str) -> NodeKind | None:
-        """Folder or file, behind links; None for broken links, special files and links into a home."""
+        """Directory or file, behind links; None for broken links, special files and links into a home."""
         try:
             mode = os.stat(path).st_mode  # noqa: PTH116 - called for every file
         except OSError:
@@ -193,7 +193,7 @@ class HostTree:
 
 
 def _find_homes() -> list[str]:
-    """The user's home under every name it has, with a slash at the end; nothing when it is no real folder of theirs."""
+    """The user's home under every name it has, with a slash at the end; empty if it is not a directory of theirs."""
     found = {os.environ.get("HOME", "")}
     with contextlib.suppress(KeyError):
         found.add(pwd.getpwuid(os.getuid()).pw_dir)

@@ -92,10 +92,10 @@ class Linker:
 
     def _own_folders(self, needer: Needer) -> Iterator[str]:
         if not needer.elf.runpath:
-            for each in (needer, *needer.chain):
-                if not each.elf.runpath:
-                    for folder in each.elf.rpath:
-                        yield _expand(folder, each.path, self._bits, self._architecture)
+            for loaded in (needer, *needer.chain):
+                if not loaded.elf.runpath:
+                    for folder in loaded.elf.rpath:
+                        yield _expand(folder, loaded.path, self._bits, self._architecture)
         for folder in needer.elf.runpath:
             yield _expand(folder, needer.path, self._bits, self._architecture)
 
@@ -127,11 +127,11 @@ def _expand(folder: str, needer: str, bits: int, architecture: str) -> str:
 
 def _is_musl(needer: Needer) -> bool:
     objects = (needer, *needer.chain)
-    return any(each.elf.interpreter.rpartition("/")[2].startswith("ld-musl") for each in objects)
+    return any(loaded.elf.interpreter.rpartition("/")[2].startswith("ld-musl") for loaded in objects)
 
 
 def _read_musl_folders(needer: Needer) -> Sequence[str]:
-    interpreter = next(each.elf.interpreter for each in (needer, *needer.chain) if each.elf.interpreter)
+    interpreter = next(loaded.elf.interpreter for loaded in (needer, *needer.chain) if loaded.elf.interpreter)
     try:
         text = Path(name_musl_paths(interpreter)).read_text()
     except (OSError, ValueError):

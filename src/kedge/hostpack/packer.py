@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`host:` references: programs of this machine, with all they need to run, as a file tree.
+"""`host:` references: programs of this host, with all they need to run, as a file tree.
 
 A program brings its ELF interpreter and the closure of its shared objects; a script brings its interpreter; Python
 brings its standard library and the packages named after `+`; `rules` brings what cannot be seen from outside.
@@ -50,7 +50,7 @@ class _Wanted:
 
 
 def pack_host(programs: Sequence[str], sink: ContentSink) -> PackedHost:
-    """Pack programs (`bash`, `/opt/x/bin/prog`, `python3+numpy`) of this machine; their bytes go to `sink`."""
+    """Pack programs (`bash`, `/opt/x/bin/prog`, `python3+numpy`) of this host; their bytes go to `sink`."""
     wanted = [_find_wanted(text) for text in programs]
     packer = _Packer(HostTree(sink))
     for program in wanted:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a Python interpreter of this machine consists of, asked of that interpreter itself.
+"""What a Python interpreter of this host consists of, asked of that interpreter itself.
 
 Asking beats guessing: virtual environments, Debian's dist-packages, conda and builds in odd prefixes all answer the
 same questions. It runs isolated (`-I`), so neither PYTHONPATH nor the user's own packages have a say.

@@ -107,7 +107,7 @@ class Assembler:
         return folder.children.get(last) if folder is not None and last else None
 
     def _resolve(self, parent: bytes, name: bytes) -> Node:
-        """The folder an entry goes into, made where it is missing; symbolic links on the way stay inside the root."""
+        """The directory of an entry, made where it is missing; symbolic links on the way stay inside the root."""
         walk = _Walk(self.root, parent)
         for part in walk:
             node = walk.folder.children.get(part)
@@ -126,7 +126,7 @@ class Assembler:
         return walk.folder
 
     def _attach(self, walk: _Walk) -> None:
-        """Put the folders that a walk has implied into the tree; those that its `..` left again are not among them."""
+        """Put the directories that a walk implied into the tree, without those that its `..` left again."""
         if walk.depth >= self._ledger.options.maximum_depth:
             raise HostileImage(
                 f"{self._where}: its directories are more than {self._ledger.options.maximum_depth} levels deep",

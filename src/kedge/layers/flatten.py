@@ -31,7 +31,7 @@ from kedge.model.tree import ContentSink, Node, NodeKind, walk
 #  6. A hard link's target is looked up as the tree is at that point of that layer: in it, or in a lower one, and then
 #     among what the layer itself hides.
 #  7. An entry whose parent is a symbolic link (`lib/x` where lib -> usr/lib) goes where the link leads, inside the
-#     root; folders that are missing there are implied. If it leads out of the root, to a file or in a circle, the image
+#     root; missing directories are implied. If it leads out of the root, to a file or in a circle, the image
 #     is hostile. A named directory replaces a link.
 #  8. `/` and `./` name the root, `/x` and `a/../x` mean `x`; a name that leads above the root is hostile. Owners,
 #     setuid bits, devices and extended attributes are kept as they are.

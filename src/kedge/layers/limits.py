@@ -60,7 +60,7 @@ class Ledger:
         self._judge(where)
 
     def charge_member(self, amount: int, where: str, entries: int = 1) -> None:
-        """Count an entry (or several folders that only its name implies) and the bytes of its names and attributes."""
+        """Count an entry (or several directories that its name implies), and the bytes of its names and attributes."""
         self.entries += entries
         self.metadata += amount
         if self.entries > self.options.maximum_entries:

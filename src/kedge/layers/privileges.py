@@ -16,7 +16,7 @@ _DEVICE_TYPES = {NodeKind.BLOCK_DEVICE: 0o060000, NodeKind.CHARACTER_DEVICE: 0o0
 
 
 class Privileges(Protocol):
-    """How metadata is put on a file `name` in `folder`; what cannot be done is said once and left out."""
+    """How metadata is put on a file `name` in `folder`; what cannot be done is left out, with one warning."""
 
     def set_owner(self, folder: int, name: bytes, node: Node) -> None:
         """Give the file to its owner, before modes are set: changing owners clears setuid bits."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A tree as a folder on disk: contents are spooled while layers are read, the tree is built at the end, then published.
+"""A tree as a directory: contents are spooled while layers are read, the tree is built at the end, then published.
 
-Everything happens in hidden folders beside the target, through folder descriptors that follow no link; the target
+Everything happens in hidden directories beside the target, through descriptors that follow no link; the target
 appears by one rename, whole or not at all. Modes are kept, setuid bits too, as in sandboxes that Apptainer makes.
 """
 
@@ -29,7 +29,7 @@ _LATEST = (1 << 63) - 1  # seconds that utimensat takes; a file system that ends
 
 
 class SandboxSink:
-    """A ContentSink whose `finish` makes the folder `target`; a context manager that removes what is not finished."""
+    """A ContentSink whose `finish` makes the directory `target`; a context manager that removes unfinished work."""
 
     def __init__(self, target: Path, *, force: bool = False, progress: Progress | None = None) -> None:
         self._target = Path(os.path.abspath(target))  # noqa: PTH100 - resolve() would follow a link at the target

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Numbers of things, as people read them."""
+"""Formats counts for people."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Digest:
 
     @classmethod
     def parse(cls, text: str) -> Digest:
-        """Read `sha256:…`; raises InvalidReference with the very thing that is wrong."""
+        """Read `sha256:…`; raises InvalidReference that names what is wrong."""
         algorithm, colon, value = text.partition(":")
         if not colon or algorithm not in _LENGTHS:
             raise InvalidReference(

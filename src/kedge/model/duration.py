@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How long a job may run, as people write it: only what means the same to every scheduler.
+"""Reads and writes durations, in formats that mean the same to every scheduler.
 
-`2h`, `90m`, `1d12h`, `H:MM:SS` and `D-HH[:MM[:SS]]` are read. A bare number is minutes to Slurm and seconds to
-Grid Engine, and `1:30` is a minute and a half to one and an hour and a half to another: both are refused.
+`2h`, `90m`, `1d12h`, `H:MM:SS` and `D-HH[:MM[:SS]]` are read. A bare number is minutes for Slurm and seconds for
+Grid Engine, and `1:30` is 90 seconds for one and 90 minutes for another: both are refused.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 
 from kedge.errors import InvalidJob
 
-LONGEST = 3650 * 86400  # ten years; more is a slip of the keyboard
-_FORMS = "write it like 90m, 2h, 1d12h, 2:30:00 or 1-12:00:00"
+LONGEST = 3650 * 86400  # ten years; more is a typing error
+_FORMATS = "write it like 90m, 2h, 1d12h, 2:30:00 or 1-12:00:00"
 _UNITS = {"w": 7 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
 _NAMES = {
     "w": ("w", "week", "weeks"),
@@ -29,7 +29,7 @@ _ENDLESS = ("unlimited", "infinite", "infinity", "inf", "none")
 
 
 def parse_duration(text: str) -> int:
-    """Seconds; raises InvalidJob with the remedy for what is no duration or means different things to schedulers."""
+    """Seconds; raises InvalidJob with the remedy if the text is no duration or ambiguous."""
     word = text.strip().lower()
     word = "0s" if word == "0" else word
     clock, days = _CLOCK.fullmatch(word), _DAYS.fullmatch(word)
@@ -40,8 +40,8 @@ def parse_duration(text: str) -> int:
     else:
         seconds = _parse_units(word, text)
     if not 0 < seconds <= LONGEST:
-        problem = "is no time at all" if seconds <= 0 else "is more than ten years"
-        raise InvalidJob(f"'{text}' {problem}", hint="leave it out to get what the queue gives")
+        problem = "is not a time above zero" if seconds <= 0 else "is more than ten years"
+        raise InvalidJob(f"'{text}' {problem}", hint="leave it out for the default of the queue")
     return seconds
 
 
@@ -60,7 +60,7 @@ def _parse_units(word: str, text: str) -> int:
         last, place = _UNITS[letter], piece.end()
         fraction, remainder = divmod(int(piece[2] or 0) * last, 10 ** len(piece[2] or ""))
         if remainder:
-            raise InvalidJob(f"'{text}' is no whole number of seconds", hint=_FORMS)
+            raise InvalidJob(f"'{text}' is not a whole number of seconds", hint=_FORMATS)
         total += int(piece[1]) * last + fraction
     if not word:
         raise _refuse(word, text)
@@ -68,24 +68,22 @@ def _parse_units(word: str, text: str) -> int:
 
 
 def _refuse(word: str, text: str) -> InvalidJob:
-    """The error for a text that is no duration, with what its writer may have meant."""
+    """The error for a text that is no duration, with what the user may have meant."""
     shown = text if len(text) <= 60 else f"{text[:60]}…"
     if re.fullmatch(r"0*[1-9][0-9]{0,11}", word):
         return InvalidJob(
-            f"{word} of what?", hint=f"write {word}m for minutes, {word}h for hours or {word}s for seconds"
+            f"'{word}' has no unit", hint=f"write {word}m for minutes, {word}h for hours or {word}s for seconds"
         )
     two = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", word)
     if two:
         long, short = f"{int(two[1])}h{int(two[2])}m", f"{int(two[1])}m{int(two[2])}s"
         return InvalidJob(
-            f"'{shown}' means {short} to some schedulers and {long} to others",
+            f"'{shown}' is {short} for some schedulers and {long} for others",
             hint=f"write {long} (or {int(two[1])}:{two[2]:>02}:00), or {short}",
         )
     if word in _ENDLESS:
-        return InvalidJob(
-            f"'{shown}' is no time that can be planned with", hint="leave it out to get the queue's limit"
-        )
-    return InvalidJob(f"'{shown}' is no duration" if shown.strip() else "the duration is empty", hint=_FORMS)
+        return InvalidJob(f"'{shown}' is not a time limit", hint="leave it out for the limit of the queue")
+    return InvalidJob(f"'{shown}' is not a duration" if shown.strip() else "the duration is empty", hint=_FORMATS)
 
 
 def format_duration(seconds: int, *, days: bool = False) -> str:
@@ -98,7 +96,7 @@ def format_duration(seconds: int, *, days: bool = False) -> str:
 
 
 def shorten_duration(seconds: int) -> str:
-    """`1d12h`, `90s`: what people read and `parse_duration` reads back."""
+    """`1d12h`, `90s`: short, and `parse_duration` reads it back."""
     if seconds < 120:
         return f"{seconds}s"
     text = ""

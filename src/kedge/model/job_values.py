@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads one value of a job's description, from a file or a flag, and puts values into a job.
+"""Reads values of a job from kedge.toml or flags, and puts them into a job.
 
-Every reader takes what TOML or the command line gives and returns the fields of Job that follow from it; what cannot
-be used raises InvalidJob. The caller says where the value stood.
+Every reader takes a value of TOML or the command line and returns the fields of Job that it sets; an invalid value
+raises InvalidJob. The caller adds where the value was.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kedge.model.job_fields import BY_NAME, JobField
 from kedge.model.memory import parse_memory
 from kedge.model.nearest import propose
 
-MOST = 1_000_000  # nodes, tasks, CPUs; more is a slip of the keyboard
+MOST = 1_000_000  # nodes, tasks, CPUs; more is a typing error
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _GPUS = re.compile(r"(?:gpu:)?(?:([A-Za-z0-9_.-]+):)?([0-9]{1,7})")
 _MEMORY = ("memory", "memory_per_cpu", "memory_per_gpu")
-_NUMBERS = 1 << 63  # beyond this TOML promises nothing
+_NUMBERS = 1 << 63  # TOML guarantees no larger integers
 
 _TYPE_NAMES: dict[str, str] = {
     "str": "text",
@@ -39,14 +39,14 @@ _TYPE_NAMES: dict[str, str] = {
 
 
 def read_value(field: JobField, value: object) -> dict[str, Any]:
-    """The fields of Job that a value decides; for GPUs their type may be one of them."""
+    """The fields of Job that a value sets; for GPUs the type may be one of them."""
     return KINDS[field.kind](field, value)
 
 
 def change_job(base: Job, changes: Mapping[str, Any]) -> Job:
-    """The job with other values: lists go behind those that are there, an empty one removes them."""
+    """The job with other values: lists are appended to existing ones, an empty list removes them."""
     values: dict[str, Any] = {}
-    if any(changes.get(name) for name in _MEMORY):  # one way to say it takes the place of another
+    if any(changes.get(name) for name in _MEMORY):  # the last of the three wins
         values.update(dict.fromkeys(_MEMORY))
     for name, value in changes.items():
         before = getattr(base, name)
@@ -60,7 +60,7 @@ def change_job(base: Job, changes: Mapping[str, Any]) -> Job:
 
 
 def name_type(value: object) -> str:
-    """What a value is, in words of the user's."""
+    """The type of a value, in words for users."""
     return _TYPE_NAMES.get(type(value).__name__, "a date or time")
 
 
@@ -70,11 +70,11 @@ def _refuse_type(value: object, wanted: str) -> InvalidJob:
 
 def _check_text(value: object, *, one_line: bool) -> str:
     if not isinstance(value, str):
-        raise InvalidJob(f"it must be text, not {name_type(value)}", hint='text stands in quotes: "like this"')
+        raise InvalidJob(f"it must be text, not {name_type(value)}", hint='put text in quotes: "like this"')
     if "\0" in value:
-        raise InvalidJob("there is a NUL byte in it, which no program can be given", hint="take it out")
+        raise InvalidJob("it contains a NUL byte, which no program accepts", hint="remove it")
     if one_line and _CONTROLS.search(value):
-        raise InvalidJob(f"{shorten(value)} has a line break or another control character in it", hint="take it out")
+        raise InvalidJob(f"{shorten(value)} contains a line break or another control character", hint="remove it")
     return value
 
 
@@ -87,7 +87,9 @@ def shorten(value: object) -> str:
 def _turn_to_text(value: object) -> str:
     """Text as it is, numbers as their digits."""
     if isinstance(value, bool):
-        raise InvalidJob("true and false are words that programs spell differently", hint='write "1", "0" or "true"')
+        raise InvalidJob(
+            "true and false are ambiguous here: programs spell them differently", hint='write "1", "0" or "true"'
+        )
     if isinstance(value, int) and not -_NUMBERS <= value < _NUMBERS:
         raise InvalidJob("the number is too large", hint="write it as text, in quotes")
     return str(value) if isinstance(value, int | float) else _check_text(value, one_line=False)
@@ -119,10 +121,10 @@ def _read_choices(field: JobField, value: object) -> dict[str, Any]:
     if not isinstance(listed, list | tuple):
         raise _refuse_type(value, "a list of words")
     chosen: dict[str, None] = {}
-    for each in listed:
-        word = _check_text(each, one_line=True).strip().lower()
+    for item in listed:
+        word = _check_text(item, one_line=True).strip().lower()
         if word not in (*field.choices, "all", ""):
-            raise InvalidJob(f"{shorten(each)} is not one of: {', '.join(field.choices)}, all")
+            raise InvalidJob(f"{shorten(item)} is not one of: {', '.join(field.choices)}, all")
         chosen.update(dict.fromkeys(field.choices if word == "all" else (word,) if word else ()))
     return {field.name: tuple(chosen)}
 
@@ -135,7 +137,7 @@ def _parse_count(value: object, lowest: int) -> int:
     if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJob(f"{shorten(value)} is no whole number", hint=f"give a number, {lowest} or more")
+        raise InvalidJob(f"{shorten(value)} is not a whole number", hint=f"give a number, {lowest} or more")
     if not lowest <= value <= MOST:
         raise InvalidJob(f"it cannot be {shorten(value)}", hint=f"give a number from {lowest} to {MOST}")
     return value
@@ -144,12 +146,12 @@ def _parse_count(value: object, lowest: int) -> int:
 def _read_gpus(field: JobField, value: object) -> dict[str, Any]:
     kind = ""
     if isinstance(value, str):
-        found = _GPUS.fullmatch(value.strip())
-        if found is None:
-            raise InvalidJob(f"{shorten(value)} is no number of GPUs", hint="write it like 4 or a100:4")
-        kind, value = found[1] or "", int(found[2])
+        match = _GPUS.fullmatch(value.strip())
+        if match is None:
+            raise InvalidJob(f"{shorten(value)} is not a number of GPUs", hint="write it like 4 or a100:4")
+        kind, value = match[1] or "", int(match[2])
     count = _parse_count(value, 0)
-    if not count:  # none: also where the file asks for some
+    if not count:  # 0 removes what the file requests
         return {field.name: None, "gpu_type": ""}
     return {field.name: count, "gpu_type": kind} if kind else {field.name: count}
 
@@ -175,7 +177,7 @@ def _spell_number(value: object, wanted: str) -> str:
 def _read_moment(field: JobField, value: object) -> dict[str, Any]:
     if getattr(value, "tzinfo", None) is not None:
         raise InvalidJob(
-            "schedulers know no time zones", hint="give the cluster's own time, such as 2030-01-31T08:00:00"
+            "schedulers do not support time zones", hint="give the cluster's local time, such as 2030-01-31T08:00:00"
         )
     isoformat = getattr(value, "isoformat", None)
     return _read_line(field, isoformat() if isoformat else value)
@@ -187,7 +189,7 @@ def _read_words(field: JobField, value: object) -> dict[str, Any]:
             value = shlex.split(_check_text(value, one_line=False))
         except ValueError:
             raise InvalidJob(
-                f"{shorten(value)} has a quote that is never closed",
+                f"{shorten(value)} has an unclosed quote",
                 hint='write it as a list of words: ["python", "train.py"]',
             ) from None
     if not isinstance(value, list | tuple):
@@ -199,9 +201,9 @@ def _read_list(field: JobField, value: object) -> dict[str, Any]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
         raise _refuse_type(value, "a list of texts")
-    for each in listed:
-        if not _check_text(each, one_line=True).strip():
-            raise InvalidJob("there is an empty text in it")
+    for item in listed:
+        if not _check_text(item, one_line=True).strip():
+            raise InvalidJob("it contains an empty text")
     return {field.name: tuple(listed)}
 
 
@@ -209,24 +211,24 @@ def _read_lines(field: JobField, value: object) -> dict[str, Any]:
     listed = value.strip("\n").split("\n") if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
         raise _refuse_type(value, "lines of shell: a list, or one text of several lines")
-    return {field.name: tuple(_check_text(each, one_line=False) for each in listed)}
+    return {field.name: tuple(_check_text(line, one_line=False) for line in listed)}
 
 
 def _read_pairs(field: JobField, value: object) -> dict[str, Any]:
     if isinstance(value, list | tuple):
-        value = dict(_split_pair(_check_text(each, one_line=False)) for each in value)
+        value = dict(_split_pair(_check_text(pair, one_line=False)) for pair in value)
     if not isinstance(value, dict):
         raise _refuse_type(value, 'a table such as { OMP_NUM_THREADS = 8 }, or a list of "NAME=VALUE"')
     pairs = []
-    for name, each in value.items():
+    for name, text in value.items():
         if not VARIABLE_NAME.fullmatch(name):
             raise InvalidJob(
-                f"{shorten(name)} is no name of a variable",
+                f"{shorten(name)} is not a variable name",
                 context={"entry": name},
-                hint="names are letters, digits and _, and do not begin with a digit",
+                hint="names consist of letters, digits and _, and do not begin with a digit",
             )
         try:
-            pairs.append((name, _turn_to_text(each)))
+            pairs.append((name, _turn_to_text(text)))
         except InvalidJob as problem:
             raise InvalidJob(f"{name}: {problem.message}", context={"entry": name}, hint=problem.hint) from None
     return {field.name: tuple(pairs)}
@@ -235,30 +237,30 @@ def _read_pairs(field: JobField, value: object) -> dict[str, Any]:
 def _split_pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise InvalidJob(f"{shorten(text)} gives no value", hint=f"write {name}=VALUE")
+        raise InvalidJob(f"{shorten(text)} has no value", hint=f"write {name}=VALUE")
     return name, value
 
 
 def _read_flag(field: JobField, value: object) -> dict[str, Any]:
     if not isinstance(value, bool):
         raise InvalidJob(
-            f"it must be true or false, not {name_type(value)}", hint="true and false stand without quotes"
+            f"it must be true or false, not {name_type(value)}", hint="write true and false without quotes"
         )
     return {field.name: value}
 
 
 def _read_array(field: JobField, value: object) -> dict[str, Any]:
     listed = value if isinstance(value, list | tuple) else [value]
-    if any(isinstance(each, bool) or not isinstance(each, int | str) for each in listed):
+    if any(isinstance(index, bool) or not isinstance(index, int | str) for index in listed):
         raise _refuse_type(value, 'indices such as "0-9"')
-    return {field.name: JobArray.parse(",".join(_turn_to_text(each) for each in listed))}
+    return {field.name: JobArray.parse(",".join(_turn_to_text(index) for index in listed))}
 
 
 def _read_dependencies(field: JobField, value: object) -> dict[str, Any]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
         raise _refuse_type(value, "a list of jobs")
-    return {field.name: tuple(job for each in listed for job in parse_dependencies(_check_text(each, one_line=True)))}
+    return {field.name: tuple(job for text in listed for job in parse_dependencies(_check_text(text, one_line=True)))}
 
 
 KINDS: dict[str, Callable[[JobField, object], dict[str, Any]]] = {

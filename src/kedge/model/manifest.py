@@ -101,7 +101,7 @@ class Index:
         if len(only := images or bare) == 1:
             return only[0]  # without a platform: OCI layouts made by hand look so
         known = [m.platform for m in self.manifests if m.platform and m.platform.architecture != "unknown"]
-        there = sorted({each.architecture if each.os == "linux" else str(each) for each in known})
+        there = sorted({platform.architecture if platform.os == "linux" else str(platform) for platform in known})
         raise NoMatchingPlatform(
             f"{what} has no {wanted} version; it is there for: {', '.join(there) or 'no platform at all'}",
             hint="choose one of these with --arch to run it on another host" if images else "try another tag",

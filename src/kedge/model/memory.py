@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Amounts of memory as jobs ask for them: `64G`, `512M`, `1.5T`. Powers of 1024 however they are spelt, as in Slurm."""
+"""Amounts of memory of jobs: `64G`, `512M`, `1.5T`. Always powers of 1024, as in Slurm."""
 
 from __future__ import annotations
 
@@ -8,31 +8,33 @@ import re
 from kedge.errors import InvalidJob
 
 _LETTERS = "KMGTP"
-_FORMS = "write it like 512M, 64G or 1.5T"
+_FORMATS = "write it like 512M, 64G or 1.5T"
 _AMOUNT = r"([0-9]{1,19})(?:\.([0-9]{1,6}))?\s*(?:([KMGTP])(?:I?B)?|B)"
 _LARGEST = 1 << 60
 
 
 def parse_memory(text: str) -> int:
-    """Bytes, rounded up; raises InvalidJob with the remedy. A bare number is megabytes to one, bytes to another."""
+    """Bytes, rounded up; raises InvalidJob with the remedy. A bare number is ambiguous: megabytes or bytes."""
     word = text.strip()
-    found = re.fullmatch(_AMOUNT, word, re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(_AMOUNT, word, re.IGNORECASE)
+    if match is None:
         raise _refuse(word, text)
-    unit = 1 << 10 * (_LETTERS.index(found[3].upper()) + 1) if found[3] else 1
-    scale: int = 10 ** len(found[2] or "")
-    amount = int(found[1]) * unit - (-int(found[2] or 0) * unit // scale)
+    unit = 1 << 10 * (_LETTERS.index(match[3].upper()) + 1) if match[3] else 1
+    scale: int = 10 ** len(match[2] or "")
+    amount = int(match[1]) * unit - (-int(match[2] or 0) * unit // scale)
     if not 0 < amount <= _LARGEST:
-        problem = "is no memory at all" if amount <= 0 else "is more than any node has"
-        raise InvalidJob(f"'{text}' {problem}", hint=f"leave it out to get what the queue gives, or {_FORMS}")
+        problem = "is not an amount above zero" if amount <= 0 else "is more than any node has"
+        raise InvalidJob(f"'{text}' {problem}", hint=f"leave it out for the default of the queue, or {_FORMATS}")
     return amount
 
 
 def _refuse(word: str, text: str) -> InvalidJob:
     shown = text if len(text) <= 60 else f"{text[:60]}…"
     if re.fullmatch(r"[0-9]{1,18}", word):
-        return InvalidJob(f"{word} of what?", hint=f"write {word}G for gigabytes or {word}M for megabytes")
-    return InvalidJob(f"'{shown}' is no amount of memory" if word else "the amount of memory is empty", hint=_FORMS)
+        return InvalidJob(f"'{word}' has no unit", hint=f"write {word}G for gigabytes or {word}M for megabytes")
+    return InvalidJob(
+        f"'{shown}' is not an amount of memory" if word else "the amount of memory is empty", hint=_FORMATS
+    )
 
 
 def shorten_memory(amount: int) -> str:

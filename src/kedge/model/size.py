@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sizes as people read them."""
+"""Formats sizes for people."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Questions that may never be answered, asked side by side with one deadline: for processes that end soon.
+"""Calls on threads with one deadline for all, for processes that end soon.
 
-Each has a thread of its own, which is left alone when it is late; what it waits for cannot always be told to hurry.
+A thread that is late is abandoned: a call that blocks in the kernel cannot be cancelled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def answer_within(seconds: float, questions: Mapping[str, Callable[[], T]]) -> d
             answers[name] = question()
 
     end = time.monotonic() + seconds
-    threads = [threading.Thread(target=ask, args=each, daemon=True) for each in questions.items()]
+    threads = [threading.Thread(target=ask, args=question, daemon=True) for question in questions.items()]
     with contextlib.suppress(RuntimeError):  # no more threads to be had: the rest is not answered
         for thread in threads:
             thread.start()

@@ -23,7 +23,7 @@ def name_in(folder: int, name: bytes) -> bytes:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a folder and all below it, read-only folders too; links are deleted, not followed. Missing is fine."""
+    """Delete a directory with all below it, also read-only ones; links are not followed. Missing is fine."""
     try:
         parent = open_folder(path.parent.resolve())
     except FileNotFoundError:

@@ -27,7 +27,7 @@ _KEPT_NAME = 200  # characters of the file's name in that of its lock, which may
 def lock_beside(target: Path) -> Path:
     """The lock of a file. The file itself cannot be one: each change puts another in its place.
 
-    It lies beside the file, so that all machines that see the one see the other, and it stays there: where a lock is
+    It lies beside the file, so that all hosts that see the one see the other, and it stays there: where a lock is
     removed, two can hold it. Each file has its own, because a directory such as /tmp may be for several users.
     """
     return target.parent / f"{_LOCK_PREFIX}{target.name[:_KEPT_NAME]}"

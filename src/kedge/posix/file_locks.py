@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """flock(2): locks that end with the last process that holds them, however it ends.
 
-Only for files that one machine uses: between machines flock is not to be relied on (see lease_holders.py).
+Only for files that one host uses: between hosts flock is not reliable (see lease_holders.py).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def temporary_beside(target: Path) -> Path:
 
 
 def remove_abandoned(target: Path) -> list[Path]:
-    """Remove what killed processes of this machine left beside `target` when they were writing it."""
+    """Remove what killed processes of this host left beside `target` when they were writing it."""
     removed = []
     with contextlib.suppress(OSError):
         for found in target.parent.iterdir():
@@ -136,7 +136,7 @@ def copy_range(source: BinaryIO, target: BinaryIO, offset: int, size: int) -> No
 
 
 def require_writable(folder: Path) -> None:
-    """Raise now what making a file in the folder would raise later: it is missing, no folder, or not ours to write."""
+    """Raise now what making a file in `folder` would raise later: it is missing, a file, or not writable."""
     with explained(folder):
         is_read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
         if not folder.is_dir():

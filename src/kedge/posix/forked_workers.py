@@ -93,8 +93,8 @@ class _Crew:
             for item in self._take():
                 os.write(self._result_input, _RECORD.pack(b"+", self._work(item)))
         except Exception as problem:
-            told = _pack_error(problem)
-            os.write(self._result_input, _RECORD.pack(b"!", len(told)) + told)
+            packed = _pack_error(problem)
+            os.write(self._result_input, _RECORD.pack(b"!", len(packed)) + packed)
 
     def _take(self) -> Iterator[int]:
         while raw := os.read(self._tasks, _ITEM.size):
@@ -136,13 +136,13 @@ def _pack_error(problem: Exception) -> bytes:
         parts = ["OSError", problem.errno, problem.strerror, {}]
     else:
         parts = ["RuntimeError", f"{type(problem).__name__}: {problem}"[:400], None, {}]
-    told = json.dumps(parts).encode()
-    return told if len(told) <= _AT_ONCE - _RECORD.size else json.dumps([*parts[:3], {}]).encode()
+    packed = json.dumps(parts).encode()
+    return packed if len(packed) <= _AT_ONCE - _RECORD.size else json.dumps([*parts[:3], {}]).encode()
 
 
-def _unpack_error(told: bytes) -> Exception:
+def _unpack_error(packed: bytes) -> Exception:
     try:
-        name, message, hint, context = json.loads(told)
+        name, message, hint, context = json.loads(packed)
     except ValueError:
         return ProgramFailed("a process that did a part of the work failed")
     if name == "OSError":

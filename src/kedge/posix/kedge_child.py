@@ -42,7 +42,11 @@ def read_error(output: bytes) -> KedgeError | None:
     if not output.startswith(b"{") or not output.rstrip().endswith(b"}"):
         return None
     try:
-        told = json.loads(output)
+        document = json.loads(output)
     except ValueError:
         return None
-    return rebuild_error(told) if isinstance(told, dict) and {"error", "exit_code", "message"} <= set(told) else None
+    return (
+        rebuild_error(document)
+        if isinstance(document, dict) and {"error", "exit_code", "message"} <= set(document)
+        else None
+    )

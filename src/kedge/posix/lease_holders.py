@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who holds a file, and whether they still live: the ground that leases stand on.
+"""Which process holds a lease, and whether it still lives.
 
 flock is not relied on: Lustre, NFS and GPFS mounts often lack it or keep it local to one node. A name made by link()
 is exclusive on all of them.
@@ -21,7 +21,7 @@ from kedge.posix.spawn import start_of
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process, named so that any host can tell it from others and its own machine can say whether it lives."""
+    """A process, named so that any host can tell it from others and its own host can say whether it lives."""
 
     machine: str  # boot id and process-id namespace: a pid means something only there
     pid: int

@@ -220,7 +220,7 @@ class ShownWords:
         self._areas: list[tuple[int, int]] = []
         try:
             with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib costs more than all of this module
-                fields = [int(each) for each in file.read().rpartition(b")")[2].split()[45:49]]
+                fields = [int(field) for field in file.read().rpartition(b")")[2].split()[45:49]]
             self._areas = [(fields[0], fields[1] - fields[0]), (fields[2], fields[3] - fields[2])]
         except OSError:
             pass  # no /proc that shows this process

@@ -119,7 +119,7 @@ class StartAttempt:
 
     def __init__(self, path: str, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         self.path = os.fsencode(path)
-        self.argv = [os.fsencode(each) for each in argv]
+        self.argv = [os.fsencode(word) for word in argv]
         self.environ = [os.fsencode(f"{name}={value}") for name, value in environ.items()]
         for text in (self.path, *self.argv, *self.environ):
             if b"\0" in text:
@@ -212,7 +212,7 @@ def _fill(file: int, program: bytes) -> None:
     """Write the program into its file, for good; what lies between its two pieces is a hole."""
     os.write(file, program[:_GAP].rstrip(b"\0"))
     os.lseek(file, _GAP, os.SEEK_SET)
-    rest = program[_GAP:]
-    while rest:
-        rest = rest[os.write(file, rest) :]
+    unwritten = program[_GAP:]
+    while unwritten:
+        unwritten = unwritten[os.write(file, unwritten) :]
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, _ALL_SEALS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which process made a file, and whether it still lives: names that say so, for whoever cleans up after the killed."""
+"""Which process made a file, and whether it still lives: file names that say so, to clean up after killed ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def machine_name() -> str:
 
 
 def is_running(machine: str, pid: int, start: int) -> bool | None:
-    """Whether that process lives; None when it belongs to another machine and cannot be asked about.
+    """Whether that process lives; None when it belongs to another host, which cannot be asked.
 
     A `start` of 0 fits any process with that pid.
     """

@@ -29,9 +29,9 @@ def make_private(folder: Path, mode: int = 0o700) -> None:
     `Path.mkdir(parents=True)` gives the ones above whatever the umask allows: with 002 or 000 others could put a
     directory of theirs in its place. The XDG specification asks for 0700, too.
     """
-    missing = [each for each in (folder, *folder.parents) if not each.is_dir()]
-    for each in reversed(missing):
-        each.mkdir(mode=mode, exist_ok=True)
+    missing = [directory for directory in (folder, *folder.parents) if not directory.is_dir()]
+    for directory in reversed(missing):
+        directory.mkdir(mode=mode, exist_ok=True)
 
 
 def find_intruder(status: os.stat_result, forbidden: int = OTHERS_WRITE) -> str:

@@ -153,7 +153,9 @@ def _pass_signals_to(child: int) -> dict[signal.Signals, Any]:
         with contextlib.suppress(ProcessLookupError):  # it has ended, and was waited for
             os.kill(child, number)
 
-    passed = (each for each in _PASSED if each is not signal.SIGINT or signal.getsignal(each) is not signal.SIG_IGN)
+    passed = (
+        number for number in _PASSED if number is not signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
+    )
     return {number: signal.signal(number, pass_on) for number in passed}
 
 

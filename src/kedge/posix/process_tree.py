@@ -27,7 +27,7 @@ def list_processes() -> list[Process]:
     """All that can be seen."""
     with os.scandir("/proc") as entries:
         found = (_read_process(entry.name) for entry in entries if entry.name.isdecimal())
-        return [each for each in found if each is not None]
+        return [process for process in found if process is not None]
 
 
 def _read_process(name: str) -> Process | None:
@@ -43,28 +43,28 @@ def find_family(root: int, session: int = 0) -> list[Process]:
     """The living descendants of `root`, and everything in `session` with its descendants; `root` is not among them."""
     processes = list_processes()
     children: dict[int, list[Process]] = {}
-    for each in processes:
-        children.setdefault(each.parent, []).append(each)
+    for process in processes:
+        children.setdefault(process.parent, []).append(process)
     found: dict[int, Process] = {}
-    waiting = [each for each in processes if session and each.session == session] + children.get(root, [])
+    waiting = [process for process in processes if session and process.session == session] + children.get(root, [])
     while waiting:
-        each = waiting.pop()
-        if each.pid not in found:
-            found[each.pid] = each
-            waiting += children.get(each.pid, [])
-    return [each for each in found.values() if each.pid != root and not each.is_dead]
+        process = waiting.pop()
+        if process.pid not in found:
+            found[process.pid] = process
+            waiting += children.get(process.pid, [])
+    return [process for process in found.values() if process.pid != root and not process.is_dead]
 
 
 def signal_all(processes: Iterable[Process], number: int) -> None:
     """Send a signal to each that is still there."""
-    for each in processes:
+    for process in processes:
         with contextlib.suppress(OSError):
-            os.kill(each.pid, number)
+            os.kill(process.pid, number)
 
 
 def count_memory(processes: Iterable[Process]) -> int:
     """Bytes that they use, with what they share counted once; costs some milliseconds per process."""
-    return sum(_read_share(each) for each in processes)
+    return sum(_read_share(process) for process in processes)
 
 
 def _read_share(process: Process) -> int:

@@ -102,7 +102,7 @@ class Capture:
         is_same = before is value or (type(before) is type(value) and isinstance(value, _PLAIN) and before == value)
         if not is_same:
             raise UsageError(
-                f"two different things are called '{name}' in what is sent to a job",
+                f"the name '{name}' has two different values in the call",
                 hint="give one of them another name; a decorator keeps names apart with functools.wraps",
             )
         return False

@@ -160,7 +160,7 @@ def _read_told(path: Path, data: memoryview) -> Answer:
         return Answer(values=tuple(pickle.loads(each) for each in told["values"]))
     except Exception as problem:
         error = JobFailed(
-            f"the function ended well, but its result cannot be read here: {problem}",
+            f"the function completed, but its result cannot be read here: {problem}",
             context={"file": str(path)},
             hint="return plain values, or install here what the result is made of",
         )

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from kedge.schedulers.choose import SCHEDULERS, load_advice
-from kedge.schedulers.facts import Advice
+from kedge.schedulers.choose import list_advice
 
 _DOWN = "the scheduler does not answer: try again in a minute, and tell the site if it lasts"
 
@@ -14,24 +11,20 @@ _DOWN = "the scheduler does not answer: try again in a minute, and tell the site
 def find_advice(said: str) -> str | None:
     """The remedy for what a scheduler's program said, where one is known."""
     lower = said.lower()
-    if any(words in lower for advice in _list_advice() for words in advice.unreachable):
+    if any(words in lower for advice in list_advice() for words in advice.unreachable):
         return _DOWN
-    known = (pair for advice in _list_advice() for pair in advice.remedies.items())
+    known = (pair for advice in list_advice() for pair in advice.remedies.items())
     return next((remedy for words, remedy in known if words in lower), None)
 
 
 def find_missing_setup(said: str) -> tuple[str, str] | None:
     """What is wrong and what to do, where a scheduler's program was never told of a cluster."""
     lower = said.lower()
-    known = (pair for advice in _list_advice() for pair in advice.not_set_up.items())
+    known = (pair for advice in list_advice() for pair in advice.not_set_up.items())
     return next((explanation for words, explanation in known if words in lower), None)
 
 
 def is_unreachable(said: str) -> bool:
     """Whether it says that the scheduler itself does not answer, so that other questions are in vain too."""
     lower = said.lower()
-    return any(words in lower for advice in _list_advice() for words in (*advice.unreachable, *advice.not_set_up))
-
-
-def _list_advice() -> Iterator[Advice]:
-    return map(load_advice, SCHEDULERS)
+    return any(words in lower for advice in list_advice() for words in (*advice.unreachable, *advice.not_set_up))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib
 
-from kedge.errors import NoScheduler
 from kedge.schedulers.facts import Advice, SchedulerFacts
 
 TYPE_CHECKING = False
@@ -27,6 +26,8 @@ SCHEDULERS = (
 def find_backend(name: str) -> Backend:
     """What writes its scripts and reads its answers."""
     if name not in SCHEDULERS:
+        from kedge.errors import NoScheduler  # late: only for an error
+
         raise NoScheduler(f"kedge does not know the scheduler '{name}'", hint=f"use one of: {', '.join(SCHEDULERS)}")
     backend: Backend = _load(name, "backend").BACKEND
     return backend
@@ -77,10 +78,9 @@ def find_discovery(name: str) -> Discover | None:
     return discover
 
 
-def load_advice(name: str) -> Advice:
-    """What its programs say when they refuse, and what to do about it."""
-    advice: Advice = _load(name, "advice").ADVICE
-    return advice
+def list_advice() -> list[Advice]:
+    """What the programs of all schedulers say when they refuse, and what to do about it."""
+    return [_load(name, "advice").ADVICE for name in SCHEDULERS]
 
 
 def _load(name: str, part: str) -> Any:

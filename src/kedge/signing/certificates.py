@@ -100,4 +100,4 @@ def _check_alone(certificate: Certificate, now: int) -> None:
     if moment > certificate.not_after:
         raise KeyUnusable(f"{who} expired on {certificate.not_after:%Y-%m-%d %H:%M:%S} UTC")
     if certificate.unknown_critical:
-        raise KeyUnusable(f"{who} demands a rule that is not known here: {certificate.unknown_critical[0]}")
+        raise KeyUnusable(f"{who} demands a rule that kedge does not know: {certificate.unknown_critical[0]}")

@@ -85,7 +85,7 @@ def unlock_key(block: KeyBlock, ask: AskPassphrase, now: int) -> PgpSigner:
             refusals.append(problem.message)
             continue
         standing = judged.find(secret.public.fingerprint)
-        reason = judged.refuse(standing, now) if standing else "it is of a kind that is not known here"
+        reason = judged.refuse(standing, now) if standing else "it is of an unknown kind"
         if not reason and secret.is_absent:
             reason = "its secret part is kept elsewhere (offline or on a card)"
         if standing is None or reason:

@@ -80,7 +80,7 @@ class Flow:
             self._changed.notify_all()
 
     def finish(self, result: Path) -> None:
-        """The blob stands at its place in the store."""
+        """The blob is complete in the cache."""
         with self._changed:
             self._is_verified = True
             self._result = result
@@ -100,7 +100,7 @@ class Flow:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop, and let go of the file; nobody may write into it any more."""
+        """Stop, and let go of the file; no further writes."""
         self.stop()
         with self._changed:
             self._recent.clear()

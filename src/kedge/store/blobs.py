@@ -31,7 +31,7 @@ class Hash(Protocol):
 
 
 class Blobs:
-    """The blobs of one store."""
+    """The blobs of one cache."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -75,7 +75,7 @@ class Blobs:
         return False
 
     def touch(self, digest: Digest) -> None:
-        """Note that the blob was used now; in a store of somebody else nothing is noted."""
+        """Note that the blob was used now; not in a read-only cache."""
         with contextlib.suppress(OSError):
             os.utime(self.path(digest))
 

@@ -66,7 +66,7 @@ class Deliveries:
         known = self.read(key)
         if known is None:
             return
-        left = replace(known, paths=tuple(each for each in known.paths if each != path))
+        left = replace(known, paths=tuple(known_path for known_path in known.paths if known_path != path))
         with contextlib.suppress(KedgeError, OSError):
             if left.paths:
                 self._write(left)
@@ -92,7 +92,9 @@ def read_delivery(path: Path) -> DeliveryRecord | None:
     digest = read_digest(fields)
     if not digest or not isinstance(size, int) or not isinstance(paths, list):
         return None
-    found = tuple(Path(each) for each in paths if isinstance(each, str) and each.startswith("/"))
+    found = tuple(
+        Path(known_path) for known_path in paths if isinstance(known_path, str) and known_path.startswith("/")
+    )
     return DeliveryRecord(str(fields.get("key")), digest, size, found[:_MOST_PATHS])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One blob from its source into the store: present, waited for, resumed or fetched, and always verified.
+"""One blob from its source into the cache: present, waited for, resumed or fetched, and always verified.
 
 The work is a generator of small steps, so that a thread can run it, or, where no thread can be started, the one who
 reads the bytes.
@@ -62,7 +62,7 @@ class IngestOptions:
 
 
 class Download:
-    """The steps that bring one blob into the store and, on the way, into a Flow."""
+    """The steps that bring one blob into the cache and, on the way, into a Flow."""
 
     def __init__(self, blobs: Blobs, descriptor: Descriptor, open_at: OpenAt, options: IngestOptions) -> None:
         self._blobs = blobs
@@ -113,7 +113,7 @@ class Download:
         return self._blobs.layout.lease(self._descriptor.digest.hex)
 
     def _use_present(self) -> bool:
-        """Serve the blob that is in the store, unless there is none or it is damaged."""
+        """Serve the blob that is in the cache, unless there is none or it is damaged."""
         if self._options.verify:
             if not self._blobs.check(self._descriptor, self.cancelled):
                 return False
@@ -172,7 +172,7 @@ class Download:
     def _resume(self, partial: Path) -> Iterator[None]:
         """Open the partial file and hash what is there; followers read along."""
         with explained(partial):
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW  # in a shared store others can lay links
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW  # in a shared cache others can make links
             descriptor = os.open(partial, flags, self._blobs.layout.file_mode)
             self.flow.begin(descriptor)
             if os.fstat(descriptor).st_size > self._descriptor.size:

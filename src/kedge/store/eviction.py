@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is in a store, how large it is, and how it is made smaller without taking what somebody uses."""
+"""List the items of a cache with their sizes, and remove items that are not in use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kedge.store.use_marks import find_used
 
 
 class ItemKind(StrEnum):
-    """The kinds of things in a store."""
+    """The kinds of items in a cache."""
 
     BLOB = "blob"
     IMAGE = "image"
@@ -34,7 +34,7 @@ class ItemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CacheItem:
-    """One thing in the store."""
+    """One item of the cache."""
 
     kind: ItemKind
     name: str  # a digest, the key of an image, a reference
@@ -58,7 +58,7 @@ class KindUsage:
 
 
 def list_entries(layout: Layout) -> list[CacheItem]:
-    """Everything in the store; things that vanish while it is read are left out."""
+    """All items of the cache; those that vanish while it is read are left out."""
     used = find_used(layout)
     images = used | find_held(layout)
     return [
@@ -149,12 +149,12 @@ def sum_usage(entries: Iterable[CacheItem]) -> dict[ItemKind, KindUsage]:
 
 
 def evict(layout: Layout, limit: int) -> list[CacheItem]:
-    """Remove what was used longest ago until the store is no larger than `limit`; what was removed."""
+    """Remove the least recently used items until the cache is no larger than `limit`; returns what was removed."""
     entries = list_entries(layout)
     size = sum(entry.size for entry in entries)
     removed: list[CacheItem] = []
     removable = [entry for entry in entries if entry.kind in (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.PARTIAL)]
-    for entry in sorted(removable, key=lambda each: each.used):
+    for entry in sorted(removable, key=lambda entry: entry.used):
         if size <= limit:
             break
         if remove_entry(layout, entry):
@@ -164,7 +164,7 @@ def evict(layout: Layout, limit: int) -> list[CacheItem]:
 
 
 def remove_entry(layout: Layout, entry: CacheItem) -> bool:
-    """Remove one thing, unless somebody uses it.
+    """Remove one item, unless a process uses it.
 
     The file is moved aside first and the marks are read again: a reader marks first and opens then, so either it
     finds the file gone, or we find its mark and put the file back.
@@ -197,7 +197,7 @@ def _is_taken(layout: Layout, entry: CacheItem) -> bool:
 
 def clean(layout: Layout, kinds: Collection[ItemKind], unused_for: float | None, *, dry_run: bool) -> list[CacheItem]:
     """Remove everything of these kinds that was not used for so many seconds; what was (or would be) removed."""
-    now = read_clock(layout.root / "tmp") or time.time()  # the first where the store's server has a clock of its own
+    now = read_clock(layout.root / "tmp") or time.time()  # the first where the cache's server has a clock of its own
     removed = []
     for entry in list_entries(layout):
         if entry.kind not in kinds or entry.in_use:

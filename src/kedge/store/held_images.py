@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images that somebody outside is promised until he lets go: a link for each, whose image no eviction takes.
+"""Images that a job holds until it releases them: a link for each; eviction does not remove their images.
 
 held/<owner>/<name>   a symbolic link to an image of the cache, or where the cache keeps nothing, the image itself
 
@@ -23,7 +23,7 @@ _FORGOTTEN_AFTER = 30 * 86400.0  # seconds; its owner, a job on a node, was kill
 
 
 class Holds:
-    """The promises of one store; an owner is any short text."""
+    """The held images of one cache; an owner is any short text."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -64,7 +64,7 @@ class Holds:
 
 
 def find_held(layout: Layout) -> set[str]:
-    """The names of the images that somebody was promised."""
+    """The names of the images that are held."""
     held: set[str] = set()
     with contextlib.suppress(OSError):
         for owner in os.scandir(layout.root / "held"):

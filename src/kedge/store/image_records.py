@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What was written down about an image when it was made: its digest, and how to see that nobody touched it since.
+"""The record of a cached image: its digest, and how to see that it was not changed since.
 
 The change time (ctime) is the witness: every write moves it, and no program can set it back. Only where it, the inode
 and the number of names are as recorded the bytes are believed without being hashed.

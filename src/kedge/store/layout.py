@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where each thing stands in a store, and how files come and go there.
+"""The directories and files of a cache, and how files come and go there.
 
 blobs/<algorithm>/<2 digits>/<hex>   verified content; its mtime is when it was last used
 partial/<hex>                        a download that is not complete, kept to be resumed
@@ -32,7 +32,7 @@ _CACHEDIR_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# Made by kedge; 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The folders of one store; `shared` lets the umask decide who else may use it, otherwise only the owner can."""
+    """The directories of one cache; `shared` lets the umask decide who else may use it, otherwise only the owner."""
 
     root: Path
     shared: bool = False
@@ -64,7 +64,7 @@ class Layout:
         return 0o666 if self.shared else 0o600
 
     def folder(self, *names: str) -> Path:
-        """A directory of the store, made if it is missing."""
+        """A directory of the cache, made if it is missing."""
         path = self.root.joinpath(*names)
         if not path.is_dir():
             self._make_folders(path)
@@ -143,7 +143,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def explain_root(problem: OSError, root: Path, path: Path) -> Exception:
-    """The error for a store that a system call cannot use, with how another place is chosen."""
+    """The error for a cache that a system call cannot use; its hint tells how to choose another directory."""
     plain = explain(problem, path)
     if not isinstance(plain, FileProblem):
         return plain

@@ -75,7 +75,7 @@ class _Pulse:
                 soonest = min(due for _, _, due in self._members.values())
                 self._changed.wait(max(0.0, soonest - time.monotonic()))
                 now = time.monotonic()
-                ready = {number: each for number, each in self._members.items() if each[2] <= now}
+                ready = {number: member for number, member in self._members.items() if member[2] <= now}
                 for number, (beat, interval, _) in ready.items():
                     self._members[number] = (beat, interval, now + interval)
             for beat, _, _ in ready.values():

@@ -17,7 +17,7 @@ JOIN_WAIT = 0.3  # seconds that `close` waits for a thread, which may sit in a r
 
 
 class Ingest:
-    """A blob that is in the store or on its way; a context manager that stops what is not needed any more."""
+    """A blob that is in the cache or on its way; a context manager that stops what is not needed any more."""
 
     def __init__(self, descriptor: Descriptor, download: Download, use: Use, on_commit: Callable[[], None]) -> None:
         self.descriptor = descriptor

@@ -29,7 +29,7 @@ class NameRecord:
 
 
 class Names:
-    """The names of one store."""
+    """The names of one cache."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

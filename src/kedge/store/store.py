@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The store: blobs, names and converted images that all processes of all hosts share, with no index and no daemon."""
+"""The cache: blobs, names and converted images that all processes of all hosts share, with no index and no daemon."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _DEFAULT_DOWNLOADS = 4
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What hashing found: things of the cache that were damaged, and are gone; changed files of users, which stay."""
+    """What hashing found: items of the cache that were damaged, and are gone; changed files of users, which stay."""
 
     broken: list[CacheItem]
     changed: list[Path]
 
 
 class Store:
-    """One store; a context manager that stops the downloads which still run.
+    """One cache; a context manager that stops the downloads which still run.
 
     `limit` is the size cap in bytes; None is none. The one kept in the store is `stored_limit`.
     Nothing is made on disk before something is put in. Every method may be called from any thread.
@@ -84,7 +84,7 @@ class Store:
         return self.blobs.read(digest, limit)
 
     def ingest(self, descriptor: Descriptor, open_at: OpenAt, options: IngestOptions | None = None) -> Ingest:
-        """Have a blob: from the store, from another process that is fetching it, or by `open_at(offset)`.
+        """Have a blob: from the cache, from another process that is fetching it, or by `open_at(offset)`.
 
         Returns at once; ingests run in the order they are made, a few at a time.
         """
@@ -157,11 +157,11 @@ class Store:
 
     @property
     def has_stored_limit(self) -> bool:
-        """Whether a cap, or that there is to be none, was kept in this store."""
+        """Whether a cap, or that there is to be none, was set for this cache."""
         return (self.root / "limit").exists()
 
     def stored_limit(self) -> int | None:
-        """The cap that was kept in this store with `set_limit`; it does not count by itself."""
+        """The cap that was set for this cache with `set_limit`; it does not count by itself."""
         path = self.root / "limit"
         try:
             text = path.read_text(errors="replace")[:64].strip()
@@ -172,12 +172,12 @@ class Store:
         return None if text == "none" else int(text)
 
     def set_limit(self, limit: int | None) -> None:
-        """Keep a cap in this store, for everybody who uses it; None says that there is none."""
+        """Set a cap for this cache, for everybody who uses it; None says that there is none."""
         text = "none" if limit is None else str(limit)
         self.layout.write(self.layout.folder() / "limit", f"{text}\n".encode())
 
     def entries(self) -> list[CacheItem]:
-        """Everything in the store."""
+        """All items of the cache."""
         return eviction.list_entries(self.layout)
 
     def usage(self) -> dict[ItemKind, KindUsage]:
@@ -185,7 +185,7 @@ class Store:
         return eviction.sum_usage(self.entries())
 
     def evict(self) -> list[CacheItem]:
-        """Make the store as small as its cap asks, least recently used first, sparing what is in use."""
+        """Make the cache as small as its cap asks, least recently used first, sparing what is in use."""
         return [] if self.limit is None else eviction.evict(self.layout, self.limit)
 
     def clean(
@@ -208,7 +208,7 @@ class Store:
         return Verified(broken, changed)
 
     def _is_whole(self, entry: CacheItem) -> bool:
-        """Whether a thing of the cache has its bytes; if not, it is removed. Of a record that is known already."""
+        """Whether an item of the cache has its bytes; if not, it is removed. Of a record that is known already."""
         if entry.kind is ItemKind.RECORD:
             entry.path.unlink(missing_ok=True)
             return False
@@ -227,13 +227,13 @@ class Store:
             self.layout.sweep()
 
     def _evict_after(self, added: int) -> None:
-        """Keep the cap after something came in; the store is read again only when it may have grown above it."""
+        """Keep the cap after something came in; the cache is read again only when it may have grown above it."""
         if self.limit is None:
             return
         with self._evicting, contextlib.suppress(KedgeError, OSError):  # must not fail a pull that succeeded
             if self._size is None or self._size + added > self.limit:
                 self.evict()
-                self._size = sum(each.size for each in self.usage().values())
+                self._size = sum(usage.size for usage in self.usage().values())
             else:
                 self._size += added
 

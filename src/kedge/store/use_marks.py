@@ -24,7 +24,7 @@ class Use:
         try:
             self._path = layout.folder("using") / own_name(name)
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, layout.file_mode))
-        except Exception:  # a store that we may only read is used without marks
+        except Exception:  # a read-only cache is used without marks
             self._path = None
             return
         self._pulse = PULSE.add(self._touch, _TOUCH_EVERY)

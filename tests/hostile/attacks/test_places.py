@@ -24,5 +24,5 @@ def test_a_start_in_a_directory_of_the_host_is_refused(ground: Ground, way: str)
         words = (str(ground.kedge), "exec", *WAYS[way], "--pwd", place, str(ground.sandbox), "sh", "-c", script)
         done = scene.run("sh", "-c", start, "sh", scene.base / "outside", *words)
         assert "canary" not in done.stdout, place
-        outcomes[place] = REFUSED if done.returncode == 255 and "kedge: cannot go to" in done.stderr else "started"
+        outcomes[place] = REFUSED if done.returncode == 255 and "kedge: cannot change to" in done.stderr else "started"
     assert outcomes == {**dict.fromkeys(PLACES, STARTS[-1].expect(way)), **dict.fromkeys(HARMLESS, "started")}

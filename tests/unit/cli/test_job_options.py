@@ -136,24 +136,24 @@ def test_options_last_of_a_repeated_flag_counts() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--time", "90"], "--time: 90 of what?"),
-        (["-t", "1:30"], "-t: '1:30' means"),
+        (["--time", "90"], "--time: '90' has no unit"),
+        (["-t", "1:30"], "-t: '1:30' is 1m30s"),
         (["--partition", "a\nb"], "--partition: "),
-        (["--ntasks", "x"], "--ntasks: 'x' is no whole number"),
+        (["--ntasks", "x"], "--ntasks: 'x' is not a whole number"),
         (["-N", "0"], "-N: it cannot be 0"),
-        (["--gpus", "all"], "--gpus: 'all' is no number of GPUs"),
-        (["--mem", "64"], "--mem: 64 of what?"),
+        (["--gpus", "all"], "--gpus: 'all' is not a number of GPUs"),
+        (["--mem", "64"], "--mem: '64' has no unit"),
         (["--array", "9-0"], "--array: '9-0' counts down"),
         (["--dependency", "singleton:1"], "--dependency: "),
-        (["--env", "A"], "--env: 'A' gives no value"),
-        (["--env", "A-B=1"], "--env: 'A-B' is no name"),
+        (["--env", "A"], "--env: 'A' has no value"),
+        (["--env", "A-B=1"], "--env: 'A-B' is not a variable name"),
         (["--pull", "later"], "--pull: 'later' is not one of: now, in-job"),
         (["--parallel", ""], "--parallel: "),
         (["--mpi", "--torchrun"], "--mpi and --torchrun contradict each other"),
-        (["--mem", "1G", "--mem-per-cpu", "1G"], "--mem-per-cpu: memory says already"),
+        (["--mem", "1G", "--mem-per-cpu", "1G"], "--mem-per-cpu: memory already sets"),
         (["--ntasks", "7", "--tasks-per-node", "2"], "--ntasks: 7 tasks cannot be 2"),
-        (["--gpu-type", "a100"], "--gpu-type: how many"),
-        (["-o", "%j.out"], "-o: %j is a pattern of Slurm's"),
+        (["--gpu-type", "a100"], "--gpu-type: the number of"),
+        (["-o", "%j.out"], "-o: %j is a pattern of Slurm"),
         (["--directive", "a\n#SBATCH b"], "--directive: "),
     ],
 )
@@ -166,7 +166,7 @@ def test_options_errors_name_the_flag_as_it_was_written(words: list[str], messag
 
 
 def test_options_a_job_that_runs_nothing_is_refused() -> None:
-    with pytest.raises(InvalidJob, match="nothing to run"):
+    with pytest.raises(InvalidJob, match="neither an image nor a command"):
         read(base=Job())
     arguments = make_parser().parse_args(["-N", "2"])
     assert read_job_options(arguments, Job(), needs_command=False).nodes == 2

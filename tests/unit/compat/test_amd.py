@@ -37,7 +37,7 @@ def test_amd_queue_of_a_site_does_not_run_cuda(tmp_path: Path) -> None:
 def test_amd_image_without_cuda_is_left_open(tmp_path: Path) -> None:
     verdict = judge(read_image("rocm/pytorch:latest", ROCM_VERSION="6.2"), find_queue(tmp_path), TABLES)
     assert verdict.outcome == UNKNOWN
-    assert "whether the ROCm of this one serves it is not known" in verdict.judgements[0].sentence
+    assert "it is unknown whether the ROCm of this one supports it" in verdict.judgements[0].sentence
 
 
 def test_amd_beside_nvidia_leaves_the_queue_to_the_job() -> None:
@@ -51,7 +51,7 @@ def test_amd_beside_nvidia_leaves_the_queue_to_the_job() -> None:
 def test_amd_recommends_nothing_of_ngc(tmp_path: Path) -> None:
     found = recommend("pytorch", find_queue(tmp_path), TABLES)
     assert found.best is None
-    assert found.sentence == "NGC's images are made for NVIDIA GPUs, and AMD MI300A is AMD's: take one made for ROCm."
+    assert found.sentence == "NGC images run on NVIDIA GPUs, and AMD MI300A is from AMD: take an image for ROCm."
 
 
 def test_amd_node_tells_nv_what_to_use() -> None:

@@ -13,7 +13,7 @@ LIST_2006 = "5.2 6.0 6.1 7.0 7.5 8.0+PTX (image env); 6.0+ (stated)"
 LIST_2401 = "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"
 LIST_2510 = "amd64: 7.5 8.0 8.6 9.0 10.0 12.0+PTX; arm64: 8.0 8.6 9.0 10.0 11.0 12.0+PTX (image env)"
 LIST_2607 = "7.5 8.0 8.6 9.0 10.0 12.0 (CUDA_ARCH_LIST, amd64)"
-ERROR_209 = "Programs stop with error 209, 'no kernel image is available for execution on the device'."
+ERROR_209 = "Programs fail with error 209, 'no kernel image is available for execution on the device'."
 
 
 def ask(text: str, gpu: str, capability: str, **facts: object) -> tuple[str, str, str]:
@@ -77,9 +77,10 @@ def test_capability_ptx_serves_a_newer_gpu_and_what_it_costs_is_said() -> None:
     mode, sentence, remedy = ask(LIST_2401, "NVIDIA B200", "10.0", cuda="12.3.2.001", cuda_range=("12.8", ""))
     assert mode == rule.PTX
     assert sentence == (
-        "The image has no kernels for NVIDIA B200 (compute capability 10.0), only for 5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 "
-        "8.7 9.0+PTX: the driver compiles them from the PTX for 9.0 when a program starts, which takes time; what has "
-        "no PTX fails. CUDA 12.3.2 does not know this GPU: 12.8 is the first that does."
+        "The image has no kernels for NVIDIA B200 (compute capability 10.0), only for 5.2 6.0 6.1 7.0"
+        " 7.2 7.5 8.0 8.6 8.7 9.0+PTX. The driver compiles them from the PTX for 9.0 when a program "
+        "starts, which takes time; code without PTX fails. CUDA 12.3.2 does not support this GPU; "
+        "12.8 is the first version that does."
     )
     assert remedy == "Take an image with CUDA 12.8 or newer."
 
@@ -89,9 +90,10 @@ def test_capability_ptx_fails_under_minor_version_compatibility() -> None:
     mode, sentence, remedy = ask("7.0 7.5 8.0 8.6 9.0+PTX", "GeForce RTX 5090", "12.0", **facts)
     assert mode == rule.NO
     assert sentence == (
-        "The image has no kernels for GeForce RTX 5090 (compute capability 12.0), only for 7.0 7.5 8.0 8.6 9.0+PTX, "
-        "and driver 535.104.05 cannot compile its PTX: it is older than the image's CUDA. Programs stop with error "
-        "222, 'the provided PTX was compiled with an unsupported toolchain'."
+        "The image has no kernels for GeForce RTX 5090 (compute capability 12.0), only for 7.0 7.5 "
+        "8.0 8.6 9.0+PTX, and driver 535.104.05 cannot compile its PTX: it is older than the image's "
+        "CUDA. Programs fail with error 222, 'the provided PTX was compiled with an unsupported "
+        "toolchain'."
     )
     assert remedy == "Take an image with kernels for 12.0, or a newer driver."
 
@@ -101,7 +103,7 @@ def test_capability_ptx_is_open_where_the_libcuda_is() -> None:
     assert mode == rule.UNKNOWN
     assert sentence == (
         "The image has no kernels for NVIDIA B200 (compute capability 10.0), only for 9.0+PTX. Driver 580.65.06 cannot "
-        "compile its PTX; the image's own libcuda could, but whether that takes this driver is not known."
+        "compile its PTX. The image's own libcuda could; it is unknown whether it works with this driver."
     )
 
 
@@ -138,7 +140,8 @@ def test_capability_toolkit_that_dropped_the_gpu_is_refused_without_a_list() -> 
     mode, sentence, remedy = ask("", "Tesla V100", "7.0", cuda="13.0.2.006", cuda_range=("9.0", "12.9"))
     assert mode == rule.NO
     assert sentence == (
-        f"CUDA 13.0.2 makes no code for Tesla V100 (compute capability 7.0): 12.9 was the last. {ERROR_209}"
+        f"CUDA 13.0.2 no longer supports Tesla V100 (compute capability 7.0); 12.9 was the last version that did. "
+        f"{ERROR_209}"
     )
     assert remedy == "Take an image with CUDA 12.9 or older, or a newer GPU."
     assert judge_kernels("", "3.5", cuda="12.0.1", cuda_range=("5.0", "11.8")).mode == rule.NO
@@ -149,9 +152,9 @@ def test_capability_toolkit_that_does_not_know_the_gpu_leaves_it_open() -> None:
     mode, sentence, _ = ask("", "NVIDIA H200", "9.0", cuda="11.0.3", cuda_range=("11.8", ""))
     assert mode == rule.UNKNOWN
     assert sentence == (
-        "CUDA 11.0.3 does not know NVIDIA H200 (compute capability 9.0): 11.8 is the first that makes kernels for it. "
-        "Only PTX, or kernels for an older GPU of its generation, could run, and whether the image has them is not "
-        "known."
+        "CUDA 11.0.3 does not support NVIDIA H200 (compute capability 9.0); 11.8 is the first version"
+        " that does. Only PTX, or kernels for an older GPU of its generation, could run; it is "
+        "unknown whether the image has them."
     )
 
 
@@ -159,7 +162,10 @@ def test_capability_image_of_the_toolkit_alone_serves_what_the_toolkit_serves() 
     facts = {"cuda": "12.4.1", "cuda_range": ("11.8", ""), "is_toolkit": True}
     assert ask("", "NVIDIA H200", "9.0", **facts) == (
         rule.NATIVE,
-        "CUDA 12.4.1 makes code for NVIDIA H200 (compute capability 9.0); the image has no GPU programs of its own.",
+        (
+            "CUDA 12.4.1 compiles code for NVIDIA H200 (compute capability 9.0); the image has no GPU "
+            "programs of its own."
+        ),
         "",
     )
 
@@ -168,8 +174,10 @@ def test_capability_statement_counts_where_the_toolkit_knows_the_gpu() -> None:
     facts = {"cuda": "12.0.1", "cuda_range": ("9.0", "12.9")}
     assert ask("6.0+ (stated)", "Tesla V100", "7.0", **facts)[:2] == (
         rule.NATIVE,
-        "NVIDIA states that the image serves GPUs of compute capability 6.0 and newer, as Tesla V100 (compute "
-        "capability 7.0) is. The list of its kernels is not known.",
+        (
+            "NVIDIA states that the image supports compute capability 6.0 and newer, which includes Tesla"
+            " V100 (compute capability 7.0). Its list of kernels is unknown."
+        ),
     )
     assert judge_kernels("6.0+ (stated)", "8.0", cuda="10.2", cuda_range=("11.0", "")).mode == rule.UNKNOWN
 
@@ -178,24 +186,23 @@ def test_capability_below_a_statement_is_open_but_warned() -> None:
     mode, sentence, _ = ask("6.0+ (stated)", "Tesla M40", "5.2", cuda="11.1.1", cuda_range=("6.5", "12.9"))
     assert mode == rule.UNKNOWN
     assert sentence == (
-        "NVIDIA states that the image serves GPUs of compute capability 6.0 and newer, which Tesla M40 (compute "
-        "capability 5.2) is not. The list of its kernels is not known, but expect error 209, 'no kernel image is "
-        "available for execution on the device'."
+        "NVIDIA states that the image supports compute capability 6.0 and newer, which excludes Tesla"
+        " M40 (compute capability 5.2). Its list of kernels is unknown; expect error 209, 'no kernel "
+        "image is available for execution on the device'."
     )
 
 
 def test_capability_without_a_list_is_open() -> None:
     assert ask("", "NVIDIA A100", "8.0", cuda="11.6.1", cuda_range=("11.0", ""))[:2] == (
         rule.UNKNOWN,
-        "Which GPUs the image has kernels for is not known, so nothing can be said about NVIDIA A100 (compute "
-        "capability 8.0).",
+        "The image's list of kernels is unknown, so kedge cannot judge NVIDIA A100 (compute capability 8.0).",
     )
 
 
 def test_capability_of_a_gpu_that_is_not_known() -> None:
     assert ask("8.0 9.0", "NVIDIA X1", "")[:2] == (
         rule.UNKNOWN,
-        "The compute capability of NVIDIA X1 is not known. The image has kernels for 8.0 9.0.",
+        "The compute capability of NVIDIA X1 is unknown. The image has kernels for 8.0 9.0.",
     )
 
 
@@ -204,8 +211,8 @@ def test_capability_jetson_takes_its_own_kernels_only() -> None:
     mode, sentence, _ = ask("8.0 8.6 9.0", "Jetson AGX Orin", "8.7", is_jetson=True)
     assert mode == rule.UNKNOWN
     assert sentence == (
-        "The image has kernels for 8.0 8.6 9.0, but none for Jetson AGX Orin (compute capability 8.7) itself, and "
-        "kernels of other GPUs do not run on Jetson. NVIDIA's images for it have tags that end in -igpu."
+        "The image has kernels for 8.0 8.6 9.0, but none for Jetson AGX Orin (compute capability "
+        "8.7), and kernels for other GPUs do not run on Jetson. Tags for Jetson end in -igpu."
     )
 
 

@@ -20,10 +20,10 @@ from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_h
 
 COMPAT = "/usr/local/cuda/compat"
 MINOR_LIMITS = (
-    "(minor-version compatibility): programs run, but PTX cannot be compiled at run time (error 222, "
-    "cudaErrorUnsupportedPtxVersion), and what only newer drivers can do is missing."
+    "(minor-version compatibility): programs run, but the driver cannot compile PTX at run time (error 222, "
+    "cudaErrorUnsupportedPtxVersion), and features of newer drivers are missing."
 )
-ERROR_35 = "Programs stop with error 35, 'CUDA driver version is insufficient for CUDA runtime version'."
+ERROR_35 = "Programs fail with error 35, 'CUDA driver version is insufficient for CUDA runtime version'."
 
 
 def make_need(cuda: str = "12.3.2.001", **changes: object) -> DriverNeed:
@@ -48,7 +48,7 @@ def test_driver_new_enough_runs_natively_and_the_older_libcuda_is_left_out() -> 
     assert mode == rule.NATIVE
     assert sentence == (
         "Driver 580.95.05 is new enough: CUDA 12.3.2 needs 545.23.08 or newer. "
-        "kedge leaves out the image's older libcuda 545.23.08, which can fail here (error 803)."
+        "kedge does not use the image's older libcuda 545.23.08, which can fail (error 803)."
     )
     assert remedy == ""
 
@@ -60,9 +60,9 @@ def test_driver_of_an_old_gpu_is_not_helped_by_a_libcuda_that_does_not_know_it()
     old = HostDriver("470.82.01", takes_forward_compat=True, last_branch=470)
     mode, sentence, remedy = ask(need, old, "Tesla K80")
     assert mode == rule.MINOR
-    assert remedy.endswith("or another GPU, as newer drivers do not drive this one.")
+    assert remedy.endswith("or another GPU (newer drivers do not support this one).")
     assert sentence.endswith(
-        "The image's own libcuda 520.61.05 does not help: libraries as new as that do not drive Tesla K80 any more."
+        "The image's own libcuda 520.61.05 does not help: libraries that new no longer support Tesla K80."
     )
     assert ask(need, HostDriver("470.82.01", takes_forward_compat=True, last_branch=580))[0] == rule.FORWARD
 
@@ -78,8 +78,10 @@ def test_driver_of_the_same_branch_runs_natively() -> None:
     need = make_need("12.2.2.009", built_for="535.104.05", min_driver="535.104.05", branches=(470, 525))
     assert ask(need, HostDriver("535.54.03", takes_forward_compat=True))[:2] == (
         rule.NATIVE,
-        "Driver 535.54.03 is of the branch 535, which brought CUDA 12.2, so CUDA 12.2.2 runs, "
-        "though NVIDIA names 535.104.05 for it.",
+        (
+            "Driver 535.54.03 runs CUDA 12.2.2: its branch 535 introduced CUDA 12.2, although NVIDIA's "
+            "minimum is 535.104.05."
+        ),
     )
 
 
@@ -88,19 +90,21 @@ def test_driver_of_the_same_branch_that_is_listed_takes_the_images_libcuda() -> 
     answer = judge_driver(need, HostDriver("575.51.03", takes_forward_compat=True))
     assert (answer.mode, answer.uses_image) == (rule.NATIVE, True)
     sentence, _ = tell_driver(need, HostDriver("575.51.03", takes_forward_compat=True), answer)
-    assert sentence.endswith("kedge uses the image's own libcuda 575.57.08, as it is newer.")
+    assert sentence.endswith("kedge uses the image's own libcuda 575.57.08, which is newer.")
 
 
 def test_driver_that_offers_the_cuda_runs_it_where_no_row_says_what_it_needs() -> None:
     need = DriverNeed("12.7.0")
     assert ask(need, HostDriver("580.95.05", cuda="13.0"))[:2] == (
         rule.NATIVE,
-        "Driver 580.95.05 offers CUDA 13.0, which runs CUDA 12.7.0, too.",
+        "Driver 580.95.05 supports CUDA 13.0, which also runs CUDA 12.7.0.",
     )
     assert ask(need, HostDriver("570.26", cuda="12.8"))[0] == rule.NATIVE
     mode, sentence, remedy = ask(need, HostDriver("560.35.05", cuda="12.6"))
     assert mode == rule.MINOR
-    assert sentence.startswith("Driver 560.35.05 may be old for CUDA 12.7.0, but 525.60.13 or newer is enough for CUDA")
+    assert sentence.startswith(
+        "Driver 560.35.05 may be too old for CUDA 12.7.0, but 525.60.13 or newer is enough for CUDA"
+    )
     assert remedy.endswith("take an image for CUDA 12.6 or older, or a newer driver.")
 
 
@@ -108,9 +112,9 @@ def test_driver_that_is_older_takes_the_images_libcuda_on_data_center_cards() ->
     mode, sentence, remedy = ask(make_need(), HostDriver("470.57.02", takes_forward_compat=True), "Tesla V100")
     assert mode == rule.FORWARD
     assert sentence == (
-        "Driver 470.57.02 is older than the 545.23.08 that CUDA 12.3.2 asks for, but the image brings its own libcuda "
-        "545.23.08 (/usr/local/cuda/compat). On data-center GPUs such as Tesla V100 that runs with drivers of the "
-        "branches 470, 525 and 535, and kedge uses it."
+        "Driver 470.57.02 is older than the 545.23.08 that CUDA 12.3.2 needs, but kedge uses the "
+        "image's own libcuda 545.23.08 (/usr/local/cuda/compat). On data-center GPUs such as Tesla "
+        "V100 it runs with driver branches 470, 525 and 535."
     )
     assert remedy == ""
 
@@ -125,12 +129,12 @@ def test_driver_of_the_same_major_runs_with_limits_on_geforce_and_804_is_named()
     mode, sentence, remedy = ask(make_need(), machine, "GeForce RTX 3090")
     assert mode == rule.MINOR
     assert sentence == (
-        "Driver 535.104.05 is older than the 545.23.08 that CUDA 12.3.2 asks for, but 525.60.13 or newer is enough for "
-        f"CUDA 12 {MINOR_LIMITS} The image's own libcuda 545.23.08 does not help: it runs on data-center GPUs only, "
-        "on GeForce RTX 3090 it fails with error 804, and kedge leaves it out."
+        "Driver 535.104.05 is older than the 545.23.08 that CUDA 12.3.2 needs, but 525.60.13 or newer is enough for "
+        f"CUDA 12 {MINOR_LIMITS} The image's own libcuda 545.23.08 does not help: it runs on data-center GPUs only "
+        "and fails on GeForce RTX 3090 with error 804, so kedge does not use it."
     )
     assert remedy == (
-        "Should a program stop with error 222: take an image for CUDA 12.2 or older, or a driver from 545.23.08 on."
+        "If a program fails with error 222, take an image for CUDA 12.2 or older, or driver 545.23.08 or newer."
     )
 
 
@@ -140,7 +144,8 @@ def test_driver_minor_where_the_images_list_is_not_known_says_that_it_decides() 
     assert (answer.mode, answer.uses_image) == (rule.MINOR, None)
     sentence, _ = tell_driver(need, HostDriver("580.95.05", takes_forward_compat=True), answer)
     assert sentence.endswith(
-        "Should the image's own libcuda 610.43.02 take drivers of branch 580, kedge uses it, and these limits are gone."
+        "If the image's own libcuda 610.43.02 works with driver branch 580, kedge uses it and these limits do not "
+        "apply."
     )
 
 
@@ -148,15 +153,13 @@ def test_driver_branch_that_is_not_listed_falls_back_to_minor() -> None:
     need = make_need("11.6.1", built_for="510.47.03", min_driver="510.47.03", minor_floor="450.80.02", branches=(470,))
     mode, sentence, _ = ask(need, HostDriver("460.32.03", takes_forward_compat=True))
     assert mode == rule.MINOR
-    assert sentence.endswith(
-        "The image's own libcuda 510.47.03 does not help: it runs with drivers of the branches 470 only."
-    )
+    assert sentence.endswith("The image's own libcuda 510.47.03 does not help: it runs with driver branches 470 only.")
 
 
 def test_driver_minor_of_an_unknown_card_says_so() -> None:
     mode, sentence, _ = ask(make_need(), HostDriver("535.104.05"))
     assert mode == rule.MINOR
-    assert sentence.endswith("Whether this GPU takes the image's own newer libcuda is not known.")
+    assert sentence.endswith("It is unknown whether this GPU works with the image's own newer libcuda.")
 
 
 def test_driver_too_old_on_geforce_is_refused_with_numbers_and_remedy() -> None:
@@ -165,8 +168,8 @@ def test_driver_too_old_on_geforce_is_refused_with_numbers_and_remedy() -> None:
     assert mode == rule.NO
     assert sentence == (
         "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility: driver "
-        "470.57.02 is too old. The image's own libcuda 545.23.08 does not help: it runs on data-center GPUs only, on "
-        f"GeForce RTX 3090 it fails with error 804, and kedge leaves it out. {ERROR_35}"
+        "470.57.02 is too old. The image's own libcuda 545.23.08 does not help: it runs on data-center GPUs only "
+        f"and fails on GeForce RTX 3090 with error 804, so kedge does not use it. {ERROR_35}"
     )
     assert remedy == (
         "Take an image for CUDA 11.4 or older, ask the administrators for driver 525.60.13 or newer, "
@@ -179,7 +182,7 @@ def test_driver_too_old_and_not_listed_is_refused() -> None:
     assert mode == rule.NO
     assert sentence == (
         "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility: driver "
-        "450.80.02 is too old. The image's own libcuda 545.23.08 does not help: it runs with drivers of the branches "
+        "450.80.02 is too old. The image's own libcuda 545.23.08 does not help: it runs with driver branches "
         f"470, 525 and 535 only. {ERROR_35}"
     )
 
@@ -187,7 +190,7 @@ def test_driver_too_old_and_not_listed_is_refused() -> None:
 def test_driver_too_old_and_no_libcuda_in_the_image_is_refused() -> None:
     mode, sentence, _ = ask(make_need(carries_compat=False), HostDriver("470.57.02", takes_forward_compat=True))
     assert mode == rule.NO
-    assert f"driver 470.57.02 is too old. The image brings no newer libcuda of its own. {ERROR_35}" in sentence
+    assert f"driver 470.57.02 is too old. The image has no newer libcuda of its own. {ERROR_35}" in sentence
 
 
 def test_driver_before_cuda_11_has_no_minor_version_compatibility() -> None:
@@ -206,7 +209,7 @@ def test_driver_remedy_for_a_card_with_a_last_driver_does_not_ask_for_a_newer_on
     mode, _, remedy = ask(make_need(), machine, "Tesla K40")
     assert mode == rule.NO
     assert remedy == (
-        "Take an image for CUDA 11.0 or older, or another GPU: drivers after branch 470 do not drive this one."
+        "Take an image for CUDA 11.0 or older, or another GPU: drivers newer than branch 470 do not support this one."
     )
 
 
@@ -214,7 +217,7 @@ def test_driver_that_no_longer_drives_the_card() -> None:
     mode, sentence, remedy = ask(make_need(), HostDriver("535.104.05", last_branch=470), "Tesla K40")
     assert mode == rule.NO
     assert sentence == (
-        "Driver 535.104.05 does not drive Tesla K40 any more: 470 is the last branch that does. Programs see no GPU."
+        "Driver 535.104.05 no longer supports Tesla K40: 470 is the last branch that does. Programs see no GPU."
     )
     assert remedy == "Choose a node whose driver is of branch 470 or older, or another GPU."
 
@@ -224,25 +227,27 @@ def test_driver_that_does_not_know_the_card_yet() -> None:
     mode, sentence, remedy = ask(make_need(), machine, "NVIDIA B200")
     assert mode == rule.NO
     assert sentence == (
-        "Driver 535.104.05 is too old for NVIDIA B200: no driver before branch 570 knows compute capability 10.0. "
-        "Programs see no GPU."
+        "Driver 535.104.05 is too old for NVIDIA B200: compute capability 10.0 needs driver branch "
+        "570 or newer. Programs see no GPU."
     )
-    assert remedy == "Look up the driver again: these two do not go together."
+    assert remedy == "Check the driver version: this GPU does not work with it."
 
 
 def test_driver_image_that_says_nothing_about_cuda() -> None:
     assert ask(DriverNeed(""), HostDriver("535.104.05"))[:2] == (
         rule.UNKNOWN,
-        "Nothing is known about CUDA in this image: neither whether it uses GPUs nor what it needs of them.",
+        "The CUDA version of this image is unknown, and so is what it needs from driver and GPU.",
     )
 
 
 def test_driver_that_is_not_known_is_told_what_is_needed() -> None:
     assert ask(make_need(), HostDriver("")) == (
         rule.UNKNOWN,
-        "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version compatibility. "
-        "The driver there is not known.",
-        "Name it with --driver, as nvidia-smi shows it.",
+        (
+            "CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by minor-version "
+            "compatibility. The driver is unknown."
+        ),
+        "Give it with --driver VERSION, as nvidia-smi shows it.",
     )
 
 
@@ -250,9 +255,11 @@ def test_driver_named_too_short_is_left_open() -> None:
     need = make_need("11.6.1", built_for="510.47.03", min_driver="510.47.03", minor_floor="450.80.02", branches=(470,))
     assert ask(need, HostDriver("450", takes_forward_compat=False)) == (
         rule.UNKNOWN,
-        "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version compatibility. "
-        "Driver 450 is named in short, and the rest of its number decides.",
-        "Name all of it with --driver, as nvidia-smi shows it.",
+        (
+            "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version "
+            "compatibility. Driver 450 is incomplete, and the rest of the version decides."
+        ),
+        "Give the whole version with --driver, as nvidia-smi shows it.",
     )
 
 
@@ -260,7 +267,7 @@ def test_driver_whether_the_image_carries_libcuda_is_left_open() -> None:
     mode, sentence, _ = ask(make_need(carries_compat=None), HostDriver("470.57.02", takes_forward_compat=True))
     assert mode == rule.UNKNOWN
     assert sentence.endswith(
-        "driver 470.57.02 is too old. It runs only if the image brings a newer libcuda of its own, which is not known."
+        "driver 470.57.02 is too old. It runs only if the image has its own newer libcuda, which is unknown."
     )
 
 
@@ -269,7 +276,7 @@ def test_driver_branches_of_the_libcuda_that_are_not_known_are_left_open() -> No
     mode, sentence, _ = ask(need, HostDriver("550.54.14", takes_forward_compat=True))
     assert mode == rule.UNKNOWN
     assert sentence.endswith(
-        "The image brings its own libcuda 610.43.02, but with which older drivers that runs is not known."
+        "The image has its own libcuda 610.43.02, but the older drivers it works with are unknown."
     )
 
 
@@ -277,15 +284,14 @@ def test_driver_kind_of_card_that_is_not_known_is_left_open() -> None:
     mode, sentence, _ = ask(make_need(), HostDriver("470.57.02"))
     assert mode == rule.UNKNOWN
     assert sentence.endswith(
-        "The image brings its own libcuda 545.23.08, which runs on data-center GPUs only; "
-        "the kind of this GPU is not known."
+        "The image has its own libcuda 545.23.08, which runs on data-center GPUs only; the kind of this GPU is unknown."
     )
 
 
 def test_driver_needs_that_are_not_known_are_left_open() -> None:
     assert ask(DriverNeed("10.5"), HostDriver("418.87.00", takes_forward_compat=True))[:2] == (
         rule.UNKNOWN,
-        "Which driver CUDA 10.5 needs is not known, so nothing can be said about driver 418.87.00.",
+        "The driver that CUDA 10.5 needs is unknown, so kedge cannot judge driver 418.87.00.",
     )
 
 
@@ -294,7 +300,7 @@ def test_driver_built_for_is_enough_where_cuda_is_not_told() -> None:
     assert ask(need, HostDriver("550.54.14"))[:2] == (
         rule.NATIVE,
         "Driver 550.54.14 is new enough: CUDA 12 needs 545.23.08 or newer. "
-        "kedge leaves out the image's older libcuda 545.23.08, which can fail here (error 803).",
+        "kedge does not use the image's older libcuda 545.23.08, which can fail (error 803).",
     )
 
 

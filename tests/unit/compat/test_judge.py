@@ -73,7 +73,7 @@ def test_judge_releases_on_gpus_and_drivers(gpu: str, tag: str) -> None:
         (
             *("24.01", "RTX 3090", "535.104.05"),
             "runs on GeForce RTX 3090 with driver 535.104.05 by minor-version compatibility: "
-            "PTX cannot be compiled at run time",
+            "the driver cannot compile PTX at run time",
         ),
         (
             *("24.01", "B200", "580.95.05"),
@@ -97,16 +97,16 @@ def test_judge_releases_on_gpus_and_drivers(gpu: str, tag: str) -> None:
         ),
         (
             *("26.07", "A100", "550.54.14"),
-            "not known whether it runs on NVIDIA A100 with driver 550.54.14: "
-            "which drivers the image's own libcuda takes is not known",
+            "unknown whether it runs on NVIDIA A100 with driver 550.54.14: "
+            "the drivers that the image's own libcuda works with are unknown",
         ),
         (
             *("21.06", "V100", "470.57.02"),
-            "not known whether it runs on Tesla V100 with driver 470.57.02: nothing is known about CUDA in it",
+            "unknown whether it runs on Tesla V100 with driver 470.57.02: its CUDA version is unknown",
         ),
         (
             *("22.03", "H200", "550.54.14"),
-            "not known whether it runs on NVIDIA H200 with driver 550.54.14: CUDA 11.6.1 does not know that GPU",
+            ("unknown whether it runs on NVIDIA H200 with driver 550.54.14: CUDA 11.6.1 does not support that GPU yet"),
         ),
     ],
 )
@@ -118,8 +118,10 @@ def test_judge_k40_is_told_what_the_tutorials_users_met() -> None:
     verdict = ask("22.03", "K40", "470.57.02")
     assert verdict.runs is False
     assert [each.sentence for each in verdict.failures] == [
-        "The list of this release's kernels is not known, but 21.12-py3, before it, had none for GPUs as old as "
-        "Tesla K40 (compute capability 3.5): it had 5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX."
+        (
+            "The list of kernels of this release is unknown, but the earlier 21.12-py3 has none for GPUs "
+            "as old as Tesla K40 (compute capability 3.5): it has 5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX."
+        )
     ]
 
 
@@ -128,8 +130,8 @@ def test_judge_release_without_a_list_is_judged_by_those_around_it() -> None:
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
     assert (gpu.level, gpu.outcome) == (NOTE, NATIVE)
     assert gpu.sentence == (
-        "The list of this release's kernels is not known, but those before and after it, 21.12-py3 and 22.09-py3, both "
-        "serve Tesla V100 (compute capability 7.0)."
+        "The list of kernels of this release is unknown, but the releases before and after it, "
+        "21.12-py3 and 22.09-py3, support Tesla V100 (compute capability 7.0)."
     )
 
 
@@ -138,16 +140,16 @@ def test_judge_release_without_a_list_is_judged_by_what_nvidia_states_around_it(
     verdict = judge(traits, make_target("V100", "535.104.05"), TABLES)
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
     assert verdict.outcome == NATIVE
-    assert "NVIDIA states of those before and after it, " in gpu.sentence
+    assert "NVIDIA states that the releases before and after it, " in gpu.sentence
     assert gpu.sentence.endswith(
-        "that they serve GPUs of compute capability 6.0 and newer, as Tesla V100 (compute capability 7.0) is."
+        "support compute capability 6.0 and newer, which includes Tesla V100 (compute capability 7.0)."
     )
 
 
 def test_judge_version_of_a_libcuda_that_is_not_known_is_not_made_up() -> None:
     verdict = ask("22.03", "V100", "470.57.02")
     assert verdict.headline.endswith("by forward compatibility: kedge uses the image's own libcuda")
-    assert "brings its own libcuda (/usr/local/cuda/compat)." in verdict.judgements[0].sentence
+    assert "kedge uses the image's own libcuda (/usr/local/cuda/compat)." in verdict.judgements[0].sentence
 
 
 def test_judge_what_the_image_itself_lists_is_not_widened_by_the_table() -> None:
@@ -161,11 +163,11 @@ def test_judge_what_the_image_itself_lists_is_not_widened_by_the_table() -> None
 def test_judge_unknown_driver_says_what_is_needed() -> None:
     verdict = judge(read("24.01-py3"), replace(make_target("H200", ""), title="NVIDIA H200"), TABLES)
     assert verdict.outcome == UNKNOWN
-    assert verdict.headline == "not known whether it runs on NVIDIA H200: the driver is not known"
+    assert verdict.headline == "unknown whether it runs on NVIDIA H200: the driver is unknown"
     driver = next(each for each in verdict.judgements if each.subject == "driver")
     assert driver.level == OPEN
     assert driver.sentence.startswith("CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by")
-    assert driver.remedy == "Name it with --driver, as nvidia-smi shows it."
+    assert driver.remedy == "Give it with --driver VERSION, as nvidia-smi shows it."
 
 
 def test_judge_login_node_is_told_to_name_a_gpu() -> None:
@@ -173,13 +175,11 @@ def test_judge_login_node_is_told_to_name_a_gpu() -> None:
     verdict = judge(read("24.01-py3"), target, TABLES)
     assert verdict.outcome == UNKNOWN
     assert verdict.headline == (
-        "not known whether its GPU programs run where the job goes: this machine (login1) has no NVIDIA GPU"
+        "unknown whether its GPU programs run on the compute nodes: this machine (login1) has no NVIDIA GPU"
     )
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
-    assert gpu.sentence == "There is no NVIDIA GPU on this machine (login1), so this is about its processor only."
-    assert gpu.remedy == (
-        "Name the queue that is meant with --on SITE:QUEUE, or the GPU and driver with --gpu and --driver."
-    )
+    assert gpu.sentence == "this machine (login1) has no NVIDIA GPU, so only its CPU is judged."
+    assert gpu.remedy == ("Give the queue with --on SITE:QUEUE, or GPU and driver with --gpu and --driver.")
 
 
 def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() -> None:
@@ -189,7 +189,7 @@ def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() ->
     verdict = judge(traits, target, TABLES)
     assert (verdict.outcome, verdict.headline.partition(":")[0]) == (
         UNKNOWN,
-        "not known whether its GPU programs run where the job goes",
+        "unknown whether its GPU programs run on the compute nodes",
     )
 
 
@@ -198,7 +198,7 @@ def test_judge_image_without_cuda_runs_where_there_is_no_gpu() -> None:
     verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64"), target, TABLES)
     assert (verdict.outcome, verdict.headline) == (
         NATIVE,
-        "runs on this machine (login1); nothing in it asks for a GPU",
+        "runs on this machine (login1); it does not need a GPU",
     )
 
 
@@ -208,7 +208,7 @@ def test_judge_image_without_cuda_on_a_gpu_is_a_note() -> None:
     driver = next(each for each in verdict.judgements if each.subject == "driver")
     assert (driver.level, driver.sentence) == (
         NOTE,
-        "Nothing is known about CUDA in this image: neither whether it uses GPUs nor what it needs of them.",
+        "The CUDA version of this image is unknown, and so is what it needs from driver and GPU.",
     )
 
 
@@ -221,10 +221,10 @@ def test_judge_mixed_queue_is_decided_by_the_worst_and_says_which() -> None:
         "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU; it runs on NVIDIA A100"
     )
     assert verdict.judgements[0].sentence == (
-        "There are GPUs of several kinds, and the one where it is worst decides. "
-        "It runs natively on NVIDIA A100; does not run on Tesla V100."
+        "There are several kinds of GPU, and the worst decides. The image runs natively on NVIDIA "
+        "A100; does not run on Tesla V100."
     )
-    assert verdict.judgements[0].remedy == "Ask for one kind of GPU in the job."
+    assert verdict.judgements[0].remedy == "Request one kind of GPU in the job."
 
 
 def test_judge_kinds_of_gpu_that_fare_alike_are_all_named() -> None:
@@ -241,11 +241,10 @@ def test_judge_processor_that_nobody_named_is_said_to_be_this_machines() -> None
     )
     verdict = judge(traits, target, TABLES)
     assert verdict.headline == (
-        "does not run on Tesla V100 with driver 550.54.14: "
-        "the image is for amd64, and it is judged for arm64, as this machine is"
+        "does not run on Tesla V100 with driver 550.54.14: the image is for amd64, and this host is arm64"
     )
     assert verdict.failures[0].remedy == (
-        "Where the nodes have amd64, ask again with --arch amd64; else take a tag that has arm64."
+        "If the compute nodes are amd64, add --arch amd64; else take a tag for arm64."
     )
 
 
@@ -253,7 +252,7 @@ def test_judge_by_tables_alone_claims_no_image_for_another_processor() -> None:
     traits = replace(read("25.10-py3"), architecture="arm64")
     verdict = judge(traits, make_target("GH200", "580.95.05", architecture="arm64"), TABLES)
     told = [each for each in verdict.judgements if each.subject == "processor"]
-    assert [each.sentence for each in told] == ["Whether there is an image for arm64 is not known."]
+    assert [each.sentence for each in told] == ["It is unknown whether there is an image for arm64."]
     seen = judge(
         replace(traits, architectures=("amd64", "arm64")), make_target("GH200", "580", architecture="arm64"), TABLES
     )
@@ -265,10 +264,10 @@ def test_judge_wrong_processor_goes_before_all_else() -> None:
     verdict = judge(traits, make_target("GH200", "550.54.14", architecture="arm64"), TABLES)
     assert verdict.outcome == NO
     assert verdict.headline == (
-        "does not run on NVIDIA GH200 with driver 550.54.14: "
-        "the image is for amd64, and NVIDIA GH200 with driver 550.54.14 has arm64"
+        "does not run on NVIDIA GH200 with driver 550.54.14: the image is for amd64, and NVIDIA GH200"
+        " with driver 550.54.14 is arm64"
     )
-    assert verdict.failures[0].remedy == "Take a tag that has arm64, or a node with amd64."
+    assert verdict.failures[0].remedy == "Take a tag for arm64, or a node with amd64."
 
 
 def test_judge_framework_that_asks_for_cuda_9_is_not_taken_at_its_word() -> None:
@@ -276,14 +275,14 @@ def test_judge_framework_that_asks_for_cuda_9_is_not_taken_at_its_word() -> None
     verdict = judge(traits, make_target("RTX 3090", "470.57.02"), TABLES)
     assert verdict.outcome == NO
     requirement = next(each for each in verdict.judgements if each.subject == "requirement")
-    assert "that they start it does not mean that its programs run" in requirement.sentence
+    assert "That does not mean that its programs run" in requirement.sentence
 
 
 def test_judge_unknown_gpu_leaves_kernels_open_only() -> None:
     target = Target("node", gpus=(Gpu("NVIDIA X9000"),), driver="580.95.05", architecture="amd64")
     verdict = judge(read("24.01-py3"), target, TABLES)
     assert verdict.outcome == UNKNOWN
-    assert verdict.headline.endswith("the compute capability of the GPU is not known")
+    assert verdict.headline.endswith("the compute capability of the GPU is unknown")
 
 
 def test_judge_gpus_of_the_table_take_forward_compatibility_as_a_start_decides() -> None:

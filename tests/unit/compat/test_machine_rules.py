@@ -28,15 +28,17 @@ def test_processor_of_another_architecture_is_refused() -> None:
     found = judge_processor(
         make_image(architecture="amd64", architectures=("amd64",)), Target("gh1", architecture="arm64")
     )
-    assert tell(found) == [(FAIL, "The image is for amd64, and gh1 has arm64: programs stop with 'Exec format error'.")]
-    assert found[0].remedy == "Take a tag that has arm64, or a node with amd64."
+    assert tell(found) == [
+        (FAIL, ("The image is for amd64, and gh1 is arm64: programs fail with 'Exec format error'."))
+    ]
+    assert found[0].remedy == "Take a tag for arm64, or a node with amd64."
 
 
 def test_processor_of_several_architectures() -> None:
     both = make_image(architecture="arm64", architectures=("amd64", "arm64"))
     assert tell(judge_processor(both, Target("gh1", architecture="arm64"))) == [(OK, "There is an image for arm64.")]
     assert tell(judge_processor(both, Target("n1", architecture="amd64"))) == [
-        (OPEN, "What is told here is the image for arm64; there is one for amd64, too.")
+        (OPEN, "This describes the image for arm64; there is also one for amd64.")
     ]
 
 
@@ -49,7 +51,7 @@ def test_processor_without_avx_is_warned_about_for_nvidias_images() -> None:
     image = make_image(architecture="amd64", release="24.01")
     old = Target("n1", architecture="amd64", cpu_features=frozenset({"sse4_2"}), cpu="Xeon X5670")
     assert tell(judge_processor(image, old)) == [
-        (WARNING, "NVIDIA's images ask for a processor with AVX, and n1 (Xeon X5670) has none.")
+        (WARNING, "NVIDIA's images need a CPU with AVX, and n1 (Xeon X5670) has none.")
     ]
     new = Target("n1", architecture="amd64", cpu_features=frozenset({"avx", "avx2"}))
     assert tell(judge_processor(image, new)) == []
@@ -61,9 +63,11 @@ def test_glibc_newer_on_the_host_is_apptainers_trap_and_not_kedges() -> None:
     assert tell(found) == [
         (
             NOTE,
-            "The image has glibc 2.31, older than the 2.35 of n1. With 'apptainer --nv', which brings in graphics "
-            "libraries of the host, programs can stop with 'GLIBC_2.34 not found'; kedge brings in the driver's own "
-            "libraries only, and this does not happen.",
+            (
+                "The image has glibc 2.31, older than the 2.35 of n1. With 'apptainer --nv', which mounts"
+                " graphics libraries of the host, programs can fail with 'GLIBC_2.34 not found'. kedge "
+                "mounts the driver's own libraries only, which avoids this."
+            ),
         )
     ]
 
@@ -80,16 +84,18 @@ def test_glibc_newer_on_the_host_is_a_matter_for_a_bound_mpi() -> None:
     assert tell(found) == [
         (
             WARNING,
-            "The image has glibc 2.27, older than the 2.28 of n1. Open MPI 4.1.4 of the host, bound into the image, "
-            "may ask for the newer one and not load.",
+            (
+                "The image has glibc 2.27, older than the 2.28 of n1. The host's Open MPI 4.1.4, if bound"
+                " into the image, may need the newer one and not load."
+            ),
         )
     ]
 
 
 def test_glibc_musl_images_cannot_use_gpus() -> None:
     expected = (
-        "The image (Alpine 3.19) has the C library musl; the driver's libraries are made for glibc and do not load in "
-        "it, so GPUs cannot be used."
+        "The image (Alpine 3.19) uses the C library musl. The driver's libraries are built for glibc "
+        "and do not load in it, so programs cannot use GPUs."
     )
     assert tell(judge_glibc(make_image(os="Alpine 3.19"), Target("n1", has_gpus=True))) == [(WARNING, expected)]
     assert judge_glibc(make_image(os="Alpine 3.19"), Target("n1", has_gpus=False)) == []
@@ -100,43 +106,53 @@ def test_glibc_musl_images_cannot_use_gpus() -> None:
     [
         (
             *("Open MPI 4.1.7", "Open MPI 4.1.4", OK),
-            "mpirun of the host (Open MPI 4.1.4) starts ranks of the image (Open MPI 4.1.7).",
+            "The host's mpirun (Open MPI 4.1.4) can start ranks of the image (Open MPI 4.1.7).",
             "",
         ),
         (
             *("Open MPI 4.0.5", "Open MPI 4.1.4", NOTE),
-            "The image has Open MPI 4.0.5, older than Open MPI 4.1.4 of the host. The same major version mostly works; "
-            "safest is a host that is not newer than the image.",
-            "Should ranks not find each other: srun --mpi=pmix.",
+            (
+                "The image has Open MPI 4.0.5, older than the host's Open MPI 4.1.4. The same major "
+                "version usually works; a host that is not newer than the image is safest."
+            ),
+            "If ranks do not find each other, use srun --mpi=pmix.",
         ),
         (
             *("Open MPI 5.0.10", "Open MPI 4.1.4", WARNING),
-            "The image has Open MPI 5.0.10, the host Open MPI 4.1.4: mpirun of the host starts ranks of the same major "
-            "version only.",
+            (
+                "The image has Open MPI 5.0.10, the host Open MPI 4.1.4: the host's mpirun can start "
+                "ranks of its own major version only."
+            ),
             "Start ranks with srun --mpi=pmix, or load Open MPI 5 first.",
         ),
         (
             *("Open MPI 4.1.7", "Intel MPI 2021.9", WARNING),
-            "The image has Open MPI 4.1.7, the host Intel MPI 2021.9: the host's mpirun cannot start ranks of another "
-            "family.",
+            (
+                "The image has Open MPI 4.1.7, the host Intel MPI 2021.9: the host's mpirun cannot start "
+                "ranks of another MPI family."
+            ),
             "Start ranks with srun --mpi=pmix, or with mpirun on one node.",
         ),
         (
             *("MPICH 4.0.2", "Open MPI 4.1.4", WARNING),
-            "The image has MPICH 4.0.2, the host Open MPI 4.1.4: the host's mpirun cannot start ranks of another "
-            "family.",
+            (
+                "The image has MPICH 4.0.2, the host Open MPI 4.1.4: the host's mpirun cannot start ranks"
+                " of another MPI family."
+            ),
             "Start ranks with srun --mpi=pmi2, or with the image's own mpirun on one node.",
         ),
         (
             *("MPICH 4.0.2", "Intel MPI 2021.9", OK),
-            "MPICH 4.0.2 of the image and Intel MPI 2021.9 of the host are of one family (MPICH ABI): either can be "
-            "used.",
+            (
+                "MPICH 4.0.2 of the image and Intel MPI 2021.9 of the host are compatible (MPICH ABI): "
+                "either can be used."
+            ),
             "",
         ),
         (
             *("Open MPI", "Open MPI 4.1.4", NOTE),
-            "The image has Open MPI, the host Open MPI 4.1.4; whether mpirun of the host starts it is not known.",
-            "srun --mpi=pmix does without the host's mpirun.",
+            ("The image has Open MPI, the host Open MPI 4.1.4; it is unknown whether the host's mpirun can start it."),
+            "srun --mpi=pmix does not need the host's mpirun.",
         ),
     ],
 )

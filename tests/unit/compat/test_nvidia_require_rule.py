@@ -114,9 +114,11 @@ def test_requirements_that_refuse_what_runs_are_warned_about() -> None:
     assert [(each.level, each.sentence, each.remedy) for each in found] == [
         (
             WARNING,
-            "docker, podman and enroot refuse the image on GeForce RTX 3090 with driver 535.104.05: its "
-            "NVIDIA_REQUIRE_CUDA asks for cuda>=12.8 or for one of the drivers it lists. kedge and 'apptainer --nv' do "
-            "not ask for that, and start it.",
+            (
+                "docker, podman and enroot refuse the image on GeForce RTX 3090 with driver 535.104.05: "
+                "its NVIDIA_REQUIRE_CUDA requires cuda>=12.8 or one of the drivers it lists. kedge and "
+                "'apptainer --nv' do not check that, and start it."
+            ),
             "With docker, podman or enroot, set NVIDIA_DISABLE_REQUIRE=1.",
         )
     ]
@@ -127,8 +129,10 @@ def test_requirements_that_refuse_what_does_not_run_are_noted() -> None:
     assert [(each.level, each.sentence) for each in found] == [
         (
             NOTE,
-            "docker, podman and enroot refuse the image on Tesla V100 with driver 470.57.02: its NVIDIA_REQUIRE_CUDA "
-            "asks for cuda>=12.8.",
+            (
+                "docker, podman and enroot refuse the image on Tesla V100 with driver 470.57.02: its "
+                "NVIDIA_REQUIRE_CUDA requires cuda>=12.8."
+            ),
         )
     ]
 
@@ -139,8 +143,10 @@ def test_requirements_trap_of_the_frameworks_is_named_where_it_does_not_run() ->
     assert [(each.level, each.sentence) for each in found] == [
         (
             NOTE,
-            "docker, podman and enroot would start the image on Tesla V100 all the same, as its NVIDIA_REQUIRE_CUDA "
-            "asks for cuda>=9.0 only: that they start it does not mean that its programs run.",
+            (
+                "docker, podman and enroot start the image on Tesla V100 nevertheless, because its "
+                "NVIDIA_REQUIRE_CUDA requires cuda>=9.0 only. That does not mean that its programs run."
+            ),
         )
     ]
     assert judge_requirements(make_traits("cuda>=9.0"), target, TABLES, outcome=NATIVE) == []
@@ -168,7 +174,7 @@ def test_requirements_of_old_images_follow_from_their_cuda_version() -> None:
     old = make_traits("", "11.0.167")
     assert list_requirements(old) == [("CUDA_VERSION", "cuda>=11.0")]
     found = judge_requirements(old, make_target("V100", "418.87.00"), TABLES, outcome=MINOR)
-    assert "its CUDA_VERSION asks for cuda>=11.0." in found[0].sentence
+    assert "its CUDA_VERSION requires cuda>=11.0." in found[0].sentence
     from_table = ImageTraits("x", cuda=Fact("11.0.167", "table, CUDA 11.0"))
     assert list_requirements(from_table) == []  # what the image itself says is not known
 
@@ -183,7 +189,7 @@ def test_requirements_several_variables_all_count_and_jetsons_do_not() -> None:
         ),
     )
     found = judge_requirements(traits, make_target("V100", "580.95.05"), TABLES, outcome=NATIVE)
-    assert ["NVIDIA_REQUIRE_DRIVER asks for driver>=999" in each.sentence for each in found] == [True]
+    assert ["NVIDIA_REQUIRE_DRIVER requires driver>=999" in each.sentence for each in found] == [True]
 
 
 def test_requirements_switched_off_or_without_a_driver_say_nothing() -> None:

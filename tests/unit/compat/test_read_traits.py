@@ -111,7 +111,7 @@ def test_read_traits_of_a_tag_without_config_facts_uses_the_row() -> None:
     assert traits.framework_version.value.startswith("1.12.0")
     assert traits.python.value == ""
     assert traits.nccl.value == ""
-    assert any("Python 3.8" in note and "not said of this tag" in note for note in traits.notes)
+    assert any("Python 3.8" in note and "not for this tag" in note for note in traits.notes)
     assert traits.cuda.source == f"table, {PYTORCH}:22.03-py3 (a file)"
     assert traits.glibc.value == "2.31"
 
@@ -120,7 +120,7 @@ def test_read_traits_where_config_and_table_contradict_believes_the_config_and_s
     row = NgcRelease(PYTORCH, "21.10-py3", "PyTorch", "1.10.0a0+0aef44c", ubuntu="20.04", cuda="11.4.2")
     traits = read(f"{PYTORCH}:21.10-py3", {"CUDA_VERSION": "11.4.3.001"}, rows=Rows(row))
     assert traits.cuda.value == "11.4.3.001"
-    assert "CUDA: the image says 11.4.3.001, NVIDIA's notes say 11.4.2; the image is believed" in traits.notes
+    assert "CUDA: the image says 11.4.3.001, NVIDIA's notes say 11.4.2; kedge uses the image's" in traits.notes
 
 
 @pytest.mark.parametrize(

@@ -53,33 +53,48 @@ def test_recommend_short_names(text: str, image: str) -> None:
     [
         (
             *("pytorch", "H200", "580.95.05"),
-            "nvcr.io/nvidia/pytorch:25.10-py3 is the newest that runs natively on NVIDIA H200 with driver 580.95.05. "
-            "Newer ones, up to 26.07-py3, run by minor-version compatibility.",
+            (
+                "nvcr.io/nvidia/pytorch:25.10-py3 is the newest tag that runs natively on NVIDIA H200 "
+                "with driver 580.95.05. Newer tags, up to 26.07-py3, run by minor-version compatibility."
+            ),
         ),
         (
             *("pytorch", "V100", "535.104.05"),
-            "nvcr.io/nvidia/pytorch:23.10-py3 is the newest that runs natively on Tesla V100 with driver 535.104.05. "
-            "Newer ones, up to 24.11-py3, run by forward compatibility.",
+            (
+                "nvcr.io/nvidia/pytorch:23.10-py3 is the newest tag that runs natively on Tesla V100 with"
+                " driver 535.104.05. Newer tags, up to 24.11-py3, run by forward compatibility."
+            ),
         ),
         (
             *("pytorch", "P100", "580.95.05"),
-            "nvcr.io/nvidia/pytorch:24.01-py3 is the newest that runs natively on Tesla P100 with driver 580.95.05.",
+            (
+                "nvcr.io/nvidia/pytorch:24.01-py3 is the newest tag that runs natively on Tesla P100 with"
+                " driver 580.95.05."
+            ),
         ),
         (
             *("pytorch", "B200", "570.86.10"),
-            "No tag is known to run natively on NVIDIA B200 with driver 570.86.10; nvcr.io/nvidia/pytorch:25.12-py3 is "
-            "the newest that runs by forward compatibility.",
+            (
+                "No tag is known to run natively on NVIDIA B200 with driver 570.86.10; "
+                "nvcr.io/nvidia/pytorch:25.12-py3 is the newest tag that runs by forward compatibility."
+            ),
         ),
         (
             *("cuda", "K40", "470.57.02"),
-            "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04 is the newest that runs natively on Tesla K40 with driver "
-            "470.57.02. Newer ones, up to 11.8.0-devel-ubuntu22.04, run by minor-version compatibility.",
+            (
+                "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04 is the newest tag that runs natively on "
+                "Tesla K40 with driver 470.57.02. Newer tags, up to 11.8.0-devel-ubuntu22.04, run by "
+                "minor-version compatibility."
+            ),
         ),
         (
             *("cuda", "P100", "418.87.00"),
-            "No tag of a line that NVIDIA keeps is known to run natively on Tesla P100 with driver 418.87.00; "
-            "nvcr.io/nvidia/cuda:11.6.2-devel-ubuntu20.04 is the newest that runs by forward compatibility. "
-            "10.1-devel-ubuntu18.04 runs natively, but NVIDIA deletes tags of its line.",
+            (
+                "No tag that NVIDIA keeps is known to run natively on Tesla P100 with driver 418.87.00; "
+                "nvcr.io/nvidia/cuda:11.6.2-devel-ubuntu20.04 is the newest tag that runs by forward "
+                "compatibility. 10.1-devel-ubuntu18.04 runs natively, but NVIDIA deletes tags of its "
+                "release line."
+            ),
         ),
         (
             *("pytorch", "K40", "470.57.02"),
@@ -87,12 +102,14 @@ def test_recommend_short_names(text: str, image: str) -> None:
         ),
         (
             *("pytorch", "K40", "535.104.05"),
-            "No PyTorch image of NGC runs on Tesla K40 with driver 535.104.05. Driver 535.104.05 does not drive Tesla "
-            "K40 any more: 470 is the last branch that does. Programs see no GPU.",
+            (
+                "No PyTorch image of NGC runs on Tesla K40 with driver 535.104.05. Driver 535.104.05 no "
+                "longer supports Tesla K40: 470 is the last branch that does. Programs see no GPU."
+            ),
         ),
         (
             *("jax", "V100", "535.104.05"),
-            "Too little is known about the JAX images of NGC to say which of them runs on Tesla V100 with driver "
+            "The tables have too little data on the JAX images of NGC to choose one for Tesla V100 with driver "
             "535.104.05.",
         ),
     ],
@@ -110,9 +127,7 @@ def test_recommend_best_and_other_are_judged_by_the_same_rules() -> None:
     assert found.best.verdict.headline == "runs natively on Tesla V100 with driver 535.104.05"
     assert found.judged + found.skipped == 88
     (note,) = found.notes
-    assert note.startswith(
-        f"{found.skipped} of 88 tags are left out, as too little is known of them: not known are kernels of "
-    )
+    assert note.startswith(f"skipped {found.skipped} of 88 tags for lack of data (kernels: ")
     assert found.as_dict()["reference"] == found.reference
 
 
@@ -131,9 +146,7 @@ def test_recommend_without_a_driver_names_a_tag_for_each_branch_and_claims_none(
     ]
     assert {each.outcome for each in found.by_driver} == {NATIVE}
     assert found.by_driver[1].cuda == "12.2"
-    assert (
-        "and the newest tag of nvcr.io/nvidia/pytorch that runs natively depends on it. Driver 525: " in found.sentence
-    )
+    assert "depends on the driver of NVIDIA H100, which is unknown. Driver 525: " in found.sentence
     assert "; 535: 23.10-py3; 550: 24.05-py3; " in found.sentence
     document = found.as_dict()
     assert (document["tag"], document["reference"], document["best"]) == (None, None, None)
@@ -159,8 +172,8 @@ def test_recommend_without_a_driver_where_all_branches_agree_is_one_answer() -> 
     rows = [NgcRelease("nvcr.io/nvidia/pytorch", "20.05-py3", "PyTorch", cuda="11.0.2", capabilities="7.0 8.0")]
     found = recommend("pytorch", make_target("V100", ""), Tables(TABLES.cuda, TABLES.gpus, rows))
     assert found.reference == "nvcr.io/nvidia/pytorch:20.05-py3"
-    assert found.sentence == "nvcr.io/nvidia/pytorch:20.05-py3 is the newest that runs natively on Tesla V100."
-    assert found.notes == ("the driver is not known; the tag is the same with all branches in use, 470 to 580",)
+    assert found.sentence == ("nvcr.io/nvidia/pytorch:20.05-py3 is the newest tag that runs natively on Tesla V100.")
+    assert found.notes == ("the driver is unknown; the tag is the same for all branches in use, 470 to 580",)
     assert found.as_dict()["tag"] == "20.05-py3"
 
 
@@ -171,14 +184,12 @@ def test_recommend_k40_without_a_driver_is_what_its_last_branch_gives() -> None:
     assert none.reason == NO_KERNELS
     cuda = ask("cuda", "K40", "")
     assert cuda.reference == "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04"
-    assert cuda.notes == (
-        "the driver is not known; of the branches in use, 470 is the only one with which any tag runs",
-    )
+    assert cuda.notes == ("the driver is unknown; of the branches in use, only 470 runs any tag",)
 
 
 def test_recommend_without_a_driver_never_names_one_where_too_little_is_known() -> None:
     assert ask("jax", "V100", "").sentence == (
-        "Too little is known about the JAX images of NGC to say which of them runs on Tesla V100."
+        "The tables have too little data on the JAX images of NGC to choose one for Tesla V100."
     )
 
 
@@ -212,14 +223,14 @@ def test_recommend_end_of_life_only_where_nothing_else_fits() -> None:
     assert both.reference.endswith(":12.2.2-devel-ubuntu22.04")
     alone = recommend("cuda", target, Tables(TABLES.cuda, TABLES.gpus, [old]))
     assert alone.reference.endswith(":12.4.1-devel-ubuntu22.04")
-    assert alone.sentence.endswith("and nothing else fits: keep the file that you make of it.")
+    assert alone.sentence.endswith("and no other tag fits: keep the SIF file.")
 
 
 def test_recommend_other_architectures_are_said_not_to_be_known() -> None:
     stated = [NgcRelease("nvcr.io/nvidia/pytorch", "24.05-py3", "PyTorch", cuda="12.4.1", capabilities="6.0+ (stated)")]
     found = recommend("pytorch", make_target("GH200", "550.54.14", "arm64"), Tables(TABLES.cuda, TABLES.gpus, stated))
     assert found.best is not None
-    assert found.sentence.endswith(" Whether it has an image for arm64 is not known.")
+    assert found.sentence.endswith(" It is unknown whether it has an image for arm64.")
     known = recommend("pytorch", make_target("GH200", "580.95.05", "arm64"), TABLES)
     assert known.reference == "nvcr.io/nvidia/pytorch:25.10-py3"
     assert "arm64" not in known.sentence
@@ -241,7 +252,7 @@ def test_recommend_by_driver_alone_claims_nothing() -> None:
             found = recommend(image, target, TABLES)
             assert (found.best, found.judged) == (None, 0)
             assert found.sentence == (
-                f"No GPU of {target.title} is known: name it with --gpu, or its queue with --on SITE:QUEUE."
+                f"The GPU of {target.title} is unknown. Give it with --gpu, or a queue with --on SITE:QUEUE."
             )
 
 
@@ -249,11 +260,9 @@ def test_recommend_says_what_is_missing_of_tags_it_leaves_out() -> None:
     image = "nvcr.io/nvidia/jax"
     rows = [NgcRelease(image, "24.05-py3", "JAX", cuda="12.4.1"), NgcRelease(image, "24.04-py3", "JAX")]
     both = recommend("jax", make_target("H200", "580.95.05"), Tables(TABLES.cuda, TABLES.gpus, rows))
-    assert both.notes == (
-        "2 of 2 tags are left out, as too little is known of them: not known are kernels of 2, CUDA of 1",
-    )
+    assert both.notes == ("skipped 2 of 2 tags for lack of data (kernels: 2, CUDA: 1)",)
     one = recommend("jax", make_target("H200", "580.95.05"), Tables(TABLES.cuda, TABLES.gpus, rows[:1]))
-    assert one.notes[0].startswith("1 of 1 tag is left out")
+    assert one.notes[0].startswith("skipped 1 of 1 tag")
 
 
 def test_recommend_advice_where_no_tag_serves_names_what_does() -> None:
@@ -262,18 +271,17 @@ def test_recommend_advice_where_no_tag_serves_names_what_does() -> None:
     verdict = advise(judge(traits, target, TABLES), traits, target, TABLES)
     assert [each.remedy for each in verdict.failures] == ["", ""]
     assert verdict.judgements[-1].remedy == (
-        "Take another GPU; 'kedge recommend cuda', with the same --gpu or --on, "
-        "names a CUDA image that makes code for it."
+        "Take another GPU; or run 'kedge recommend cuda' with the same --gpu or --on for a CUDA image that supports it."
     )
     assert recommend("cuda", target, TABLES).best is not None
 
 
 def test_recommend_nothing_known_of_the_target_or_the_image_says_so() -> None:
     nothing = recommend("pytorch", Target("this machine", has_gpus=False), TABLES)
-    assert nothing.sentence.startswith("No GPU of this machine is known")
+    assert nothing.sentence.startswith("The GPU of this machine is unknown")
     unknown = ask("nothing-known", "A100", "535.104.05")
     assert unknown.sentence.startswith(
-        "No tags of nvcr.io/nvidia/nothing-known are known. Those of NVIDIA's images are known for: cuda, "
+        "The tables have no tags of nvcr.io/nvidia/nothing-known. They have those of: cuda, "
     )
 
 
@@ -286,7 +294,9 @@ def test_recommend_advice_names_the_tag_that_would_run() -> None:
     assert (
         advise(judge(traits, make_target("V100", ""), TABLES), traits, make_target("V100", ""), TABLES)
         .judgements[-1]
-        .sentence.startswith("The driver of Tesla V100 is not known")
+        .sentence.startswith(
+            "The newest tag of nvcr.io/nvidia/pytorch that runs natively depends on the driver of Tesla"
+        )
     )
     fine = make_target("H200", "580.95.05")
     native = judge(traits, fine, TABLES)
@@ -322,6 +332,6 @@ def test_recommend_other_makers_boards_and_jetsons_are_told_apart() -> None:
     assert (amd.reason, amd.best) == ("maker", None)
     jetson = recommend("pytorch", make_target("Jetson AGX Orin", "540.4.0", "arm64"), TABLES)
     assert jetson.sentence == (
-        "No tags of nvcr.io/nvidia/pytorch for Jetson boards such as Jetson AGX Orin are known; "
-        "their names end in -igpu."
+        "The tables have no tags of nvcr.io/nvidia/pytorch for Jetson boards such as Jetson AGX Orin; they end in "
+        "-igpu."
     )

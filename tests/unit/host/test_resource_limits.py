@@ -110,7 +110,7 @@ def test_limits_go_beside_a_group_that_is_busy_and_never_out_of_a_limit(
     made = enter_limits(read_request(["memory=1G"]), ["memory=1G"], tmp_path)
     assert made == [tree.own.parent / "kedge-new"]
     (tree.own / "memory.max").write_text("1000000\n")
-    with pytest.raises(RuntimeUnsuited, match="--memory --cpus cannot be honoured") as caught:
+    with pytest.raises(RuntimeUnsuited, match="--memory --cpus cannot be applied") as caught:
         enter_limits(read_request(["memory=1G"]), ["memory=1G", "cpus=1.5"], tmp_path)
     assert "systemd-run --user --scope -p MemoryMax=1G -p CPUQuota=150% kedge" in (caught.value.hint or "")
 

@@ -146,7 +146,7 @@ def test_description_names_what_there_is() -> None:
         ("[jobs.a]\n\nntasks = 2", "kedge.toml line 3: [jobs.a] ntasks: there", "it is called 'tasks'"),
         ("[jobs.a]\ntasks-per-node = 2", "line 2: [jobs.a] tasks-per-node", "it is called 'tasks_per_node'"),
         ("[jobs.a]\nxyzzy = 2", "line 2: [jobs.a] xyzzy: there is no such key", "the keys are: name, image"),
-        ('[job]\nimage = "x"\ntime = 90', "line 3: [job] time: 90 of what?", "90m"),
+        ('[job]\nimage = "x"\ntime = 90', "line 3: [job] time: '90' has no unit", "90m"),
         ('[job]\nimage = "x"\ntime = 2h', "is not TOML", 'text stands in quotes: time = "2h"'),
         ('[job\nimage = "x"', "is not TOML", "a job looks like"),
         ('image = "x"', "line 1: image: it is not known here", "[job] or [jobs.NAME]"),
@@ -154,7 +154,7 @@ def test_description_names_what_there_is() -> None:
         ("site = 3", "line 1: site: it must be the name of a site", "kedge site list"),
         ("", "describes no job", "[jobs.train]"),
         ('site = "x"', "describes no job", "[jobs.train]"),
-        ('[jobs.a]\ntime = "2h"', "line 1: [jobs.a] command: there is nothing to run", "give an image"),
+        ('[jobs.a]\ntime = "2h"', "line 1: [jobs.a] command: neither an image nor a command", "give an image"),
         ('[jobs]\nimage = "x"', "line 2: [jobs.image]: it must be a table, not text", "[jobs.NAME]"),
         ('[[jobs]]\nimage = "x"', "line 1: [jobs]: it must be a table", "[jobs.NAME]"),
         ("job = 3", "line 1: [job]: it must be a table, not a whole number", "[job]"),
@@ -168,9 +168,9 @@ def test_description_names_what_there_is() -> None:
             "_",
         ),
         ('[jobs.a]\nimage = "x"\nnodes = 0', "line 3: [jobs.a] nodes: it cannot be 0", "from 1"),
-        ('[jobs.a]\nimage = "x\\u0000"', "line 2: [jobs.a] image: there is a NUL byte", "take it out"),
+        ('[jobs.a]\nimage = "x\\u0000"', "line 2: [jobs.a] image: it contains a NUL byte", "remove it"),
         ('[jobs.a]\nimage = "x"\nmemory = "1G"\nmemory_per_cpu = "1G"', "line 4: [jobs.a] memory_per_cpu:", "keep one"),
-        ('[job]\ngpu_type = "a"\n[jobs.a]\nimage = "x"', "line 2: [job] gpu_type: how many", "GPUs"),
+        ('[job]\ngpu_type = "a"\n[jobs.a]\nimage = "x"', "line 2: [job] gpu_type: the number of", "GPUs"),
         (
             '[jobs.a]\nimage = "x"\nafter = "a"',
             "line 3: [jobs.a] after: these jobs wait for each other: a -> a",
@@ -396,7 +396,7 @@ def test_description_written_is_plain() -> None:
 def test_description_what_no_file_can_hold_is_refused() -> None:
     with pytest.raises(InvalidJob, match="bytes in it that are no text"):
         write_description([Job(image="x", command=("\udcff",))])
-    with pytest.raises(InvalidJob, match="nothing to run"):
+    with pytest.raises(InvalidJob, match="neither an image nor a command"):
         write_description([Job()])
 
 

@@ -67,7 +67,7 @@ def test_call_of_two_things_with_one_name_is_refused(tmp_path: Path) -> None:
     def compute() -> int:
         return first() + second()
 
-    with pytest.raises(UsageError, match="two different things are called 'add'"):
+    with pytest.raises(UsageError, match="the name 'add' has two different values"):
         write_call(tmp_path / "call", compute, [[((), {})]])
 
 

@@ -412,5 +412,5 @@ def test_store_says_when_what_was_built_is_gone_before_it_is_delivered(store: St
         return path
 
     store.images._keep = keep  # type: ignore[method-assign]
-    with pytest.raises(FileProblem, match="vanished"):
+    with pytest.raises(FileProblem, match="disappeared"):
         store.build_into("key", write_image, Handing(tmp_path / "out.sif", mode=LinkMode.COPY))

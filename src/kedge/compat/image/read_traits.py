@@ -157,10 +157,10 @@ class _Reading:
         """What a reader must know that is no fact of its own."""
         notes = []
         if self.environment.get("NVIDIA_CUDA_END_OF_LIFE"):
-            notes.append("the image says of itself that its CUDA is at the end of its life: NVIDIA will delete the tag")
+            notes.append("the image declares its CUDA as end of life: NVIDIA will delete the tag")
         rocm = clean_text(self.environment.get("ROCM_VERSION", ""))
         if rocm or any(name in self.environment for name in ("ROCM_PATH", "HIP_PATH", "PYTORCH_ROCM_ARCH")):
-            notes.append(f"made for AMD GPUs (ROCm{' ' + rocm if rocm else ''}); what is said of NVIDIA does not apply")
+            notes.append(f"made for AMD GPUs (ROCm{' ' + rocm if rocm else ''}); statements about NVIDIA do not apply")
         return notes
 
     def _variable(self, name: str) -> Fact:
@@ -232,7 +232,7 @@ def _join(facts: dict[str, Fact], told: Mapping[str, Fact]) -> list[str]:
         elif fact and name not in ("compat", "framework") and not _agree(ours.value, fact.value):
             title = TITLES.get(name, "driver branches of forward compatibility")
             notes.append(
-                f"{title}: the image says {ours.value}, NVIDIA's notes say {fact.value}; the image is believed"
+                f"{title}: the image says {ours.value}, NVIDIA's notes say {fact.value}; kedge uses the image's"
             )
     return notes
 

@@ -11,7 +11,7 @@ from kedge.compat.image.traits import UNKNOWN, Fact
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import order
 
-TABLE_ONLY = "answered from kedge's tables alone"  # begins the note that says so
+TABLE_ONLY = "From built-in tables only"  # begins the note that says so
 _PARENTHESIS = re.compile(r"\s*\(.*\)\s*\Z")
 _BY_MACHINE = re.compile(r"(\S+) \(x86\) / (\S+) \(arm64\)\Z")
 _MONTH_NAMES = {
@@ -55,15 +55,13 @@ def list_row_notes(row: NgcRelease, known: Mapping[str, Fact]) -> list[str]:
     """What a reader must know of this tag besides the facts, of which `known` has those that are known by now."""
     notes = []
     if row.is_end_of_life:
-        notes.append(
-            "NVIDIA deletes tags of this line, as its toolkit is at the end of its life: keep the SIF and its digest"
-        )
+        notes.append("NVIDIA deletes tags of this release line (end of life): keep the SIF file and its digest")
     month = _describe_month(row.same_month, known)
     if month:
-        notes.append(f"not said of this tag, but of other images of the month: {month}")
+        notes.append(f"stated for other images of the same month, not for this tag: {month}")
     if row.min_driver:
         stated = row.min_driver.replace(".xx", "").rstrip("+")
-        notes.append(f"NVIDIA's release notes ask for driver {stated} or newer")
+        notes.append(f"NVIDIA's release notes require driver {stated} or newer")
     return notes
 
 

@@ -43,7 +43,7 @@ def tell_kernels(answer: KernelAnswer, subject: Subject) -> tuple[str, str]:
     if answer.mode == rule.NO:
         return _tell_refusal(answer, subject), _find_remedy(answer, subject)
     is_named = subject.gpu or answer.reason != rule.NO_CAPABILITY
-    return _tell_unknown(answer, subject), "" if is_named else "Name it with --gpu."
+    return _tell_unknown(answer, subject), "" if is_named else "Give it with --gpu."
 
 
 def show_capability(pair: tuple[int, int] | None) -> str:
@@ -55,11 +55,11 @@ def _tell_native(answer: KernelAnswer, subject: Subject) -> str:
     if answer.reason == rule.STATED:
         stated = show_capability(answer.kernels.stated)
         return (
-            f"NVIDIA states that the image serves GPUs of compute capability {stated} and newer, as {subject} is. "
-            f"The list of its kernels is not known."
+            f"NVIDIA states that the image supports compute capability {stated} and newer, which includes {subject}. "
+            f"Its list of kernels is unknown."
         )
     if answer.reason == rule.TOOLKIT:
-        return f"CUDA {subject.cuda} makes code for {subject}; the image has no GPU programs of its own."
+        return f"CUDA {subject.cuda} compiles code for {subject}; the image has no GPU programs of its own."
     used = show_capability(answer.used)
     if used != subject.capability:
         return f"The image's kernels for {used} run on {subject}."
@@ -69,11 +69,11 @@ def _tell_native(answer: KernelAnswer, subject: Subject) -> str:
 def _tell_ptx(answer: KernelAnswer, subject: Subject) -> tuple[str, str]:
     first, remedy = subject.cuda_range[0], f"Take an image with kernels for {subject.capability}."
     sentence = (
-        f"The image has no kernels for {subject}, only for {answer.kernels.show()}: the driver compiles them from the "
-        f"PTX for {show_capability(answer.used)} when a program starts, which takes time; what has no PTX fails."
+        f"The image has no kernels for {subject}, only for {answer.kernels.show()}. The driver compiles them from the "
+        f"PTX for {show_capability(answer.used)} when a program starts, which takes time; code without PTX fails."
     )
     if subject.cuda and first and order(subject.cuda)[:2] < order(first)[:2]:
-        sentence += f" CUDA {subject.cuda} does not know this GPU: {first} is the first that does."
+        sentence += f" CUDA {subject.cuda} does not support this GPU; {first} is the first version that does."
         remedy = f"Take an image with CUDA {first} or newer."
     return sentence, remedy
 
@@ -83,18 +83,19 @@ def _tell_refusal(answer: KernelAnswer, subject: Subject) -> str:
     if answer.reason == rule.PTX_REFUSED:
         return (
             f"The image has no kernels for {subject}, only for {listed}, and driver {subject.driver} cannot compile "
-            f"its PTX: it is older than the image's CUDA. Programs stop with error 222, 'the provided PTX was compiled "
+            f"its PTX: it is older than the image's CUDA. Programs fail with error 222, 'the provided PTX was compiled "
             f"with an unsupported toolchain'."
         )
     if answer.reason == rule.CUDA_TOO_NEW:
         last = subject.cuda_range[1]
-        return f"CUDA {subject.cuda} makes no code for {subject}: {last} was the last. Programs stop with {ERROR_209}."
+        gone = f"CUDA {subject.cuda} no longer supports {subject}; {last} was the last version that did"
+        return f"{gone}. Programs fail with {ERROR_209}."
     reasons = {
         rule.OLDER: f"{subject} is older than all GPUs that the image has kernels for ({listed})",
         rule.NEWER: f"{subject} is newer than all GPUs that the image has kernels for ({listed}), and it has no PTX",
         rule.BETWEEN: f"The image has no kernels for {subject}, only for {listed}",
     }
-    return f"{reasons[answer.reason]}. Programs stop with {ERROR_209}."
+    return f"{reasons[answer.reason]}. Programs fail with {ERROR_209}."
 
 
 def _find_remedy(answer: KernelAnswer, subject: Subject) -> str:
@@ -115,28 +116,28 @@ def _tell_unknown(answer: KernelAnswer, subject: Subject) -> str:
     if answer.reason == rule.NO_CAPABILITY:
         listed = answer.kernels.show()
         has = f" The image has kernels for {listed}." if listed else ""
-        what = f"The compute capability of {subject.gpu}" if subject.gpu else "Which GPU it meets there"
-        return f"{what} is not known.{has}"
+        what = f"The compute capability of {subject.gpu}" if subject.gpu else "The GPU"
+        return f"{what} is unknown.{has}"
     if answer.reason == rule.BELOW_STATED:
         stated = show_capability(answer.kernels.stated)
         return (
-            f"NVIDIA states that the image serves GPUs of compute capability {stated} and newer, which {subject} is "
-            f"not. The list of its kernels is not known, but expect {ERROR_209}."
+            f"NVIDIA states that the image supports compute capability {stated} and newer, which excludes {subject}. "
+            f"Its list of kernels is unknown; expect {ERROR_209}."
         )
     if answer.reason == rule.CUDA_TOO_OLD:
         return (
-            f"CUDA {subject.cuda} does not know {subject}: {subject.cuda_range[0]} is the first that makes kernels for "
-            f"it. Only PTX, or kernels for an older GPU of its generation, could run, and whether the image has them "
-            f"is not known."
+            f"CUDA {subject.cuda} does not support {subject}; {subject.cuda_range[0]} is the first version that does. "
+            f"Only PTX, or kernels for an older GPU of its generation, could run; it is unknown whether the image has "
+            f"them."
         )
     if answer.reason == rule.PTX_OPEN:
         return (
             f"The image has no kernels for {subject}, only for {answer.kernels.show()}. Driver {subject.driver} cannot "
-            f"compile its PTX; the image's own libcuda could, but whether that takes this driver is not known."
+            f"compile its PTX. The image's own libcuda could; it is unknown whether it works with this driver."
         )
     if answer.reason == rule.OTHER_FAMILY:
         return (
-            f"The image has kernels for {answer.kernels.show()}, but none for {subject} itself, and kernels of other "
-            f"GPUs do not run on Jetson. NVIDIA's images for it have tags that end in -igpu."
+            f"The image has kernels for {answer.kernels.show()}, but none for {subject}, and kernels for other "
+            f"GPUs do not run on Jetson. Tags for Jetson end in -igpu."
         )
-    return f"Which GPUs the image has kernels for is not known, so nothing can be said about {subject}."
+    return f"The image's list of kernels is unknown, so kedge cannot judge {subject}."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Processor: the architecture of an image against that of a machine, and the instructions that NGC images ask for."""
+"""CPU: the architecture of an image against that of a host, and the instructions that NGC images need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def judge_processor(traits: ImageTraits, target: Target) -> list[Judgement]:
-    """What is to be said about the processor; nothing where nothing is known."""
+    """Judgements about the CPU; none where nothing is known."""
     ours, offered = target.architecture, traits.architectures or (traits.architecture,)
     if not ours or not any(offered):
         return []
@@ -23,8 +23,8 @@ def judge_processor(traits: ImageTraits, target: Target) -> list[Judgement]:
     if not traits.tells_processors:
         return _judge_unseen(traits, target)
     if traits.architecture and traits.architecture != ours:
-        sentence = f"What is told here is the image for {traits.architecture}; there is one for {ours}, too."
-        return [Judgement("processor", OPEN, sentence, f"Ask for that one with --arch {ours}.")]
+        sentence = f"This describes the image for {traits.architecture}; there is also one for {ours}."
+        return [Judgement("processor", OPEN, sentence, f"Add --arch {ours} to see that one.")]
     sentence = f"There is an image for {ours}." if len(offered) > 1 else f"The image is for {ours}."
     return [Judgement("processor", OK, sentence), *_judge_instructions(traits, target)]
 
@@ -32,11 +32,11 @@ def judge_processor(traits: ImageTraits, target: Target) -> list[Judgement]:
 def _refuse(offered: str, first: str, target: Target) -> Judgement:
     ours = target.architecture
     if target.architecture_source == THIS_MACHINE:
-        sentence = f"The image is for {offered}, and it is judged for {ours}, as this machine is"
-        remedy = f"Where the nodes have {first}, ask again with --arch {first}; else take a tag that has {ours}."
-        return Judgement("processor", FAIL, f"{sentence}: there programs stop with 'Exec format error'.", remedy)
-    sentence = f"The image is for {offered}, and {target.title} has {ours}: programs stop with 'Exec format error'."
-    return Judgement("processor", FAIL, sentence, f"Take a tag that has {ours}, or a node with {first}.")
+        sentence = f"The image is for {offered}, and this host is {ours}: programs fail with 'Exec format error'."
+        remedy = f"If the compute nodes are {first}, add --arch {first}; else take a tag for {ours}."
+        return Judgement("processor", FAIL, sentence, remedy)
+    sentence = f"The image is for {offered}, and {target.title} is {ours}: programs fail with 'Exec format error'."
+    return Judgement("processor", FAIL, sentence, f"Take a tag for {ours}, or a node with {first}.")
 
 
 def _judge_unseen(traits: ImageTraits, target: Target) -> list[Judgement]:
@@ -44,7 +44,7 @@ def _judge_unseen(traits: ImageTraits, target: Target) -> list[Judgement]:
     ours = target.architecture
     if ours == "amd64":
         return _judge_instructions(traits, target)
-    return [Judgement("processor", OPEN, f"Whether there is an image for {ours} is not known.")]
+    return [Judgement("processor", OPEN, f"It is unknown whether there is an image for {ours}.")]
 
 
 def _judge_instructions(traits: ImageTraits, target: Target) -> list[Judgement]:
@@ -54,6 +54,6 @@ def _judge_instructions(traits: ImageTraits, target: Target) -> list[Judgement]:
     if "avx" in target.cpu_features:
         return []
     cpu = f" ({target.cpu})" if target.cpu else ""
-    sentence = f"NVIDIA's images ask for a processor with AVX, and {target.title}{cpu} has none."
-    remedy = "Should a program stop with 'Illegal instruction', take another node."
+    sentence = f"NVIDIA's images need a CPU with AVX, and {target.title}{cpu} has none."
+    remedy = "If a program fails with 'Illegal instruction', use another node."
     return [Judgement("processor", WARNING, sentence, remedy)]

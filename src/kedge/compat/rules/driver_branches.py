@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 # The branches that clusters stay on for long; newer ones are those that the tables name.
 _USUAL_BRANCHES = (470, 525, 535, 550, 570, 580)
 FIND_DRIVER = (
-    "'kedge doctor' in a job on such a node remembers its driver; or read it there with nvidia-smi, and name it with "
-    "--driver VERSION"
+    "run 'kedge doctor' in a job on such a node, and kedge remembers its driver; or read it there with nvidia-smi and "
+    "give it with --driver VERSION"
 )
 
 
@@ -52,7 +52,7 @@ def tell_choices(name: str, where: str, choices: Sequence[DriverChoice], ways: d
         for each in choices
     )
     return (
-        f"The driver of {where} is not known, and the newest tag of {name} that runs natively depends on it. "
+        f"The newest tag of {name} that runs natively depends on the driver of {where}, which is unknown. "
         f"Driver {listed}."
     )
 
@@ -61,5 +61,5 @@ def tell_same(choices: Sequence[DriverChoice]) -> str:
     """The note where all branches that give an answer give the same."""
     first, last = choices[0].branch, choices[-1].branch
     if len(choices) == 1:
-        return f"the driver is not known; of the branches in use, {first} is the only one with which any tag runs"
-    return f"the driver is not known; the tag is the same with all branches in use, {first} to {last}"
+        return f"the driver is unknown; of the branches in use, only {first} runs any tag"
+    return f"the driver is unknown; the tag is the same for all branches in use, {first} to {last}"

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from kedge.compat.rules.driver_rule import DriverAnswer, DriverNeed, HostDriver
 
-_COMPAT_FOLDER = "/usr/local/cuda/compat"
+_COMPAT_DIRECTORY = "/usr/local/cuda/compat"
 _LIMITS = (
-    "programs run, but PTX cannot be compiled at run time (error 222, cudaErrorUnsupportedPtxVersion), and what only "
-    "newer drivers can do is missing."
+    "programs run, but the driver cannot compile PTX at run time (error 222, cudaErrorUnsupportedPtxVersion), and "
+    "features of newer drivers are missing."
 )
-_TOO_OLD = "Programs stop with error 35, 'CUDA driver version is insufficient for CUDA runtime version'."
+_TOO_OLD = "Programs fail with error 35, 'CUDA driver version is insufficient for CUDA runtime version'."
 
 
 def tell_driver(need: DriverNeed, machine: HostDriver, answer: DriverAnswer, gpu: str = "") -> tuple[str, str]:
@@ -62,7 +62,7 @@ def _tell_needs(need: DriverNeed) -> str:
     if not need.min_driver and need.minor_floor:
         return f"{cuda} needs driver {need.minor_floor} or newer"
     if not need.min_driver:
-        return f"Which driver {cuda} needs is not known"
+        return f"The driver that {cuda} needs is unknown"
     if need.major < 11:
         return f"{cuda} needs driver {need.min_driver} or newer, as CUDA before 11 has no minor-version compatibility"
     if order(need.minor_floor)[:1] >= order(need.min_driver)[:1] or not need.minor_floor:
@@ -76,7 +76,7 @@ def _tell_remedy(need: DriverNeed, machine: HostDriver) -> str:
     older = f"Take an image for {_name_offer(machine)} or older" if machine.major else "Take an older image"
     wanted = need.minor_floor or need.min_driver
     if machine.last_branch is not None and order(wanted)[:1] > (machine.last_branch,):
-        return f"{older}, or another GPU: drivers after branch {machine.last_branch} do not drive this one."
+        return f"{older}, or another GPU: drivers newer than branch {machine.last_branch} do not support this one."
     newer = f"driver {wanted} or newer" if wanted else "a newer driver"
     return f"{older}, ask the administrators for {newer}, or choose a queue that has it."
 
@@ -90,10 +90,10 @@ def _join_numbers(numbers: Iterable[int], last: str = "and") -> str:
 def _tell_driven(machine: HostDriver, answer: DriverAnswer, gpu: str) -> tuple[str, str]:
     name, driver = gpu or "this GPU", machine.driver
     if answer.reason == rule.NOT_YET_DRIVEN:
-        what = f"compute capability {machine.capability}" if machine.capability else "such GPUs"
-        sentence = f"Driver {driver} is too old for {name}: no driver before branch {machine.first_branch} knows {what}"
-        return f"{sentence}. Programs see no GPU.", "Look up the driver again: these two do not go together."
-    sentence = f"Driver {driver} does not drive {name} any more: {machine.last_branch} is the last branch that does"
+        what = f"compute capability {machine.capability} needs" if machine.capability else "such GPUs need"
+        sentence = f"Driver {driver} is too old for {name}: {what} driver branch {machine.first_branch} or newer"
+        return f"{sentence}. Programs see no GPU.", "Check the driver version: this GPU does not work with it."
+    sentence = f"Driver {driver} no longer supports {name}: {machine.last_branch} is the last branch that does"
     remedy = f"Choose a node whose driver is of branch {machine.last_branch} or older, or another GPU."
     return f"{sentence}. Programs see no GPU.", remedy
 
@@ -105,48 +105,46 @@ def _tell_native(need: DriverNeed, machine: HostDriver, answer: DriverAnswer) ->
     elif answer.reason == rule.SAME_BRANCH:
         minor = ".".join(str(field) for field in order(need.cuda)[:2]) or str(need.major)
         sentence = (
-            f"Driver {driver} is of the branch {order(driver)[0]}, which brought CUDA {minor}, so {cuda} runs, "
-            f"though NVIDIA names {need.min_driver} for it."
+            f"Driver {driver} runs {cuda}: its branch {order(driver)[0]} introduced CUDA {minor}, although NVIDIA's "
+            f"minimum is {need.min_driver}."
         )
     else:
-        sentence = f"Driver {driver} offers {_name_offer(machine)}, which runs {cuda}, too."
+        sentence = f"Driver {driver} supports {_name_offer(machine)}, which also runs {cuda}."
     if answer.uses_image:
-        return f"{sentence} kedge uses the image's own {name_libcuda(need)}, as it is newer."
+        return f"{sentence} kedge uses the image's own {name_libcuda(need)}, which is newer."
     is_older = bool(need.carries_compat and need.built_for) and order(driver)[:1] > order(need.built_for)[:1]
     if answer.obstacle == HOST_NEWER and is_older:
-        return (
-            f"{sentence} kedge leaves out the image's older libcuda {need.built_for}, which can fail here (error 803)."
-        )
+        return f"{sentence} kedge does not use the image's older libcuda {need.built_for}, which can fail (error 803)."
     return sentence
 
 
 def _tell_forward(need: DriverNeed, machine: HostDriver, gpu: str) -> str:
     which = f" such as {gpu}" if gpu else ""
     return (
-        f"Driver {machine.driver} is older than the {need.min_driver} that {name_cuda(need)} asks for, but the image "
-        f"brings its own {name_libcuda(need)} ({_COMPAT_FOLDER}). On data-center GPUs{which} "
-        f"that runs with drivers of the branches {_join_numbers(need.branches or ())}, and kedge uses it."
+        f"Driver {machine.driver} is older than the {need.min_driver} that {name_cuda(need)} needs, but kedge uses the "
+        f"image's own {name_libcuda(need)} ({_COMPAT_DIRECTORY}). On data-center GPUs{which} it runs with driver "
+        f"branches {_join_numbers(need.branches or ())}."
     )
 
 
 def _tell_minor(need: DriverNeed, machine: HostDriver, answer: DriverAnswer, gpu: str) -> tuple[str, str]:
     cuda = name_cuda(need)
-    asks = f"is older than the {need.min_driver} that {cuda} asks for" if need.min_driver else f"may be old for {cuda}"
+    asks = f"is older than the {need.min_driver} that {cuda} needs" if need.min_driver else f"may be too old for {cuda}"
     sentence = (
         f"Driver {machine.driver} {asks}, but {need.minor_floor} or newer is enough for CUDA {need.major} "
         f"(minor-version compatibility): {_LIMITS}"
     )
-    other = f"a driver from {need.min_driver} on" if need.min_driver else "a newer driver"
+    other = f"driver {need.min_driver} or newer" if need.min_driver else "a newer driver"
     if machine.last_branch is not None and order(need.min_driver)[:1] > (machine.last_branch,):
-        other = "another GPU, as newer drivers do not drive this one"
-    remedy = f"Should a program stop with error 222: take an image for {_name_offer(machine)} or older, or {other}."
+        other = "another GPU (newer drivers do not support this one)"
+    remedy = f"If a program fails with error 222, take an image for {_name_offer(machine)} or older, or {other}."
     if answer.obstacle != IMAGE:
         return f"{sentence} {_tell_obstacle(need, answer, gpu)}".rstrip(), remedy
-    carried = "Should the image bring a newer libcuda of its own that takes this driver"
+    carried = "If the image has its own newer libcuda that works with this driver"
     if need.carries_compat:
         branch = order(machine.driver)[0]
-        carried = f"Should the image's own {name_libcuda(need)} take drivers of branch {branch}"
-    return f"{sentence} {carried}, kedge uses it, and these limits are gone.", remedy
+        carried = f"If the image's own {name_libcuda(need)} works with driver branch {branch}"
+    return f"{sentence} {carried}, kedge uses it and these limits do not apply.", remedy
 
 
 def _tell_obstacle(need: DriverNeed, answer: DriverAnswer, gpu: str) -> str:
@@ -155,37 +153,39 @@ def _tell_obstacle(need: DriverNeed, answer: DriverAnswer, gpu: str) -> str:
     if not need.carries_compat:
         own = "A newer libcuda inside the image"
     if answer.obstacle == NOT_DATA_CENTER:
-        which = f"on {gpu} it fails with error 804" if gpu else "elsewhere it fails with error 804"
-        return f"{own} does not help: it runs on data-center GPUs only, {which}, and kedge leaves it out. "
+        return (
+            f"{own} does not help: it runs on data-center GPUs only and fails on {gpu or 'others'} with error 804, so "
+            f"kedge does not use it. "
+        )
     if answer.obstacle == GPU_TOO_OLD:
-        return f"{own} does not help: libraries as new as that do not drive {gpu or 'this GPU'} any more. "
+        return f"{own} does not help: libraries that new no longer support {gpu or 'this GPU'}. "
     if answer.obstacle == NOT_LISTED:
-        return f"{own} does not help: it runs with drivers of the branches {_join_numbers(need.branches or ())} only. "
+        return f"{own} does not help: it runs with driver branches {_join_numbers(need.branches or ())} only. "
     if answer.obstacle == KIND_NOT_KNOWN:
-        return "Whether this GPU takes the image's own newer libcuda is not known. "
+        return "It is unknown whether this GPU works with the image's own newer libcuda. "
     if need.carries_compat is False:
-        return "The image brings no newer libcuda of its own. "
+        return "The image has no newer libcuda of its own. "
     return ""
 
 
 def _tell_unknown(need: DriverNeed, machine: HostDriver, answer: DriverAnswer) -> tuple[str, str]:
     needs, driver = _tell_needs(need), machine.driver
     if answer.reason == rule.NO_CUDA:
-        return "Nothing is known about CUDA in this image: neither whether it uses GPUs nor what it needs of them.", ""
+        return "The CUDA version of this image is unknown, and so is what it needs from driver and GPU.", ""
     if answer.reason == rule.NO_DRIVER:
-        return f"{needs}. The driver there is not known.", "Name it with --driver, as nvidia-smi shows it."
+        return f"{needs}. The driver is unknown.", "Give it with --driver VERSION, as nvidia-smi shows it."
     if answer.reason == rule.SHORT_DRIVER:
         return (
-            f"{needs}. Driver {driver} is named in short, and the rest of its number decides.",
-            "Name all of it with --driver, as nvidia-smi shows it.",
+            f"{needs}. Driver {driver} is incomplete, and the rest of the version decides.",
+            "Give the whole version with --driver, as nvidia-smi shows it.",
         )
     if answer.reason == rule.NEEDS_NOT_KNOWN:
-        return f"{needs}, so nothing can be said about driver {driver}.", ""
-    own = f"The image brings its own {name_libcuda(need)}"
+        return f"{needs}, so kedge cannot judge driver {driver}.", ""
+    own = f"The image has its own {name_libcuda(need)}"
     reasons = {
-        rule.COMPAT_NOT_KNOWN: "It runs only if the image brings a newer libcuda of its own, which is not known.",
-        rule.BRANCHES_NOT_KNOWN: f"{own}, but with which older drivers that runs is not known.",
-        rule.KIND_OF_GPU_NOT_KNOWN: f"{own}, which runs on data-center GPUs only; the kind of this GPU is not known.",
+        rule.COMPAT_NOT_KNOWN: "It runs only if the image has its own newer libcuda, which is unknown.",
+        rule.BRANCHES_NOT_KNOWN: f"{own}, but the older drivers it works with are unknown.",
+        rule.KIND_OF_GPU_NOT_KNOWN: f"{own}, which runs on data-center GPUs only; the kind of this GPU is unknown.",
     }
     return f"{needs}: driver {driver} is too old. {reasons[answer.reason]}", _tell_remedy(need, machine)
 

@@ -20,10 +20,10 @@ def judge_glibc(traits: ImageTraits, target: Target) -> list[Judgement]:
     """What is to be said where libraries of the host come into the image; nothing where nothing is known."""
     if _is_musl(traits):
         sentence = (
-            f"The image ({traits.os.value or 'musl'}) has the C library musl; the driver's libraries are made for "
-            f"glibc and do not load in it, so GPUs cannot be used."
+            f"The image ({traits.os.value or 'musl'}) uses the C library musl. The driver's libraries are built for "
+            f"glibc and do not load in it, so programs cannot use GPUs."
         )
-        remedy = "Take an image of Ubuntu, Debian or Rocky Linux."
+        remedy = "Take an image based on Ubuntu, Debian or Rocky Linux."
         return [Judgement("glibc", WARNING, sentence, remedy)] if target.has_gpus is not False else []
     ours, theirs = order(traits.glibc.value), order(target.glibc)
     if not ours or not theirs or theirs <= ours:
@@ -32,12 +32,12 @@ def judge_glibc(traits: ImageTraits, target: Target) -> list[Judgement]:
     found = []
     if target.has_gpus is not False and theirs >= _GLVND_SINCE > ours:
         sentence = (
-            f"{older} With 'apptainer --nv', which brings in graphics libraries of the host, programs can stop with "
-            f"'GLIBC_2.34 not found'; kedge brings in the driver's own libraries only, and this does not happen."
+            f"{older} With 'apptainer --nv', which mounts graphics libraries of the host, programs can fail with "
+            f"'GLIBC_2.34 not found'. kedge mounts the driver's own libraries only, which avoids this."
         )
         found.append(Judgement("glibc", NOTE, sentence))
     if target.mpi:
-        sentence = f"{older} {target.mpi} of the host, bound into the image, may ask for the newer one and not load."
+        sentence = f"{older} The host's {target.mpi}, if bound into the image, may need the newer one and not load."
         found.append(Judgement("glibc", WARNING, sentence, "Use the image's own MPI, or a newer image."))
     return found
 

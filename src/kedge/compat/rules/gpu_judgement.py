@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 RANKS = (NATIVE, MINOR, FORWARD, PTX, UNKNOWN, NO)  # what is worse decides
 _LEVELS = {NATIVE: OK, FORWARD: NOTE, MINOR: WARNING, PTX: WARNING, NO: FAIL, UNKNOWN: OPEN}
-_ROCM = "Take an image for ROCm (such as rocm/pytorch of Docker Hub) and start it with --rocm, or take NVIDIA GPUs."
-_NO_LIST = "The list of this release's kernels is not known"
+_ROCM = "Take an image for ROCm (such as rocm/pytorch on Docker Hub) and start it with --rocm, or use NVIDIA GPUs."
+_NO_LIST = "The list of kernels of this release is unknown"
 _MONTHLY = 2  # fields of 24.03
 _TOOLKITS = ("CUDA", "CUDA DL", "NVIDIA HPC SDK")  # what images are called that hold no GPU programs of their own
 
@@ -65,9 +65,9 @@ def _judge_amd(traits: ImageTraits, gpu: Gpu) -> GpuJudgement:
         sentence = f"CUDA images do not run on AMD GPUs such as {gpu.name}{made}: CUDA is NVIDIA's."
         judgement = Judgement("gpu", FAIL, sentence, _ROCM, NO)
         return GpuJudgement(gpu, NO, judgement, judgement, "CUDA images do not run on AMD GPUs")
-    sentence = f"{gpu.name} needs an image for ROCm; whether the ROCm of this one serves it is not known."
+    sentence = f"{gpu.name} needs an image for ROCm; it is unknown whether the ROCm of this one supports it."
     judgement = Judgement("gpu", OPEN, sentence, "", UNKNOWN)
-    return GpuJudgement(gpu, UNKNOWN, judgement, judgement, "what it has for AMD GPUs is not known")
+    return GpuJudgement(gpu, UNKNOWN, judgement, judgement, "its support for AMD GPUs is unknown")
 
 
 def _judge_image_kernels(
@@ -102,12 +102,12 @@ def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables) 
     first, second = (_read_row(row, subject, traits.architecture) for row in (before, after))
     if before and first and first.reason == kernel_rule.OLDER:
         sentence = (
-            f"{_NO_LIST}, but {before.tag}, before it, had none for GPUs as old as {subject}: "
-            f"it had {first.kernels.show()}."
+            f"{_NO_LIST}, but the earlier {before.tag} has none for GPUs as old as {subject}: it has "
+            f"{first.kernels.show()}."
         )
         return Judgement("gpu", FAIL, sentence, "Take another GPU.", NO)
     if before and after and first and second and first.mode == second.mode == NATIVE:
-        sentence = f"{_NO_LIST}, but those before and after it, {before.tag} and {after.tag}, both serve {subject}."
+        sentence = f"{_NO_LIST}, but the releases before and after it, {before.tag} and {after.tag}, support {subject}."
         return Judgement("gpu", NOTE, sentence, "", NATIVE)
     return _judge_by_statements(traits, subject, tables)
 
@@ -124,8 +124,8 @@ def _judge_by_statements(traits: ImageTraits, subject: Subject, tables: Tables) 
     if answer.mode != NATIVE:
         return None
     sentence = (
-        f"{_NO_LIST}, but NVIDIA states of those before and after it, {before.tag} and {after.tag}, that they serve "
-        f"GPUs of compute capability {stated} and newer, as {subject} is."
+        f"{_NO_LIST}, but NVIDIA states that the releases before and after it, {before.tag} and {after.tag}, support "
+        f"compute capability {stated} and newer, which includes {subject}."
     )
     return Judgement("gpu", NOTE, sentence, "", NATIVE)
 
@@ -169,14 +169,14 @@ def _shorten_driver(
         driver_rule.TOO_OLD: f"driver {machine.driver} is too old for {cuda}",
         driver_rule.NO_LONGER_DRIVEN: f"driver {machine.driver} is too new for that GPU",
         driver_rule.NOT_YET_DRIVEN: f"driver {machine.driver} is too old for that GPU",
-        driver_rule.NO_CUDA: "nothing is known about CUDA in it",
-        driver_rule.NO_DRIVER: "the driver is not known",
-        driver_rule.SHORT_DRIVER: f"driver {machine.driver} is named too short",
-        driver_rule.NEEDS_NOT_KNOWN: f"which driver {cuda} needs is not known",
-        driver_rule.COMPAT_NOT_KNOWN: "whether the image brings a newer libcuda is not known",
-        driver_rule.BRANCHES_NOT_KNOWN: "which drivers the image's own libcuda takes is not known",
-        driver_rule.KIND_OF_GPU_NOT_KNOWN: "whether that GPU takes the image's own libcuda is not known",
-        driver_rule.SAME_MAJOR: "PTX cannot be compiled at run time",
+        driver_rule.NO_CUDA: "its CUDA version is unknown",
+        driver_rule.NO_DRIVER: "the driver is unknown",
+        driver_rule.SHORT_DRIVER: f"driver {machine.driver} is incomplete",
+        driver_rule.NEEDS_NOT_KNOWN: f"the driver that {cuda} needs is unknown",
+        driver_rule.COMPAT_NOT_KNOWN: "it is unknown whether the image has a newer libcuda",
+        driver_rule.BRANCHES_NOT_KNOWN: "the drivers that the image's own libcuda works with are unknown",
+        driver_rule.KIND_OF_GPU_NOT_KNOWN: "it is unknown whether that GPU works with the image's own libcuda",
+        driver_rule.SAME_MAJOR: "the driver cannot compile PTX at run time",
         driver_rule.IMAGE_LIBCUDA: f"kedge uses the image's own {name_libcuda(need)}",
     }
     return reasons.get(answer.reason, "")
@@ -185,14 +185,14 @@ def _shorten_driver(
 def _shorten_kernels(answer: kernel_rule.KernelAnswer, subject: Subject) -> str:
     reasons = {
         kernel_rule.FROM_PTX: "its kernels are compiled from PTX when a program starts",
-        kernel_rule.PTX_OPEN: "it has no kernels for that GPU, and whether its PTX is compiled is not known",
+        kernel_rule.PTX_OPEN: "it has no kernels for that GPU, and it is unknown whether its PTX is compiled",
         kernel_rule.PTX_REFUSED: "it has no kernels for that GPU, and the driver cannot compile its PTX",
-        kernel_rule.CUDA_TOO_NEW: f"CUDA {subject.cuda} makes no code for that GPU",
-        kernel_rule.CUDA_TOO_OLD: f"CUDA {subject.cuda} does not know that GPU",
+        kernel_rule.CUDA_TOO_NEW: f"CUDA {subject.cuda} does not support that GPU any more",
+        kernel_rule.CUDA_TOO_OLD: f"CUDA {subject.cuda} does not support that GPU yet",
         kernel_rule.BELOW_STATED: "NVIDIA states that the image is for newer GPUs",
-        kernel_rule.NO_CAPABILITY: "the compute capability of the GPU is not known"
+        kernel_rule.NO_CAPABILITY: "the compute capability of the GPU is unknown"
         if subject.gpu
-        else "which GPU it meets is not known",
+        else "the GPU is unknown",
     }
-    fallback = "it has no kernels for that GPU" if answer.mode == NO else "which GPUs it has kernels for is not known"
+    fallback = "it has no kernels for that GPU" if answer.mode == NO else "its list of kernels is unknown"
     return reasons.get(answer.reason, fallback)

@@ -13,40 +13,43 @@ if TYPE_CHECKING:
     from kedge.compat.rules.driver_rule import DriverNeed
     from kedge.compat.tables.load import Tables
 
-NOT_KNOWN = "not known"
-
 
 def describe_driver_need(traits: ImageTraits, tables: Tables) -> list[str]:
-    """The drivers it runs on, from the plain way to the last resort; one sentence that nothing is known otherwise."""
+    """The drivers it runs on, the plain way first; empty: unknown."""
     need = find_need(traits, tables)
     if not need.cuda and not need.built_for:
-        return [NOT_KNOWN]
-    told = [f"{need.min_driver} or newer{_name_first(need, tables)}"] if need.min_driver else []
-    if need.minor_floor and need.minor_floor != need.min_driver:
-        told.append(f"from {need.minor_floor} on by minor-version compatibility, where no PTX is compiled at run time")
+        return []
+    first = _find_first(need, tables)
+    ways = []
+    if need.min_driver:
+        ways.append(
+            f"{need.min_driver} (NVIDIA's minimum); {first} and newer also work"
+            if first
+            else f"{need.min_driver} or newer"
+        )
+    if need.minor_floor and need.minor_floor not in (need.min_driver, first):
+        ways.append(f"{need.minor_floor} or newer by minor-version compatibility (cannot compile PTX at run time)")
     if need.branches and need.carries_compat:
         listed = ", ".join(str(branch) for branch in need.branches)
-        told.append(f"branches {listed} of data-center GPUs with the libcuda that the image carries")
-    return told or [NOT_KNOWN]
+        ways.append(f"branches {listed} on data-center GPUs, with the libcuda in the image")
+    return ways
 
 
-def _name_first(need: DriverNeed, tables: Tables) -> str:
-    """The first driver of the branch that brought this CUDA: the one that NVIDIA names for an update is later."""
+def _find_first(need: DriverNeed, tables: Tables) -> str:
+    """The first driver of the branch that brought this CUDA, where NVIDIA's minimum for an update of it is later."""
     named, minor = order(need.min_driver), order(need.cuda)[:2]
     rows = [row for row in tables.cuda if row.min_driver and order(row.version)[:2] == minor]
     first = min((row.min_driver for row in rows if order(row.min_driver)[:1] == named[:1]), key=order, default="")
-    if not first or order(first) >= named:
-        return ""
-    return f", as NVIDIA names it; any of branch {named[0]} from {first} on does, too"
+    return first if first and order(first) < named else ""
 
 
 def describe_gpu_need(traits: ImageTraits, tables: Tables) -> str:
-    """`7.5 (Turing), 8.0, 8.6 (Ampere), 9.0 (Hopper); newer ones by compiling PTX`."""
+    """`7.5 (Turing), 8.0, 8.6 (Ampere), 9.0 (Hopper); newer GPUs compile PTX at start`; empty: unknown."""
     text = traits.capabilities.value
     if not text:
-        return NOT_KNOWN
+        return ""
     if text.endswith("(stated)"):
-        return f"compute capability {text.partition('+')[0]} and newer, as NVIDIA's release notes state"
+        return f"compute capability {text.partition('+')[0]} and newer (NVIDIA's release notes)"
     words = text.split()
     names = [word.removesuffix("+PTX") for word in words]
     known = {model.capability: model.architecture.partition(" (")[0] for model in tables.gpus}
@@ -55,7 +58,7 @@ def describe_gpu_need(traits: ImageTraits, tables: Tables) -> str:
         title = _name_architecture(name, known)
         following = _name_architecture(names[place + 1], known) if place + 1 < len(names) else ""
         shown.append(f"{name} ({title})" if title and title != following else name)
-    newer = "; newer ones by compiling PTX at start" if words[-1].endswith("+PTX") else ""
+    newer = "; newer GPUs compile PTX at start" if words[-1].endswith("+PTX") else ""
     return f"compute capability {', '.join(shown)}{newer}"
 
 

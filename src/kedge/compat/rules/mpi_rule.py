@@ -37,7 +37,7 @@ def judge_mpi(traits: ImageTraits, target: Target) -> list[Judgement]:
     if ours != theirs:
         return [_judge_families(inside, outside, theirs)]
     if ours == MPICH:
-        sentence = f"{inside} of the image and {outside} of the host are of one family (MPICH ABI): either can be used."
+        sentence = f"{inside} of the image and {outside} of the host are compatible (MPICH ABI): either can be used."
         return [Judgement("mpi", OK, sentence)]
     return [_judge_open_mpi(inside, outside)]
 
@@ -54,7 +54,7 @@ def find_version(name: str) -> tuple[int, ...]:
 
 
 def _judge_families(inside: str, outside: str, family: str) -> Judgement:
-    sentence = f"The image has {inside}, the host {outside}: the host's mpirun cannot start ranks of another family"
+    sentence = f"The image has {inside}, the host {outside}: the host's mpirun cannot start ranks of another MPI family"
     if family == OPEN_MPI:
         return Judgement("mpi", WARNING, f"{sentence}.", f"Start ranks with {_SRUN}, or with mpirun on one node.")
     remedy = "Start ranks with srun --mpi=pmi2, or with the image's own mpirun on one node."
@@ -64,18 +64,18 @@ def _judge_families(inside: str, outside: str, family: str) -> Judgement:
 def _judge_open_mpi(inside: str, outside: str) -> Judgement:
     theirs, ours = find_version(inside), find_version(outside)
     if not theirs or not ours:
-        sentence = f"The image has {inside}, the host {outside}; whether mpirun of the host starts it is not known."
-        return Judgement("mpi", NOTE, sentence, f"{_SRUN} does without the host's mpirun.")
+        sentence = f"The image has {inside}, the host {outside}; it is unknown whether the host's mpirun can start it."
+        return Judgement("mpi", NOTE, sentence, f"{_SRUN} does not need the host's mpirun.")
     if theirs[0] != ours[0]:
         sentence = (
-            f"The image has {inside}, the host {outside}: mpirun of the host starts ranks of the same major version "
+            f"The image has {inside}, the host {outside}: the host's mpirun can start ranks of its own major version "
             f"only."
         )
         return Judgement("mpi", WARNING, sentence, f"Start ranks with {_SRUN}, or load Open MPI {theirs[0]} first.")
     if ours[:2] > theirs[:2]:
         sentence = (
-            f"The image has {inside}, older than {outside} of the host. The same major version mostly works; safest is "
-            f"a host that is not newer than the image."
+            f"The image has {inside}, older than the host's {outside}. The same major version usually works; a host "
+            f"that is not newer than the image is safest."
         )
-        return Judgement("mpi", NOTE, sentence, f"Should ranks not find each other: {_SRUN}.")
-    return Judgement("mpi", OK, f"mpirun of the host ({outside}) starts ranks of the image ({inside}).")
+        return Judgement("mpi", NOTE, sentence, f"If ranks do not find each other, use {_SRUN}.")
+    return Judgement("mpi", OK, f"The host's mpirun ({outside}) can start ranks of the image ({inside}).")

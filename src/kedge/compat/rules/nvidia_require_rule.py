@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 _VERSIONS = ("cuda", "driver", "arch")
 _ADVICE = ", please update your driver to a newer version, or use an earlier cuda container"
+_DISABLE = "With docker, podman or enroot, set NVIDIA_DISABLE_REQUIRE=1."
 _DIGITS = frozenset("0123456789.")
 _LONGEST_TERM = 127  # NVIDIA's program refuses longer ones when they do not hold
 
@@ -119,27 +120,29 @@ def _make_judgement(
         if outcome != NO:
             return None
         sentence = (
-            f"docker, podman and enroot would start the image on {where} all the same, as its {name} "
-            f"{_tell_holding(answer)}: that they start it does not mean that its programs run."
+            f"docker, podman and enroot start the image on {where} nevertheless, because its {name} "
+            f"{_tell_holding(answer)}. That does not mean that its programs run."
         )
         return Judgement("requirement", NOTE, sentence)
     if answer.problem == "invalid expression":
         sentence = f"docker, podman and enroot refuse the image: its {name} is malformed ('invalid expression')."
-        return Judgement("requirement", WARNING, sentence, "With those, set NVIDIA_DISABLE_REQUIRE=1.")
+        return Judgement(
+            "requirement", WARNING, sentence, "With docker, podman or enroot, set NVIDIA_DISABLE_REQUIRE=1."
+        )
     asks = expression.split(" ", maxsplit=1)[0].replace(",", " and ")
-    others = " or for one of the drivers it lists" if " " in expression.strip() else ""
-    refuses = f"docker, podman and enroot refuse the image on {where} with driver {target.driver}: its {name} asks for"
+    others = " or one of the drivers it lists" if " " in expression.strip() else ""
+    refuses = f"docker, podman and enroot refuse the image on {where} with driver {target.driver}: its {name} requires"
     if outcome == NO:
         return Judgement("requirement", NOTE, f"{refuses} {asks}{others}.")
-    sentence = f"{refuses} {asks}{others}. kedge and 'apptainer --nv' do not ask for that, and start it."
-    return Judgement("requirement", WARNING, sentence, "With docker, podman or enroot, set NVIDIA_DISABLE_REQUIRE=1.")
+    sentence = f"{refuses} {asks}{others}. kedge and 'apptainer --nv' do not check that, and start it."
+    return Judgement("requirement", WARNING, sentence, _DISABLE)
 
 
 def _tell_holding(answer: Evaluation) -> str:
     """What of an expression holds: a CUDA that is asked for, or one of the drivers that are listed beside it."""
     if answer.part.lower().startswith("cuda"):
-        return f"asks for {answer.part} only"
-    return f"lets it pass ({answer.part.replace(',', ' and ')})"
+        return f"requires {answer.part} only"
+    return f"accepts it ({answer.part.replace(',', ' and ')})"
 
 
 def _evaluate_terms(terms: Sequence[str], there: ExpressionValues) -> bool | None:

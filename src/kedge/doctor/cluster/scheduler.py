@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The scheduler: whether its programs are here and it answers, what it has against the profile, and MPI under srun."""
+"""The scheduler: whether its programs are installed and answer, whether the profile matches, and MPI under srun."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _LONGEST_WORD = 64
 
 
 def check_scheduler(surroundings: Surroundings) -> list[Finding]:
-    """Whether the site's scheduler answers, and has the queues that the profile names."""
+    """Whether the site's scheduler answers and has the queues of the profile."""
     site = surroundings.site
     tools = find_facts(site.scheduler) if site is not None else None
     if site is None or tools is None or not tools.queues:
-        return []  # the check of the site says that there is none
+        return []  # the check of the site reports it
     wrong = _find_broken_settings(surroundings.environ, site) or _find_missing(tools, site)
     if wrong is not None:
         return [wrong]
@@ -49,7 +49,7 @@ def check_scheduler(surroundings: Surroundings) -> list[Finding]:
 
 
 def _ask_all(surroundings: Surroundings, questions: Mapping[str, Sequence[str]]) -> dict[str, Finished]:
-    """What programs of the scheduler say, by name; those that do not answer in time are not among them."""
+    """The answers of programs of the scheduler, by name, without those that came too late."""
     seconds, environ = SECONDS * surroundings.patience, dict(surroundings.environ)
     asked = {
         name: partial(run_program, argv, environment=environ, timeout=seconds, check=False)
@@ -80,9 +80,9 @@ def _find_missing(tools: SchedulerFacts, site: Site) -> Finding | None:
     return Finding(
         "scheduler",
         WARNING,
-        f"'{missing[0]}' is not here, and {site.name} is a site with {tools.title}",
-        "no job can be submitted from this machine",
-        "run it on a login node of the site; often a module has to be loaded ('module avail'), or --site names another",
+        f"'{missing[0]}' was not found, and site {site.name} needs it for {tools.title}",
+        "no job can be submitted from this host",
+        "run kedge on a login node of the site; load the scheduler's module (module avail); or choose another --site",
         _SCHEDULER,
     )
 
@@ -92,8 +92,8 @@ def _explain_late(tools: SchedulerFacts, version: str, seconds: float) -> Findin
         "scheduler",
         WARNING,
         f"{version or tools.title} did not answer '{' '.join(tools.queues)}' within {seconds:g} s",
-        "the scheduler is busy or down: submissions wait, or fail",
-        f"try it yourself: time {tools.queues[0]}. If it stays slow, tell the site; jobs that run are not touched",
+        "the scheduler is busy or down: submissions wait or fail",
+        f"try it yourself: time {tools.queues[0]}. If it stays slow, tell the site; running jobs are not affected",
         _SCHEDULER,
     )
 
@@ -103,28 +103,28 @@ def _explain_refusal(tools: SchedulerFacts, version: str, told: Finished) -> Fin
     missing = find_missing_setup(said)
     if missing is not None:
         return Finding(
-            "scheduler", WARNING, missing[0], "no job can be submitted from this machine", missing[1], _SCHEDULER
+            "scheduler", WARNING, missing[0], "no job can be submitted from this host", missing[1], _SCHEDULER
         )
     last = "".join(c if c.isprintable() else " " for c in said.splitlines()[-1])[:300] if said else "nothing"
     return Finding(
         "scheduler",
         FAIL,
-        f"{version or tools.title} is here, and '{tools.queues[0]}' fails: {last}",
-        "jobs can neither be submitted nor asked about",
-        find_advice(said) or "try it yourself, and show the site what it says",
+        f"{version or tools.title} is installed, but '{tools.queues[0]}' fails: {last}",
+        "kedge can neither submit jobs nor read their state",
+        find_advice(said) or f"try it yourself: {tools.queues[0]}; show the message to the site",
         _SCHEDULER,
     )
 
 
 def _read_version(told: Finished | None) -> str:
-    """`slurm 23.11.4`: the first line that has a number, of what is printed to either stream."""
+    """`slurm 23.11.4`: the first line with a version number, from either stream."""
     text = (told.output + told.errors).decode(errors="replace") if told is not None else ""
     lines = [line.strip() for line in text.splitlines() if re.search(r"\d+\.\d+", line)]
     return lines[0][:_LONGEST_WORD] if lines and lines[0].isprintable() else ""
 
 
 def _compare(site: Site, names: Sequence[str]) -> list[Finding]:
-    """Queues that only one of profile and scheduler knows; their limits are what `kedge site check` compares."""
+    """Queues that only the profile or only the scheduler has; `kedge site check` also compares limits."""
     live = Site(name=site.name, title="", scheduler=site.scheduler, queues=tuple(Queue(name) for name in names))
     found = [str(each) for each in compare_sites(site, live)]
     if not found:
@@ -134,16 +134,16 @@ def _compare(site: Site, names: Sequence[str]) -> list[Finding]:
         Finding(
             "scheduler",
             NOTE,
-            f"the profile of {site.name} is not what the scheduler has: {'; '.join(found[:_MOST_SHOWN])}{more}",
-            "profiles age: what is proposed for jobs may be refused, and new queues are not proposed",
-            "'kedge site check' compares all of it; 'kedge site init' writes a new profile",
+            f"the profile of {site.name} differs from the scheduler: {'; '.join(found[:_MOST_SHOWN])}{more}",
+            "the profile is out of date: kedge may propose requests that the scheduler refuses, and misses new queues",
+            "compare all of it: kedge site check; write a new profile: kedge site init",
             _SCHEDULER,
         )
     ]
 
 
 def check_mpi_plugins(surroundings: Surroundings) -> list[Finding]:
-    """Which process managers srun has: MPI in an image finds its ranks through one of them, or through none."""
+    """The MPI plugins of srun: the ranks of an image find each other through one of them."""
     site = surroundings.site
     if site is None or site.scheduler != "slurm" or find_program("srun") is None:
         return []
@@ -152,25 +152,25 @@ def check_mpi_plugins(surroundings: Surroundings) -> list[Finding]:
     told = _ask_all(surroundings, {"list": ("srun", "--mpi=list")}).get("list")
     plugins = parse_plugins((told.output + told.errors).decode(errors="replace")) if told is not None else []
     if not plugins:
-        return []  # the check of the scheduler says what is wrong with it
+        return []  # the check of the scheduler reports it
     shown = f"srun has {', '.join(plugins)}"
     if site.mpi_type and site.mpi_type not in plugins:
         why = f"the profile of {site.name} starts ranks with --mpi={site.mpi_type}: srun refuses that"
         fix = f"name one of these in the profile ('kedge site show {site.name}'): mpi_type = \"{plugins[-1]}\""
         return [Finding("mpi-plugins", WARNING, shown, why, fix, _MPI)]
     if not any(each.startswith(("pmi", "cray")) for each in plugins):
-        why = "ranks in containers do not find each other under srun: each believes that it is alone (rank 0 of 1)"
+        why = "ranks in containers do not find each other under srun: each is rank 0 of 1"
         fix = "start MPI jobs with mpirun (--launcher mpirun); ask the site for Slurm's PMIx plugin"
         return [Finding("mpi-plugins", WARNING, shown, why, fix, _MPI)]
     if not any(each.startswith("pmix") for each in plugins):
-        why = "Open MPI 5 knows PMIx only, and Open MPI 4 often: such ranks do not find each other under srun"
-        fix = "start those with mpirun (--launcher mpirun); MPICH, MVAPICH2 and Intel MPI are served"
+        why = "Open MPI 5, and often Open MPI 4, support PMIx only: such ranks do not find each other under srun"
+        fix = "start those with mpirun (--launcher mpirun); MPICH, MVAPICH2 and Intel MPI work"
         return [Finding("mpi-plugins", NOTE, shown, why, fix, _MPI)]
     return [Finding("mpi-plugins", OK, shown)]
 
 
 def parse_plugins(text: str) -> list[str]:
-    """The names that `srun --mpi=list` prints: a line each, in old versions behind `srun:`, of PMIx several."""
+    """The names that `srun --mpi=list` prints: one per line, in old versions after `srun:`, several for PMIx."""
     found = []
     for line in text.splitlines():
         words = line.strip().removeprefix("srun:").strip()
@@ -182,7 +182,7 @@ def parse_plugins(text: str) -> list[str]:
 
 
 def check_accounts(surroundings: Surroundings) -> list[Finding]:
-    """Whether Slurm knows the account that jobs are charged to; only where there is one to ask about."""
+    """Whether Slurm has the account that jobs are charged to; only with accounting."""
     site = surroundings.site
     if site is None or site.scheduler != "slurm" or find_program("sacctmgr") is None:
         return []
@@ -190,14 +190,14 @@ def check_accounts(surroundings: Surroundings) -> list[Finding]:
     told = _ask_all(surroundings, {"accounts": argv}).get("accounts")
     accounts = _read_accounts(told)
     if not accounts:
-        return []  # no accounts are kept here, or the database does not answer: it is asked again at submission
+        return []  # no accounting, or its database does not answer
     named = surroundings.environ.get("SBATCH_ACCOUNT") or site.account
     shown = f"yours: {', '.join(accounts[:8])}" + (" …" if len(accounts) > 8 else "")
     if named and named not in accounts:
         what = f"Slurm has no account '{named[:_LONGEST_WORD]}' for you; {shown}"
         where = "SBATCH_ACCOUNT" if surroundings.environ.get("SBATCH_ACCOUNT") else f"the profile of {site.name}"
         fix = f"correct it in {where}, or give --account {accounts[0]}"
-        return [Finding("accounts", WARNING, what, "jobs that are charged to it are refused", fix, _ACCOUNT)]
+        return [Finding("accounts", WARNING, what, "Slurm refuses jobs with this account", fix, _ACCOUNT)]
     if not named and "account" in site.requires:
         why = f"{site.name} refuses jobs without an account, and none is set"
         fix = f'give --account {accounts[0]}, or put it into a profile of yours: account = "{accounts[0]}"'

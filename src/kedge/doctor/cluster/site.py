@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The site: whether this cluster is known, whether this is a job, and whether compute nodes see what jobs need."""
+"""The site: whether it has a profile, whether this is inside a job, whether compute nodes see what jobs need."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SITE, _SHARED, _RECORDS = (f"kedge help doctor {name}" for name in ("site", "sh
 
 
 def check_site(surroundings: Surroundings) -> list[Finding]:
-    """Which site this is, and whether this process is part of a job."""
+    """The detected site, and whether this process is inside a job."""
     site = surroundings.site
     if site is None:
-        return [Finding("site", NOTE, "which site this is was not found out", "", "kedge site detect", _SITE)]
+        return [Finding("site", NOTE, "unknown site", "", "kedge site detect", _SITE)]
     return [_judge_site(site), *_describe_job(surroundings)]
 
 
@@ -34,9 +34,9 @@ def _judge_site(site: Site) -> Finding:
         return Finding(
             "site",
             NOTE,
-            "no scheduler is here",
-            "'kedge submit' puts jobs into the queue of this machine, where they run one after the other",
-            "on a cluster, run it on a login node, where sbatch or qsub is found; --site names a site",
+            "no scheduler found",
+            "kedge submit uses the local queue of this host",
+            "on a cluster, run kedge on a login node, where the scheduler is installed; or choose a site with --site",
             _SITE,
         )
     if is_retired(site):
@@ -44,17 +44,17 @@ def _judge_site(site: Site) -> Finding:
             "site",
             WARNING,
             f"{site.name} ({site.title}) is switched off",
-            "its profile is kept because documents name it: no job runs there any more",
-            "'kedge site list' names its successor",
+            "no job runs there any more; the profile remains because documents name the site",
+            "find its successor: kedge site list",
             _SITE,
         )
     if site.name.startswith("generic-"):
         return Finding(
             "site",
             NOTE,
-            f"{site.name}: there is no profile of this cluster",
-            "kedge knows its scheduler and not its queues: what a job asks for cannot be checked before it waits",
-            "'kedge site init' writes one from what the scheduler says",
+            f"{site.name}: this cluster has no profile",
+            "kedge cannot check requests against its limits before submission",
+            "write a profile from the scheduler's answers: kedge site init",
             _SITE,
         )
     return Finding("site", OK, f"{site.name} ({site.title})")
@@ -63,10 +63,10 @@ def _judge_site(site: Site) -> Finding:
 def _describe_job(surroundings: Surroundings) -> list[Finding]:
     site, job = surroundings.site, find_current_job(surroundings.environ)
     if job is not None:
-        queue = f" of the queue {_show(job.queue)}" if job.queue else ""
-        return [Finding("site", OK, f"this is inside job {_show(job.id)}{queue}")]
+        queue = f" in queue {_show(job.queue)}" if job.queue else ""
+        return [Finding("site", OK, f"inside job {_show(job.id)}{queue}")]
     if site is not None and site.scheduler != "local":
-        return [Finding("site", OK, "this is outside of jobs: what is found out holds for this node, not for others")]
+        return [Finding("site", OK, "not inside a job: results apply to this node only")]
     return []
 
 
@@ -75,7 +75,7 @@ def _show(text: str) -> str:
 
 
 def check_shared_folders(surroundings: Surroundings) -> list[Finding]:
-    """Whether compute nodes see kedge itself, and the directory that jobs are to work in."""
+    """Whether compute nodes see kedge itself and the working directory."""
     site, environ = surroundings.site, surroundings.environ
     if site is None or site.scheduler == "local":
         return []
@@ -83,31 +83,33 @@ def check_shared_folders(surroundings: Surroundings) -> list[Finding]:
     kedge = f"{sys.prefix}/bin/kedge"
     hidden = find_hidden_root(kedge, site, environ)
     if hidden is not None:
-        what = f"compute nodes of {site.name} do not see {hidden}, and kedge is installed there"
-        why = "jobs start containers with this very kedge: 'kedge submit' refuses them"
-        fix = f"install kedge on {site.scratch or 'a file system that they see'}, and use that one"
+        what = f"compute nodes of {site.name} do not see {hidden}, where kedge is installed"
+        why = "jobs start containers with this kedge, so kedge submit refuses them"
+        fix = f"install kedge on {site.scratch or 'a file system that they see'} and use that one"
         findings.append(Finding("shared-folders", WARNING, what, why, fix, _SHARED))
     if not site.home_on_nodes and site.scratch and not expand_path(site.scratch, environ):
         what = f"{site.scratch} is not set, and compute nodes of {site.name} do not see your home"
-        why = "images and records of jobs have no place that nodes see, too"
-        findings.append(Finding("shared-folders", WARNING, what, why, "set it as the site's documents say", _SHARED))
+        why = "no directory for images and records is visible to compute nodes"
+        findings.append(
+            Finding("shared-folders", WARNING, what, why, "set the variable as the site documents it", _SHARED)
+        )
     if not findings and not site.home_on_nodes:
         what = f"compute nodes of {site.name} do not see your home"
-        why = "files there are missing in jobs"
+        why = "jobs cannot see files there"
         fix = f"work below {expand_path(site.scratch, environ) or site.scratch or 'the scratch of the site'}"
         return [Finding("shared-folders", NOTE, what, why, fix, _SHARED)]
     return findings or [Finding("shared-folders", OK, _tell_shared(site))]
 
 
 def _tell_shared(site: Site) -> str:
-    """Nobody looked on a node: it is what the profile says, if there is one."""
+    """What the profile says; no node was checked."""
     if site.name.startswith("generic-"):
-        return "whether compute nodes see your home and kedge is not known here: there is no profile of this cluster"
-    return f"compute nodes see your home and kedge, by the profile of {site.name}"
+        return "not checked: no site profile, so it is unknown whether compute nodes see your home and kedge"
+    return f"compute nodes see your home and kedge, according to the profile of {site.name}"
 
 
 def check_job_records(surroundings: Surroundings) -> list[Finding]:
-    """Whether records of jobs can be written, without making their directory."""
+    """Whether the records of jobs can be written; does not create their directory."""
     site = surroundings.site
     if site is None:
         return []
@@ -123,19 +125,19 @@ def check_job_records(surroundings: Surroundings) -> list[Finding]:
         Finding(
             "job-records",
             FAIL,
-            f"records of jobs belong in {root}, and {present} {reason}",
-            "no job can be submitted: how it went would be lost",
-            "choose another place, which compute nodes see: export KEDGE_JOBDIR=DIR",
+            f"{present} {reason}, and records of jobs go to {root}",
+            "kedge cannot submit jobs without records",
+            "choose a directory that compute nodes see: export KEDGE_JOBDIR=DIR",
             _RECORDS,
         )
     ]
 
 
 def _judge_records(root: Path) -> Finding:
-    """Whether they are the user's alone: their scripts are run."""
+    """Whether only the user can write them: kedge runs their scripts."""
     try:
         Records(root).refuse_intruders()
     except KedgeError as problem:
-        why = "no job can be submitted or looked at: others could have written what kedge runs"
+        why = "kedge can neither submit nor show jobs: others could have written the scripts that it runs"
         return Finding("job-records", FAIL, problem.message, why, problem.hint or "", _RECORDS)
     return Finding("job-records", OK, str(root))

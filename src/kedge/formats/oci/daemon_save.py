@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images out of a Docker or Podman store: their own `save` command, streamed into an archive."""
+"""Images of a local Docker or Podman: their own `save` command, streamed into an archive."""
 
 from __future__ import annotations
 

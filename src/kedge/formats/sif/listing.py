@@ -31,11 +31,11 @@ _RULE = "-" * 78
 def format_list(descriptors: Sequence[SifDescriptor]) -> str:
     """One line per object."""
     lines = [_RULE, "ID   |GROUP   |LINK    |SIF POSITION (start-end)  |TYPE", _RULE]
-    for each in descriptors:
-        group = str(each.group or "NONE")
-        link = f"{each.link:<4}(G)" if each.links_group else str(each.link or "NONE")
-        position = f"{each.offset}-{each.end}"
-        lines.append(f"{each.id:<5}|{group:<8}|{link:<8}|{position:<26}|{_describe_object(each)}")
+    for descriptor in descriptors:
+        group = str(descriptor.group or "NONE")
+        link = f"{descriptor.link:<4}(G)" if descriptor.links_group else str(descriptor.link or "NONE")
+        position = f"{descriptor.offset}-{descriptor.end}"
+        lines.append(f"{descriptor.id:<5}|{group:<8}|{link:<8}|{position:<26}|{_describe_object(descriptor)}")
     return "\n".join(lines) + "\n"
 
 
@@ -93,7 +93,10 @@ def format_object(descriptor: SifDescriptor) -> str:
 
 def list_json(reader: SifReader) -> dict[str, Any]:
     """Header and objects for --json."""
-    return {"header": header_json(reader.header), "objects": [object_json(each) for each in reader.descriptors]}
+    return {
+        "header": header_json(reader.header),
+        "objects": [object_json(descriptor) for descriptor in reader.descriptors],
+    }
 
 
 def header_json(header: Header) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads SIF files of any writer, and believes none of them.
+"""Reads untrusted SIF files of any writer: header, descriptors and objects.
 
 Every count, offset and size is compared with the file's size before it is used, so a damaged or hostile file costs
 a few reads and gives an error that names the field and where it stands.
@@ -83,7 +83,7 @@ class SifReader:
         runs nothing, so all of its objects are shown.
         """
         groups = {descriptor.group for descriptor in self.descriptors if descriptor.is_primary}
-        return [each for each in self.descriptors if not groups or each.group in groups]
+        return [descriptor for descriptor in self.descriptors if not groups or descriptor.group in groups]
 
     @property
     def is_oci_sif(self) -> bool:
@@ -113,7 +113,9 @@ class SifReader:
             f"{self.where} has no primary system partition, so it cannot be run",
             context={"objects": str(len(self.descriptors))},
             hint="choose one of its partitions with 'kedge sif setprim ID FILE'"
-            if any(each.data_type == DataType.PARTITION and not each.is_data for each in self.descriptors)
+            if any(
+                descriptor.data_type == DataType.PARTITION and not descriptor.is_data for descriptor in self.descriptors
+            )
             else "it contains no file system: pull or build the image again",
         )
 

@@ -34,7 +34,7 @@ class _AppReport:
     helpfile: str = ""
 
     def as_attributes(self) -> dict[str, Any]:
-        """The app as it stands in the JSON form; empty things are left out."""
+        """The app as it stands in the JSON format; empty parts are left out."""
         names = ("environment", "labels", *SCRIPTS)
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
@@ -57,7 +57,7 @@ class InspectReport:
         return _wrap(self.as_attributes())
 
     def as_attributes(self) -> dict[str, Any]:
-        """The report's parts by their JSON names; empty things are left out."""
+        """The report's parts by their JSON names; empty ones are left out."""
         found: dict[str, Any] = {}
         if self.apps:
             found["apps"] = {name: self.apps[name].as_attributes() for name in sorted(self.apps)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads SquashFS 4.0 images that nobody vouches for: strict, lazy, in bounded memory.
+"""Reads untrusted SquashFS 4.0 images: strict, lazy, in bounded memory.
 
 Damage is `CorruptImage`, what only an attacker writes is `HostileImage`; both name the table and the offset.
 """

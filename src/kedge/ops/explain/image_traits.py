@@ -60,11 +60,8 @@ def read_table_traits(reference: Reference, tables: Tables, architecture: str = 
 
 def _explain_fallback(reference: Reference, problem: KedgeError, *, offline: bool) -> str:
     if offline:
-        return f"{TABLE_ONLY}: the image is not in the store, and --offline asks nobody"
-    return (
-        f"{TABLE_ONLY}: {reference.registry} could not be asked ({problem.message}); "
-        f"sizes, architectures and whatever the tables lack are not known"
-    )
+        return f"{TABLE_ONLY} (image not cached, --offline)"
+    return f"{TABLE_ONLY}: kedge could not ask {reference.registry} ({problem.message})"
 
 
 def _read_anywhere(source: Source, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str) -> ImageTraits:
@@ -75,7 +72,7 @@ def _read_anywhere(source: Source, workplace: Workplace, tables: Tables, *, offl
     except (FileProblem, NoSpace) as problem:
         if offline or settings.disable_cache:
             raise
-        workplace.progress.warn(f"{problem.message}; nothing is kept for the next time")
+        workplace.progress.warn(f"{problem.message}; nothing is cached")
         passing = dataclasses.replace(workplace, settings=replace(settings, disable_cache=True))
         return _read_registry(source, passing, tables, offline=offline, prefer=prefer)
 

@@ -64,7 +64,7 @@ class Pulled:
     platform: str = ""
     download: int = 0  # bytes that come over the network
     size: int = 0  # of the result; 0 for directories and for a dry run
-    how: str = "converted"  # or 'downloaded', 'from the store'; 'hard link', 'reflink', 'copy'
+    how: str = "converted"  # or 'downloaded', 'from the cache'; 'hard link', 'reflink', 'copy'
     layers: tuple[tuple[str, int], ...] = ()
 
     def as_dict(self) -> dict[str, object]:
@@ -229,7 +229,7 @@ class _Puller:
             digest=resolved.digest,
             platform=str(platform),
             download=0 if is_stored else self._count_missing(resolved),
-            how="from the store" if is_stored else plan.how,
+            how="from the cache" if is_stored else plan.how,
             layers=tuple((str(layer.digest), layer.size) for layer in resolved.manifest.layers),
         )
         if dry_run:

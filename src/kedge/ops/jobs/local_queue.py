@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The queue of this machine: submit a script, run a command in its turn, list, cancel."""
+"""The local queue of this host: submits scripts, runs commands in turn, lists and cancels jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 def submit_script(
     script: Path, options: Mapping[str, str], arguments: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[LocalQueue, int]:
-    """Put a script into the queue; options beat its own lines. The turn that may start it is the caller's to take."""
+    """Submit a script; options override its #KEDGE lines. The caller then calls start_pending."""
     text = _read_script(script)
     given = {**read_directives(text.decode(errors="surrogateescape")), **options}
     request = _complete(apply_options(_make_request(arguments, name=script.name), given))
@@ -53,14 +53,16 @@ def submit_script(
 
 
 def run_command(command: Sequence[str], options: Mapping[str, str], environ: Mapping[str, str]) -> int:
-    """Wait for room, and run a command at this terminal; its status as a shell shows it."""
+    """Wait for room and run a command at this terminal; returns its exit code as a shell does."""
     path = find_program(command[0])
     if path is None:
-        raise FileProblem(f"there is no program '{command[0]}'", hint="check the spelling, or give its path")
+        raise FileProblem(f"program '{command[0]}' not found", hint="check the spelling, or give its path")
     request = apply_options(_make_request((path, *command[1:]), name=Path(command[0]).name), options)
     request = replace(request, is_interactive=True, arguments=(str(Path(path).absolute()), *command[1:]))
     if request.array:
-        raise InvalidJob("a command at the terminal has no array", context={"key": "array"}, hint="leave out --array")
+        raise InvalidJob(
+            "an interactive command cannot be an array", context={"key": "array"}, hint="leave out --array"
+        )
     queue = LocalQueue.find(environ)
     _check_request(queue, request, environ)
     with _wait_for_turn(queue, request, environ) as task:
@@ -78,7 +80,7 @@ def run_command(command: Sequence[str], options: Mapping[str, str], environ: Map
 
 @contextlib.contextmanager
 def _wait_for_turn(queue: LocalQueue, request: LocalRequest, environ: Mapping[str, str]) -> Iterator[RunningTask]:
-    """The task, once it has its part of the machine; whoever is killed meanwhile leaves the queue."""
+    """The task, once its resources are free; if this process is killed, the job leaves the queue."""
     with queue.draft(request) as folder:
         _write_environment(folder)
         waiter = lock_file(folder / WAITER)
@@ -93,9 +95,9 @@ def _wait_for_turn(queue: LocalQueue, request: LocalRequest, environ: Mapping[st
         finally:
             os.close(task.file)
     except BaseException:
-        found = queue.find_job(id)
-        if found is not None and not found.is_over:
-            request_cancel(found, None)
+        job = queue.find_job(id)
+        if job is not None and not job.is_over:
+            request_cancel(job, None)
         raise
     finally:
         os.close(waiter)
@@ -105,7 +107,7 @@ def _try_turn(queue: LocalQueue, id: int, environ: Mapping[str, str]) -> Running
     if (id, None) not in take_turn(queue, environ).plan.starts:
         found = queue.find_job(id)
         if found is None or found.is_cancelled:
-            raise JobFailed(f"the job {id} was cancelled while it waited")
+            raise JobFailed(f"job {id} was cancelled while it was pending")
         return None
     with queue.locked():
         survey = make_survey(queue, environ)
@@ -117,7 +119,7 @@ def _try_turn(queue: LocalQueue, id: int, environ: Mapping[str, str]) -> Running
 
 
 def list_jobs(environ: Mapping[str, str], *, everything: bool = False) -> list[JobStatus]:
-    """The jobs that wait and run, and those that ended a short while ago or, with `everything`, ever."""
+    """Pending and running jobs, and those that ended in the last hour or, with `everything`, at any time."""
     queue = LocalQueue.find(environ)
     if not queue.exists:
         return []
@@ -130,7 +132,7 @@ def list_jobs(environ: Mapping[str, str], *, everything: bool = False) -> list[J
 
 
 def show_jobs(words: Sequence[str], environ: Mapping[str, str]) -> list[JobStatus]:
-    """What is known about these jobs; those that are not there are left out."""
+    """The status of these jobs, without those that do not exist."""
     queue = LocalQueue.find(environ)
     if not queue.exists:
         return []
@@ -147,7 +149,7 @@ def show_jobs(words: Sequence[str], environ: Mapping[str, str]) -> list[JobStatu
 
 
 def cancel_jobs(words: Sequence[str], signal: str, environ: Mapping[str, str]) -> None:
-    """End jobs, or send a signal to what runs of them; a job that is over already is no mistake, one unknown is."""
+    """Cancel jobs, or send their running tasks a signal; an ended job is no error, an unknown one is."""
     queue = LocalQueue.find(environ)
     number = _parse_signal(signal) if signal else None
     unknown = []
@@ -168,12 +170,12 @@ def cancel_jobs(words: Sequence[str], signal: str, environ: Mapping[str, str]) -
 
 
 def serve_task(root: Path, word: str, file: int, environ: Mapping[str, str]) -> None:
-    """Be the runner of one task; the queue starts it."""
+    """Run one task; the queue starts this process."""
     run_task(_reopen(root), word, file, environ)
 
 
 def serve_keeper(root: Path, file: int, environ: Mapping[str, str]) -> None:
-    """Be the process that looks after waiting jobs; the queue starts it."""
+    """Start pending jobs in turn; the queue starts this process."""
     keep_turning(_reopen(root), environ, file)
 
 
@@ -194,13 +196,13 @@ def _read_script(path: Path) -> bytes:
         data = file.read(_SCRIPT_LIMIT + 1)
     if not data.startswith(b"#!/") or len(data) > _SCRIPT_LIMIT or b"\0" in data[:1024]:
         raise InvalidJob(
-            f"{path} is no script", context={"path": str(path)}, hint="its first line says what runs it: #!/bin/bash"
+            f"{path} is not a script", context={"path": str(path)}, hint="begin it with a line such as #!/bin/bash"
         )
     return data
 
 
 def _make_request(arguments: Sequence[str], name: str) -> LocalRequest:
-    umask = os.umask(0o077)  # there is no other way to ask
+    umask = os.umask(0o077)  # the only way to read it
     os.umask(umask)
     return LocalRequest(
         name=name,
@@ -213,7 +215,7 @@ def _make_request(arguments: Sequence[str], name: str) -> LocalRequest:
 
 
 def _complete(request: LocalRequest) -> LocalRequest:
-    """With absolute names of files."""
+    """The request with absolute paths."""
     directory = Path(request.directory).absolute()
     output = request.output or (_ARRAY_OUTPUT if request.array else _OUTPUT)
     error = str(directory / request.error) if request.error else ""
@@ -221,7 +223,7 @@ def _complete(request: LocalRequest) -> LocalRequest:
 
 
 def _check_request(queue: LocalQueue, request: LocalRequest, environ: Mapping[str, str]) -> None:
-    """Refuse now what could never begin."""
+    """Refuse what could never start."""
     refuse_too_much(request, read_machine(environ))
     if not Path(request.directory).is_dir():
         raise FileProblem(f"the working directory {request.directory} does not exist", context={"key": "directory"})
@@ -240,7 +242,7 @@ def _parse_signal(word: str) -> int:
     if name.isdecimal() and 0 < int(name) < signals.NSIG:
         return int(name)
     if f"SIG{name}" not in signals.Signals.__members__:
-        raise UsageError(f"there is no signal '{word}'", hint="such as USR1, TERM or KILL")
+        raise UsageError(f"unknown signal '{word}'", hint="use a name such as USR1, TERM or KILL")
     return int(signals.Signals[f"SIG{name}"])
 
 

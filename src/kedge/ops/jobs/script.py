@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Batch scripts that users already have: checked where they are to run, and turned into other ones."""
+"""Checks batch scripts against the site they are for, and converts them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from kedge.settings import Settings
 from kedge.sites.detect import detect_site
 from kedge.sites.profile import find_folders, list_signs, list_sites, load_site
 
-_MOST_BYTES = 1 << 20  # far more than any script that people write has
+_MOST_BYTES = 1 << 20  # far more than a batch script has
 TARGETS = ("toml", *SCHEDULERS)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedScript:
-    """A script, the site it is for as far as is known, and what the rules say."""
+    """A script, the site it is for if known, and the findings of the rules."""
 
     name: str
     script: BatchScript
@@ -61,7 +61,7 @@ class CheckedScript:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedScript:
-    """The new text, and what became of the old one."""
+    """The converted text, and what was lost."""
 
     name: str
     target: str
@@ -88,7 +88,7 @@ def _keep_job(job: Job) -> Job:
 
 
 def check_file(name: str, settings: Settings, environ: Mapping[str, str]) -> CheckedScript:
-    """What is wrong with the script in a file, or on standard input for `-`."""
+    """Check the script in a file, or on standard input for `-`."""
     script = read_script(read_text(name))
     site, reason, is_here = _find_site(script, settings, environ)
     has_file = _has_file if is_here else know_nothing
@@ -98,9 +98,9 @@ def check_file(name: str, settings: Settings, environ: Mapping[str, str]) -> Che
 def convert_file(
     name: str, target: str, settings: Settings, environ: Mapping[str, str], change: Callable[[Job], Job] = _keep_job
 ) -> ConvertedScript:
-    """The script in a file as a kedge.toml, or as a script for another scheduler. Nothing is written.
+    """Convert a script to a kedge.toml, or to a script for another scheduler; writes nothing.
 
-    `change` puts into the job what the script cannot know, such as the account that another site wants.
+    `change` adds to the job what the script lacks, such as the account that another site requires.
     """
     script = read_script(read_text(name, strict=True))
     folders = find_folders(environ)
@@ -128,7 +128,7 @@ def _convert(
 
 
 def _name_job(conversion: Conversion, script: BatchScript, name: str) -> Conversion:
-    """A job without a name has that of its file, as with sbatch and qsub."""
+    """Name a job without a name after its file, as sbatch and qsub do."""
     named = script.find("--job-name", "-N")
     if name == "-" or (named is not None and named.value):  # an empty one is none
         return conversion
@@ -136,14 +136,14 @@ def _name_job(conversion: Conversion, script: BatchScript, name: str) -> Convers
 
 
 def write_text(path: Path, text: str, *, is_script: bool, force: bool) -> None:
-    """Write the result; a file that is there stays, unless `force`."""
+    """Write the result; replaces an existing file only with `force`."""
     refuse_existing(path, force=force)
     with atomic_output(path, mode=0o755 if is_script else 0o644, force=force) as stream:
         stream.write(text.encode())
 
 
 def _find_site(script: BatchScript, settings: Settings, environ: Mapping[str, str]) -> tuple[Site | None, str, bool]:
-    """The site a script is for, why, and whether it is this machine's."""
+    """The site a script is for, the reason, and whether this host belongs to it."""
     here = detect_here(settings, environ)
     if settings.site:
         first = detect_site(look_around(environ), list_signs(find_folders(environ)))[0]
@@ -156,7 +156,7 @@ def _find_site(script: BatchScript, settings: Settings, environ: Mapping[str, st
         return guessed[0], guessed[1], False
     if here.site.scheduler == script.scheduler:
         return here.site, here.reason, True
-    return None, "nothing in it tells the site", False
+    return None, "the script does not name a site", False
 
 
 def read_text(name: str, *, strict: bool = False) -> str:
@@ -165,7 +165,7 @@ def read_text(name: str, *, strict: bool = False) -> str:
     if len(data) > _MOST_BYTES:
         raise FileProblem(f"{name} is too large for a batch script", context={"limit": f"{_MOST_BYTES >> 20} MB"})
     if b"\0" in data:
-        raise FileProblem(f"{name} is no text, so it is no batch script", context={"path": name})
+        raise FileProblem(f"{name} is not a text file, so not a batch script", context={"path": name})
     if not data.strip():
         raise FileProblem(f"{name} is empty", context={"path": name})
     try:
@@ -173,7 +173,7 @@ def read_text(name: str, *, strict: bool = False) -> str:
     except UnicodeDecodeError as problem:
         if strict:
             raise FileProblem(
-                f"{name} is not in UTF-8: byte {problem.start}",
+                f"{name} is not UTF-8: byte {problem.start}",
                 context={"path": name},
                 hint="convert it first: iconv -f latin1 -t utf-8",
             ) from None
@@ -187,7 +187,7 @@ def _read_stream() -> bytes:
 def _read_file(path: Path) -> bytes:
     with explained(path):
         if path.is_dir():
-            raise FileProblem(f"{path} is a directory", context={"path": str(path)}, hint="name a script in it")
+            raise FileProblem(f"{path} is a directory", context={"path": str(path)}, hint="name a script inside it")
         with path.open("rb") as stream:
             return stream.read(_MOST_BYTES + 1)
 
@@ -207,7 +207,7 @@ def _has_file(path: str) -> bool | None:
 
 
 def _has_pattern(path: str) -> bool | None:
-    """Whether there is what Slurm's patterns in a path may stand for: %u is the user, others are any text."""
+    """Whether a file matches a path with Slurm's patterns: %u is the user, others match any text."""
     import pwd  # late: few scripts have such names
     from glob import escape
 
@@ -235,7 +235,7 @@ def _write_description(job: Job, site: Site | None) -> str:
 
 
 def _render(job: Job, site: Site, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The script that `kedge submit` would write, without a record; it runs in the directory we are in."""
+    """The script that `kedge submit` would write, without a record, for the current directory."""
     from kedge.model.job_rules import check_job
     from kedge.ops.jobs.submit import find_kedge
     from kedge.schedulers.backend import ScriptContext

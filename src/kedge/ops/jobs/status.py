@@ -25,7 +25,7 @@ from kedge.ops.jobs.merge_status import (
     merge,
 )
 from kedge.ops.jobs.submit import recover_id, recover_ids
-from kedge.schedulers.array_numbers import can_renumber, restore_indices
+from kedge.schedulers.choose import find_facts
 
 if TYPE_CHECKING:
     from kedge.ops.jobs.find_job import FoundJob  # lists of jobs need no search
@@ -229,15 +229,17 @@ def _look_closely(cluster: Cluster, id: str) -> list[JobStatus]:
 
 def _restore(record: Record, statuses: Sequence[JobStatus]) -> list[JobStatus]:
     """The statuses with the user's array indices, if the scheduler numbers tasks its own way."""
-    if not record.is_array or not can_renumber(record.scheduler):
+    if not record.is_array or find_facts(record.scheduler).has_array_lists:
         return list(statuses)
+    from kedge.schedulers.array_numbers import restore_indices  # late: only for arrays that the scheduler renumbers
+
     return restore_indices(record.scheduler, JobArray.parse(str(record.job["array"])), statuses)
 
 
 def _restore_listed(
     cluster: Cluster, listed: Mapping[str, list[JobStatus]], keys: Mapping[str, str]
 ) -> dict[str, list[JobStatus]]:
-    if not can_renumber(cluster.backend.name):
+    if find_facts(cluster.backend.name).has_array_lists:
         return dict(listed)
     records = _read_records(cluster, {id: keys[id] for id in listed if id in keys and _has_tasks(listed[id])})
     return {**listed, **{record.id: _restore(record, listed[record.id]) for record in records}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sites: which one this is, those that are known, and what one of them says."""
+"""Detects the site of this host, lists the known sites, loads their profiles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kedge.sites.profile import SiteSummary, find_folders, list_signs, list_site
 
 @frozen
 class Detected:
-    """The site that commands use here, why, and what else it might be."""
+    """The site that commands use on this host, the reason, and other candidates."""
 
     site: Site
     reason: str
@@ -36,9 +36,9 @@ class Detected:
 
 
 def choose_site(settings: Settings, environ: Mapping[str, str], *, name: str = "") -> Site:
-    """The site called `name`, or that was asked for (--site, KEDGE_SITE, a setting), else the one this is.
+    """The site `name`, else the requested one (--site, KEDGE_SITE, a setting), else the detected one.
 
-    Starts no program: every submission pays for it.
+    Starts no program, because every submission calls it.
     """
     folders = find_folders(environ)
     if name or settings.site:
@@ -47,24 +47,24 @@ def choose_site(settings: Settings, environ: Mapping[str, str], *, name: str = "
 
 
 def detect_here(settings: Settings, environ: Mapping[str, str]) -> Detected:
-    """The same, with the reason and the other sites that this may be."""
+    """The same, with the reason and the other candidates."""
     folders = find_folders(environ)
     machine = look_around(environ)
     found = detect_site(machine, list_signs(folders))
     if settings.site:
-        reason = f"you said so ({settings.sources['site']})"
+        reason = f"requested ({settings.sources['site']})"
         others = tuple(each for each in found if each.site != settings.site)
         return Detected(load_site(settings.site, folders), reason, others, machine.hostnames)
     return Detected(load_site(found[0].site, folders), found[0].reason, tuple(found[1:]), machine.hostnames)
 
 
 def list_known(environ: Mapping[str, str]) -> list[SiteSummary]:
-    """Every site there is a profile of."""
+    """Every site with a profile."""
     return list_sites(find_folders(environ))
 
 
 def look_around(environ: Mapping[str, str]) -> HostSigns:
-    """What tells one site from another on this machine."""
+    """The host names, variables, programs and files by which sites are detected."""
     names = list_names(os.uname().nodename, _read_text("/etc/hosts"), _read_text("/etc/resolv.conf"))
     wanted_programs, wanted_files = list_scheduler_signs()
     programs = frozenset(name for name in wanted_programs if find_program(name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Asks the scheduler of this machine what there is, writes a profile of it, and compares one with it."""
+"""Makes a site profile from the answers of the scheduler, writes it, and compares an existing one with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kedge.posix.files import atomic_output, explained, refuse_existing
 from kedge.posix.private_files import make_private
 from kedge.posix.process import run_program
 from kedge.schedulers.advice import find_advice, find_missing_setup
-from kedge.schedulers.choose import find_discovery
+from kedge.schedulers.choose import find_discovery, find_facts
 from kedge.sites.compare import Difference, compare_sites
 from kedge.sites.detect import detect_scheduler
 from kedge.sites.profile import check_name, user_folder
@@ -25,11 +25,11 @@ from kedge.sites.runtime_module import AVAILABLE, find_runtime_module
 from kedge.sites.writer import write_profile
 
 _PATIENCE = 60.0  # seconds for each program
-_SHORT_PATIENCE = 15.0  # for those that only add to the profile: a database that is down keeps its clients waiting
+_SHORT_PATIENCE = 15.0  # for optional answers: clients of a database that is down wait long
 
 
 def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
-    """The site that the scheduler of this machine describes; NoScheduler where there is none."""
+    """The site as its scheduler describes it; raises NoScheduler if there is none."""
     machine = look_around(environ)
     found = detect_scheduler(machine)
     title = name or suggest_name(machine.hostnames)
@@ -37,18 +37,20 @@ def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
     discover = find_discovery(found.scheduler)
     if discover is None:
         raise NoScheduler(
-            "there is no scheduler here to ask",
-            hint="run it on a login node of the cluster; 'kedge site detect' says why",
+            "no scheduler found on this host",
+            hint="run this on a login node of the cluster; to see what was detected: kedge site detect",
         )
     require_settings(found.scheduler, environ)
     site = discover(title, _user_name(environ), _ask)
     if not site.queues:
-        raise SchedulerFailed(f"{site.scheduler} is here, but shows no queue", hint="is the scheduler running?")
+        raise SchedulerFailed(
+            f"{site.scheduler} lists no {find_facts(site.scheduler).queue_word}", hint="is the scheduler running?"
+        )
     return _add_machine(site, machine.hostnames)
 
 
 def _add_machine(site: Site, hostnames: Sequence[str]) -> Site:
-    """What a profile needs besides the scheduler's own facts."""
+    """The site with what a profile needs besides the scheduler's answers."""
     module = find_runtime_module(_ask(AVAILABLE, may_fail=True))
     full = next((name for name in hostnames if "." in name), hostnames[0] if hostnames else "")
     pattern = re.sub(r"\d+", r"\\d+", re.escape(full).replace(r"\-", "-")) if full else ""
@@ -62,14 +64,14 @@ def _add_machine(site: Site, hostnames: Sequence[str]) -> Site:
 
 
 def suggest_name(hostnames: Sequence[str]) -> str:
-    """A name for the site: the second part of `login1.cluster.example.org`, else the machine's own without digits."""
+    """A name for the site: the second part of `login1.cluster.example.org`, else the host name without digits."""
     full = next((name for name in hostnames if name.count(".") >= 2), "")
     word = full.split(".")[1] if full else re.sub(r"\d+$", "", hostnames[0].partition(".")[0] if hostnames else "")
     return re.sub(r"[^a-z0-9-]", "-", word) or "site"
 
 
 def save_profile(site: Site, environ: Mapping[str, str], *, output: str = "", force: bool = False) -> Path:
-    """Write the profile into the user's directory, or to a file; whole or not at all. Returns where."""
+    """Write the profile to the user's directory or to a file, atomically; returns its path."""
     path = Path(output) if output else user_folder(environ) / f"{site.name}.toml"
     refuse_existing(path, force=force)
     if not output:
@@ -81,18 +83,18 @@ def save_profile(site: Site, environ: Mapping[str, str], *, output: str = "", fo
 
 
 def show_profile(site: Site) -> str:
-    """The text of a profile that was found out."""
+    """The text of a discovered profile."""
     return write_profile(
         site,
         opening=(
-            "Written by 'kedge site init' from what the scheduler said. Change what is wrong, and add what it does not",
-            "say: requires, refuses, home_on_nodes, scratch, pull … 'kedge help sites' explains every key.",
+            "Written by 'kedge site init' from the answers of the scheduler. Correct what is wrong and add what it",
+            "does not know: requires, refuses, home_on_nodes, scratch, pull … 'kedge help sites' explains every key.",
         ),
     )
 
 
 def compare_with_live(site: Site, environ: Mapping[str, str]) -> list[Difference]:
-    """Where the profile and the scheduler disagree; NoScheduler where there is none to ask."""
+    """The differences between profile and scheduler; raises NoScheduler if there is none."""
     return compare_sites(site, discover_site(environ, site.name))
 
 

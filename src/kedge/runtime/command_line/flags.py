@@ -150,7 +150,7 @@ def _straighten(options: RunOptions, word: str) -> str:
     if flag is None:
         return word
     meant = ("-" if name.partition("=")[0] == flag.short else "--") + name
-    options.warnings.append(f"'{word}' is written with a typographic dash; taken as '{meant}'")
+    options.warnings.append(f"'{word}' has a typographic dash; read as '{meant}'")
     return meant
 
 
@@ -187,9 +187,7 @@ def _take_level(options: RunOptions, environ: Mapping[str, str]) -> None:
 def _warn_of_twins(options: RunOptions, environ: Mapping[str, str], variable: str) -> None:
     old, new = environ.get("SINGULARITY_" + variable, ""), environ.get("APPTAINER_" + variable, "")
     if old and new and old != new:
-        options.warnings.append(
-            f"SINGULARITY_{variable} and APPTAINER_{variable} differ; APPTAINER_{variable} is taken"
-        )
+        options.warnings.append(f"SINGULARITY_{variable} and APPTAINER_{variable} differ; APPTAINER_{variable} is used")
 
 
 def _apply(options: RunOptions, flag: Flag, value: str, origin: str) -> None:
@@ -211,7 +209,7 @@ def _apply(options: RunOptions, flag: Flag, value: str, origin: str) -> None:
             options.given.setdefault("passed_on", origin)
             options.passed_on += ["--" + flag.names[0], *([value] if flag.takes_value else [])]
     elif flag.group == "idle":
-        options.notes.append(f"{origin} changes nothing: {flag.help}")
+        options.notes.append(f"{origin} has no effect: {flag.help}")
     else:
         options.given[_key(flag)] = origin
         _store(options, flag, value, is_on)
@@ -241,12 +239,12 @@ def _store(options: RunOptions, flag: Flag, value: str, is_on: bool) -> None:
 
 
 def refuse(flag: Flag, origin: str) -> KedgeError:
-    """The error of a flag of Apptainer that cannot be honoured: why not, and what to do instead."""
+    """The error of a flag of Apptainer that is not supported: why not, and what to do instead."""
     from kedge.errors import UsageError  # late: only for an error
 
     reason, remedy = REFUSALS[flag.help]
-    other = "" if flag.help in _FETCHING else "; --runtime apptainer hands it to an installed Apptainer"
-    return UsageError(f"{origin} cannot be honoured: {reason}", hint=remedy + other)
+    other = "" if flag.help in _FETCHING else "; --runtime apptainer passes it to an installed Apptainer"
+    return UsageError(f"{origin} is not supported: {reason}", hint=remedy + other)
 
 
 def _check_words(options: RunOptions) -> None:
@@ -263,7 +261,7 @@ def _check_words(options: RunOptions) -> None:
     elif options.verb == "start" and not first:
         problem = "needs a name for the instance"
     elif options.verb == "exec" and first.startswith("-"):
-        problem = f"finds '{first}' where the command should be; options come before the image"
+        problem = f"got '{first}' as command; options must stand before the image"
     if problem:
         from kedge.errors import UsageError  # late: only for an error
 
@@ -308,18 +306,16 @@ def _check_values(options: RunOptions) -> None:
     """What depends on more than one flag, or on who asks."""
     unknown = [name for name in list_names(options.no_mount) if name[0] != "/" and name not in MOUNTS]
     if unknown:
-        options.warnings.append(
-            f"--no-mount {','.join(unknown)} changes nothing: there is {', '.join(MOUNTS)}, or a path"
-        )
+        options.warnings.append(f"--no-mount {','.join(unknown)} has no effect: use {', '.join(MOUNTS)}, or a path")
     if options.network == "host":
         options.network, options.net = "", False
     if options.writable and options.writable_tmpfs:
         options.writable_tmpfs = False
-        options.warnings.append("--writable-tmpfs is left out: --writable lets programs write into the image itself")
+        options.warnings.append("--writable-tmpfs is ignored: --writable writes to the image itself")
     if options.keep_privs and os.geteuid() != 0:
         from kedge.errors import UsageError  # late: only for an error
 
-        raise UsageError(f"{options.given['keep_privs']} is for root only", hint="--fakeroot appears as root inside")
+        raise UsageError(f"{options.given['keep_privs']} is for root only", hint="use --fakeroot to appear as root")
 
 
 def _explain_unknown(verb: str, name: str, word: str = "") -> KedgeError:
@@ -353,5 +349,5 @@ def _explain_value(verb: str, origin: str, value: str, rule: str) -> KedgeError:
     from kedge.errors import InvalidSetting, UsageError  # late: only for an error
 
     if origin.startswith("-"):
-        return UsageError(f"'{value}' is no value for {origin}: {rule}", hint=f"usage: {USAGES[verb]}")
+        return UsageError(f"'{value}' is not a valid value of {origin}: {rule}", hint=f"usage: {USAGES[verb]}")
     return InvalidSetting(f"the variable {origin} is '{value}': {rule}", hint=f"unset {origin}")

@@ -25,7 +25,7 @@ def explain_misread(image: str, variables: Sequence[str], short: Sequence[str]) 
         return None
     name, has_value, _ = image.partition("=")
     source, _, target = image.partition(":")
-    place = f"'{image}' stands where the image should be"
+    place = f"'{image}' is in the place of the image"
     if has_value and name.isidentifier():
         if "-e" in short:
             return UsageError(f"-e is short for --cleanenv, so {place}", hint=f"to set a variable: --env {image}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _MAXIMUM_SIZE = 8 << 20
 _HONOURED = ("env", "deviceNodes", "mounts", "hooks")
-_HINT = "'--cdi-dirs' names other directories; 'nvidia-ctk cdi generate' makes a specification of NVIDIA's GPUs"
+_HINT = "use --cdi-dirs for other directories; 'nvidia-ctk cdi generate' writes a CDI file for NVIDIA GPUs"
 
 
 class Specification:
@@ -54,7 +54,7 @@ def plan_cdi(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additio
             used.append(specification)
             edits.append(specification.edits)
         edits.append(edit)
-    additions.notes += [f"devices of {each.kind} are as {each.path} says" for each in used]
+    additions.notes += [f"{each.kind} devices come from {each.path}" for each in used]
     additions.notes += problems
     for edit in edits:
         _apply_edit(additions, host.view, edit)
@@ -87,9 +87,9 @@ def read_specifications(view: View, folders: list[str]) -> tuple[list[Specificat
 def _parse(view: View, path: str) -> dict[str, Any]:
     data = view.read(path, _MAXIMUM_SIZE + 1)
     if data is None:
-        raise ValueError("it cannot be read")
+        raise ValueError("kedge cannot read it")
     if len(data) > _MAXIMUM_SIZE:
-        raise ValueError(f"it has more than {_MAXIMUM_SIZE >> 20} MiB")
+        raise ValueError(f"larger than {_MAXIMUM_SIZE >> 20} MiB")
     try:
         text = data.decode()
         if path.endswith(".json"):
@@ -104,11 +104,11 @@ def _parse(view: View, path: str) -> dict[str, Any]:
             except SpecificationError as problem:
                 raise ValueError(str(problem)) from None
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("nested too deep") from None
     if not isinstance(content, dict) or not isinstance(content.get("kind"), str) or not content.get("cdiVersion"):
-        raise ValueError("it is no device specification (cdiVersion and kind are missing)")
+        raise ValueError("not a CDI file (cdiVersion or kind is missing)")
     if not isinstance(content.get("devices") or [], list):
-        raise ValueError("'devices' is no list")
+        raise ValueError("'devices' is not a list")
     return content
 
 
@@ -121,24 +121,26 @@ def _find_device(
     kind, equals, device = name.partition("=")
     if not equals or "/" not in kind or not device:
         raise DeviceProblem(
-            f"'{name}' is no name of a device", hint="write VENDOR/CLASS=NAME, as in '--device nvidia.com/gpu=0'"
+            f"'{name}' is not a device name", hint="write VENDOR/CLASS=NAME, as in '--device nvidia.com/gpu=0'"
         )
     where = " and ".join(folders)
     context = {f"problem {number}": text for number, text in enumerate(problems, 1)}
     if not specifications:
         if problems:
-            raise DeviceProblem(f"no device specification in {where} can be read", context=context, hint=_HINT)
-        raise DeviceProblem(f"there is no device '{name}': {where} hold no device specifications", hint=_HINT)
+            raise DeviceProblem(f"kedge cannot read any CDI file in {where}", context=context, hint=_HINT)
+        raise DeviceProblem(f"no device '{name}': {where} have no CDI files", hint=_HINT)
     holders = [each for each in specifications if each.kind == kind and device in each.devices]
     if not holders:
         known = [f"{each.kind}={one}" for each in specifications for one in each.devices]
         context = {"known": ", ".join(known[:64]) or "none", **context}
-        raise DeviceProblem(f"there is no device '{name}' in {where}", context=context, hint=_HINT)
+        raise DeviceProblem(f"no device '{name}' in {where}", context=context, hint=_HINT)
     best = max(each.rank for each in holders)
     chosen = [each for each in holders if each.rank == best]
     if len(chosen) > 1:
         raise DeviceProblem(
-            f"'{name}' is described twice", context={"files": f"{chosen[0].path}, {chosen[1].path}"}, hint="remove one"
+            f"two CDI files describe '{name}'",
+            context={"files": f"{chosen[0].path}, {chosen[1].path}"},
+            hint="remove one",
         )
     return chosen[0], chosen[0].devices[device]
 
@@ -152,7 +154,7 @@ def _apply_edit(additions: Additions, view: View, edit: dict[str, Any]) -> None:
         path = str(node.get("path") or "")
         source = str(node.get("hostPath") or path)
         if not path.startswith("/") or not view.kind(source):
-            additions.warnings.append(f"--device: {source or 'a device without a path'} is not there: left out")
+            additions.warnings.append(f"--device: {source or 'a device without a path'} does not exist: ignored")
         elif source == path and path.startswith("/dev/"):
             additions.devices.append(path)
         else:
@@ -161,18 +163,19 @@ def _apply_edit(additions: Additions, view: View, edit: dict[str, Any]) -> None:
         _apply_mount(additions, view, mount)
     for name, value in edit.items():
         if name not in _HONOURED and value:
-            additions.warnings.append(f"--device: '{name}' of the specification cannot be done without root: left out")
+            additions.warnings.append(f"--device: '{name}' of the CDI file needs root: ignored")
 
 
 def _apply_mount(additions: Additions, view: View, mount: dict[str, Any]) -> None:
     source, destination = str(mount.get("hostPath") or ""), str(mount.get("containerPath") or "")
     kind = str(mount.get("type") or "bind")
     if not source.startswith("/") or not destination.startswith("/") or kind not in ("bind", "none"):
-        additions.warnings.append(f"--device: the mount of '{source}' to '{destination}' ({kind}) is left out")
+        additions.warnings.append(f"--device: mount of '{source}' at '{destination}' ({kind}) is ignored")
         return
     if not view.kind(source):
         additions.warnings.append(
-            f"--device: {source} is not there: the specification is older than the driver ('nvidia-ctk cdi generate')"
+            f"--device: {source} does not exist: the CDI file is older than the driver; renew it with "
+            "'nvidia-ctk cdi generate'"
         )
         return
     options = [str(option) for option in as_list(mount.get("options"))]

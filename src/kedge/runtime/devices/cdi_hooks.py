@@ -41,7 +41,7 @@ def apply_hooks(
         elif name == "enable-cuda-compat":
             version = next(iter(_list_values(words, "host-driver-version")), "")
         elif name not in _NEEDLESS:
-            additions.warnings.append(f"--device: the hook '{name}' of the specification is not run (it is for root)")
+            additions.warnings.append(f"--device: hook '{name}' of the CDI file is not run (it needs root)")
     files = {bind.destination: bind.source for bind in additions.binds}
     _add_folders(additions, host.view, files, dict.fromkeys(folders))
     _add_links(additions, files, links)
@@ -98,7 +98,7 @@ def _add_links(additions: Additions, files: dict[str, str], links: list[tuple[st
             last = wanted.rpartition("/")[2]
             source = next((file for file, known in additions.libraries if known == last), None)
         if source is None:
-            additions.notes.append(f"--device: the link {path} -> {target} is left out: nothing is mounted there")
+            additions.notes.append(f"--device: link {path} -> {target} is ignored: its target is not mounted")
         elif ".so" in name and folder in {each.rpartition("/")[0] for each in files}:
             additions.libraries.append((source, name))
         else:

@@ -72,16 +72,18 @@ def guard_variables(
     outside = _pass_project_paths(passed, told, options, host, binds)
     quiet = [name for name in outside if name.startswith(_QUIETLY)]
     if quiet:
-        notes.append(f"kept outside: {', '.join(sorted(quiet))} (--keep NAME)")
+        notes.append(f"not passed into the container: {', '.join(sorted(quiet))} (--keep NAME passes one)")
     outside = [name for name in outside if name not in quiet]
-    parts = [", ".join(sorted(outside))] if outside else []
+    if outside:
+        names, example = ", ".join(sorted(outside)), min(outside).partition(" ")[0]
+        is_or_are = "is" if len(outside) == 1 else "are"
+        warnings.append(f"{names} {is_or_are} not passed into the container; --keep {example} passes it")
     if _guard_user_site(passed, options, host, kept):
-        found = _find_user_site(host, view)
-        if found:
-            parts.append(f"your own packages in ~/.local/lib/{found} (user-site)")
-    if parts:
-        example = "user-site" if not outside else min(outside).partition(" ")[0]
-        warnings.append(f"kept outside: {'; '.join(parts)}. Let in with '--keep {example}' or '--keep all'")
+        python = _find_user_site(host, view)
+        if python:
+            warnings.append(
+                f"your packages in ~/.local/lib/{python} are hidden in the container; --keep user-site shows them"
+            )
     if not kept.holds("locale"):
         _guard_locale(passed, view, warnings, notes)
     return warnings, notes
@@ -141,7 +143,7 @@ def _guard_locale(passed: dict[str, str], view: View, warnings: list[str], notes
     for value in absent:
         for name in missing[value]:
             passed[name] = instead
-    text = f"the image has no locale {', '.join(absent)}; {instead} is used (--keep locale)"
+    text = f"the image has no locale {', '.join(absent)}: {instead} is used (--keep locale passes yours)"
     # English speakers see no difference, and nearly every image lacks it
     (notes if all(value.startswith("en_") for value in absent) else warnings).append(text)
 

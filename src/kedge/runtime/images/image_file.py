@@ -189,7 +189,7 @@ def _refuse_content(path: str) -> KedgeError:
         return _refuse_opening(path, problem)
     return CorruptImage(
         f"{path} is truncated or damaged: part of its file system is missing",
-        hint="download it again, and compare its size and checksum with the original",
+        hint="fetch the file again, and compare its size and checksum with the original",
     )
 
 

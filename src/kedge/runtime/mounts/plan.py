@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kedge.runtime.mounts.operations import Operation
     from kedge.runtime.options import RunOptions
 
-GUARDED = MS_NOSUID | MS_NODEV
+_GUARDED = MS_NOSUID | MS_NODEV
 # A current directory that is one of these, or below one of the second, is the image's business.
 _SYSTEM_FOLDERS = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
 _SYSTEM_TREES = ("/sys", "/proc", "/dev")
@@ -76,14 +76,14 @@ class _Points:
         self.covers.append((destination, by))
         return NEW + destination
 
-    def bind(self, source: str, destination: str, shape: str, *, flags: int = GUARDED, policy: str = MUST) -> None:
+    def bind(self, source: str, destination: str, shape: str, *, flags: int = _GUARDED, policy: str = MUST) -> None:
         """Let something of the host appear."""
         self.mounts.append(("bind", OLD + source, self.want(destination, shape, by="bind"), flags, policy))
 
     def bind_session(self, name: str, destination: str, shape: str = "f") -> None:
         """Let something that was made for this container appear."""
         target = self.want(destination, shape, by="bind")
-        self.mounts.append(("bind", f"{SESSION}/{name}", target, GUARDED, WARN))
+        self.mounts.append(("bind", f"{SESSION}/{name}", target, _GUARDED, WARN))
 
     def tmpfs(self, destination: str, size: int, mode: str) -> None:
         """An empty file system in memory."""
@@ -187,7 +187,7 @@ def _plan_host_files(request: PlanRequest, points: _Points) -> None:
         if path == "/etc/resolv.conf" and request.options.dns:
             continue
         if request.host.view.kind(path) == "f":
-            points.bind(request.host.view.resolve(path), path, "f", flags=GUARDED | MS_RDONLY, policy=MAY)
+            points.bind(request.host.view.resolve(path), path, "f", flags=_GUARDED | MS_RDONLY, policy=MAY)
 
 
 def _plan_tmp(request: PlanRequest, points: _Points) -> None:
@@ -247,7 +247,7 @@ def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
             hint="create it, or check the spelling; on a cluster, check that its file system is mounted on this node",
         )
     policy = MAY if bind.is_optional else MUST
-    flags = GUARDED | (MS_RDONLY if bind.readonly else 0)
+    flags = _GUARDED | (MS_RDONLY if bind.readonly else 0)
     if bind.source == "/dev" or bind.source.startswith("/dev/"):
         flags &= ~MS_NODEV  # a device that somebody asks for is to be used
     points.bind(bind.source, bind.destination, "d" if shape == "d" else "f", flags=flags, policy=policy)
@@ -290,7 +290,7 @@ def _protect_store(request: PlanRequest, points: _Points) -> None:
             continue
         source = request.host.view.resolve(str(operation[1])[len(OLD) :]).rstrip("/")
         if f"{store}/".startswith(f"{source}/"):
-            guards.append(("bind", OLD + store, str(operation[2]) + store[len(source) :], GUARDED | MS_RDONLY, MAY))
+            guards.append(("bind", OLD + store, str(operation[2]) + store[len(source) :], _GUARDED | MS_RDONLY, MAY))
         elif source.startswith(f"{store}/") and not source.startswith(f"{store}/session/"):  # where this one is built
             _, origin, target, flags, *policy = operation
             points.mounts[number] = ("bind", origin, target, int(flags) | MS_RDONLY, *policy)
@@ -313,7 +313,7 @@ def _plan_libraries(request: PlanRequest, points: _Points, before: list[Operatio
                 continue
             bound[file] = name
             before.append(("file", f"{SESSION}/libs/{name}", MUST))
-            before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", GUARDED | MS_RDONLY, WARN))
+            before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", _GUARDED | MS_RDONLY, WARN))
         points.add(("bind", f"{SESSION}/libs", points.want(LIBRARIES, "d", by="bind"), 0, MUST))
     for bind in request.additions.binds:
         _plan_bind(request, points, bind)
@@ -331,12 +331,12 @@ def _plan_identity(request: PlanRequest, points: _Points, before: list[Operation
         points.bind_session("hostname", "/etc/hostname")
         points.add(("hostname", options.hostname))
     if options.dns:
-        servers = "".join(f"nameserver {server}\n" for server in list_servers(options.dns))
+        servers = "".join(f"nameserver {server}\n" for server in _list_servers(options.dns))
         before.append(("write", f"{SESSION}/resolv.conf", servers, 0o644))
         points.bind_session("resolv.conf", "/etc/resolv.conf")
 
 
-def list_servers(text: str) -> list[str]:
+def _list_servers(text: str) -> list[str]:
     """The name servers of --dns, which are addresses."""
     servers = [server.strip() for server in text.split(",")]
     for server in servers:

@@ -34,7 +34,7 @@ class _ScratchPlan:
             except OSError as problem:
                 raise _problem(f"cannot create the directory {path}: {problem.strerror}") from None
             if not os.path.isdir(path) or (self._is_deep(path) and os.path.islink(path)):
-                raise _problem(f"{path} is not a directory, and --workdir needs one there")
+                raise _problem(f"{path} is a file or symlink, and --workdir needs a directory there")
 
     def _is_deep(self, path: str) -> bool:
         """Whether it is in another scratch directory: a program in a container may have put it there, as a link too."""

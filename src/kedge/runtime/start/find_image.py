@@ -78,7 +78,7 @@ def locate(options: RunOptions, host: HostFacts, say: Say, services: FindService
         if mounted:
             return Root("squashfuse", f"mounted by {mounted}", program=mounted)
         if passing:
-            return use_temporary_image(passing)
+            return _use_temporary_image(passing)
         return choose_root(image, options, host.environ, host.uid)
 
     def make_ready(root: Root) -> None:
@@ -148,7 +148,7 @@ def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> Located
         if mounted:
             return Root("squashfuse", f"{mounted} is mounted by {program}", program=program)
         if passing:
-            return use_temporary_image(passing)
+            return _use_temporary_image(passing)
         try:
             folder = find_on_node(options, host, is_asked=is_asked)
         except _file_problem():  # this node has no place for images
@@ -204,7 +204,7 @@ def _unpack_temporarily(options: RunOptions) -> str:
     return f"{node_directory(os.environ)}/{IMAGES}/{name}/{ROOT}"
 
 
-def use_temporary_image(folder: str) -> Root:
+def _use_temporary_image(folder: str) -> Root:
     """A root that is removed after the start that it was made for."""
     root = Root("folder", f"unpacked for this container only: {folder}", folder)
     root.is_temporary = True

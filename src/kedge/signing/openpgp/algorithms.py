@@ -88,7 +88,7 @@ def read_public(reader: ByteReader, algorithm: int) -> PublicNumbers:
         return _read_curve(reader, algorithm)
     if algorithm in (ED25519, _X25519):
         return PublicNumbers(algorithm, 256, (), "ed25519" if algorithm == ED25519 else "", reader.take(32))
-    raise KeyUnusable(f"{reader.what} uses the public key algorithm {algorithm}, which is not known here")
+    raise KeyUnusable(f"{reader.what} uses the unknown public key algorithm {algorithm}")
 
 
 def _read_curve(reader: ByteReader, algorithm: int) -> PublicNumbers:
@@ -193,5 +193,5 @@ def start_hash(number: int, *, what: str, allow_sha1: bool = False) -> tuple[str
             hint="have it made again with SHA-256 or better",
         )
     if number not in _HASHES:
-        raise SignatureInvalid(f"{what} uses the hash algorithm {number}, which is not known here")
+        raise SignatureInvalid(f"{what} uses the unknown hash algorithm {number}")
     return _HASHES[number], hashlib.new(_HASHES[number])

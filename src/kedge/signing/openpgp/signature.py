@@ -195,7 +195,7 @@ def check_times(signature: Signature, now: int, what: str) -> None:
         raise SignatureInvalid(f"{what} expired on {format_time(signature.expires)}")
     unknown = signature.unknown_critical
     if unknown is not None:
-        raise SignatureInvalid(f"{what} demands a rule (kind {unknown}) that is not known here")
+        raise SignatureInvalid(f"{what} demands a rule (kind {unknown}) that kedge does not know")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -190,13 +190,13 @@ def test_cdi_unknown_device_names_those_that_exist() -> None:
 def test_cdi_without_specifications_is_clear() -> None:
     with pytest.raises(DeviceProblem) as caught:
         plan("nvidia.com/gpu=0", tree={"/dev/null": ""})
-    assert "/etc/cdi and /var/run/cdi hold no device specifications" in caught.value.message
+    assert "/etc/cdi and /var/run/cdi have no CDI files" in caught.value.message
     assert "nvidia-ctk cdi generate" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("name", ["gpu", "nvidia.com/gpu", "gpu=0", "nvidia.com/gpu="])
 def test_cdi_malformed_name_is_refused(name: str) -> None:
-    with pytest.raises(DeviceProblem, match="no name of a device"):
+    with pytest.raises(DeviceProblem, match="not a device name"):
         plan(name)
 
 
@@ -218,7 +218,7 @@ def test_cdi_folders_can_be_named() -> None:
 
 
 def test_cdi_two_descriptions_in_one_folder_are_refused() -> None:
-    with pytest.raises(DeviceProblem, match="described twice"):
+    with pytest.raises(DeviceProblem, match="two CDI files describe"):
         plan("nvidia.com/gpu=0", tree=host_tree() | {"/etc/cdi/again.yaml": NVIDIA})
 
 

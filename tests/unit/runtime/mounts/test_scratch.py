@@ -76,5 +76,5 @@ def test_a_work_folder_that_is_not_there_is_refused_with_the_remedy(tmp_path):
 def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "scratch").write_text("")
     found = plan(tmp_path, scratch=["/a"], workdir=".")
-    with pytest.raises(FileProblem, match="is not a directory, and --workdir needs one"):
+    with pytest.raises(FileProblem, match="and --workdir needs a directory there"):
         found.make_folders()

@@ -87,14 +87,14 @@ def select_cards(options: RunOptions, host: HostFacts, driver: Driver) -> CardSe
     own = read_user_variable(options, host.environ, VARIABLE)
     if own is not None:
         # its numbers are the host's, so every card must stay where it is
-        selection.notes.append(f"all GPUs are there: {VARIABLE}={own}, as you set it, chooses among them")
+        selection.notes.append(f"all GPUs are added: {VARIABLE}={own}, which you set, selects among them")
         return selection
     if cuda is not None:
         _follow_scheduler(selection, options, host, driver, cuda)
     elif asked and asked.lower() not in ("all", "void"):
         _follow_injector(selection, options, host, driver, asked)
     elif asked.lower() == "void":
-        selection.notes.append("NVIDIA_VISIBLE_DEVICES is 'void': the GPUs that are here were chosen by other means")
+        selection.notes.append("NVIDIA_VISIBLE_DEVICES is 'void': the GPUs were already selected")
     return selection
 
 
@@ -106,14 +106,14 @@ def _follow_scheduler(
         shown = f"is '{value}'" if value else "is empty"
         selection.warnings.append(
             f"{VARIABLE} {shown}: programs in the container will see no GPU. "
-            "Ask the scheduler for GPUs, or unset the variable."
+            "Request GPUs from the scheduler, or unset the variable."
         )
         return
     wish = _Wish(value, driver)
     if wish.unknown and driver.usable:
         count = len(driver.usable)
         selection.warnings.append(
-            f"{VARIABLE}={value} names GPU {wish.unknown[0]}, which is not among the {count} that this process "
+            f"{VARIABLE}={value} names GPU {wish.unknown[0]}, which is not one of the {count} that this process "
             "may use: programs in the container will not see it."
         )
     elif options.contain:
@@ -122,10 +122,10 @@ def _follow_scheduler(
         0 < len(wish.cards) < len(driver.usable) and options.verb == "exec" and options.arguments[:1] == ["nvidia-smi"]
     ):
         selection.warnings.append(
-            f"nvidia-smi does not read {VARIABLE}={value} and shows all {len(driver.usable)} GPUs; CUDA programs see "
-            f"{len(wish.cards)} of them. With --contain it shows those only."
+            f"nvidia-smi ignores {VARIABLE}={value} and shows all {len(driver.usable)} GPUs; CUDA programs see "
+            f"{len(wish.cards)} of them. With --contain, nvidia-smi shows only those."
         )
-    selection.notes.append(f"{VARIABLE}={selection.variable} holds in the container, with --cleanenv too")
+    selection.notes.append(f"{VARIABLE}={selection.variable} is set in the container, also with --cleanenv")
 
 
 def _follow_injector(
@@ -133,19 +133,19 @@ def _follow_injector(
 ) -> None:
     if asked.lower() == "none":
         selection.cards, selection.capabilities, selection.variable = [], [], "-1"
-        selection.notes.append("NVIDIA_VISIBLE_DEVICES=none: the driver's files are there, but no GPU")
+        selection.notes.append("NVIDIA_VISIBLE_DEVICES=none: the driver's files are added, but no GPU")
         return
     wish = _Wish(asked, driver)
     if wish.is_all:
         return
     if wish.unknown:
         known = ", ".join(card.uuid for card in driver.usable if card.uuid)
-        text = f"NVIDIA_VISIBLE_DEVICES={asked} names GPU {wish.unknown[0]}, which is not known here"
+        text = f"NVIDIA_VISIBLE_DEVICES={asked} names GPU {wish.unknown[0]}, which this host does not have"
         if known or wish.unknown[0].isdigit():
-            remedy = "All GPUs that this process may use are there; 'nvidia-smi -L' lists them."
+            remedy = "All GPUs that this process may use are added; 'nvidia-smi -L' lists them."
             selection.warnings.append(f"{text}. {remedy}")
         else:
-            selection.notes.append(f"{text}: the GPUs that are here were chosen by other means")
+            selection.notes.append(f"{text}: the GPUs were already selected")
         return
     if wish.parts:
         selection.variable = ",".join(wish.words) if all(word.startswith("MIG-") for word in wish.words) else None
@@ -155,14 +155,14 @@ def _follow_injector(
         selection.variable = ",".join(card.uuid for card in wish.cards)
     if options.contain:
         _narrow(selection, host, wish)
-    selection.notes.append(f"NVIDIA_VISIBLE_DEVICES={asked} chooses the GPUs ({VARIABLE}={selection.variable})")
+    selection.notes.append(f"NVIDIA_VISIBLE_DEVICES={asked} selects the GPUs ({VARIABLE}={selection.variable})")
 
 
 def _narrow(selection: CardSelection, host: HostFacts, wish: _Wish) -> None:
     """Keep only the chosen nodes, and count anew where the choice was by number."""
     driver = wish.driver
     if any(parent is None for parent, _, _ in wish.parts) or not (wish.cards or wish.parts):
-        selection.notes.append("all GPUs are in the private /dev: which one a MIG part belongs to is not known here")
+        selection.notes.append("all GPUs are in the private /dev: unknown which one the MIG instance belongs to")
         return
     if wish.has_numbers and not _is_uniform(driver, host):
         selection.notes.append("all GPUs are in the private /dev: they differ, and CUDA_DEVICE_ORDER is not PCI_BUS_ID")

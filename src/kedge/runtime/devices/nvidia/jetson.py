@@ -43,10 +43,10 @@ def plan_jetson(host: HostFacts) -> Additions:
         additions.binds.append(Bind(source, "/usr/bin/nvidia-smi", readonly=True, is_optional=True, origin="--nv"))
     if "CUDA_VISIBLE_DEVICES" in host.environ:
         additions.variables["CUDA_VISIBLE_DEVICES"] = host.environ["CUDA_VISIBLE_DEVICES"]
-    additions.notes.append(f"a Jetson board: {len(additions.libraries)} names of driver libraries, as its lists say")
+    additions.notes.append(f"Jetson board: {len(additions.libraries)} driver libraries from its own lists")
     if not any(name.startswith("libcuda.so") for _, name in additions.libraries):
         additions.warnings.append(
-            f"--nv: this Jetson board has no libcuda in {_LISTS} nor in {_FOLDERS[0]}: install nvidia-l4t-cuda."
+            f"--nv: no libcuda in {_LISTS} or {_FOLDERS[0]} of this Jetson board: install nvidia-l4t-cuda."
         )
     return additions
 

@@ -72,7 +72,7 @@ def decide_libcuda(view: View, version: str, cards: list[Card], library_path: st
     foreign = [folder for folder in folders if folder.startswith("/") and _has_libcuda(view, folder)]
     if foreign and version:
         decision.prepend = [LIBRARIES]
-        decision.note = decision.note or f"host libcuda {version} is used, not the one of the image in {foreign[0]}"
+        decision.note = decision.note or f"host libcuda {version} is used, not the image's in {foreign[0]}"
     return decision
 
 
@@ -108,18 +108,18 @@ def compare_drivers(view: View, carried: _Carried, version: str, cards: list[Car
     )
     host, libraries = f"host libcuda {version} is used", f"the image's compat libraries ({carried.version})"
     if choice == HOST_NOT_KNOWN:
-        return Decision("the version of the host's driver is not known: its libcuda is used")
+        return Decision("the host's libcuda is used: the driver version is unknown")
     if choice == HOST_NEWER:
         return Decision(f"{host}: it is {'the same as' if ours == theirs else 'newer than'} {libraries}")
     if choice == KIND_NOT_KNOWN:
-        return Decision(f"{host}: it runs CUDA {wanted} too, and the kind of card is not known")
+        return Decision(f"{host}: it also runs CUDA {wanted}, and the GPU model is unknown")
     obstacle = _describe_obstacle(choice, libraries, carried, others)
     if obstacle:
-        needs = f"It needs CUDA {wanted}, driver {version} of this node offers CUDA {offered}, and {obstacle}."
+        needs = f"It needs CUDA {wanted}, driver {version} of this node supports CUDA {offered}, and {obstacle}."
         return Decision(
             f"{host}: {obstacle}",
             obstacle=needs if is_behind else "",
-            remedy=f"Take an image for CUDA {offered}, or a node with a newer driver.",
+            remedy=f"Use an image for CUDA {offered}, or a node with a newer driver.",
         )
     reason = f"it is newer than the host's driver {version}"
     return Decision(f"libcuda {carried.version} of the image is used ({carried.folder}): {reason}", uses_image=True)
@@ -138,9 +138,9 @@ def _find_last_branch(cards: list[Card]) -> int | None:
 def _describe_obstacle(choice: str, libraries: str, carried: _Carried, others: list[str]) -> str:
     """Why newer libraries of the image cannot run on this host's driver branch and cards; empty when they can."""
     if choice == NOT_DATA_CENTER:
-        return f"{libraries} run on data-center cards only, not on {others[0]}"
+        return f"{libraries} run on data-center GPUs only, not on {others[0]}"
     if choice == GPU_TOO_OLD:
-        return f"{libraries} do not drive a card as old as the one of this node any more"
+        return f"{libraries} no longer support the GPU of this node"
     if choice == SAME_BRANCH:
         return f"{libraries} are of the same branch"
     if choice == NOT_LISTED:

@@ -91,16 +91,14 @@ def _read_capabilities(options: RunOptions, host: HostFacts, image: ImageFacts, 
         return set(_KNOWN)
     unknown = sorted(words - set(_KNOWN))
     if unknown and own:
-        additions.warnings.append(f"{name} names '{unknown[0]}', which does not exist: {', '.join(_KNOWN)} and all do.")
+        additions.warnings.append(f"{name} names '{unknown[0]}', which is unknown. Use {', '.join(_KNOWN)} or all.")
     wanted = words & set(_KNOWN)
     if own and wanted:
         return wanted
     wanted |= {"compute", "utility"}
     view = image.view
     if any(view.kind(f"{folder}/{loader}") for folder in _LOADERS for loader in _LOADER_NAMES):
-        additions.notes.append(
-            "the image can draw (it brings the loaders): the driver's graphics libraries are there too"
-        )
+        additions.notes.append("the image has graphics loaders: the driver's graphics libraries are added")
         wanted |= {"graphics", "video"}
     return wanted
 
@@ -211,6 +209,6 @@ def _warn_of_musl(additions: Additions, host: HostFacts, image: ImageFacts) -> N
         loaders = (f"/lib64/ld-linux-{machine.replace('_', '-')}.so.2", f"/lib/ld-linux-{machine}.so.1")
         if not any(image.view.kind(loader) for loader in loaders):
             additions.warnings.append(
-                "This image is built with musl (Alpine), and NVIDIA's driver libraries need glibc: "
-                "GPU programs will not run. Take an image of Debian, Ubuntu, Rocky or another glibc system."
+                "NVIDIA's driver libraries need glibc, and this image uses musl (Alpine): "
+                "GPU programs will not run. Use an image based on Debian, Ubuntu, Rocky or another glibc system."
             )

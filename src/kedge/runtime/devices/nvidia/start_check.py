@@ -31,14 +31,14 @@ def check_start(
         return
     sentence, remedy = problem
     if options.force or options.dry_run or _is_look(options):
-        additions.warnings.append(f"GPU programs of this image will fail here. {sentence} {remedy}".rstrip())
+        additions.warnings.append(f"GPU programs of this image will fail on this node. {sentence} {remedy}".rstrip())
         return
     from kedge.errors import WillNotRun  # late: only for an error
 
     raise WillNotRun(
-        f"this image does not run here: {sentence}",
+        f"this image cannot work on this node: {sentence}",
         context={"image": image.path},
-        hint=f"{remedy} --force starts it all the same; 'kedge recommend' names images that fit".lstrip(),
+        hint=f"{remedy} --force starts it anyway; 'kedge recommend' lists images that work".lstrip(),
     )
 
 

@@ -54,7 +54,7 @@ def test_compat_branch_that_is_not_listed_is_refused_and_said() -> None:
     additions = plan(make_compat_image("590.44.01", NOTE_590), "565.57.01")
     assert additions.prepend_library_path == []
     assert any("535, 550, 570, 575, 580, 590" in note for note in additions.notes)
-    assert any("needs CUDA 13" in text and "offers CUDA 12" in text for text in additions.warnings)
+    assert any("needs CUDA 13" in text and "supports CUDA 12" in text for text in additions.warnings)
 
 
 def test_compat_consumer_card_takes_the_host() -> None:
@@ -67,14 +67,14 @@ def test_compat_consumer_card_takes_the_host() -> None:
 
 def test_compat_consumer_card_with_older_cuda_is_warned_about() -> None:
     additions = plan(make_compat_image("590.44.01", NOTE_590), "550.54.14", "NVIDIA GeForce RTX 4090")
-    assert any("GPU programs of this image will fail here" in text for text in additions.warnings)
+    assert any("GPU programs of this image will fail on this node" in text for text in additions.warnings)
 
 
 def test_compat_card_that_newer_libraries_do_not_drive_takes_the_host() -> None:
     note = {"format": 1, "CUDA version": "11.8", "driver": [450, 470, 510, 515, 520]}
     additions = plan(make_compat_image("520.61.05", note), "470.82.01", "Tesla K80")
     assert additions.prepend_library_path == []
-    assert any("do not drive a card as old as the one of this node any more" in each for each in additions.notes)
+    assert any("no longer support the GPU of this node" in each for each in additions.notes)
     assert plan(make_compat_image("520.61.05", note), "470.82.01", "Tesla V100-SXM2-16GB").prepend_library_path == [
         COMPAT
     ]

@@ -30,6 +30,7 @@ from tests.builders.gpu_hosts import (
     make_image,
     make_libraries,
 )
+from tests.builders.nvml import make_gpu_tree, write_machine
 from tests.requirements import REPOSITORY
 
 GNU = "/usr/lib/x86_64-linux-gnu"
@@ -293,11 +294,13 @@ def test_nvidia_links_in_a_circle_are_left_out(tmp_path: Path) -> None:
     assert plan(HostFacts(view=DirectoryView(str(tmp_path)), environ={})).libraries == []
 
 
-def test_nvidia_imports_little() -> None:
+def test_gpus_import_little(tmp_path: Path) -> None:
+    root = write_machine(tmp_path / "machine", {**make_gpu_tree(), "/dev/kfd": "", "/dev/dri/renderD128": ""})
     code = (
         "from kedge.runtime.facts import HostFacts, ImageFacts; from kedge.posix.views import DirectoryView\n"
         "from kedge.runtime.options import RunOptions; from kedge.runtime.devices import plan_devices\n"
-        "view = DirectoryView('/'); host = HostFacts(view=view, environ={}, machine='x86_64')\n"
+        f"view = DirectoryView({str(root)!r})\n"
+        f"host = HostFacts(view=view, environ={{}}, machine={os.uname().machine!r})\n"
         "plan_devices(RunOptions(nv=True, rocm=True, contain=True), host, ImageFacts(view=view, path='/i'))\n"
         "print(*sys.modules)"
     )

@@ -35,25 +35,27 @@ def refuse(image: ImageFacts, driver: str, *models: str) -> WillNotRun:
 def test_preflight_driver_older_than_the_cuda_major_is_refused() -> None:
     problem = refuse(make_framework("13.0.2.006"), "535.216.01")
     assert problem.message == (
-        "this image does not run here: CUDA 13.0.2 needs driver 580 or newer: driver 535.216.01 is too old. "
-        "The image brings no newer libcuda of its own. Programs stop with error 35, 'CUDA driver version is "
-        "insufficient for CUDA runtime version'."
+        "this image cannot work on this node: "
+        "CUDA 13.0.2 needs driver 580 or newer: driver 535.216.01 is "
+        "too old. The image has no newer libcuda of its own. Programs fail with error 35, 'CUDA "
+        "driver version is insufficient for CUDA runtime version'."
     )
-    assert (problem.hint or "").endswith("--force starts it all the same; 'kedge recommend' names images that fit")
+    assert (problem.hint or "").endswith("--force starts it anyway; 'kedge recommend' lists images that work")
 
 
 def test_preflight_branch_that_the_images_libcuda_does_not_list_is_refused() -> None:
     problem = refuse(make_compat_image("590.44.01", NOTE_590), "565.57.01")
-    assert "It needs CUDA 13, driver 565.57.01 of this node offers CUDA 12, and the image's compat" in problem.message
-    assert (problem.hint or "").startswith("Take an image for CUDA 12, or a node with a newer driver.")
+    assert "It needs CUDA 13, driver 565.57.01 of this node supports CUDA 12, and the image's compat" in problem.message
+    assert (problem.hint or "").startswith("Use an image for CUDA 12, or a node with a newer driver.")
 
 
 def test_preflight_gpu_older_than_all_kernels_is_refused() -> None:
     problem = refuse(make_framework("12.9.1.010", PYTORCH_2507), "580.95.05", "Tesla V100-SXM2-32GB")
     assert problem.message == (
-        "this image does not run here: Tesla V100-SXM2-32GB (compute capability 7.0) is older than all GPUs that the "
-        "image has kernels for (7.5 8.0 8.6 9.0 10.0 12.0+PTX). Programs stop with error 209, 'no kernel image is "
-        "available for execution on the device'."
+        "this image cannot work on this node: "
+        "Tesla V100-SXM2-32GB (compute capability 7.0) is older than "
+        "all GPUs that the image has kernels for (7.5 8.0 8.6 9.0 10.0 12.0+PTX). Programs fail with "
+        "error 209, 'no kernel image is available for execution on the device'."
     )
     assert "Take an older image, or a GPU of compute capability 7.5 or newer." in (problem.hint or "")
 
@@ -62,9 +64,11 @@ def test_preflight_ptx_that_the_driver_cannot_compile_is_refused() -> None:
     image = make_framework("12.9.1.010", "7.5 8.0+PTX")
     problem = refuse(image, "535.216.01", "NVIDIA H200")
     assert problem.message == (
-        "this image does not run here: The image has no kernels for NVIDIA H200 (compute capability 9.0), only for 7.5 "
-        "8.0+PTX, and driver 535.216.01 cannot compile its PTX: it is older than the image's CUDA. Programs stop with "
-        "error 222, 'the provided PTX was compiled with an unsupported toolchain'."
+        "this image cannot work on this node: "
+        "The image has no kernels for NVIDIA H200 (compute capability "
+        "9.0), only for 7.5 8.0+PTX, and driver 535.216.01 cannot compile its PTX: it is older than "
+        "the image's CUDA. Programs fail with error 222, 'the provided PTX was compiled with an "
+        "unsupported toolchain'."
     )
     assert start(image, "580.95.05", "NVIDIA H200").warnings == []
 
@@ -82,7 +86,7 @@ def test_preflight_ptx_that_the_driver_cannot_compile_is_refused() -> None:
 def test_preflight_lets_lookers_and_force_through_with_a_warning(options: dict[str, object], program: str) -> None:
     arguments = [program] if program else []
     additions = start(make_framework("13.0.2.006"), "535.216.01", arguments=arguments, **options)
-    assert any(text.startswith("GPU programs of this image will fail here. ") for text in additions.warnings)
+    assert any(text.startswith("GPU programs of this image will fail on this node. ") for text in additions.warnings)
 
 
 @pytest.mark.parametrize(
