@@ -112,7 +112,7 @@ def test_slurm_array_and_dependencies() -> None:
         "--array=1,4-10:2%3", "--dependency=afterok:11:12_3,afterany:13", "--output=/o/%x-%A_%a.out",
         "--error=/o/%A.err",
     ]  # fmt: skip
-    with pytest.raises(RequestRefused, match="no arrays"):
+    with pytest.raises(RequestRefused, match="not accept job arrays"):
         SLURM.render(job, replace(SITE, refuses=("arrays",)), PLACE)
 
 
