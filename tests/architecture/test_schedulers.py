@@ -173,7 +173,7 @@ def test_new_scheduler_needs_a_package_and_a_line() -> None:
     assert {"unknown-option", "other-scheduler"}.isdisjoint(rules)
     job = convert_script(script).job
     assert (job.nodes, job.queue, job.image) == (2, "red", "a.sif")
-    place = ScriptContext("", "/kedge", "/a.sif", "", "/work", "/work/out", "")
+    place = ScriptContext("", "/kedge", "/a.sif", "", "/project", "/project/out", "")
     rendered = choose.find_backend("toy").render(job, site, place)
     assert "#TOY --nodes=2\n#TOY --queue=red" in rendered
     assert "To submit it by hand: tsub FILE" in rendered
