@@ -98,6 +98,7 @@ CREATE DATABASE slurm_acct_db;
 CREATE USER 'slurm'@'127.0.0.1' IDENTIFIED BY 'slurm';
 GRANT ALL ON slurm_acct_db.* TO 'slurm'@'127.0.0.1';
 """
+_IMPATIENT = "MessageTimeout=1\n"
 _GROUPS = Path("/sys/fs/cgroup/memory")
 
 
@@ -197,11 +198,18 @@ class SlurmCluster:
         self.read("scontrol", "update", f"JobId={job}", "EndTime=now")
 
     def stop_control(self) -> None:
-        """End slurmctld, as when the scheduler cannot be reached; `start_control` brings it back with its jobs."""
+        """End slurmctld, as when the scheduler cannot be reached; `start_control` brings it back with its jobs.
+
+        Meanwhile programs that ask give up after a second, not after ten: nobody can answer.
+        """
         self.daemons.end("slurmctld")
+        config = self.folder / "slurm.conf"
+        config.write_text(config.read_text() + _IMPATIENT)
 
     def start_control(self, *, forget: bool = False) -> None:
         """Start slurmctld; with `forget` without what it knew."""
+        config = self.folder / "slurm.conf"
+        config.write_text(config.read_text().removesuffix(_IMPATIENT))
         words = [require_program("slurmctld"), "-D", *(["-c"] if forget else [])]
         self.daemons.start("slurmctld", words, prefix=self._place("head"))
         self.daemons.wait_until("slurmctld answers", lambda: "is UP" in self._run("scontrol", "ping").stdout)
