@@ -184,7 +184,7 @@ class SlurmCluster:
             return found.get("JobState") in wanted
 
         try:
-            wait_until(f"job {job} is {' or '.join(wanted)}", is_there, timeout=timeout)
+            wait_until(f"job {job} is {' or '.join(wanted)}", is_there, timeout=timeout, every=0.15)
         except AssertionError as problem:
             raise AssertionError(f"{problem}\n{found}\n{self.daemons.read_logs('slurm')}") from None
         return found
@@ -203,13 +203,11 @@ class SlurmCluster:
         Meanwhile programs that ask give up after a second, not after ten: nobody can answer.
         """
         self.daemons.end("slurmctld")
-        config = self.folder / "slurm.conf"
-        config.write_text(config.read_text() + _IMPATIENT)
+        self._write_config(self._read_config() + _IMPATIENT)
 
     def start_control(self, *, forget: bool = False) -> None:
         """Start slurmctld; with `forget` without what it knew."""
-        config = self.folder / "slurm.conf"
-        config.write_text(config.read_text().removesuffix(_IMPATIENT))
+        self._write_config(self._read_config().removesuffix(_IMPATIENT))
         words = [require_program("slurmctld"), "-D", *(["-c"] if forget else [])]
         self.daemons.start("slurmctld", words, prefix=self._place("head"))
         self.daemons.wait_until("slurmctld answers", lambda: "is UP" in self._run("scontrol", "ping").stdout)
@@ -238,9 +236,17 @@ class SlurmCluster:
         if options.gpus:
             (folder / "gres.conf").write_text(f"NodeName={nodes} Name=gpu Type=a100 File={self._make_gpus()}\n")
         self._ports = free_ports(options.nodes + 3)
-        (folder / "slurm.conf").write_text("".join([self._common_lines(), *self._node_lines()]))
+        self._write_config("".join([self._common_lines(), *self._node_lines()]))
         if options.lua:
             (folder / "job_submit.lua").write_text(options.lua)
+
+    def _read_config(self) -> str:
+        return (self.folder / "slurm.conf").read_text()
+
+    def _write_config(self, text: str) -> None:
+        new = self.folder / "slurm.conf.new"
+        new.write_text(text)
+        new.replace(self.folder / "slurm.conf")  # never half of it: programs of users may be reading
 
     def _common_lines(self) -> str:
         options = self.options
