@@ -369,7 +369,7 @@ def test_shim_without_its_package_says_so(tmp_path: Path) -> None:
     done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "kedge is not in /nowhere" in done.stderr
-    assert "'kedge shim install' writes this file again" in done.stderr
+    assert "to write this file again: kedge shim install" in done.stderr
     assert MARK in path.read_text()
 
 
