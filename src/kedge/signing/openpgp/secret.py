@@ -92,7 +92,7 @@ def parse_secret_key(body: bytes, what: str) -> SecretKey:
     if method == 101:
         return SecretKey(public, _Protection(usage, cipher, method), b"")
     if method not in (0, 1, _ITERATED):
-        raise KeyUnusable(f"{what} is locked with the passphrase method {method}, which is not known", hint=_REPROTECT)
+        raise KeyUnusable(f"{what} is locked with the unknown passphrase method {method}", hint=_REPROTECT)
     hash_number = reader.take_number(1)
     salt = reader.take(8) if method else b""
     code = reader.take_number(1) if method == _ITERATED else 0
@@ -105,7 +105,7 @@ def _derive_key(protection: _Protection, passphrase: str, size: int) -> bytes:
     """A passphrase made into a key: salted and hashed many times over."""
     name = _S2K_HASHES.get(protection.hash_number)
     if name is None:
-        raise KeyUnusable(f"the secret key is locked with the hash {protection.hash_number}, which is not known")
+        raise KeyUnusable(f"the secret key is locked with the unknown hash {protection.hash_number}")
     text = protection.salt + passphrase.encode(errors="surrogateescape")  # as typed, whatever the locale
     total = max(protection.count, len(text))
     result = b""
