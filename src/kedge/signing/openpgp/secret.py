@@ -130,12 +130,12 @@ def _feed(state: hashlib._Hash, text: bytes, total: int) -> None:
 def _check_sum(usage: int, plain: bytes) -> bytes:
     """The numbers without their checksum, which tells a right passphrase from a wrong one."""
     size = 20 if usage == 254 else 2
-    content, found = plain[:-size], plain[-size:]
+    content, checksum = plain[:-size], plain[-size:]
     if usage == 254:
         expected = hashlib.sha1(content, usedforsecurity=False).digest()
     else:
         expected = (sum(content) & 0xFFFF).to_bytes(2, "big")
-    if not hmac.compare_digest(found, expected):
+    if not hmac.compare_digest(checksum, expected):
         raise KeyUnusable(
             "the passphrase is wrong" if usage else "the secret key is damaged: its checksum does not fit",
             hint="try again; capital letters and keyboard layout count" if usage else None,
