@@ -149,7 +149,7 @@ def test_description_names_what_there_is() -> None:
         ('[job]\nimage = "x"\ntime = 90', "line 3: [job] time: '90' has no unit", "90m"),
         ('[job]\nimage = "x"\ntime = 2h', "is not TOML", 'text stands in quotes: time = "2h"'),
         ('[job\nimage = "x"', "is not TOML", "a job looks like"),
-        ('image = "x"', "line 1: image: it is not known here", "[job] or [jobs.NAME]"),
+        ('image = "x"', "line 1: image: unknown key", "[job] or [jobs.NAME]"),
         ('sit = "x"\n[job]\nimage = "x"', "line 1: sit: it is not known", "did you mean 'site'?"),
         ("site = 3", "line 1: site: it must be the name of a site", "kedge site list"),
         ("", "describes no job", "[jobs.train]"),
