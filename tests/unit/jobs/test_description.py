@@ -150,7 +150,7 @@ def test_description_names_what_there_is() -> None:
         ('[job]\nimage = "x"\ntime = 2h', "is not TOML", 'text stands in quotes: time = "2h"'),
         ('[job\nimage = "x"', "is not TOML", "a job looks like"),
         ('image = "x"', "line 1: image: unknown key", "[job] or [jobs.NAME]"),
-        ('sit = "x"\n[job]\nimage = "x"', "line 1: sit: it is not known", "did you mean 'site'?"),
+        ('sit = "x"\n[job]\nimage = "x"', "line 1: sit: unknown key", "did you mean 'site'?"),
         ("site = 3", "line 1: site: it must be the name of a site", "kedge site list"),
         ("", "describes no job", "[jobs.train]"),
         ('site = "x"', "describes no job", "[jobs.train]"),
