@@ -57,6 +57,12 @@ def explain_memory(figure: str = "") -> str:
     return f"it used more memory than it may{f' ({figure})' if figure else ''} and was ended; ask for more with --mem"
 
 
+def explain_used_memory(status: JobStatus, detail: str) -> str:
+    """The same, where the account of the job has the figure as `detail`."""
+    most = dict(status.details).get(detail)
+    return explain_memory(f"it had {most} at most" if most else "")
+
+
 def explain_node(status: JobStatus) -> str:
     """For a job whose node failed."""
     where = f" ({status.nodes})" if status.nodes else ""
