@@ -51,8 +51,8 @@ def is_running(machine: str, pid: int, start: int) -> bool | None:
         return False
     except (PermissionError, OverflowError):
         pass  # it is another user's, whose /proc entry may be hidden too
-    found = start_of(pid)
-    return found in (0, start) or (start == 0 and found > 0)
+    actual = start_of(pid)
+    return actual in (0, start) or (start == 0 and actual > 0)
 
 
 def own_name(label: str) -> str:

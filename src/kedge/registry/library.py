@@ -141,12 +141,12 @@ def _parse_finds(raw: bytes, host: str) -> list[LibraryFind]:
         images = json.loads(raw)["data"]["image"] or []
         return [
             LibraryFind(
-                "/".join(str(each[name]) for name in ("entityName", "collectionName", "containerName")),
-                tuple(str(tag) for tag in each.get("tags") or ()),
-                str(each.get("description") or ""),
-                tuple(str(one) for one in each.get("fingerprints") or ()),
+                "/".join(str(image[name]) for name in ("entityName", "collectionName", "containerName")),
+                tuple(str(tag) for tag in image.get("tags") or ()),
+                str(image.get("description") or ""),
+                tuple(str(fingerprint) for fingerprint in image.get("fingerprints") or ()),
             )
-            for each in images
+            for image in images
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise RegistryProtocolError(f"kedge cannot read the search results of the library {host}") from None

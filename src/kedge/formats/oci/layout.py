@@ -81,10 +81,10 @@ class OciLayout(StoredImages):
         if not entries:
             raise ImageNotFound(f"the OCI layout {self.where} contains no image")
         if tag is not None:
-            found = _matching(entries, tag)
-            if not found:
+            matching = _matching(entries, tag)
+            if not matching:
                 raise self._no_such(f"has no image '{tag}'")
-            return found
+            return matching
         if len({(_names(entry) or [""])[0] for entry in entries}) > 1:
             raise self._no_such("holds several images")
         return entries
@@ -145,8 +145,8 @@ def _blob_name(entry: Descriptor) -> str:
 
 def _names(entry: Descriptor) -> list[str]:
     """What an entry is called, the OCI name first."""
-    found = [entry.annotations.get(REF_NAME, ""), entry.annotations.get(_CONTAINERD_NAME, "")]
-    return [name for name in found if name]
+    names = [entry.annotations.get(REF_NAME, ""), entry.annotations.get(_CONTAINERD_NAME, "")]
+    return [name for name in names if name]
 
 
 def _matching(entries: list[Descriptor], tag: str) -> list[Descriptor]:

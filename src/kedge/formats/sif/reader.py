@@ -93,15 +93,15 @@ class SifReader:
 
     def primary_partition(self) -> SifDescriptor:
         """The partition a container starts from; an error says why there is none."""
-        found = [descriptor for descriptor in self.descriptors if descriptor.is_primary]
-        if len(found) > 1:
-            numbers = ", ".join(str(descriptor.id) for descriptor in found)
+        primary = [descriptor for descriptor in self.descriptors if descriptor.is_primary]
+        if len(primary) > 1:
+            numbers = ", ".join(str(descriptor.id) for descriptor in primary)
             raise CorruptImage(
-                f"{self.where} has {len(found)} primary partitions (objects {numbers}); one is allowed",
+                f"{self.where} has {len(primary)} primary partitions (objects {numbers}); one is allowed",
                 context={"field": "partition type", "objects": numbers},
             )
-        if found:
-            return found[0]
+        if primary:
+            return primary[0]
         if self.is_oci_sif:
             raise UnsupportedFormat(
                 f"{self.where} is an OCI-SIF, the container of OCI layers that Singularity-CE 4 makes with --oci; "
@@ -220,7 +220,7 @@ class SifReader:
         table = self.file.read(wanted)
         if len(table) < wanted:
             raise self._damaged("table_offset", 96, f"leaves {len(table)} of the table's {wanted} bytes")
-        found: list[SifDescriptor] = []
+        descriptors: list[SifDescriptor] = []
         seen: set[int] = set()
         for slot in range(self.header.descriptors_total):
             descriptor = SifDescriptor.unpack(slot, table[slot * DESCRIPTOR.size : (slot + 1) * DESCRIPTOR.size])
@@ -228,8 +228,8 @@ class SifReader:
                 continue
             self._check_descriptor(descriptor, seen)
             seen.add(descriptor.id)
-            found.append(descriptor)
-        return tuple(found)
+            descriptors.append(descriptor)
+        return tuple(descriptors)
 
     def _check_descriptor(self, descriptor: SifDescriptor, seen: set[int]) -> None:
         if descriptor.id == 0 or descriptor.id in seen:
