@@ -111,10 +111,10 @@ class Linker:
         if not os.path.isfile(path):  # noqa: PTH113 - called for every candidate; Path is ten times slower
             return False
         try:
-            found = self.read(path)
+            elf = self.read(path)
         except KedgeError:
             return False
-        return found is not None and (found.architecture, found.bits) == (self._architecture, self._bits)
+        return elf is not None and (elf.architecture, elf.bits) == (self._architecture, self._bits)
 
 
 def _expand(folder: str, needer: str, bits: int, architecture: str) -> str:

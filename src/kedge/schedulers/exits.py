@@ -55,6 +55,12 @@ def explain_memory(figure: str = "") -> str:
     return f"it exceeded its memory limit{f' ({figure})' if figure else ''}; request more with --mem"
 
 
+def explain_used_memory(status: JobStatus, detail: str) -> str:
+    """The same, where the account of the job has the figure as `detail`."""
+    most = dict(status.details).get(detail)
+    return explain_memory(f"used at most {most}" if most else "")
+
+
 def explain_node(status: JobStatus) -> str:
     """For a job whose node failed."""
     where = f" ({status.nodes})" if status.nodes else ""

@@ -348,7 +348,7 @@ def load_certificates(data: bytes, *, where: str) -> list[Certificate]:
 
     One by one, because system bundles hold certificates of the nineties that the library warns about or refuses.
     """
-    found: list[Certificate] = []
+    certificates: list[Certificate] = []
     for block in _PEM_CERTIFICATE.findall(data):
         with (
             warnings.catch_warnings(),
@@ -357,13 +357,13 @@ def load_certificates(data: bytes, *, where: str) -> list[Certificate]:
             ),
         ):
             warnings.simplefilter("ignore")
-            found.append(_describe_certificate(x509.load_pem_x509_certificate(block)))
-    if not found:
+            certificates.append(_describe_certificate(x509.load_pem_x509_certificate(block)))
+    if not certificates:
         raise KeyUnusable(
             f"{where}: no PEM certificate that can be read",
             hint="a certificate file starts with -----BEGIN CERTIFICATE-----",
         )
-    return found
+    return certificates
 
 
 _PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]{1,100000}-----END CERTIFICATE-----")

@@ -86,10 +86,10 @@ def _check_id(value: object) -> int:
 
 
 def _check_digest(value: object) -> str:
-    found = _DIGEST.fullmatch(value) if isinstance(value, str) else None
-    if found is None or hashlib.new(found[1]).digest_size * 2 != len(found[2]):
+    match = _DIGEST.fullmatch(value) if isinstance(value, str) else None
+    if match is None or hashlib.new(match[1]).digest_size * 2 != len(match[2]):
         raise ValueError(value)
-    return found[0]
+    return match[0]
 
 
 @dataclass(slots=True)
@@ -158,11 +158,11 @@ def list_groups(reader: SifReader) -> list[int]:
 
 def list_group(reader: SifReader, group: int) -> list[SifDescriptor]:
     """A group's objects by number; UsageError when there is no such group."""
-    found = sorted((item for item in reader.descriptors if item.group == group and group), key=lambda item: item.id)
-    if not found:
+    members = sorted((item for item in reader.descriptors if item.group == group and group), key=lambda item: item.id)
+    if not members:
         known = ", ".join(str(number) for number in list_groups(reader)) or "none"
         raise UsageError(f"{reader.where} has no object group {group}", context={"groups": known})
-    return found
+    return members
 
 
 def compute_metadata(
@@ -214,13 +214,13 @@ def _check_object(signed: dict[int, _SignedObject], item: SifDescriptor, relativ
     what = f"object {item.id} ({describe_type(item.data_type)}) of {digester.reader.where}"
     if known is None:
         raise _changed("object-not-signed", f"{what} is not covered by this signature", item.id)
-    found = digester.hash_descriptor(item, relative, _name(known.descriptor_digest))
-    if found != known.descriptor_digest:
+    actual = digester.hash_descriptor(item, relative, _name(known.descriptor_digest))
+    if actual != known.descriptor_digest:
         raise _changed("descriptor-changed", f"the descriptor of {what} was changed after signing", item.id)
-    found = digester.hash_object(item, _name(known.object_digest))
-    if found != known.object_digest:
+    actual = digester.hash_object(item, _name(known.object_digest))
+    if actual != known.object_digest:
         error = _changed("object-changed", f"the content of {what} was changed after signing", item.id)
-        error.context |= {"signed": known.object_digest, "found": found}
+        error.context |= {"signed": known.object_digest, "found": actual}
         raise error
 
 

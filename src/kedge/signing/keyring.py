@@ -55,12 +55,12 @@ def normalize_fingerprint(text: str) -> str:
 def select_key(blocks: Sequence[KeyBlock], wanted: str, where: str) -> KeyBlock:
     """The one key whose fingerprint ends so."""
     digits = normalize_fingerprint(wanted)
-    found = [block for block in blocks if block.fingerprint.endswith(digits)]
-    if not found:
+    matching = [block for block in blocks if block.fingerprint.endswith(digits)]
+    if not matching:
         raise KeyNotFound(f"there is no key {digits} in {where}", hint="'kedge key list' shows what is there")
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} keys in {where} end with {digits}", hint="give the whole fingerprint")
-    return found[0]
+    if len(matching) > 1:
+        raise UsageError(f"{len(matching)} keys in {where} end with {digits}", hint="give the whole fingerprint")
+    return matching[0]
 
 
 def find_in_blocks(blocks: Sequence[KeyBlock], identifier: str) -> list[KeyBlock]:

@@ -287,8 +287,8 @@ class _Verifier:
         members = list_group(self.reader, task.group)
         chosen = [item for item in members if not task.objects or item.id in task.objects]
         algorithm = _LEGACY_HASHES.get(descriptor.hash_type)
-        found = text[len(_LEGACY_START) :].strip().decode("ascii", "replace").lower()
-        if algorithm is None or found != self.digester.hash_together(chosen, algorithm):
+        signed = text[len(_LEGACY_START) :].strip().decode("ascii", "replace").lower()
+        if algorithm is None or signed != self.digester.hash_together(chosen, algorithm):
             numbers = ", ".join(str(item.id) for item in chosen)
             raise _invalid("object-changed", f"object {numbers} of {self.reader.where} is not what was signed")
         return tuple(chosen)

@@ -71,8 +71,8 @@ class Store:
 
     def has_blob(self, digest: Digest, size: int | None = None) -> bool:
         """Whether the blob is there, and of that size if one is given."""
-        found = self.blobs.size(digest)
-        return found is not None and size in (None, found)
+        actual = self.blobs.size(digest)
+        return actual is not None and size in (None, actual)
 
     def add_blob(self, data: bytes) -> Digest:
         """Keep a small document, such as a manifest or a config."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.exits import explain_exit, explain_memory, explain_timeout
+from kedge.schedulers.exits import explain_exit, explain_timeout, explain_used_memory
 
 _OFFERS = re.compile(
     r'\(-l ([^)]*)\) cannot run at host "([^"]*)" because it offers only h[cl]:([\w.]+)=(\d+(?:\.\d+)?)'
@@ -104,11 +105,6 @@ def _explain_cancelled(status: JobStatus) -> str:
     return "it was killed (SIGKILL) by 'qdel', or because its node ran out of memory"
 
 
-def _explain_memory(status: JobStatus) -> str:
-    most = dict(status.details).get("maxvmem")
-    return explain_memory(f"used at most {most}" if most else "")
-
-
 def _explain_lost(status: JobStatus) -> str:
     if status.reason == "rescheduling":
         return "it was requeued, and deleted before it started again"
@@ -119,6 +115,6 @@ _ENDINGS: dict[State, Callable[[JobStatus], str]] = {
     State.FAILED: _explain_failure,
     State.CANCELLED: _explain_cancelled,
     State.TIMEOUT: explain_timeout,
-    State.OUT_OF_MEMORY: _explain_memory,
+    State.OUT_OF_MEMORY: partial(explain_used_memory, detail="maxvmem"),
     State.LOST: _explain_lost,
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.exits import explain_exit, explain_memory, explain_node, explain_timeout
+from kedge.schedulers.exits import explain_exit, explain_node, explain_timeout, explain_used_memory
 
 _SHORT = re.compile(
     r"Insufficient amount of (?:queue |server )?resource:? ([\w.]+)(?: \(R: (\S+) A: (\S+) T: ([^)]*)\))?"
@@ -107,11 +108,6 @@ def _explain_cancelled(status: JobStatus) -> str:
     return "it was deleted while it ran" if status.started else "it was deleted before it started"
 
 
-def _explain_memory(status: JobStatus) -> str:
-    most = dict(status.details).get("resources_used.mem")
-    return explain_memory(f"used at most {most}" if most else "")
-
-
 def _explain_unknown(status: JobStatus) -> str:
     if status.raw.startswith("M"):
         return "it was moved to another PBS server; ask 'qstat' there"
@@ -122,7 +118,7 @@ _ENDINGS: dict[State, Callable[[JobStatus], str]] = {
     State.FAILED: _explain_failure,
     State.CANCELLED: _explain_cancelled,
     State.TIMEOUT: explain_timeout,
-    State.OUT_OF_MEMORY: _explain_memory,
+    State.OUT_OF_MEMORY: partial(explain_used_memory, detail="resources_used.mem"),
     State.NODE_FAILED: explain_node,
     State.UNKNOWN: _explain_unknown,
 }

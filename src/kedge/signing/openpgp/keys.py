@@ -165,11 +165,11 @@ def read_keys(data: bytes, what: str) -> list[KeyBlock]:
     """The key blocks of a file, armored or binary, public or secret."""
     if not armor.is_armored(data):
         return split_blocks(read_packets(data, what), what)
-    found: list[KeyBlock] = []
+    blocks: list[KeyBlock] = []
     for block in armor.decode_all(data, what):
         if block.kind in (armor.PUBLIC_KEY_BLOCK, armor.PRIVATE_KEY_BLOCK):
-            found.extend(split_blocks(read_packets(block.data, what), what))
-    return found
+            blocks.extend(split_blocks(read_packets(block.data, what), what))
+    return blocks
 
 
 def make_public(block: KeyBlock) -> KeyBlock:

@@ -128,23 +128,23 @@ def parse_signature(body: bytes, raw: bytes, what: str) -> Signature:
 
 def read_signatures(data: bytes, what: str) -> list[Signature]:
     """The signature packets of a detached or cleartext signature; other packets are refused, other versions skipped."""
-    found: list[Signature] = []
+    signatures: list[Signature] = []
     refused: KedgeError | None = None
     for packet in read_packets(data, what):
         if packet.tag != SIGNATURE:
             raise SignatureInvalid(f"{what} holds a packet of kind {packet.tag} beside signatures")
         try:
-            found.append(parse_signature(packet.body, packet.raw, what))
+            signatures.append(parse_signature(packet.body, packet.raw, what))
         except KeyUnusable as problem:
             refused = problem
-    if not found:
+    if not signatures:
         raise SignatureInvalid(refused.message if refused else f"{what} is empty")
-    return found
+    return signatures
 
 
 def _read_subpackets(data: bytes, what: str) -> tuple[Subpacket, ...]:
     reader = ByteReader(data, what)
-    found: list[Subpacket] = []
+    subpackets: list[Subpacket] = []
     while reader.left:
         length = reader.take_number(1)
         if 192 <= length < 255:
@@ -154,8 +154,8 @@ def _read_subpackets(data: bytes, what: str) -> tuple[Subpacket, ...]:
         if not length:
             raise KeyUnusable(f"{what} holds an empty statement")
         kind = reader.take_number(1)
-        found.append(Subpacket(kind & 0x7F, bool(kind & 0x80), reader.take(length - 1)))
-    return tuple(found)
+        subpackets.append(Subpacket(kind & 0x7F, bool(kind & 0x80), reader.take(length - 1)))
+    return tuple(subpackets)
 
 
 def compute_digest(signature: Signature, content: bytes, what: str, *, allow_sha1: bool = False) -> tuple[str, bytes]:
