@@ -383,9 +383,7 @@ def test_gpus_are_not_shared(gpu_machine: Machine) -> None:
     if none:
         gpu_machine.wait(none)
         assert gpu_machine.output(none) == "[]\n"
-    assert (
-        "this host has 2" in gpu_machine.call("submit", "--gpus=3", str(gpu_machine.write("true")), status=71).stderr
-    )
+    assert "this host has 2" in gpu_machine.call("submit", "--gpus=3", str(gpu_machine.write("true")), status=71).stderr
 
 
 def test_run_passes_the_terminal_and_the_status(machine: Machine) -> None:
