@@ -30,7 +30,6 @@ class _LibraryImage:
     size: int | None
     digest: Digest | None
     architecture: str
-    is_signed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +129,11 @@ def _parse_image(raw: bytes, path: str, architecture: str, host: str) -> _Librar
     size = data.get("size")
     is_number = isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 63
     return _LibraryImage(
-        path, size if is_number else None, _parse_hash(data.get("hash")),
-        str(data.get("architecture") or architecture), bool(data.get("signed")),
-    )  # fmt: skip
+        path,
+        size if is_number else None,
+        _parse_hash(data.get("hash")),
+        str(data.get("architecture") or architecture),
+    )
 
 
 def _parse_finds(raw: bytes, host: str) -> list[LibraryFind]:

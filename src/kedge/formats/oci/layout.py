@@ -7,13 +7,13 @@ Specification: https://github.com/opencontainers/image-spec/blob/main/image-layo
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
 
 from kedge.errors import CorruptImage, ImageNotFound, KedgeError, UnsupportedFormat
 from kedge.formats.oci.stored_image import (
     BlobDirectory,
     BlobFiles,
     StoredImage,
+    StoredImages,
     StoredLayer,
     pair_layers,
     read_small,
@@ -35,7 +35,7 @@ _CONTAINERD_NAME = "io.containerd.image.name"
 _MAXIMUM_DEPTH = 4  # an index in an index in an index: nobody nests deeper
 
 
-class OciLayout:
+class OciLayout(StoredImages):
     """An image layout, opened for reading; an `ImageSource`."""
 
     def __init__(self, files: BlobFiles) -> None:
@@ -75,12 +75,6 @@ class OciLayout:
     def close(self) -> None:
         """Release the files."""
         self._files.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _entries(self, tag: str | None) -> list[Descriptor]:
         entries = list(self._index.manifests)

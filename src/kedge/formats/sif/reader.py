@@ -269,26 +269,36 @@ def describe_type(data_type: int) -> str:
         return f"Unknown ({data_type:#x})"
 
 
-class _Window(io.RawIOBase):
-    """A stretch of another file, as a file."""
+class SeekableBytes(io.RawIOBase):
+    """Bytes of a known number that are elsewhere; seeking costs nothing."""
 
-    def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self._file = file
-        self._offset = offset
         self._size = size
         self._position = 0
 
     def readable(self) -> bool:
+        """It is."""
         return True
 
     def seekable(self) -> bool:
+        """It is."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """The new position; the end does not bound it."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
+
+
+class _Window(SeekableBytes):
+    """A stretch of another file, as a file."""
+
+    def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
+        super().__init__(size)
+        self._file = file
+        self._offset = offset
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         wanted = max(0, min(len(buffer), self._size - self._position))
