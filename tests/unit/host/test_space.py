@@ -130,7 +130,7 @@ def test_quota_structure_is_the_kernels() -> None:
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (999_600, "1 MB"), (1_520_000_000, "1.52 GB")],
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (999_600, "1 MB"), (1_520_000_000, "1.52 GB")],
 )
 def test_size_reads_well(size: int, text: str) -> None:
     assert format_size(size) == text
