@@ -194,9 +194,9 @@ def test_submit_lets_the_command_line_beat_the_script(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("directive", "status", "says"),
     [
-        ("--gpus=3", 71, "this machine has none"),
-        ("--cpus=100000", 71, "may be used here"),
-        ("--memory=900T", 71, "may be used here"),
+        ("--gpus=3", 71, "this host has none"),
+        ("--cpus=100000", 71, "this host allows"),
+        ("--memory=900T", 71, "this host allows"),
         ("--tiem=3", 70, "has no option --tiem"),
         ("--time=3", 70, "'3' has no unit"),
         ("time 3", 70, "line 3"),
@@ -384,9 +384,7 @@ def test_gpus_are_not_shared(gpu_machine: Machine) -> None:
     if none:
         gpu_machine.wait(none)
         assert gpu_machine.output(none) == "[]\n"
-    assert (
-        "this machine has 2" in gpu_machine.call("submit", "--gpus=3", str(gpu_machine.write("true")), status=71).stderr
-    )
+    assert "this host has 2" in gpu_machine.call("submit", "--gpus=3", str(gpu_machine.write("true")), status=71).stderr
 
 
 def test_run_passes_the_terminal_and_the_status(machine: Machine) -> None:

@@ -208,12 +208,14 @@ def _key_of(row: Any, kind: TableKind) -> tuple[str, ...]:
 
 
 def _compare(row: Any, there: Any) -> list[str]:
-    """The figures in which two rows of one thing differ; where both are there, somebody has to decide."""
+    """The figures in which two rows with one key differ; where both are there, somebody has to decide."""
     found = []
     for name in list_names(type(row)):
         ours, theirs = getattr(row, name), getattr(there, name)
         if name not in _NO_FIGURES and ours and theirs and ours != theirs:
-            found.append(f"{name} is {_tell(ours)} here, and {_tell(theirs)} in the shipped table ({there.source})")
+            found.append(
+                f"{name} is {_tell(ours)} in this file, but {_tell(theirs)} in the shipped table ({there.source})"
+            )
     return found
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""This machine, as what an image is judged against: from /proc, /sys and /dev; no card is opened."""
+"""This host, as what an image is judged against: from /proc, /sys and /dev; no card is opened."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kedge.runtime.facts import HostFacts
 
 
 def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe] = probe_gpus) -> Target:
-    """This machine, from /proc, /sys and /dev; the driver is asked only where these do not say which GPUs there are."""
+    """This host, from /proc, /sys and /dev; the driver is asked only where these do not say which GPUs there are."""
     driver = Driver(host.view)
     cards = driver.usable or driver.cards
     notes = _note_absence(driver)
     told = _ask_driver(host, driver, probe) if cards and not all(card.model for card in cards) else GpuProbe()
     version, source = _find_version(host, driver, told)
     if cards and not version:
-        notes.append("the version of the driver is not known: neither the kernel nor its libraries say it")
+        notes.append("the driver version is unknown: neither the kernel nor the driver's libraries report it")
     if told.gpus:
         gpus = _count_same(_describe_probed(gpu, tables) for gpu in told.gpus if not gpu.problem)
     else:
         gpus = _count_same(_describe_card(card, tables) for card in cards)
-    notes += [f"the compute capability of '{gpu.name}' is not known" for gpu in gpus if not gpu.capability]
+    notes += [f"the compute capability of '{gpu.name}' is unknown" for gpu in gpus if not gpu.capability]
     processor, mpi = read_processor(machine=host.machine), find_mpi(host.environ)
     name = (host.view.read("/proc/sys/kernel/hostname", 256) or b"").decode(errors="replace").strip()
     return Target(
@@ -53,7 +53,7 @@ def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe
 
 def _note_absence(driver: Driver) -> list[str]:
     if driver.cards and not driver.usable:
-        return ["the GPUs of this machine are not for this process: it may not open their devices"]
+        return ["this process cannot use the GPUs of this host: it may not open their devices"]
     return []
 
 

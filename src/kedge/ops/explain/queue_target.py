@@ -32,7 +32,7 @@ def describe_queues(
     """Nodes of queues; what the profile does not say is taken from what jobs saw on them."""
     notes = [f"the queue '{queue.name}' is switched off" for queue in queues if queue.is_retired]
     if not queues:
-        notes.append(f"the profile of {site.name} names no queue: what its nodes have is not known")
+        notes.append(f"the profile of {site.name} lists no queues, so the hardware of its nodes is unknown")
     if len(queues) > 1:
         names = ", ".join(f"'{queue.name}'" for queue in queues)
         notes.append(f"no queue was named: these are the GPUs of {names}")
@@ -54,7 +54,7 @@ def describe_queues(
 
 
 def _add_seen(target: Target, queues: Sequence[Queue], seen: Mapping[str, Sequence[Remembered]]) -> Target:
-    """The processor and the C library that all nodes have that were seen; of every queue one must have been."""
+    """The CPU and the C library that all nodes have that were seen; of every queue one must have been."""
     facts = [each.facts for queue in queues for each in seen[queue.name]]
     if not facts or not all(seen.values()):
         return target
@@ -102,7 +102,7 @@ def _choose_queues(site: Site) -> list[Queue]:
 
 
 def _has_gpus(queues: Sequence[Queue]) -> bool | None:
-    """Whether one of them has GPUs; None where that is not known."""
+    """Whether one of them has GPUs; None where that is unknown."""
     if any(queue.gpus_per_node or queue.gpu or queue.gpu_type for queue in queues):
         return True
     return False if queues and all(queue.gpus_per_node == 0 for queue in queues) else None
@@ -115,12 +115,12 @@ def _list_queue_gpus(queue: Queue, seen: Sequence[Remembered], tables: Tables, n
     if not name:
         found = [make_gpu(model, tables) for each in seen for model in each.facts.gpus]
         if not found and _has_gpus([queue]):
-            notes.append(f"the queue '{queue.name}' has GPUs, but of what kind is not known")
+            notes.append(f"the queue '{queue.name}' has GPUs, but their model is unknown")
         return [replace(gpu, count=count) for gpu in found]
     try:
         return [replace(find_gpu(name, tables), count=count)]
     except UnknownGpu:
-        notes.append(f"'{name}', the GPU of the queue '{queue.name}', is in no table: what runs on it is not known")
+        notes.append(f"'{name}', the GPU of the queue '{queue.name}', is in no table: what runs on it is unknown")
         return [Gpu(name=name, count=count)]
 
 
@@ -134,7 +134,7 @@ def _find_queue_driver(
         return "", ""
     if not all(known):
         notes.append(
-            "the driver of the nodes is not known: name it with '--driver VERSION', or run 'kedge doctor' there"
+            "the driver of the nodes is unknown: give it with '--driver VERSION', or run 'kedge doctor' in a job there"
         )
         return "", ""
     versions = {version: source for each in known for version, source in each}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tag of an image to take for a machine: the newest that runs natively there, of those that can still be pulled."""
+"""The tag of an image to take for a host: the newest that runs natively there, of those that can still be pulled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Advice:
     """What to take, how to get it, and what else there is."""
 
     recommendation: Recommendation
-    best: TagChoice | None  # None: it depends on the driver, which is not known
+    best: TagChoice | None  # None: it depends on the driver, which is unknown
     name: str  # nvcr.io/nvidia/pytorch:24.03-py3; nvcr.io/nvidia/pytorch where there is no one tag
     command: str  # to pull it; empty where there is no one tag
     is_from_registry: bool  # the registry was asked, so it can be pulled
@@ -63,7 +63,7 @@ def recommend_tag(
     match: str = "",
     offline: bool = False,
 ) -> Advice:
-    """The tag for a target, or one for each driver branch where its driver is not known.
+    """The tag for a target, or one for each driver branch where its driver is unknown.
 
     Raises NothingFits, which says why, where there is none.
     """
@@ -74,15 +74,15 @@ def recommend_tag(
     notes = [repository.note] if repository.note else []
     there = None if offline else ask_registry(repository, workplace, notes, has_tables=True)
     if offline:
-        notes.append(f"{repository.registry} was not asked: whether it still has the tag is not known")
+        notes.append(f"{repository.registry} was not asked (--offline): it is unknown whether it still has the tag")
     wanted = match or repository.tag
     tags = _choose_tags([row.tag for row in known] if there is None else there, wanted)
     found = recommend(repository.image, target, tables, tags=tags)
     newer = tuple(tag for tag in list_newer(repository.image, there or (), tables) if not match or tag in tags)
-    # What the target says about a driver that is not known, the recommendation says better.
+    # What the target says about an unknown driver, the recommendation says better.
     caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *found.notes]
     if wanted:
-        caveats.append(f"of other tags than '{wanted}' nothing is said here")
+        caveats.append(f"only tags that match '{wanted}' were considered")
     notes += _tell_newer(newer)
     if found.best is None and not found.by_driver:
         hint = _find_remedy(found, repository, target, tables)
@@ -98,9 +98,7 @@ def recommend_tag(
 def _choose_tags(tags: Sequence[str], match: str) -> list[str]:
     chosen = [tag for tag in tags if not match or fnmatchcase(tag, match)]
     if not chosen and match:
-        raise NothingFits(
-            f"there is no tag that fits '{match}'", hint="leave out --match, or write it as in '*-tf2-py3'"
-        )
+        raise NothingFits(f"no tag matches '{match}'", hint="leave out --match, or write it as in '*-tf2-py3'")
     return chosen
 
 
@@ -140,7 +138,7 @@ def _can_learn(rows: Sequence[NgcRelease]) -> bool:
 
 def _explain_nothing(found: Recommendation, caveats: Sequence[str], *, match: str, hint: str) -> NothingFits:
     if match:
-        hint += "; without --match there may be others"
+        hint += "; without --match other tags may fit"
     context = {"target": found.target, "tags judged": str(found.judged), "tags not known enough": str(found.skipped)}
     context |= {f"note {number}": note for number, note in enumerate(caveats, 1)}
     return NothingFits(found.sentence.rstrip("."), context=context, hint=hint)

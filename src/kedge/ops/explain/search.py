@@ -83,7 +83,7 @@ def _ask(
         known: dict[str, NgcCatalog | HubCatalog] = {NGC: ngc, HUB: hub}
         unknown = next((name for name in catalogs if name not in known), None)
         if unknown is not None:
-            raise UsageError(f"there is no catalogue '{unknown[:40]}'", hint=f"there are {NGC} and {HUB}")
+            raise UsageError(f"unknown catalogue '{unknown[:40]}'", hint=f"use {NGC} or {HUB}")
         chosen = {known[name].title: known[name] for name in catalogs}
         asked = {title: partial(_note, each.search, text, limit) for title, each in chosen.items()}
         told = answer_within(_PATIENCE, asked)

@@ -279,8 +279,7 @@ def _filter_names(names: list[TagName], query: TagQuery, notes: list[str]) -> li
         told = [(name, is_since(name, since)) for name in chosen]
         silent = sum(answer is None for _, answer in told)
         if silent:
-            told_of = _count(silent, "tag does not tell its age, and is", "tags do not tell their age, and are")
-            notes.append(f"{told_of} left out by --since")
+            notes.append(f"skipped {_count(silent, 'tag', 'tags')} of unknown age (--since)")
         chosen = [name for name, answer in told if answer]
     return chosen
 
@@ -295,7 +294,7 @@ def _filter_rows(rows: Iterable[TagRow], query: TagQuery, notes: list[str], *, h
         is_sure = has_tables and query.architecture == "amd64"  # all of NVIDIA's have an image for it
         if silent and not query.look and not is_sure:
             which = "the tag is" if silent == 1 else f"{silent} of these tags are"
-            notes.append(f"whether {which} for {query.architecture}, too, is not known; --look asks the registry")
+            notes.append(f"unknown whether {which} also for {query.architecture}; --look asks the registry")
     return chosen
 
 
@@ -307,7 +306,7 @@ def _filter_cuda(rows: list[TagRow], wanted: CudaRange, notes: list[str]) -> lis
     answers = [(row, wanted.holds(row.cuda)) for row in rows]
     silent = sum(answer is None for _, answer in answers)
     if silent:
-        notes.append(f"the CUDA of {_count(silent, 'tag', 'tags')} is not known; left out by --cuda")
+        notes.append(f"skipped {_count(silent, 'tag', 'tags')} whose CUDA is unknown (--cuda)")
     return [row for row, answer in answers if answer]
 
 
@@ -317,24 +316,24 @@ def _filter_running(rows: list[TagRow], target: Target | None, notes: list[str])
     there = [row for row in rows if row.is_there and JETSON not in row.marks]
     silent = sum(row.outcome == UNKNOWN for row in there)
     if silent:
-        notes.append(f"whether {_count(silent, 'tag runs', 'tags run')} there is not known; left out by --runs-here")
+        notes.append(f"skipped {_count(silent, 'tag', 'tags')} for lack of data (--runs-here)")
         notes += _list_target_notes(there, target) if target is not None else []
     return [row for row in there if row.outcome not in (NO, UNKNOWN)]
 
 
 def _list_target_notes(rows: Iterable[TagRow], target: Target) -> list[str]:
-    """What the answers rest on, and what would tell those that are open."""
+    """What the answers rest on, and what would settle those that are unknown."""
     from kedge.compat.rules.driver_branches import FIND_DRIVER
     from kedge.compat.verdict import UNKNOWN
 
     if not any(row.outcome == UNKNOWN for row in rows):
         return list(target.notes)
     if not target.gpus and target.has_gpus is not False:
-        return [f"which GPU is meant by {target.title} is not known: --gpu GPU names it", *target.notes]
+        return [f"the GPU of {target.title} is unknown: name it with --gpu GPU", *target.notes]
     if target.driver:
         return list(target.notes)
     missing = (
-        f"the driver of {target.title} is not known: {FIND_DRIVER}; 'kedge recommend' with the same options names the "
+        f"the driver of {target.title} is unknown: {FIND_DRIVER}; 'kedge recommend' with the same options names the "
         f"newest tag for each driver branch"
     )
     return [missing, *(note for note in target.notes if "driver" not in note)]
