@@ -30,12 +30,12 @@ def remove_abandoned(target: Path) -> list[Path]:
     """Remove what killed processes of this host left beside `target` when they were writing it."""
     removed = []
     with contextlib.suppress(OSError):
-        for found in target.parent.iterdir():
-            if found.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(found.name):
+        for leftover in target.parent.iterdir():
+            if leftover.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(leftover.name):
                 with contextlib.suppress(OSError):
-                    if found.lstat().st_uid == os.geteuid():  # in /tmp others can leave things of such names, too
-                        remove_tree(found)
-                        removed.append(found)
+                    if leftover.lstat().st_uid == os.geteuid():  # in /tmp other users can create such names, too
+                        remove_tree(leftover)
+                        removed.append(leftover)
     return removed
 
 

@@ -25,7 +25,7 @@ _REPROTECT = "set a new passphrase with gpg (--s2k-cipher-algo AES256 --edit-key
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Protection:
-    """How the secret numbers of a packet are locked."""
+    """How a packet encrypts its secret numbers."""
 
     usage: int
     cipher: int = 0
@@ -92,7 +92,7 @@ def parse_secret_key(body: bytes, what: str) -> SecretKey:
     if method == 101:
         return SecretKey(public, _Protection(usage, cipher, method), b"")
     if method not in (0, 1, _ITERATED):
-        raise KeyUnusable(f"{what} is locked with the passphrase method {method}, which is not known", hint=_REPROTECT)
+        raise KeyUnusable(f"{what} is locked with the unknown passphrase method {method}", hint=_REPROTECT)
     hash_number = reader.take_number(1)
     salt = reader.take(8) if method else b""
     code = reader.take_number(1) if method == _ITERATED else 0
@@ -102,10 +102,10 @@ def parse_secret_key(body: bytes, what: str) -> SecretKey:
 
 
 def _derive_key(protection: _Protection, passphrase: str, size: int) -> bytes:
-    """A passphrase made into a key: salted and hashed many times over."""
+    """The key derived from a passphrase: salted and hashed many times."""
     name = _S2K_HASHES.get(protection.hash_number)
     if name is None:
-        raise KeyUnusable(f"the secret key is locked with the hash {protection.hash_number}, which is not known")
+        raise KeyUnusable(f"the secret key is locked with the unknown hash {protection.hash_number}")
     text = protection.salt + passphrase.encode(errors="surrogateescape")  # as typed, whatever the locale
     total = max(protection.count, len(text))
     result = b""
@@ -130,12 +130,12 @@ def _feed(state: hashlib._Hash, text: bytes, total: int) -> None:
 def _check_sum(usage: int, plain: bytes) -> bytes:
     """The numbers without their checksum, which tells a right passphrase from a wrong one."""
     size = 20 if usage == 254 else 2
-    content, found = plain[:-size], plain[-size:]
+    content, checksum = plain[:-size], plain[-size:]
     if usage == 254:
         expected = hashlib.sha1(content, usedforsecurity=False).digest()
     else:
         expected = (sum(content) & 0xFFFF).to_bytes(2, "big")
-    if not hmac.compare_digest(found, expected):
+    if not hmac.compare_digest(checksum, expected):
         raise KeyUnusable(
             "the passphrase is wrong" if usage else "the secret key is damaged: its checksum does not fit",
             hint="try again; capital letters and keyboard layout count" if usage else None,
