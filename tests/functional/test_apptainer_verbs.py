@@ -100,7 +100,7 @@ def test_remote_keeps_what_apptainer_wrote(user: User) -> None:
         (("add", "--global", "x", "x.example"), "does not change the site's files"),
         (("use", "nobody"), "unknown remote 'nobody'"),
         (("remove", "DefaultRemote"), "is global and can't be removed"),
-        (("login",), "nobody to ask"),
+        (("login",), "no terminal"),
     ],
 )
 def test_remote_mistakes_are_refused(user: User, words: tuple[str, ...], said: str) -> None:
@@ -139,7 +139,7 @@ def test_search_and_delete_in_the_library_of_the_remote(user: User) -> None:
         assert remote.deleted == ["/v1/images/a/b/c:1 amd64"]
         assert "has no a/b/missing:1" in user.refused("delete", "-F", "library://a/b/missing:1")
         assert 'unsupported protocol scheme "docker"' in user.refused("delete", "-F", "docker://a/b")
-        assert "nobody to ask" in user.refused("delete", "library://a/b/d:1")
+        assert "no terminal" in user.refused("delete", "library://a/b/d:1")
         assert "would delete a/b/d:latest" in user.read("delete", "--dry-run", "a/b/d")
         assert len(remote.deleted) == 1
 

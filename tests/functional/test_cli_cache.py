@@ -138,7 +138,7 @@ def test_cache_limit_file_that_is_damaged_is_named(store: Store, root: Path) -> 
 
 
 def test_cache_verify_drops_the_damaged(store: Store, root: Path) -> None:
-    assert run_cache(root, "verify", "-q").stdout == "Removed 0 damaged items (0 bytes)\n"
+    assert run_cache(root, "verify", "-q").stdout == "Removed 0 damaged items (0 B)\n"
     broken = next(entry for entry in store.entries() if entry.size == 1_000_000)
     broken.path.write_bytes(b"\0" * 1_000_000)
     assert run_cache(root, "verify", "-q").stdout == "Removed 1 damaged item (1 MB)\n"

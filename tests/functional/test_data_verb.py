@@ -148,7 +148,7 @@ def test_data_check_says_line_by_line_what_is_wrong(tmp_path: Path) -> None:
     assert done.returncode == TableProblem.exit_code
     assert f"{path} line 2, cuda_toolkit: 'fourteen' is no version" in done.stdout
     assert f"{path} line 3, source: there is no source" in done.stdout
-    assert "line 4: cuda is 11.5 here, and 11.6.1.005 in the shipped table (NVIDIA-Merlin" in done.stdout
+    assert "line 4: cuda is 11.5 in this file, but 11.6.1.005 in the shipped table (NVIDIA-Merlin" in done.stdout
     told = json.loads(data(tmp_path, "check", str(path), "--json", check=False).stdout)
     assert [problem["context"]["line"] for problem in told["problems"]] == ["2", "3"]
     assert not told["good"]

@@ -151,7 +151,7 @@ def test_recommend_where_nothing_fits_says_why(ngc: NgcSite, capsys: pytest.Capt
         (["docker.io/library/ubuntu", *V100], NothingFits.exit_code, "know no tags of docker.io/library/ubuntu"),
         (["pytroch", *V100], NothingFits.exit_code, "did you mean 'pytorch'?"),
         (["pytorch", "--gpu", "Voodoo2"], UnknownGpu.exit_code, "Voodoo2"),
-        (["pytorch", "--driver", "new"], UsageError.exit_code, "no version of an NVIDIA driver"),
+        (["pytorch", "--driver", "new"], UsageError.exit_code, "not a version of an NVIDIA driver"),
         ([], UsageError.exit_code, "IMAGE"),
     ],
 )
@@ -171,9 +171,7 @@ def test_recommend_by_a_driver_alone_asks_for_the_gpu(
         assert main(["recommend", *words]) == UsageError.exit_code
         printed = capsys.readouterr()
         assert not printed.out
-        assert (
-            "name the GPU: --gpu A100 --driver 535.104.05; or the queue that is meant: --on SITE:QUEUE" in printed.err
-        )
+        assert "name the GPU: --gpu A100 --driver 535.104.05; or the queue: --on SITE:QUEUE" in printed.err
     assert not ngc.registry.server.log
 
 
@@ -221,5 +219,5 @@ def test_explain_tags_and_recommend_judge_a_named_gpu_for_one_processor(
     assert (listing["tags"][0]["outcome"] == "native") is runs
     assert (advice["tag"] == "25.10-py3") is runs
     for document in (explained["target"], listing, advice):
-        told = [note for note in document["notes"] if "as this machine is; --arch" in note]
+        told = [note for note in document["notes"] if "the architecture of this host; --arch" in note]
         assert len(told) == (0 if named else 1)

@@ -114,7 +114,7 @@ def test_sign_with_a_locked_key(
     ring.add_secret([LOCKED])
     ring.add_public([LOCKED])
     before = image.read_bytes()
-    assert main(["sign", str(image)]) == UsageError.exit_code  # nothing piped, nobody to ask
+    assert main(["sign", str(image)]) == UsageError.exit_code  # nothing piped, no terminal
     assert "KEDGE_SIGN_PASSPHRASE" in capsys.readouterr().err
     typed.write("wrong\n")
     typed.seek(0)

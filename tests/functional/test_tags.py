@@ -86,7 +86,7 @@ def test_tags_by_cuda(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert {row["cuda"] for row in newest} == {"12.8.1", "13.0.0"}
     pytorch = ask(capsys, "pytorch", "--cuda", "12")
     assert all(row["cuda"].startswith("12.") for row in pytorch["tags"])
-    assert any("the CUDA of" in note and "left out by --cuda" in note for note in pytorch["notes"])
+    assert any("whose CUDA is unknown (--cuda)" in note for note in pytorch["notes"])
 
 
 def test_tags_mark_what_nvidia_deletes(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,9 +131,11 @@ def test_tags_that_run_there(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -
     assert rows["22.03-py3"]["outcome"] == "native"
     assert rows["24.03-py3"]["outcome"] == "forward-compatible"
     assert "25.10-py3" not in rows  # Volta is not in its list
-    assert "27.01-py3" not in rows  # not known
+    assert "27.01-py3" not in rows  # unknown
     assert all("deleted" not in row["marks"] for row in rows.values())
-    assert any("left out by --runs-here" in note for note in document["notes"])
+    assert any(
+        note.startswith("skipped ") and note.endswith("for lack of data (--runs-here)") for note in document["notes"]
+    )
 
 
 def test_tags_that_run_where_the_driver_is_not_known_are_not_guessed(
@@ -141,7 +143,7 @@ def test_tags_that_run_where_the_driver_is_not_known_are_not_guessed(
 ) -> None:
     document = ask(capsys, "pytorch", "--runs-here", "--gpu", "V100")
     assert document["tags"] == []
-    (note,) = [each for each in document["notes"] if each.startswith("the driver of Tesla V100 is not known")]
+    (note,) = [each for each in document["notes"] if each.startswith("the driver of Tesla V100 is unknown")]
     assert all(word in note for word in ("kedge doctor", "nvidia-smi", "--driver", "kedge recommend"))
 
 
@@ -241,7 +243,7 @@ def test_tags_for_a_driver_without_a_gpu_say_what_is_missing(
 ) -> None:
     monkeypatch.setattr("kedge.ops.explain.targets.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
     notes = ask(capsys, "pytorch", "--driver", "535", "--limit", "2")["notes"]
-    assert any("a machine with driver 535 is not known: --gpu GPU names it" in note for note in notes)
+    assert any("the GPU of a machine with driver 535 is unknown: name it with --gpu GPU" in note for note in notes)
 
 
 def test_tags_on_a_narrow_terminal_drop_columns_and_never_break_a_tag() -> None:

@@ -210,7 +210,7 @@ class Console:
             self._out.buffer.flush()
 
     def confirm(self, question: str, *, assume: bool = False) -> bool:
-        """Ask yes or no; `assume` (from --force or --yes) answers yes, and with nobody to ask it is an error."""
+        """Ask yes or no; `assume` (from --force or --yes) answers yes; without a terminal it is an error."""
         if assume:
             return True
         return self.ask(f"{question} [y/N] ").strip().lower() in ("y", "yes")
@@ -253,7 +253,7 @@ class Console:
     def _require_terminal(self, prompt: str) -> None:
         if not self.is_interactive:
             raise UsageError(
-                f"there is nobody to ask: {prompt.strip()}",
+                f"cannot prompt for '{prompt.strip().rstrip(':')}': no terminal",
                 hint="run it in a terminal, or give the answer as an option (see --help)",
             )
 

@@ -41,7 +41,7 @@ _HEADINGS = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("list", help="List the tables, their size and age (the default)")
+    commands.add_parser("list", help="List the tables, their size and age (default)")
     show = commands.add_parser("show", help="Show rows and the source of each value")
     show.add_argument(
         "what", metavar="WHAT", nargs="+", help="cuda, gpus or releases; an image, with or without a tag; a GPU; 12.4"
@@ -49,9 +49,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check = commands.add_parser("check", help="Check rows that you want to contribute")
     check.add_argument("file", metavar="FILE", type=Path, help="CSV with the columns of one of the tables")
     update = commands.add_parser("update", help="Read new tags' metadata from the registry, without pulling images")
-    update.add_argument("images", metavar="IMAGE", nargs="*", help="such as pytorch (the frameworks of NVIDIA)")
-    update.add_argument("--since", metavar="YY.MM", default="", help="leave older releases alone")
-    update.add_argument("--limit", metavar="N", type=int, help="tags of each image, the newest first (24)")
+    update.add_argument("images", metavar="IMAGE", nargs="*", help="such as pytorch (default: NVIDIA's frameworks)")
+    update.add_argument("--since", metavar="YY.MM", default="", help="skip older releases")
+    update.add_argument(
+        "--limit", metavar="N", type=int, help="read at most N tags per image, newest first (default: 24)"
+    )
     add_settings(update, "architecture", "no_https", "ca_bundle", "retries", "cache_directory")
     add_dry_run(update)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge doctor`: what keeps containers and jobs from working here, why, and how it is mended."""
+"""`kedge doctor`: what keeps containers and jobs from working on this host, why, and how to fix it."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _WIDEST = 100  # columns: longer lines are hard to read
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("image", metavar="IMAGE", nargs="?", help="whether this image runs here, too")
-    parser.add_argument("--gpu", action="store_true", help="only what GPUs need")
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help="also check whether this image runs on this host")
+    parser.add_argument("--gpu", action="store_true", help="run the GPU checks only")
     parser.add_argument(
         "--only",
         metavar="NAME",
         action="append",
         default=[],
-        help="only this check or group of checks, or several by commas",
+        help="run only this check or group of checks; repeat it, or separate names by commas",
     )
-    parser.add_argument("--list", action="store_true", help="name the checks, and run none")
-    parser.add_argument("--offline", action="store_true", help="ask nothing over the network")
+    parser.add_argument("--list", action="store_true", help="list the checks without running them")
+    parser.add_argument("--offline", action="store_true", help="do not use the network")
     parser.add_argument(
         "--patience",
         metavar="N",
         type=_read_patience,
         default=1.0,
-        help="give every check N times its time, on a slow machine or network",
+        help="multiply the time limit of every check by N, for slow hosts and networks",
     )
-    parser.add_argument("--html", metavar="FILE", help="write a page for a browser, too; - prints it")
+    parser.add_argument("--html", metavar="FILE", help="also write an HTML page; - prints it")
     parser.add_argument(
         "--report",
         metavar="FILE",
-        help="write a text file to attach to a request for help; secrets are removed; - prints it",
+        help="write a text file for the help desk, without secrets; - prints it",
     )
-    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
     add_settings(parser, "site", "cache_directory", "temporary_directory", "node_directory", "ca_bundle")
 
 
@@ -60,7 +60,7 @@ def _read_patience(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 1 <= number <= _MOST_PATIENCE:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to {_MOST_PATIENCE}")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {_MOST_PATIENCE}")
     return number
 
 
@@ -102,7 +102,7 @@ def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
     names = [name for word in asked for name in groups.get(word.lower(), [word])]
     if arguments.gpu:
         if names:
-            raise UsageError("--gpu and --only are two choices of checks", hint="give one of them")
+            raise UsageError("--gpu and --only cannot be combined", hint="give one of them")
         names = groups["gpu"]
     return names or None
 
@@ -112,10 +112,12 @@ def _refuse_files(arguments: argparse.Namespace, console: Console) -> None:
     from kedge.posix.files import refuse_existing
 
     if arguments.html and arguments.html == arguments.report:
-        raise UsageError("--html and --report name the same file", hint="give each its own")
+        raise UsageError("--html and --report name the same file", hint="give each its own file")
     for name in (arguments.html, arguments.report):
         if name == _PRINTED and console.json:
-            raise UsageError("--json and a file called - both print", hint="leave out one, or name a file")
+            raise UsageError(
+                "--json and the file - both write to standard output", hint="leave one out, or name a file"
+            )
         if name and name != _PRINTED:
             refuse_existing(Path(name), force=arguments.force)
 
@@ -154,7 +156,7 @@ def _write(name: str, text: str, arguments: argparse.Namespace, console: Console
         console.write_bytes(text.encode("utf-8", "replace"))
         return
     write_private(Path(name), text, force=arguments.force)
-    console.progress.note(f"{name} is written; {note}")
+    console.progress.note(f"wrote {name}: {note}")
 
 
 def _make_page(diagnosis: Diagnosis, surroundings: Surroundings, image: str | None) -> str:
@@ -169,7 +171,7 @@ def _make_page(diagnosis: Diagnosis, surroundings: Surroundings, image: str | No
     found, chart = explained or (None, None)
     return render_diagnosis(
         diagnosis.findings,
-        title=f"kedge doctor: {diagnosis.machine.get('host', 'this machine')}",
+        title=f"kedge doctor: {diagnosis.machine.get('host', 'this host')}",
         tally=diagnosis.summary,
         summary=diagnosis.machine,
         verdict=found.verdict if found else None,

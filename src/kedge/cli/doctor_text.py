@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A diagnosis as lines for a terminal: what is wrong first, with its remedy; then a line for each that is well."""
+"""A diagnosis as lines for a terminal: problems first, with their remedies; then a line for each check that passed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def render_diagnosis(
     """All lines; with `is_verbose` what each check took, and where to read on about notes."""
     titles = {check.name: check.title for check in diagnosis.checks}
     machine = diagnosis.machine
-    yield ", ".join(machine[name] for name in ("host", "system", "kernel") if name in machine) or "this machine"
+    yield ", ".join(machine[name] for name in ("host", "system", "kernel") if name in machine) or "this host"
     for level, heading in _HEADINGS:
         found = [each for each in diagnosis.findings if each.level == level]
         if found:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge recommend`: the newest tag of an image that runs natively on a machine, or on a queue of a site."""
+"""`kedge recommend`: the newest tag of an image that runs natively on a host, or on a queue of a site."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("image", metavar="IMAGE", help="such as pytorch, or nvcr.io/nvidia/tensorflow")
     add_target(parser)
-    parser.add_argument("--match", metavar="GLOB", default="", help="only tags that fit, such as '*-tf2-py3'")
-    parser.add_argument("--offline", action="store_true", help="ask nobody: what the tables know")
+    parser.add_argument("--match", metavar="GLOB", default="", help="only tags that match, such as '*-tf2-py3'")
+    parser.add_argument("--offline", action="store_true", help="use the built-in tables only")
     add_login(parser)
     add_settings(parser, "architecture", "no_https", "ca_bundle", "retries")
 

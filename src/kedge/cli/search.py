@@ -21,13 +21,13 @@ _LONGEST_LINE = 90
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("words", metavar="WORDS", nargs="+", help="what to look for, such as pytorch or gromacs")
-    parser.add_argument("--ngc", action="store_true", help="in NVIDIA's catalogue only")
-    parser.add_argument("--hub", action="store_true", help="on Docker Hub only")
-    parser.add_argument("--offline", action="store_true", help="in the tables that come with kedge only")
-    parser.add_argument("--in-library", action="store_true", help="in the library behind library:// only")
-    parser.add_argument("--signed", action="store_true", help="in the library: signed images only")
-    parser.add_argument("--limit", metavar="N", type=int, default=15, help="results of each catalogue (15)")
+    parser.add_argument("words", metavar="WORDS", nargs="+", help="words to search for, such as pytorch or gromacs")
+    parser.add_argument("--ngc", action="store_true", help="search NVIDIA's catalogue only")
+    parser.add_argument("--hub", action="store_true", help="search Docker Hub only")
+    parser.add_argument("--offline", action="store_true", help="search the built-in tables only")
+    parser.add_argument("--in-library", action="store_true", help="search the library behind library:// only")
+    parser.add_argument("--signed", action="store_true", help="list signed images of the library only")
+    parser.add_argument("--limit", metavar="N", type=int, default=15, help="results per catalogue (default: 15)")
     add_settings(parser, "ca_bundle", "library_url", "architecture", "no_https")
 
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _search_library(arguments: argparse.Namespace, console: Console) -> int:
-    """Print what the library has, in Apptainer's form."""
+    """Print what the library has, in Apptainer's format."""
     from dataclasses import asdict
 
     from kedge.ops.images.library_images import search_library
@@ -105,7 +105,7 @@ def _show(result: SearchResult, arguments: argparse.Namespace, console: Console)
                 f"{title} has {count_things(total, 'result')}, {shown} {are} shown; --limit N shows more"
             )
     if arguments.offline:
-        console.progress.note("only the tables that come with kedge were searched")
+        console.progress.note("searched the built-in tables only (--offline)")
     console.progress.note(f"the tags of an image: kedge tags {result.entries[0].name}")
 
 

@@ -26,29 +26,39 @@ _RUNS = {
     "forward-compatible": "yes (forward)",
     "ptx": "yes (PTX)",
     "no": "no",
-    "unknown": "not known",
+    "unknown": "unknown",
 }
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("repository", metavar="REPO", help="such as nvcr.io/nvidia/pytorch, or pytorch for short")
-    parser.add_argument("--cuda", metavar="VERSION", default="", help="with this CUDA: 12, 12.4, '>=12', '>=11.8,<13'")
+    parser.add_argument(
+        "repository", metavar="REPO", help="repository, such as nvcr.io/nvidia/pytorch, or pytorch for short"
+    )
+    parser.add_argument(
+        "--cuda", metavar="VERSION", default="", help="only tags with this CUDA: 12, 12.4, '>=12', '>=11.8,<13'"
+    )
     parser.add_argument(
         "--arch",
         dest="machine",
         metavar="ARCH",
         default="",
-        help="for this processor, and judged for it: amd64 or arm64",
+        help="only tags for this architecture, and judge for it: amd64 or arm64",
     )
-    parser.add_argument("--since", metavar="RELEASE", default="", help="this release and later ones: 24.01 or 2024-01")
-    parser.add_argument("--match", metavar="GLOB", default="", help="whose name fits, such as '*-tf2-py3'")
-    parser.add_argument("--runs-here", action="store_true", help="that run here, or on what the options below name")
+    parser.add_argument(
+        "--since", metavar="RELEASE", default="", help="only this release and newer ones: 24.01 or 2024-01"
+    )
+    parser.add_argument("--match", metavar="GLOB", default="", help="only tags that match, such as '*-tf2-py3'")
+    parser.add_argument(
+        "--runs-here",
+        action="store_true",
+        help="only tags that run on this host, or on what --gpu, --driver and --on name",
+    )
     add_target(parser)
-    parser.add_argument("--look", action="store_true", help="read the configs of what is listed, from the registry")
-    parser.add_argument("--limit", metavar="N", type=int, help=f"at most so many ({_SHOWN} on a terminal)")
-    parser.add_argument("--all", action="store_true", help="all of them, on a terminal, too")
-    parser.add_argument("--offline", action="store_true", help="ask nobody: what the tables know")
+    parser.add_argument("--look", action="store_true", help="read the configs of the listed images from the registry")
+    parser.add_argument("--limit", metavar="N", type=int, help=f"list at most N tags (default on a terminal: {_SHOWN})")
+    parser.add_argument("--all", action="store_true", help="list all tags, also on a terminal")
+    parser.add_argument("--offline", action="store_true", help="use the built-in tables only")
     add_login(parser)
     add_settings(parser, "no_https", "ca_bundle", "retries")
 
@@ -82,7 +92,7 @@ def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
     from kedge.ops.explain.tags import TagQuery
 
     if arguments.limit is not None and (arguments.limit < 1 or arguments.all):
-        raise UsageError("--limit takes a number, 1 or more, and does not go with --all")
+        raise UsageError("--limit takes a number, 1 or more, and cannot be combined with --all")
     if arguments.look and arguments.offline:
         raise UsageError("--look asks the registry, which --offline forbids", hint="leave out one of them")
     if arguments.cuda:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The options that name what images are judged against: a GPU and a driver, a queue of a site, or this machine."""
+"""The options that name what images are judged against: a GPU and a driver, a queue of a site, or this host."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", metavar="GPU", help="judge for this GPU, such as H200 or V100-SXM2-32GB")
     parser.add_argument("--driver", metavar="VERSION", help="judge for this driver, such as 535.104.05 or 535")
     parser.add_argument(
-        "--on", "--site", dest="place", metavar="SITE[:QUEUE]", help="judge for a queue of a site ('kedge site list')"
+        "--on",
+        "--site",
+        dest="place",
+        metavar="SITE[:QUEUE]",
+        help="judge for a partition or queue of a site (see 'kedge site list')",
     )
 
 
 def read_target(arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str = "") -> Target:
-    """What was named; this machine where nothing was."""
+    """What was named; this host where nothing was."""
     from kedge.ops.explain.targets import find_target
 
     return find_target(
@@ -39,7 +43,7 @@ def read_target(arguments: argparse.Namespace, console: Console, tables: Tables,
 def read_judged_target(
     arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str, is_needed: bool
 ) -> Target | None:
-    """The same; None where nothing was named and this machine has no GPU to judge by."""
+    """The same; None where nothing was named and this host has no GPU to judge by."""
     from kedge.ops.explain.targets import keep_judged
 
     target = read_target(arguments, console, tables, architecture=architecture)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What machine this is, in the few words that everybody asks for first."""
+"""The host in a few lines: system, kernel, CPUs, memory and user."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kedge.model.size import format_size
 
 
 def describe_machine(surroundings: Surroundings) -> dict[str, str]:
-    """Host, system, kernel, processor, memory and user of this process."""
+    """Describe host, system, kernel, CPUs, memory and user."""
     root = Path(surroundings.root)
     names = os.uname()
     limits = read_limits(root)
-    memory = "not known" if limits.memory is None else f"{format_size(limits.memory)} ({limits.memory_from})"
+    memory = "unknown" if limits.memory is None else f"{format_size(limits.memory)} ({limits.memory_from})"
     return {
         "host": names.nodename,
         "system": _read_distribution(root),
@@ -29,11 +29,11 @@ def describe_machine(surroundings: Surroundings) -> dict[str, str]:
 
 
 def _read_distribution(root: Path) -> str:
-    """The distribution's own name of itself, from os-release."""
+    """Read the distribution's name from os-release."""
     for name in ("etc/os-release", "usr/lib/os-release"):
         with contextlib.suppress(OSError):
             for line in (root / name).read_text(errors="replace").splitlines():
                 key, _, value = line.partition("=")
                 if key == "PRETTY_NAME":
                     return value.strip().strip("\"'")
-    return "not known"
+    return "unknown"

@@ -153,7 +153,7 @@ class _Reader:
         return self._read_names(table, size, {tag: numbers[tag] for tag in wanted})
 
     def _read_names(self, table: int, size: int, places: dict[int, list[int]]) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
+        names: dict[int, list[str]] = {}
         total = 0
         for tag, offsets in places.items():
             for place in offsets:
@@ -163,8 +163,8 @@ class _Reader:
                 total += len(text)
                 if total > _MAXIMUM_STRINGS:
                     raise self._damaged("DT_NEEDED", table)
-                found.setdefault(tag, []).append(text)
-        return found
+                names.setdefault(tag, []).append(text)
+        return names
 
     def _dynamic_entries(self, dynamic: _Segment) -> Iterator[tuple[int, int]]:
         if dynamic.size > _MAXIMUM_DYNAMIC:

@@ -194,10 +194,10 @@ class HostTree:
 
 def _find_homes() -> list[str]:
     """The user's home under every name it has, with a slash at the end; empty if it is not a directory of theirs."""
-    found = {os.environ.get("HOME", "")}
+    homes = {os.environ.get("HOME", "")}
     with contextlib.suppress(KeyError):
-        found.add(pwd.getpwuid(os.getuid()).pw_dir)
-    usable = {home.rstrip("/") for home in found if home.startswith("/") and Path(home).is_dir()}
+        homes.add(pwd.getpwuid(os.getuid()).pw_dir)
+    usable = {home.rstrip("/") for home in homes if home.startswith("/") and Path(home).is_dir()}
     usable |= {os.path.realpath(home) for home in usable}
     return sorted(
         home + "/" for home in usable if home not in ("", "/", "/usr", "/bin", "/sbin", "/lib", "/etc", "/var")

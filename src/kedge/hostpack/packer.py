@@ -127,12 +127,12 @@ def _make_config(wanted: Sequence[_Wanted]) -> ImageConfig:
 
 def _list_folders(path: str, depth: int = 0) -> list[str]:
     """The directories that have to be on PATH for a program: its own, and those where a script's env finds programs."""
-    found = [path.rpartition("/")[0]]
+    folders = [path.rpartition("/")[0]]
     if depth < _MAXIMUM_SCRIPTS:
         with contextlib.suppress(KedgeError):  # no script; what else is wrong with it shows when it is packed
             for started in read_interpreter(os.path.realpath(path))[1:]:
-                found += _list_folders(started, depth + 1)
-    return found
+                folders += _list_folders(started, depth + 1)
+    return folders
 
 
 class _Packer:
@@ -214,9 +214,9 @@ class _Packer:
                 if name in loaded:
                     continue
                 loaded.add(name)
-                found = self._require(name, needer, required=required)
-                if found is not None:
-                    queue.append(found)
+                library = self._require(name, needer, required=required)
+                if library is not None:
+                    queue.append(library)
 
     def _require(self, name: str, needer: Needer, *, required: bool) -> Needer | None:
         if rules.is_driver_object(name.rpartition("/")[2]):
@@ -251,9 +251,9 @@ class _Packer:
         for name in rule.objects:
             path = self._linker.find_by_name(name, interpreter)
             if path is not None and path not in self._done:
-                found = self._add_object(path, ())
-                if found is not None:
-                    self._add_closure(found, required=False)
+                library = self._add_object(path, ())
+                if library is not None:
+                    self._add_closure(library, required=False)
         self._add_data(rule.files)
 
     def _add_data(self, patterns: Sequence[str]) -> None:

@@ -99,7 +99,7 @@ def ask_python(interpreter: str, packages: tuple[str, ...]) -> _PythonEnvironmen
     try:
         # -B: asking must not leave byte code behind, which would change what is packed next time
         answer = run_program([interpreter, "-I", "-B", "-c", _QUESTION, json.dumps(packages)], timeout=120)
-        found: dict[str, Any] = json.loads(answer.output)
+        report: dict[str, Any] = json.loads(answer.output)
     except ProgramFailed as problem:
         raise ProgramFailed(
             f"{interpreter} could not be asked about its packages",
@@ -108,24 +108,24 @@ def ask_python(interpreter: str, packages: tuple[str, ...]) -> _PythonEnvironmen
         ) from problem
     except ValueError:
         raise ProgramFailed(f"{interpreter} did not list its packages") from None
-    _check_packages(interpreter, found)
-    library = [*found["library"], *found["dynload"], *found["zip"]]
+    _check_packages(interpreter, report)
+    library = [*report["library"], *report["dynload"], *report["zip"]]
     return _PythonEnvironment(
-        prefixes=tuple(dict.fromkeys(found["prefixes"])),
+        prefixes=tuple(dict.fromkeys(report["prefixes"])),
         library=tuple(dict.fromkeys(library)),
-        files=tuple(found["files"]),
+        files=tuple(report["files"]),
     )
 
 
-def _check_packages(interpreter: str, found: dict[str, Any]) -> None:
-    for name, needer in found["missing"]:
+def _check_packages(interpreter: str, report: dict[str, Any]) -> None:
+    for name, needer in report["missing"]:
         why = f", which {needer} requires" if needer else ""
         raise FileProblem(
             f"{interpreter} has no package '{name}'{why}",
             context={"package": name},
             hint=f"install it for that interpreter first: {interpreter} -m pip install {name}",
         )
-    for name in found["editable"]:
+    for name in report["editable"]:
         raise UnsupportedFormat(
             f"the package '{name}' is installed as a link to its source directory (editable)",
             hint="install it first without -e: pip install .",

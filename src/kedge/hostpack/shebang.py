@@ -54,8 +54,8 @@ def _find_env_program(words: list[str], script: str) -> str:
             continue
         if not word or word.startswith("-") or "=" in word:
             continue
-        found = find_program(word)
-        if found is None:
+        program = find_program(word)
+        if program is None:
             raise ProgramMissing(f"{script} needs the program '{word}' (after env), which is not on this host")
-        return os.path.abspath(found)  # noqa: PTH100 - links are kept
+        return os.path.abspath(program)  # noqa: PTH100 - links are kept
     raise FileProblem(f"{script}: its '#!' line names env, but no program after it")

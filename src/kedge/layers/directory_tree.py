@@ -106,8 +106,8 @@ class _FolderReading:
     def _read_entries(self, folder: bytes) -> Iterator[tuple[bytes, Node]]:
         try:
             with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
-            statuses = [(entry, entry.stat(follow_symlinks=False)) for entry in found]
+                ordered = sorted(entries, key=lambda entry: entry.name)
+            statuses = [(entry, entry.stat(follow_symlinks=False)) for entry in ordered]
         except OSError as problem:
             raise explain(problem, os.fsdecode(problem.filename or folder)) from problem
         for entry, status in statuses:

@@ -95,6 +95,16 @@ class _RootPrivileges(_UserPrivileges):
             self._set_xattr(folder, name, key, value)
 
 
+def make_special(privileges: Privileges, folder: int, name: bytes, node: Node) -> None:
+    """Make a pipe, a socket or a device."""
+    if node.kind is NodeKind.FIFO:
+        os.mkfifo(name, 0o600, dir_fd=folder)
+    elif node.kind is NodeKind.SOCKET:
+        os.mknod(name, 0o140600, dir_fd=folder)
+    else:
+        privileges.make_device(folder, name, node)
+
+
 def choose_privileges(progress: Progress) -> Privileges:
     """The object for whoever runs this."""
     return _RootPrivileges(progress) if os.geteuid() == 0 else _UserPrivileges(progress)

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from kedge.errors import HostileImage
 from kedge.layers.member_names import show_name
-from kedge.layers.privileges import Privileges, choose_privileges
+from kedge.layers.privileges import Privileges, choose_privileges, make_special
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Buffer, Node, NodeKind, walk
 from kedge.posix.confined_paths import Descent, open_folder, remove_tree
@@ -182,12 +182,8 @@ class _TreeBuilder:
             self._make_file(folder, name, node)
         elif node.kind is NodeKind.SYMLINK:
             os.symlink(node.target, name, dir_fd=folder)
-        elif node.kind is NodeKind.FIFO:
-            os.mkfifo(name, 0o600, dir_fd=folder)
-        elif node.kind is NodeKind.SOCKET:
-            os.mknod(name, 0o140600, dir_fd=folder)
         else:
-            self._privileges.make_device(folder, name, node)
+            make_special(self._privileges, folder, name, node)
         self._set_metadata(folder, name, node)
         if self._names[id(node)] > 1:
             first = self._spool + b"/link%d" % len(self._placed)

@@ -107,17 +107,17 @@ def _read_time(text: bytes) -> int | None:
 
 
 def _read_xattrs(records: Records) -> Xattrs:
-    found: dict[bytes, bytes] = {}
+    xattrs: dict[bytes, bytes] = {}
     for key, value in records.items():
         if key.startswith(_LIBARCHIVE):
             name = urllib.parse.unquote_to_bytes(key[len(_LIBARCHIVE) :])
-            found.setdefault(name, _decode_base64(value))
+            xattrs.setdefault(name, _decode_base64(value))
         elif key.startswith(_SCHILY) and value:
-            found[key[len(_SCHILY) :]] = value
-    for name, value in found.items():
+            xattrs[key[len(_SCHILY) :]] = value
+    for name, value in xattrs.items():
         if not name or len(name) > _MAXIMUM_XATTR_NAME or b"\0" in name or len(value) > _MAXIMUM_XATTR:
             raise ValueError(f"the extended attribute {name[:80]!r} of {len(value)} bytes is more than Linux allows")
-    return tuple(sorted(found.items()))
+    return tuple(sorted(xattrs.items()))
 
 
 def _decode_base64(value: bytes) -> bytes:

@@ -164,10 +164,10 @@ def _encode_records(records: dict[bytes, bytes]) -> bytes:
 
 def _encode_record(key: bytes, value: bytes) -> bytes:
     """`LENGTH KEY=VALUE\\n`, where the length counts its own digits."""
-    rest = len(key) + len(value) + 3
-    length = rest + len(str(rest))
-    if len(str(length)) != len(str(rest)):
-        length = rest + len(str(length))
+    counted = len(key) + len(value) + 3
+    length = counted + len(str(counted))
+    if len(str(length)) != len(str(counted)):
+        length = counted + len(str(length))
     return b"%d %s=%s\n" % (length, key, value)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from kedge.layers.privileges import choose_privileges
+from kedge.layers.privileges import choose_privileges, make_special
 from kedge.layers.sandbox import refuse_way_out
 from kedge.model.progress import Progress
 from kedge.model.tree import Node, NodeKind, walk
@@ -156,7 +156,7 @@ class TreeExtractor:
             share_work(len(plan.batches), self._workers, self._make_batch, self._advance)
             for path, name, node in plan.specials:
                 with _Folder(self._root, path) as folder:
-                    self._make_special(folder, name, node)
+                    make_special(self._privileges, folder, name, node)
                     self._set_metadata(folder, name, node)
             for path, name, node in plan.unfinished:
                 with _Folder(self._root, path) as folder:
@@ -241,14 +241,6 @@ class TreeExtractor:
             if problem.errno not in (errno.EPERM, errno.EINVAL):
                 raise
         return True
-
-    def _make_special(self, folder: int, name: bytes, node: Node) -> None:
-        if node.kind is NodeKind.FIFO:
-            os.mkfifo(name, 0o600, dir_fd=folder)
-        elif node.kind is NodeKind.SOCKET:
-            os.mknod(name, 0o140600, dir_fd=folder)
-        else:
-            self._privileges.make_device(folder, name, node)
 
     def _set_metadata(self, folder: int, name: bytes, node: Node) -> None:
         self._give_away(folder, name, node)

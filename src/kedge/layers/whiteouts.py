@@ -72,12 +72,12 @@ class Cover:
         for part in parent.split(b"/") if parent else ():
             if above.opaque:
                 return _HIDDEN
-            found = above.names.get(part, _UNKNOWN)
-            if found is None:
+            child = above.names.get(part, _UNKNOWN)
+            if child is None:
                 return _HIDDEN
-            if found is _UNKNOWN:
+            if child is _UNKNOWN:
                 return _UNKNOWN
-            above = found
+            above = child
         return above
 
     def absorb(self, record: LayerRecord) -> None:
@@ -108,12 +108,12 @@ class Cover:
         for part in parent.split(b"/") if parent else ():
             if above.opaque:
                 return None
-            found = above.names.setdefault(part, _UNKNOWN)
-            if found is _UNKNOWN:
-                found = above.names[part] = Above()
-            if found is None:
+            child = above.names.setdefault(part, _UNKNOWN)
+            if child is _UNKNOWN:
+                child = above.names[part] = Above()
+            if child is None:
                 return None
-            above = found
+            above = child
         return None if above.opaque else above
 
 

@@ -36,20 +36,20 @@ class _Option:
 
 
 OPTIONS = {
-    "name": _Option("name", "NAME", "what the job is called"),
-    "directory": _Option("directory", "DIR", "where it runs; where it was submitted unless given"),
-    "output": _Option("output", "FILE", "where its output goes; {name}, {id} and {index} are put in"),
-    "error": _Option("error", "FILE", "where its errors go; with the output unless given"),
-    "cpus": _Option("cpus", "N", "processors it uses (1)"),
-    "memory": _Option("memory", "SIZE", "memory it may use, such as 4G"),
-    "gpus": _Option("gpus", "N", "GPUs it gets for itself"),
-    "exclusive": _Option("is_exclusive", "", "nothing else begins while it runs"),
-    "time": _Option("time", "TIME", "how long it may run, such as 2h or 2:00:00"),
+    "name": _Option("name", "NAME", "name of the job"),
+    "directory": _Option("directory", "DIR", "directory it runs in (default: where it was submitted)"),
+    "output": _Option("output", "FILE", "output file; {name}, {id} and {index} are replaced"),
+    "error": _Option("error", "FILE", "error file (default: the output file)"),
+    "cpus": _Option("cpus", "N", "CPUs it uses (default: 1)"),
+    "memory": _Option("memory", "SIZE", "memory limit, such as 4G"),
+    "gpus": _Option("gpus", "N", "GPUs, for its exclusive use"),
+    "exclusive": _Option("is_exclusive", "", "no other job starts while it runs"),
+    "time": _Option("time", "TIME", "time limit, such as 2h or 2:00:00"),
     "array": _Option("array", "LIST", "a task for each index: 0-9, 1,3,5, 1-100%10 (ten at once)"),
     "after": _Option(
-        "after", "[KIND:]ID", "begin when that job ended well, or afterany, afternotok, after (its begin)"
+        "after", "[KIND:]ID", "start when that job has completed, or afterany, afternotok, after (its start)"
     ),
-    "begin": _Option("begin", "TIME", "not before: now+2h, 18:30 or 2030-01-31T08:00"),
+    "begin": _Option("begin", "TIME", "earliest start: now+2h, 18:30 or 2030-01-31T08:00"),
 }
 
 
@@ -69,7 +69,9 @@ def read_directives(text: str) -> dict[str, str]:
 def _read_line(text: str, number: int) -> tuple[str, str]:
     matched = re.fullmatch(r"--([a-z-]+)(?:(?:=|\s+)(.*))?", text)
     if matched is None:
-        raise InvalidJob(f"line {number}: '{text[:80]}' is no option", hint="a line looks like: #KEDGE --time=1:00:00")
+        raise InvalidJob(
+            f"line {number}: '{text[:80]}' is not an option", hint="a line looks like: #KEDGE --time=1:00:00"
+        )
     name, value = matched[1], matched[2] or ""
     if name not in OPTIONS:
         hint = propose(name, OPTIONS) or f"they are: {', '.join('--' + each for each in OPTIONS)}"
@@ -79,7 +81,7 @@ def _read_line(text: str, number: int) -> tuple[str, str]:
             value = json.loads(value)
         except ValueError:
             raise InvalidJob(
-                f"line {number}: {value[:80]} is no text in double quotes", context={"key": name}
+                f"line {number}: {value[:80]} is not text in double quotes", context={"key": name}
             ) from None
     return name, str(value)
 
@@ -98,7 +100,7 @@ def apply_options(base: LocalRequest, options: Mapping[str, str]) -> LocalReques
 
 def _read_count(text: str, least: int) -> int:
     if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= _MOST:
-        raise InvalidJob(f"'{text[:60]}' is no number from {least} on")
+        raise InvalidJob(f"'{text[:60]}' is not a number of at least {least}")
     return int(text)
 
 
@@ -136,7 +138,7 @@ def _read_begin(text: str) -> float:
             return _make_time([int(each or 0) for each in day.groups()])
     except (ValueError, OverflowError):
         pass
-    raise InvalidJob(f"'{text[:60]}' is no time to begin at", hint="such as now+2h, 18:30 or 2030-01-31T08:00")
+    raise InvalidJob(f"'{text[:60]}' is not a start time", hint="write it as now+2h, 18:30 or 2030-01-31T08:00")
 
 
 def _make_time(numbers: list[int]) -> float:

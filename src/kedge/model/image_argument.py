@@ -26,5 +26,5 @@ def find_path(word: str) -> str:
     """The path that the word is, or names with `file:`; empty for all other references."""
     if not is_reference(word):
         return word
-    scheme, _, rest = word.partition(":")
-    return rest.removeprefix("//") if scheme.lower() == "file" else ""
+    scheme, _, path = word.partition(":")
+    return path.removeprefix("//") if scheme.lower() == "file" else ""

@@ -53,14 +53,14 @@ def parse_image_name(name: str, text: str, *, registry_first: bool = False) -> _
 
     With `registry_first` the first part is the registry whatever it looks like, as ORAS clients have it.
     """
-    user, rest = _split_user(name, text)
-    registry, hash_sign, image = rest.partition("#")
+    user, location = _split_user(name, text)
+    registry, hash_sign, image = location.partition("#")
     if hash_sign:
         if not registry:
             raise refuse(text, "no registry before the '#'", "Enroot's format is docker://[USER@]REGISTRY#IMAGE:TAG")
         _check_registry(registry, text)
     else:
-        registry, image = _split_registry(rest, text, registry_first=registry_first)
+        registry, image = _split_registry(location, text, registry_first=registry_first)
     repository, tag, digest = split_repository(image, text)
     check_path_shape(repository, text)
     registry = registry.lower()
@@ -73,11 +73,11 @@ def parse_image_name(name: str, text: str, *, registry_first: bool = False) -> _
 
 def split_repository(image: str, text: str) -> tuple[str, str | None, Digest | None]:
     """`REPOSITORY[:TAG][@DIGEST]` into its parts; tag and digest are checked, the repository is not."""
-    rest, at_sign, digest_text = image.partition("@")
+    path, at_sign, digest_text = image.partition("@")
     digest = None
     if at_sign:
         digest = _parse_digest(digest_text, text)
-    folder, slash, last = rest.rpartition("/")
+    folder, slash, last = path.rpartition("/")
     last, colon, tag = last.partition(":")
     if tag.startswith("sha256:") and digest is None:  # Enroot's IMAGE:sha256:HEX
         return folder + slash + last, None, _parse_digest(tag, text)
@@ -137,7 +137,7 @@ def check_library_path(parts: list[str], text: str) -> None:
             raise refuse(
                 text,
                 f"'{part}' is not a valid part of a library path",
-                "the form is library://[HOST/]ENTITY/COLLECTION/CONTAINER:TAG",
+                "the format is library://[HOST/]ENTITY/COLLECTION/CONTAINER:TAG",
             )
 
 
@@ -175,12 +175,12 @@ def _split_user(name: str, text: str) -> tuple[str | None, str]:
     return head, tail
 
 
-def _split_registry(rest: str, text: str, *, registry_first: bool) -> tuple[str, str]:
-    first, slash, image = rest.partition("/")
+def _split_registry(name: str, text: str, *, registry_first: bool) -> tuple[str, str]:
+    first, slash, image = name.partition("/")
     if not slash and (_looks_like_bare_host(first) or (registry_first and first)):
         raise refuse(text, f"'{first}' is a registry, and no repository follows", "write REGISTRY/REPOSITORY:TAG")
     if not slash or not (registry_first or looks_like_registry(first)) or first.startswith("@"):
-        return "", rest
+        return "", name
     _check_registry(first, text)
     if not image:
         raise refuse(text, f"'{first}' is a registry, and no repository follows", "write REGISTRY/REPOSITORY:TAG")

@@ -62,12 +62,12 @@ class Reference:
     def parse(cls, text: str, *, exists: Callable[[str], bool] = os.path.lexists) -> Reference:
         """Read a reference; InvalidReference says what is wrong and what was probably meant."""
         _check_text(text)
-        scheme, rest = _split_scheme(text)
+        scheme, name = _split_scheme(text)
         if scheme is None:
             return _parse_bare(text, exists)
         if scheme in ("oci", "oci-archive", "docker-archive"):
-            return _parse_archive(Transport(scheme), rest, text, exists)
-        return _PARSERS[scheme](rest, text)
+            return _parse_archive(Transport(scheme), name, text, exists)
+        return _PARSERS[scheme](name, text)
 
     def __str__(self) -> str:
         if self.transport in (Transport.HTTP, Transport.HTTPS):
@@ -169,31 +169,31 @@ def _split_scheme(text: str) -> tuple[str | None, str]:
     match = _SCHEME.match(text)
     if match is None:
         return None, text
-    scheme, rest = match[1].lower(), text[match.end() :]
+    scheme, name = match[1].lower(), text[match.end() :]
     if scheme in SLASHED:
-        if rest.startswith("//"):
-            return scheme, rest[2:]
-        raise _missing_slashes(scheme, rest, text)
+        if name.startswith("//"):
+            return scheme, name[2:]
+        raise _missing_slashes(scheme, name, text)
     if scheme in PLAIN:
-        return scheme, rest
-    if rest.startswith("//"):
-        raise _unknown_scheme(scheme, rest, text)
+        return scheme, name
+    if name.startswith("//"):
+        raise _unknown_scheme(scheme, name, text)
     return None, text
 
 
-def _missing_slashes(scheme: str, rest: str, text: str) -> InvalidReference:
-    wanted = f"{scheme}://{rest.lstrip('/')}"
-    also = f"; for the image called '{scheme}' write docker://{text}" if scheme in ("docker", "podman") and rest else ""
+def _missing_slashes(scheme: str, name: str, text: str) -> InvalidReference:
+    wanted = f"{scheme}://{name.lstrip('/')}"
+    also = f"; for the image called '{scheme}' write docker://{text}" if scheme in ("docker", "podman") and name else ""
     return refuse(text, f"'{scheme}:' must be followed by '//'", f"did you mean {wanted}?{also}; a file is ./{text}")
 
 
-def _unknown_scheme(scheme: str, rest: str, text: str) -> InvalidReference:
+def _unknown_scheme(scheme: str, name: str, text: str) -> InvalidReference:
     from kedge.model.nearest import find_near  # late: only a mistake needs it
 
     known = sorted({*SLASHED, *PLAIN} - {"shub"})
     near = find_near(scheme, known)
     slashes = "//" if near in SLASHED else ""
-    hint = f"did you mean {near}:{slashes}{rest.lstrip('/')}?" if near else f"known schemes: {', '.join(known)}"
+    hint = f"did you mean {near}:{slashes}{name.lstrip('/')}?" if near else f"known schemes: {', '.join(known)}"
     return refuse(text, f"unknown scheme '{scheme}://'", hint)
 
 
@@ -219,26 +219,26 @@ def _refuse_spaces(text: str) -> None:
     raise refuse(text, "it contains a space, and no such file exists", hint)
 
 
-def _parse_docker(rest: str, text: str) -> Reference:
+def _parse_docker(image: str, text: str) -> Reference:
     _refuse_spaces(text)
-    name = image_name.parse_image_name(rest, text)
+    name = image_name.parse_image_name(image, text)
     return Reference(Transport.DOCKER, name.registry, name.repository, name.tag, name.digest, user=name.user)
 
 
-def _parse_oras(rest: str, text: str) -> Reference:
+def _parse_oras(image: str, text: str) -> Reference:
     _refuse_spaces(text)
-    name = image_name.parse_image_name(rest, text, registry_first=True)
+    name = image_name.parse_image_name(image, text, registry_first=True)
     return Reference(Transport.ORAS, name.registry, name.repository, name.tag, name.digest, user=name.user)
 
 
-def _parse_library(rest: str, text: str) -> Reference:
+def _parse_library(image: str, text: str) -> Reference:
     """`[HOST/]ENTITY/COLLECTION/CONTAINER[:TAG]`, with `library` and `default` for what is left out."""
     _refuse_spaces(text)
-    rest = rest.removeprefix("///").removeprefix("//").removeprefix("/")
-    image_name.check_path_shape(rest, text)
-    host, slash, path = rest.partition("/")
-    if not slash or not (image_name.looks_like_registry(host) or rest.count("/") == 3):
-        host, path = "", rest
+    image = image.removeprefix("///").removeprefix("//").removeprefix("/")
+    image_name.check_path_shape(image, text)
+    host, slash, path = image.partition("/")
+    if not slash or not (image_name.looks_like_registry(host) or image.count("/") == 3):
+        host, path = "", image
     path, tag, digest = image_name.split_repository(path, text)
     parts = path.split("/")
     if len(parts) > 3:
@@ -251,7 +251,7 @@ def _parse_library(rest: str, text: str) -> Reference:
     return Reference(Transport.LIBRARY, host, "/".join(full), tag, digest)
 
 
-def _parse_shub(rest: str, text: str) -> Reference:  # noqa: ARG001 - one signature for all parsers
+def _parse_shub(image: str, text: str) -> Reference:  # noqa: ARG001 - one signature for all parsers
     raise refuse(
         text,
         "Singularity Hub was shut down in April 2021",
@@ -259,28 +259,28 @@ def _parse_shub(rest: str, text: str) -> Reference:  # noqa: ARG001 - one signat
     )
 
 
-def _parse_archive(transport: Transport, rest: str, text: str, exists: Callable[[str], bool]) -> Reference:
+def _parse_archive(transport: Transport, location: str, text: str, exists: Callable[[str], bool]) -> Reference:
     """`[//]PATH[:NAME]`: the longest existing path wins, else the first colon ends the path as in other tools."""
-    rest = rest.removeprefix("//")  # Apptainer takes both; the path is relative unless one slash more follows
-    colons = [place for place, character in enumerate(rest) if character == ":"]
-    ends = [len(rest), *reversed(colons)]
-    end = next((place for place in ends if exists(rest[:place])), colons[0] if colons else len(rest))
-    path, tag = rest[:end], rest[end + 1 :]
+    location = location.removeprefix("//")  # Apptainer takes both; the path is relative unless one slash more follows
+    colons = [place for place, character in enumerate(location) if character == ":"]
+    ends = [len(location), *reversed(colons)]
+    end = next((place for place in ends if exists(location[:place])), colons[0] if colons else len(location))
+    path, tag = location[:end], location[end + 1 :]
     if not path:
         raise refuse(text, f"no path follows '{transport}:'", f"write {transport}:PATH or {transport}:PATH:TAG")
-    if end < len(rest) and not tag:
+    if end < len(location) and not tag:
         raise refuse(text, "it ends with ':' but no tag follows", "add a tag, or leave the ':' out")
     if tag and not _ARCHIVE_TAG.match(tag):
         raise refuse(text, f"'{tag}' is not a valid name in an archive")
     return Reference(transport, path=path, tag=tag or None)
 
 
-def _parse_daemon(rest: str, text: str, engine: str = "docker") -> Reference:
+def _parse_daemon(name: str, text: str, engine: str = "docker") -> Reference:
     _refuse_spaces(text)
-    rest = rest.removeprefix("//")
-    if rest.startswith(("sha256:", "@sha256:")):
-        return Reference(Transport.DOCKER_DAEMON, digest=Digest.parse(rest.removeprefix("@")), engine=engine)
-    path, tag, digest = image_name.split_repository(rest, text)
+    name = name.removeprefix("//")
+    if name.startswith(("sha256:", "@sha256:")):
+        return Reference(Transport.DOCKER_DAEMON, digest=Digest.parse(name.removeprefix("@")), engine=engine)
+    path, tag, digest = image_name.split_repository(name, text)
     image_name.check_path_shape(path, text)
     first, slash, image = path.partition("/")
     if slash and image_name.looks_like_registry(first):
@@ -291,13 +291,13 @@ def _parse_daemon(rest: str, text: str, engine: str = "docker") -> Reference:
     return Reference(Transport.DOCKER_DAEMON, repository=path, tag=tag, digest=digest, engine=engine)
 
 
-def _parse_podman(rest: str, text: str) -> Reference:
-    return _parse_daemon(rest, text, "podman")
+def _parse_podman(name: str, text: str) -> Reference:
+    return _parse_daemon(name, text, "podman")
 
 
-def _parse_address(scheme: str, rest: str, text: str) -> Reference:
+def _parse_address(scheme: str, location: str, text: str) -> Reference:
     _refuse_spaces(text)
-    address = f"{scheme}://{rest}"
+    address = f"{scheme}://{location}"
     name = page_address.read_page_address(address)
     if name is not None:
         return _parse_docker(name, text)
@@ -309,25 +309,25 @@ def _parse_address(scheme: str, rest: str, text: str) -> Reference:
     return Reference(Transport(scheme), path=address)
 
 
-def _parse_http(rest: str, text: str) -> Reference:
-    return _parse_address("http", rest, text)
+def _parse_http(location: str, text: str) -> Reference:
+    return _parse_address("http", location, text)
 
 
-def _parse_https(rest: str, text: str) -> Reference:
-    return _parse_address("https", rest, text)
+def _parse_https(location: str, text: str) -> Reference:
+    return _parse_address("https", location, text)
 
 
-def _parse_instance(rest: str, text: str) -> Reference:
-    if not rest:
+def _parse_instance(name: str, text: str) -> Reference:
+    if not name:
         raise refuse(text, "it names no instance", "write it as instance://NAME")
-    if not _INSTANCE.match(rest):
+    if not _INSTANCE.match(name):
         raise refuse(text, "an instance name has letters, digits, '_', '.' and '-'")
-    return Reference(Transport.INSTANCE, repository=rest)
+    return Reference(Transport.INSTANCE, repository=name)
 
 
-def _parse_host(rest: str, text: str) -> Reference:
-    programs = tuple(rest.split(","))
-    if not rest:
+def _parse_host(names: str, text: str) -> Reference:
+    programs = tuple(names.split(","))
+    if not names:
         raise refuse(text, "it names no program", "write host:PROGRAM[,PROGRAM…], such as host:bash,python3")
     for program in programs:
         if not program or program != program.strip() or program.endswith("/") or program.startswith("+"):
@@ -335,8 +335,8 @@ def _parse_host(rest: str, text: str) -> Reference:
     return Reference(Transport.HOST, programs=programs)
 
 
-def _parse_file(rest: str, text: str) -> Reference:
-    if not rest.removeprefix("//"):
+def _parse_file(path: str, text: str) -> Reference:
+    if not path.removeprefix("//"):
         raise refuse(text, "no path follows 'file:'")
     return Reference(Transport.FILE, path=find_path(text))
 

@@ -33,8 +33,8 @@ def _parse_flag(value: object) -> bool | ValueRefused:
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if isinstance(value, bool):
         return value
-    found = words.get(value.lower()) if isinstance(value, str) else None
-    return ValueRefused("it must be true or false") if found is None else found
+    flag = words.get(value.lower()) if isinstance(value, str) else None
+    return ValueRefused("it must be true or false") if flag is None else flag
 
 
 def _parse_count(value: object, lowest: int = 1) -> int | ValueRefused:

@@ -127,4 +127,4 @@ def expand_path(text: str, environ: Mapping[str, str]) -> str:
     pattern = r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?"
     if not all(environ.get(name) for name in re.findall(pattern, text)):
         return ""
-    return re.sub(pattern, lambda found: environ[found[1]], text)
+    return re.sub(pattern, lambda match: environ[match[1]], text)

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def format_size(size: int) -> str:
-    """`512 bytes`, `1.5 GB`: powers of 1000, three significant digits."""
+    """`512 B`, `1.5 GB`: powers of 1000, three significant digits."""
     value = float(size)
     for unit in _UNITS:
         if abs(value) < 999.5 or unit == _UNITS[-1]:
             break
         value /= 1000
-    if unit == "bytes":
-        return f"{size} bytes"
+    if unit == "B":
+        return f"{size} B"
     return f"{value:.3g} {unit}"

@@ -24,17 +24,17 @@ def find_lines(text: str) -> dict[Path, int]:
     To be called before tomllib, which needs minutes for names of many thousand parts: those raise ValueError. In a
     text that is no TOML it finds what stands before the mistake.
     """
-    found: dict[Path, int] = {}
+    lines: dict[Path, int] = {}
     table: Path = ()
     for line, names, is_header in _list_statements(text):
         if is_header:
             table = names[:_DOTS]
-            found.setdefault(table, line)
+            lines.setdefault(table, line)
             continue
         path = (*table, *names)[: 3 * _DOTS]  # what is no TOML may have more
         for count in range(len(table) + 1, len(path) + 1):
-            found.setdefault(path[:count], line)
-    return found
+            lines.setdefault(path[:count], line)
+    return lines
 
 
 def _list_statements(text: str) -> Iterator[tuple[int, Path, bool]]:
@@ -79,7 +79,14 @@ def write_text(text: str) -> str:
     text.encode()
     if "\\" in text and "'" not in text and text.isprintable():
         return f"'{text}'"  # patterns and paths are easier to read without their backslashes doubled
-    return '"' + "".join(_ESCAPES.get(each) or (each if each.isprintable() else _escape(each)) for each in text) + '"'
+    return (
+        '"'
+        + "".join(
+            _ESCAPES.get(character) or (character if character.isprintable() else _escape(character))
+            for character in text
+        )
+        + '"'
+    )
 
 
 def _escape(character: str) -> str:
@@ -98,4 +105,4 @@ def write_list(texts: Sequence[str]) -> str:
     line = f"[{', '.join(written)}]"
     if len(line) <= _WIDTH:
         return line
-    return "[\n" + "".join(f"    {each},\n" for each in written) + "]"
+    return "[\n" + "".join(f"    {quoted},\n" for quoted in written) + "]"

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from kedge.model.tree import ContentSource, Node, NodeKind
-from kedge.posix.views import follow_links
+from kedge.posix.views import follow_links, read_last_link
 
 _KINDS = {NodeKind.DIRECTORY: "d", NodeKind.FILE: "f", NodeKind.SYMLINK: ""}
 
@@ -53,11 +53,7 @@ class TreeView:
 
     def read_link(self, path: str) -> str:
         """The link's target, not followed; the empty string when it is no link."""
-        parent, _, name = path.rstrip("/").rpartition("/")
-        try:
-            return self._read_target(f"{self.resolve(parent).rstrip('/')}/{name}") or ""
-        except OSError:
-            return ""
+        return read_last_link(path, self._read_target)
 
     def can_use(self, path: str) -> bool:
         """Whether it exists: devices of an image are never used."""

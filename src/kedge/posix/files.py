@@ -30,12 +30,12 @@ def remove_abandoned(target: Path) -> list[Path]:
     """Remove what killed processes of this host left beside `target` when they were writing it."""
     removed = []
     with contextlib.suppress(OSError):
-        for found in target.parent.iterdir():
-            if found.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(found.name):
+        for leftover in target.parent.iterdir():
+            if leftover.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(leftover.name):
                 with contextlib.suppress(OSError):
-                    if found.lstat().st_uid == os.geteuid():  # in /tmp others can leave things of such names, too
-                        remove_tree(found)
-                        removed.append(found)
+                    if leftover.lstat().st_uid == os.geteuid():  # in /tmp other users can create such names, too
+                        remove_tree(leftover)
+                        removed.append(leftover)
     return removed
 
 
@@ -173,7 +173,7 @@ def explain(problem: OSError, path: Path | str) -> KedgeError:
         hint = "'ulimit -n' shows the limit; raise it with 'ulimit -n 1024', or run it in a job"
         return LimitReached(f"cannot open {path}: too many open files", context=context, hint=hint)
     hints = {
-        errno.EFBIG: "'ulimit -f' shows how large a file may become here; raise it, or choose another file system",
+        errno.EFBIG: "'ulimit -f' shows the largest file size allowed; raise it, or choose another file system",
         errno.ENOENT: "check the spelling; relative names are looked up from the current directory",
         errno.EACCES: "you have no permission: ask its owner, or choose a directory of your own",
         errno.EROFS: "the file system is read-only: choose another directory",

@@ -8,14 +8,13 @@ is exclusive on all of them.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.posix.owned_names import machine_name, own_name
+from kedge.posix.owned_names import find_user_name, machine_name, own_name
 from kedge.posix.spawn import start_of
 
 
@@ -34,7 +33,7 @@ class Holder:
     def of_this_process(cls) -> Holder:
         """This process, with a fresh token."""
         pid = os.getpid()
-        return cls(machine_name(), pid, start_of(pid), os.uname().nodename, user_name(), secrets.token_hex(8))
+        return cls(machine_name(), pid, start_of(pid), os.uname().nodename, find_user_name(), secrets.token_hex(8))
 
     @classmethod
     def parse(cls, data: bytes) -> Holder | None:
@@ -58,17 +57,6 @@ class Holder:
 
     def __str__(self) -> str:
         return f"process {self.pid} of {self.user} on {self.host}"
-
-
-@functools.cache
-def user_name() -> str:
-    """The user's login name, or the number where no database knows it."""
-    import pwd  # late: only processes that take leases need it
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def claim_name(path: Path, content: bytes, scratch: Path) -> bool:

@@ -128,15 +128,15 @@ def copy_mounts(path: str) -> int:
     It is gone when the descriptor is closed, unless `place_mounts` was called.
     """
     flags = OPEN_TREE_CLONE | AT_RECURSIVE | os.O_CLOEXEC
-    found = _library.syscall(
+    descriptor = _library.syscall(
         ctypes.c_long(_SYS_OPEN_TREE),
         ctypes.c_int(_AT_FDCWD),
         ctypes.c_char_p(os.fsencode(path)),
         ctypes.c_uint(flags),
     )
-    if found < 0:
-        _check(found, path)
-    return int(found)
+    if descriptor < 0:
+        _check(descriptor, path)
+    return int(descriptor)
 
 
 def place_mounts(copy: int, target: str) -> None:
@@ -327,16 +327,16 @@ class _OpenHow(ctypes.Structure):
 def open_in_root(folder: int, path: str, flags: int) -> int:
     """openat2(2): open a name as if the directory were the root, whatever links and other processes do meanwhile."""
     how = _OpenHow(flags, 0, _RESOLVE_IN_ROOT)
-    found = _library.syscall(
+    descriptor = _library.syscall(
         ctypes.c_long(_SYS_OPENAT2),
         ctypes.c_int(folder),
         ctypes.c_char_p(os.fsencode(path)),
         ctypes.byref(how),
         ctypes.c_size_t(ctypes.sizeof(how)),
     )
-    if found < 0:
-        _check(found, path)
-    return int(found)
+    if descriptor < 0:
+        _check(descriptor, path)
+    return int(descriptor)
 
 
 class _InterfaceRequest(ctypes.Structure):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from kedge.posix.spawn import start_of
@@ -21,6 +22,22 @@ def machine_name() -> str:
     return f"{(boot + namespace) % (1 << 48):012x}"  # the boot's number is random; a hash would cost every start more
 
 
+def find_user_name(environ: Mapping[str, str] | None = None) -> str:
+    """The user's login name; where no database knows it, what `environ` says, or the number."""
+    known = environ or {}
+    return _look_up_user() or known.get("USER") or known.get("LOGNAME") or str(os.getuid())
+
+
+@functools.cache
+def _look_up_user() -> str:
+    import pwd  # late: few processes need it
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # inside a container, or the directory service does not answer
+        return ""
+
+
 def is_running(machine: str, pid: int, start: int) -> bool | None:
     """Whether that process lives; None when it belongs to another host, which cannot be asked.
 
@@ -34,8 +51,8 @@ def is_running(machine: str, pid: int, start: int) -> bool | None:
         return False
     except (PermissionError, OverflowError):
         pass  # it is another user's, whose /proc entry may be hidden too
-    found = start_of(pid)
-    return found in (0, start) or (start == 0 and found > 0)
+    actual = start_of(pid)
+    return actual in (0, start) or (start == 0 and actual > 0)
 
 
 def own_name(label: str) -> str:

@@ -26,8 +26,8 @@ class Process:
 def list_processes() -> list[Process]:
     """All that can be seen."""
     with os.scandir("/proc") as entries:
-        found = (_read_process(entry.name) for entry in entries if entry.name.isdecimal())
-        return [process for process in found if process is not None]
+        processes = (_read_process(entry.name) for entry in entries if entry.name.isdecimal())
+        return [process for process in processes if process is not None]
 
 
 def _read_process(name: str) -> Process | None:
@@ -45,14 +45,14 @@ def find_family(root: int, session: int = 0) -> list[Process]:
     children: dict[int, list[Process]] = {}
     for process in processes:
         children.setdefault(process.parent, []).append(process)
-    found: dict[int, Process] = {}
+    family: dict[int, Process] = {}
     waiting = [process for process in processes if session and process.session == session] + children.get(root, [])
     while waiting:
         process = waiting.pop()
-        if process.pid not in found:
-            found[process.pid] = process
+        if process.pid not in family:
+            family[process.pid] = process
             waiting += children.get(process.pid, [])
-    return [process for process in found.values() if process.pid != root and not process.is_dead]
+    return [process for process in family.values() if process.pid != root and not process.is_dead]
 
 
 def signal_all(processes: Iterable[Process], number: int) -> None:

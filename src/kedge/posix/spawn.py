@@ -86,18 +86,18 @@ def list_inherited_directories() -> list[int]:
 
 
 def _list_files() -> list[tuple[int, bool]]:
-    found: list[tuple[int, bool]] = []
+    files: list[tuple[int, bool]] = []
     try:
         names = os.listdir("/proc/self/fd")  # noqa: PTH208 - pathlib costs more than all of this module
     except OSError:
-        return found  # no /proc, or one where this process is not
+        return files  # no /proc, or one where this process is not
     for name in names:
         try:
             if int(name) > 2:
-                found.append((int(name), os.get_inheritable(int(name))))
+                files.append((int(name), os.get_inheritable(int(name))))
         except OSError:
             continue  # that of the listing itself
-    return found
+    return files
 
 
 def close_all(files: list[int]) -> None:

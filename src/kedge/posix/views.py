@@ -87,6 +87,15 @@ def follow_links(path: str, read_link: Callable[[str], str | None]) -> str:
     return "/" + "/".join(done)
 
 
+def read_last_link(path: str, read_link: Callable[[str], str | None]) -> str:
+    """What the link at a path says, its own name not followed; the empty string when it is none."""
+    parent, _, name = path.rstrip("/").rpartition("/")
+    try:
+        return read_link(f"{follow_links(parent, read_link).rstrip('/')}/{name}") or ""
+    except OSError:
+        return ""
+
+
 class DirectoryView:
     """The tree below a directory of this host; `/` is the host itself.
 
@@ -248,11 +257,7 @@ class TableView:
 
     def read_link(self, path: str) -> str:
         """What the link says."""
-        parent, _, name = path.rstrip("/").rpartition("/")
-        try:
-            return self._read_target(f"{self.resolve(parent).rstrip('/')}/{name}") or ""
-        except OSError:
-            return ""
+        return read_last_link(path, self._read_target)
 
     def can_use(self, path: str) -> bool:
         """Whether it is there and was not named as refused."""

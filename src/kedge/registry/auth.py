@@ -153,7 +153,7 @@ class Authenticator:
         if login is not None and login.username and login.password is not None:
             authorization = encode_basic(login.username, login.password)
             wanted.append(("account", login.username))
-        wanted.extend(("scope", each) for each in scopes)
+        wanted.extend(("scope", name) for name in scopes)
         return HttpRequest("GET", append_query(realm, wanted), {"Accept": "application/json"}, authorization)
 
     def _may_send_to(self, realm: str) -> bool:

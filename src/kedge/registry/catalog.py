@@ -73,16 +73,18 @@ class NgcCatalog:
                 entry = _read_resource(resource)
                 if entry is not None:
                     unique.setdefault(entry.name, entry)
-        found = tuple(unique.values())
-        return CatalogAnswer(found[:limit], max(read_count(document.get("resultTotal")) or 0, len(found)))
+        entries = tuple(unique.values())
+        return CatalogAnswer(entries[:limit], max(read_count(document.get("resultTotal")) or 0, len(entries)))
 
 
 def _read_resource(resource: dict[str, object]) -> CatalogEntry | None:
     path = read_name(resource.get("resourceId"))
     if "/" not in path:
         return None
-    told = {str(each.get("key")): each.get("value") for each in list_mappings(resource.get("attributes"))}
-    tags = (resource.get("latestTag"), told.get("latestTag"))
+    attributes = {
+        str(attribute.get("key")): attribute.get("value") for attribute in list_mappings(resource.get("attributes"))
+    }
+    tags = (resource.get("latestTag"), attributes.get("latestTag"))
     tag = next((tag for tag in tags if isinstance(tag, str) and is_tag(tag)), "")
     updated = clean_text(resource.get("dateModified") or resource.get("updatedDate"), 40)
     return CatalogEntry(
@@ -133,7 +135,7 @@ def _refuse(response: Response, who: str) -> NetworkFailed | RateLimited | Regis
 
 def list_mappings(value: object) -> list[dict[str, object]]:
     """The objects of a list; what is none is passed over."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def read_count(value: object) -> int | None:

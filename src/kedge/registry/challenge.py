@@ -48,13 +48,13 @@ def parse_challenges(headers: Sequence[str]) -> list[Challenge]:
 
 
 def _parse_header(header: str) -> list[Challenge]:
-    found: list[Challenge] = []
+    challenges: list[Challenge] = []
     parameters: dict[str, str] = {}
     position = 0
     while position < len(header):
         position = _skip(header, position)
         parameter = _PARAMETER.match(header, position)
-        if parameter and found:
+        if parameter and challenges:
             name, quoted, bare = parameter.groups()
             parameters.setdefault(name.lower(), _ESCAPED.sub(r"\1", quoted) if quoted is not None else bare)
             position = parameter.end()
@@ -64,12 +64,12 @@ def _parse_header(header: str) -> list[Challenge]:
             position += 1  # a stray character: go on behind it
             continue
         parameters = {}
-        found.append(Challenge(scheme[1].lower(), parameters))
+        challenges.append(Challenge(scheme[1].lower(), parameters))
         position = scheme.end()
         token68 = _TOKEN68.match(header, position)
         if token68:  # as `Negotiate YII=` has: of no use to us
             position = token68.end()
-    return found
+    return challenges
 
 
 def _skip(header: str, position: int) -> int:

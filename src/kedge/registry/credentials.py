@@ -198,29 +198,29 @@ def _search_file(auth_file: AuthFile, registry: str, repository: str, notes: lis
             notes.append(f"{auth_file.path}: {note}")
         if login is not None:
             yield Credential(login, f"docker-credential-{name} (named in {auth_file.path})")
-    found = auth_file.find_login(registry, repository)
-    if found is not None:
-        if found.username == TOKEN_USER and found.password:
-            found = Login(identity_token=found.password)
-        yield Credential(found, str(auth_file.path))
+    stored = auth_file.find_login(registry, repository)
+    if stored is not None:
+        if stored.username == TOKEN_USER and stored.password:
+            stored = Login(identity_token=stored.password)
+        yield Credential(stored, str(auth_file.path))
 
 
 def list_logins(sources: CredentialSources, authfile: Path | None = None) -> list[tuple[str, str, str]]:
     """Registry, user and source of every login that can be seen, in search order; `*` means whichever is asked for."""
-    found: list[tuple[str, str, str]] = []
+    logins: list[tuple[str, str, str]] = []
     environ = sources.environ
     for user, password in PAIRS:
         if environ.get(user) and environ.get(password):
             where = NGC_REGISTRY if environ[user] == NGC_USER else "*"
-            found.append((where, environ[user], f"{user} and {password}"))
-    found += [(NGC_REGISTRY, NGC_USER, name) for name in NGC_VARIABLES if environ.get(name)]
+            logins.append((where, environ[user], f"{user} and {password}"))
+    logins += [(NGC_REGISTRY, NGC_USER, name) for name in NGC_VARIABLES if environ.get(name)]
     paths = [authfile] if authfile else [path for path, _ in sources.list_files()]
     for path in dict.fromkeys(paths):
         auth_file = _read(path, [], is_explicit=authfile is not None)
         if auth_file is not None:
-            found += _describe_file(auth_file)
-    found += [(entry.machine or "*", entry.login, str(path)) for path, entry in sources.read_enroot([])]
-    return found
+            logins += _describe_file(auth_file)
+    logins += [(entry.machine or "*", entry.login, str(path)) for path, entry in sources.read_enroot([])]
+    return logins
 
 
 def _describe_file(auth_file: AuthFile) -> list[tuple[str, str, str]]:

@@ -32,7 +32,7 @@ class Login:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to log in with, as when a credential store holds the real thing."""
+        """Whether it holds no password or token, as when a credential helper keeps them."""
         return not (self.username and self.password) and not self.identity_token and not self.registry_token
 
 
@@ -130,10 +130,10 @@ def remove_login(path: Path, registry: str) -> bool:
 
 def _drop_login(document: dict[str, Any], registry: str) -> bool:
     auths = _table(document, "auths")
-    found = [key for key in auths if normalize_key(key) == normalize_key(registry)]
-    for key in found:
+    keys = [key for key in auths if normalize_key(key) == normalize_key(registry)]
+    for key in keys:
         del auths[key]
-    return bool(found)
+    return bool(keys)
 
 
 def _save(target: Path, document: dict[str, Any]) -> None:

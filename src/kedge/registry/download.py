@@ -77,10 +77,10 @@ def download_url(
         try:
             with open_url(transport, url, writer.position, validator) as stream:
                 validator = stream.validator
-                found = validator or f"{stream.size} bytes"
-                if stream.offset != writer.position or version not in ("", found):
+                current = validator or f"{stream.size} bytes"
+                if stream.offset != writer.position or version not in ("", current):
                     writer.begin_again()
-                version = found
+                version = current
                 if stream.offset != writer.position:
                     continue  # not every server knows If-Range: these bytes are of a newer version than those we had
                 if advance is None:

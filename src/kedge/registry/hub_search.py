@@ -34,8 +34,10 @@ class HubCatalog:
         """The repositories that Docker Hub finds for some words."""
         query = urlencode({"query": words, "page_size": min(limit, MOST_RESULTS)})
         document = ask_catalog(self._transport, f"{self._address}/v2/search/repositories/?{query}", "Docker Hub")
-        found = [entry for each in list_mappings(document.get("results")) if (entry := _read_repository(each))]
-        return CatalogAnswer(tuple(found[:limit]), max(read_count(document.get("count")) or 0, len(found)))
+        entries = [
+            entry for repository in list_mappings(document.get("results")) if (entry := _read_repository(repository))
+        ]
+        return CatalogAnswer(tuple(entries[:limit]), max(read_count(document.get("count")) or 0, len(entries)))
 
 
 def _read_repository(result: dict[str, object]) -> CatalogEntry | None:

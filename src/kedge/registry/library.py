@@ -30,7 +30,6 @@ class _LibraryImage:
     size: int | None
     digest: Digest | None
     architecture: str
-    is_signed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +129,11 @@ def _parse_image(raw: bytes, path: str, architecture: str, host: str) -> _Librar
     size = data.get("size")
     is_number = isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 63
     return _LibraryImage(
-        path, size if is_number else None, _parse_hash(data.get("hash")),
-        str(data.get("architecture") or architecture), bool(data.get("signed")),
-    )  # fmt: skip
+        path,
+        size if is_number else None,
+        _parse_hash(data.get("hash")),
+        str(data.get("architecture") or architecture),
+    )
 
 
 def _parse_finds(raw: bytes, host: str) -> list[LibraryFind]:
@@ -140,12 +141,12 @@ def _parse_finds(raw: bytes, host: str) -> list[LibraryFind]:
         images = json.loads(raw)["data"]["image"] or []
         return [
             LibraryFind(
-                "/".join(str(each[name]) for name in ("entityName", "collectionName", "containerName")),
-                tuple(str(tag) for tag in each.get("tags") or ()),
-                str(each.get("description") or ""),
-                tuple(str(one) for one in each.get("fingerprints") or ()),
+                "/".join(str(image[name]) for name in ("entityName", "collectionName", "containerName")),
+                tuple(str(tag) for tag in image.get("tags") or ()),
+                str(image.get("description") or ""),
+                tuple(str(fingerprint) for fingerprint in image.get("fingerprints") or ()),
             )
-            for each in images
+            for image in images
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise RegistryProtocolError(f"kedge cannot read the search results of the library {host}") from None

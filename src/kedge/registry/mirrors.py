@@ -59,9 +59,9 @@ class _MirrorRule:
         """How much of `host/repository` the prefix covers; 0 when it does not fit."""
         if self.prefix.startswith("*."):
             host = name.partition("/")[0]
-            suffix, _, rest = self.prefix[1:].partition("/")
-            fits = host.endswith(suffix) and (not rest or _starts(name.partition("/")[2], rest))
-            return len(host) + (1 + len(rest) if rest else 0) if fits else 0
+            suffix, _, path = self.prefix[1:].partition("/")
+            fits = host.endswith(suffix) and (not path or _starts(name.partition("/")[2], path))
+            return len(host) + (1 + len(path) if path else 0) if fits else 0
         return len(self.prefix) if _starts(name, self.prefix) else 0
 
 

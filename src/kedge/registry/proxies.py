@@ -31,14 +31,14 @@ class Proxies:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Proxies:
         """Read the variables; the lower-case spelling wins, as in curl."""
-        found: dict[str, Proxy] = {}
+        proxies: dict[str, Proxy] = {}
         for scheme in ("http", "https"):
             for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper(), "all_proxy", "ALL_PROXY"):
                 if environ.get(name):
-                    found[scheme] = parse_proxy(environ[name], name)
+                    proxies[scheme] = parse_proxy(environ[name], name)
                     break
         exceptions = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-        return cls(found, tuple(item.strip().lower() for item in exceptions.split(",") if item.strip()))
+        return cls(proxies, tuple(item.strip().lower() for item in exceptions.split(",") if item.strip()))
 
     def choose(self, scheme: str, host: str, port: int) -> Proxy | None:
         """The proxy for a host, or None to go straight there; loopback is never proxied."""

@@ -95,7 +95,7 @@ def _read_remotes(path: Path, *, is_site: bool = False) -> Remotes:
 def parse_remotes(text: str, *, is_site: bool = False) -> Remotes:
     """The remotes of a remote.yaml; those without an address are left out."""
     active, section, name = "", "", ""
-    found: dict[str, dict[str, str]] = {}
+    remotes: dict[str, dict[str, str]] = {}
     widths: list[int] = []
     for line in text.splitlines():
         match = _LINE.match(line)
@@ -110,11 +110,11 @@ def parse_remotes(text: str, *, is_site: bool = False) -> Remotes:
             active = value if key == "Active" else active
         elif section == "Remotes" and len(widths) == 2:
             name = key
-            found[name] = {}
+            remotes[name] = {}
         elif section == "Remotes" and len(widths) == 3:
-            found[name][key] = value
+            remotes[name][key] = value
     return Remotes(
-        active, {key: _make_remote(key, fields, is_site) for key, fields in found.items() if fields.get("URI")}
+        active, {key: _make_remote(key, fields, is_site) for key, fields in remotes.items() if fields.get("URI")}
     )
 
 

@@ -96,14 +96,14 @@ class Session:
 
     def situation(self, call: Call) -> Situation:
         """The situation that errors about a call describe."""
-        found = self._credentials()
+        credentials = self._credentials()
         return replace(
             self._situation,
             reference=call.reference,
             action="write" if call.writes else "read",
-            credential=found.credential.source if found.credential else None,
-            notes=found.notes,
-            secrets=found.credential.secrets if found.credential else (),
+            credential=credentials.credential.source if credentials.credential else None,
+            notes=credentials.notes,
+            secrets=credentials.credential.secrets if credentials.credential else (),
         )
 
     def _scope(self, call: Call) -> str:
@@ -133,10 +133,10 @@ class Session:
     def _settle_authenticator(self, base: str) -> Authenticator:
         with self._lock:
             if self._authenticator is None:
-                found = self._credentials()
+                credentials = self._credentials()
                 situation = self.situation(Call("GET", ""))
                 self._authenticator = Authenticator(
-                    self._transport, base, found.credential, situation, trusted_realms=self._access.trusted_realms
+                    self._transport, base, credentials.credential, situation, trusted_realms=self._access.trusted_realms
                 )
             return self._authenticator
 

@@ -10,11 +10,11 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from kedge.errors import InvalidJob
+from kedge.errors import InvalidJob, RequestRefused
 from kedge.frozen import frozen
 from kedge.model.job import Job, JobArray
 from kedge.model.output_pattern import make_file_name, split_pattern
-from kedge.model.site import Site
+from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.launchers import quote
 
@@ -82,6 +82,27 @@ def require_word(text: str, key: str) -> str:
             f"'{text}' cannot stand in a directive", context={"key": key}, hint="it has blanks, quotes or a '-' before"
         )
     return text
+
+
+def choose_account(job: Job, site: Site, option: str) -> list[str]:
+    """Words of the command line; empty where the site takes the account from the script, or none is known."""
+    account = job.account or site.account
+    if not account or not site.account_on_command_line:
+        return []
+    return [site.account_option or option, require_word(account, "account")]
+
+
+def fill_gpu_type(pattern: str, job: Job, site: Site, queue: Queue | None, example: str) -> str:
+    """The site's pattern of a GPU request with the type filled in; `example` is one that has a type."""
+    kind = job.gpu_type or (queue.gpu_type if queue is not None else "")
+    if job.gpu_type and "{type}" not in pattern:
+        raise RequestRefused(
+            f"the site '{site.name}' has no words for the type of a GPU, so '{job.gpu_type}' cannot be asked for",
+            hint=f"leave out the type, or put it into the profile: gpu_directive = '{example}'",
+        )
+    if "{type}" in pattern and not kind:
+        raise RequestRefused(f"the site '{site.name}' wants to know which GPUs", hint="name the type: --gpu-type TYPE")
+    return pattern.replace("{type}", require_word(kind, "gpu_type"))
 
 
 def make_job_name(name: str, limit: int) -> str:

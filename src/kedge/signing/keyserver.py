@@ -32,9 +32,9 @@ class FoundKey:
 
 def normalize_server(address: str) -> str:
     """The http(s) form of a key server's address, without a trailing slash."""
-    scheme, separator, rest = address.partition("://")
+    scheme, separator, location = address.partition("://")
     scheme = {"hkp": "http", "hkps": "https"}.get(scheme, scheme) if separator else "https"
-    place = urllib.parse.urlsplit(f"{scheme}://{rest if separator else address}")
+    place = urllib.parse.urlsplit(f"{scheme}://{location if separator else address}")
     try:
         port = place.port
     except ValueError:
@@ -47,18 +47,18 @@ def normalize_server(address: str) -> str:
 
 
 def split_servers(text: str) -> list[str]:
-    """The addresses in a list that commas separate; there is one at least."""
-    return [each.strip() for each in text.split(",") if each.strip()] or [DEFAULT_SERVER]
+    """The addresses of a comma-separated list; the default server if it is empty."""
+    return [address.strip() for address in text.split(",") if address.strip()] or [DEFAULT_SERVER]
 
 
 def build_lookup(server: str, operation: str, search: str) -> str:
-    """The address that asks for `index` (what keys are there) or `get` (the key itself)."""
+    """The address of an `index` (list of keys) or `get` (one key) request."""
     text = search.strip()
     if not text:
-        raise UsageError("there is nothing to search for", hint="give a name, an e-mail address or a fingerprint")
-    found = _HEX.fullmatch(text.replace(" ", ""))
-    if found:
-        text = "0x" + found[2].upper()
+        raise UsageError("the search text is empty", hint="give a name, an e-mail address or a fingerprint")
+    key_id = _HEX.fullmatch(text.replace(" ", ""))
+    if key_id:
+        text = "0x" + key_id[2].upper()
     query = {"op": operation, "options": "mr", "search": text}
     if operation == "index":
         query["fingerprint"] = "on"
@@ -71,17 +71,17 @@ def build_upload(server: str, armored: bytes) -> tuple[str, bytes]:
 
 
 def parse_index(data: bytes) -> list[FoundKey]:
-    """The keys of a machine-readable index; lines that are not understood are passed over."""
-    found: list[tuple[list[str], list[str]]] = []
+    """The keys of a machine-readable index; unknown lines are skipped."""
+    keys: list[tuple[list[str], list[str]]] = []
     for line in io.BytesIO(data):
         fields = line.decode("utf-8", "replace").strip().split(":")[:16]
         if fields[0] == "pub" and len(fields) >= 2:
-            if len(found) >= MAXIMUM_FOUND:
+            if len(keys) >= MAXIMUM_FOUND:
                 break
-            found.append((fields + [""] * 7, []))
-        elif fields[0] == "uid" and len(fields) >= 2 and found:
-            found[-1][1].append(_clean(urllib.parse.unquote_plus(fields[1])))
-    return [_make_found(fields, tuple(names[:20])) for fields, names in found]
+            keys.append((fields + [""] * 7, []))
+        elif fields[0] == "uid" and len(fields) >= 2 and keys:
+            keys[-1][1].append(_clean(urllib.parse.unquote_plus(fields[1])))
+    return [_make_found(fields, tuple(names[:20])) for fields, names in keys]
 
 
 def _make_found(fields: list[str], names: tuple[str, ...]) -> FoundKey:

@@ -136,12 +136,12 @@ def hash_file(path: Path, algorithm: str, cancelled: threading.Event | None = No
 
 def hash_open(descriptor: int, algorithm: str, cancelled: threading.Event | None = None) -> str:
     """The same of an open file, from its first byte, wherever its position is."""
-    found = new_hash(algorithm)
+    hasher = new_hash(algorithm)
     buffer = bytearray(PIECE)
     view, offset = memoryview(buffer), 0
     while count := os.preadv(descriptor, [buffer], offset):
-        found.update(view[:count])
+        hasher.update(view[:count])
         offset += count
         if cancelled is not None and cancelled.is_set():
             return ""
-    return found.hexdigest()
+    return hasher.hexdigest()

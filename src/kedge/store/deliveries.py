@@ -92,10 +92,10 @@ def read_delivery(path: Path) -> DeliveryRecord | None:
     digest = read_digest(fields)
     if not digest or not isinstance(size, int) or not isinstance(paths, list):
         return None
-    found = tuple(
+    known_paths = tuple(
         Path(known_path) for known_path in paths if isinstance(known_path, str) and known_path.startswith("/")
     )
-    return DeliveryRecord(str(fields.get("key")), digest, size, found[:_MOST_PATHS])
+    return DeliveryRecord(str(fields.get("key")), digest, size, known_paths[:_MOST_PATHS])
 
 
 def open_delivered(path: Path, size: int) -> BinaryIO | None:

@@ -112,13 +112,13 @@ def _list_others(layout: Layout) -> Iterator[CacheItem]:
 
 
 def _has_live_lease(layout: Layout, name: str) -> bool:
-    found = read_lease(layout.lease(name))
-    if found is None:
+    lease = read_lease(layout.lease(name))
+    if lease is None:
         return False
-    running = is_running(found.holder.machine, found.holder.pid, found.holder.start) if found.holder else None
+    running = is_running(lease.holder.machine, lease.holder.pid, lease.holder.start) if lease.holder else None
     if running is not None:
         return running
-    return read_clock(layout.root / "tmp") - found.touched <= STALE_AFTER
+    return read_clock(layout.root / "tmp") - lease.touched <= STALE_AFTER
 
 
 def _children(folder: Path) -> list[str]:

@@ -75,14 +75,14 @@ def run_beside(work: Callable[[], Result]) -> Callable[[], Result]:
 
 def copy_hashed(source: BinaryIO, target: BinaryIO) -> str:
     """Copy a file as long as it is now; the SHA-256 of what was written, in hexadecimal."""
-    found = new_hash("sha256")
+    hasher = new_hash("sha256")
     left = os.fstat(source.fileno()).st_size
     while piece := source.read(min(_PIECE, left)):
-        hashed = run_beside(functools.partial(found.update, piece))
+        hashed = run_beside(functools.partial(hasher.update, piece))
         target.write(piece)
         hashed()
         left -= len(piece)
-    return found.hexdigest()
+    return hasher.hexdigest()
 
 
 def copy_image(
@@ -96,10 +96,10 @@ def copy_image(
         with atomic_output(target, mode=IMAGE_MODE, force=force) as output:
             if _share_blocks(source, output):
                 how = Delivery.CLONE
-                found = digest if is_trusted() else hash_open(output.fileno(), "sha256")
+                actual = digest if is_trusted() else hash_open(output.fileno(), "sha256")
             else:
-                how, found = Delivery.COPY, copy_hashed(source, output)
-            if found != digest:
+                how, actual = Delivery.COPY, copy_hashed(source, output)
+            if actual != digest:
                 raise _Different
     except _Different:
         return None

@@ -140,12 +140,12 @@ class Images:
 
     def build(self, key: str, build: Build, patience: Patience) -> Path:
         """The image in the cache, built by `build` unless it is there; of many processes that ask, one builds."""
-        while (found := self.find(key)) is None:
+        while (image := self.find(key)) is None:
             lease = self._lease(key, lambda: self.find(key) is not None, patience)
             if lease is not None:
                 with lease, self._build_now(key, build) as fresh:
                     return self._keep(fresh)
-        return found
+        return image
 
     def build_into(self, key: str, build: Build, wish: Handing, patience: Patience) -> Delivery:
         """The image as the user's file, built by `build` unless it is at hand."""
@@ -262,19 +262,19 @@ class Images:
         return how
 
     def _deliver_link(self, key: str, wish: Handing) -> bool:
-        found = self.find(key)
-        if found is None:
+        image = self.find(key)
+        if image is None:
             return False
-        status = found.stat()
+        status = image.stat()
         if stat.S_IMODE(status.st_mode) != apply_umask(IMAGE_MODE):  # another umask may have reigned then
             return False
-        record = ImageRecord.read(found)
+        record = ImageRecord.read(image)
         try:
             if record is not None:  # first, so that whatever happens it is hashed from now on
-                replace(record, is_linked=True).write(self._layout, found, status)
+                replace(record, is_linked=True).write(self._layout, image, status)
         except KedgeError:  # a cache that we may only read
             return False
-        return file_transfer.link_file(found, wish.target, force=wish.force)
+        return file_transfer.link_file(image, wish.target, force=wish.force)
 
     def _deliver_copy(self, key: str, wish: Handing) -> Delivery | None:
         for path, source, digest in self._open_delivered(key):

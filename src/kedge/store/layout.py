@@ -76,7 +76,7 @@ class Layout:
         for parent in reversed(missing):
             try:
                 with contextlib.suppress(FileExistsError):
-                    parent.mkdir(mode=self.folder_mode)  # those above the store too: others could swap it
+                    parent.mkdir(mode=self.folder_mode)  # those above the cache, too: others could replace it
             except OSError as problem:
                 raise explain_root(problem, self.root, parent) from problem
         if is_new:
@@ -113,10 +113,10 @@ def _sweep_folder(folder: Path) -> int:
         for entry in os.scandir(folder):
             gone = owner_is_gone(entry.name)
             with contextlib.suppress(OSError):
-                found = entry.stat(follow_symlinks=False)
-                if gone or (gone is None and time.time() - found.st_mtime > _STALE_TEMPORARY):
+                status = entry.stat(follow_symlinks=False)
+                if gone or (gone is None and time.time() - status.st_mtime > _STALE_TEMPORARY):
                     Path(entry.path).unlink()
-                    freed += found.st_size
+                    freed += status.st_size
     return freed
 
 
@@ -127,8 +127,8 @@ def hash_text(text: str) -> str:
 
 def is_listed(path: Path) -> bool:
     """Whether the file exists, asking the server: an NFS client may remember for a minute that it does not."""
-    with contextlib.suppress(OSError), os.scandir(path.parent) as found:
-        return any(entry.name == path.name for entry in found)
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        return any(entry.name == path.name for entry in entries)
     return False
 
 

@@ -100,8 +100,8 @@ class Lease:
 
     def beat(self) -> None:
         """Touch the file, if it is still ours."""
-        found = read_lease(self.path)
-        if found is None or (found.holder is not None and found.holder.token != self.holder.token):
+        lease = read_lease(self.path)
+        if lease is None or (lease.holder is not None and lease.holder.token != self.holder.token):
             self.is_lost = True
             return
         with contextlib.suppress(OSError):
@@ -117,8 +117,8 @@ class Lease:
     def release(self) -> None:
         """Let go; a lease somebody else took over is left alone."""
         PULSE.remove(self._pulse)
-        found = read_lease(self.path)
-        if found is not None and found.holder is not None and found.holder.token == self.holder.token:
+        lease = read_lease(self.path)
+        if lease is not None and lease.holder is not None and lease.holder.token == self.holder.token:
             with contextlib.suppress(OSError):
                 self.path.unlink()
 
@@ -169,18 +169,18 @@ class Watch:
 
     def find_stale(self) -> tuple[_LeaseState | None, bool]:
         """The lease now, and whether its holder is gone."""
-        found = read_lease(self._path)
-        if found is None:
+        lease = read_lease(self._path)
+        if lease is None:
             return None, False
-        if found != self._last:
-            self._last, self._since = found, time.monotonic()
-        running = is_running(found.holder.machine, found.holder.pid, found.holder.start) if found.holder else None
+        if lease != self._last:
+            self._last, self._since = lease, time.monotonic()
+        running = is_running(lease.holder.machine, lease.holder.pid, lease.holder.start) if lease.holder else None
         watched = time.monotonic() - self._since
         if running is not None:
-            return found, not running or watched > SILENT_AFTER
+            return lease, not running or watched > SILENT_AFTER
         if watched > STALE_AFTER:
-            return found, True
-        return found, watched > WATCH_AT_LEAST and read_clock(self._scratch) - found.touched > STALE_AFTER
+            return lease, True
+        return lease, watched > WATCH_AT_LEAST and read_clock(self._scratch) - lease.touched > STALE_AFTER
 
 
 def read_clock(scratch: Path) -> float:
@@ -214,12 +214,12 @@ def break_lease(path: Path, stale: _LeaseState, scratch: Path) -> None:
 
 
 def _drop_dead_guard(guard: Path, scratch: Path) -> None:
-    found = read_lease(guard)
-    if found is None:
+    lease = read_lease(guard)
+    if lease is None:
         return
-    running = is_running(found.holder.machine, found.holder.pid, found.holder.start) if found.holder else None
-    if running is False or (running is None and read_clock(scratch) - found.touched > STALE_AFTER):
-        _take_away(guard, found.identity, scratch)
+    running = is_running(lease.holder.machine, lease.holder.pid, lease.holder.start) if lease.holder else None
+    if running is False or (running is None and read_clock(scratch) - lease.touched > STALE_AFTER):
+        _take_away(guard, lease.identity, scratch)
 
 
 def _take_away(path: Path, identity: str, scratch: Path) -> None:
@@ -254,12 +254,12 @@ class Patience:
     notify: Callable[[str], None] | None = None
     has_told: bool = False
 
-    def judge(self, path: Path, found: _LeaseState, waited: float) -> None:
+    def judge(self, path: Path, lease: _LeaseState, waited: float) -> None:
         """Tell once whom we wait for, and raise StoreBusy when it has been too long."""
         if self.limit is not None and waited > self.limit:
-            raise _busy(path, found, waited)
+            raise _busy(path, lease, waited)
         if not self.has_told and waited > 1.0 and self.notify is not None:
-            self.notify(f"waiting for {found.holder or 'another process'}, which works on the same item")
+            self.notify(f"waiting for {lease.holder or 'another process'}, which works on the same item")
             self.has_told = True
 
     def pause(self, seconds: float) -> bool:
@@ -287,13 +287,13 @@ def acquire(path: Path, scratch: Path, is_done: Callable[[], bool], patience: Pa
                 return lease
             lease.release()  # the work was finished between the two looks
             return None
-        found, is_stale = watch.find_stale()
-        if found is not None and is_stale:
+        present, is_stale = watch.find_stale()
+        if present is not None and is_stale:
             with explained(path):
-                break_lease(path, found, scratch)
+                break_lease(path, present, scratch)
             pause = 0.01
-        if found is not None:
-            patience.judge(path, found, time.monotonic() - started)
+        if present is not None:
+            patience.judge(path, present, time.monotonic() - started)
         if patience.pause(pause):
             return None
         pause = min(pause * 1.5, _LONGEST_PAUSE)
@@ -307,8 +307,8 @@ def _try_claim(path: Path, scratch: Path) -> Lease | None:
     return Lease(path, holder) if claim_name(path, holder.encode(), scratch) else None
 
 
-def _busy(path: Path, found: _LeaseState, waited: float) -> StoreBusy:
-    holder = found.holder
+def _busy(path: Path, lease: _LeaseState, waited: float) -> StoreBusy:
+    holder = lease.holder
     who = str(holder) if holder else "an unknown process"
     context = {"lease": str(path), "waited": f"{waited:.0f} s"}
     if holder is not None:

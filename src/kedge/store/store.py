@@ -44,7 +44,7 @@ class Verified:
 class Store:
     """One cache; a context manager that stops the downloads which still run.
 
-    `limit` is the size cap in bytes; None is none. The one kept in the store is `stored_limit`.
+    `limit` is the limit in bytes; None is none. `stored_limit` is the one that the cache itself records.
     Nothing is made on disk before something is put in. Every method may be called from any thread.
     """
 
@@ -71,8 +71,8 @@ class Store:
 
     def has_blob(self, digest: Digest, size: int | None = None) -> bool:
         """Whether the blob is there, and of that size if one is given."""
-        found = self.blobs.size(digest)
-        return found is not None and size in (None, found)
+        actual = self.blobs.size(digest)
+        return actual is not None and size in (None, actual)
 
     def add_blob(self, data: bytes) -> Digest:
         """Keep a small document, such as a manifest or a config."""

@@ -67,7 +67,7 @@ def test_list_layers_shows_the_largest_in_their_order() -> None:
     layers = [Layer(size, created_by=f"step {place}") for place, size in enumerate((5, 1000, 10, 20, 30, 40, 2000, 0))]
     lines = [f"{begin}{text}" for begin, text in list_layers(layers)]
     assert [line.rpartition("step ")[2] for line in lines[:-1]] == ["1", "2", "3", "4", "5", "6"]
-    assert lines[-1].endswith("5 bytes  2 smaller layers")
+    assert lines[-1].endswith("5 B  2 smaller layers")
     ((bar, command),) = list_layers([Layer(0)])
-    assert (bar.rstrip(), command) == ("  #                           0 bytes", "")
+    assert (bar.rstrip(), command) == ("  #                               0 B", "")
     assert list(list_layers([])) == []

@@ -52,7 +52,7 @@ def test_require_space_says_how_another_place_is_chosen(tmp_path: Path) -> None:
     """KEDGE_CACHEDIR is no remedy where the output does not fit."""
     with pytest.raises(NoSpace) as caught:
         require_space(tmp_path, HUGE, "pulling debian", environ={}, choice="--dir {}")
-    assert (caught.value.hint or "").endswith("choose a larger place: --dir PLACE")
+    assert (caught.value.hint or "").endswith("choose another directory: --dir DIRECTORY")
 
 
 def test_require_space_proposes_a_place_with_room(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_quota_structure_is_the_kernels() -> None:
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (999_600, "1 MB"), (1_520_000_000, "1.52 GB")],
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (999_600, "1 MB"), (1_520_000_000, "1.52 GB")],
 )
 def test_size_reads_well(size: int, text: str) -> None:
     assert format_size(size) == text

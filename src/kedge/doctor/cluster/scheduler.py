@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,6 +11,7 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.model.site import Queue, Site
 from kedge.posix.bounded_threads import answer_within
+from kedge.posix.owned_names import find_user_name
 from kedge.posix.process import Finished, run_program
 from kedge.posix.programs import find_program
 from kedge.schedulers.advice import find_advice, find_missing_setup
@@ -186,7 +185,7 @@ def check_accounts(surroundings: Surroundings) -> list[Finding]:
     site = surroundings.site
     if site is None or site.scheduler != "slurm" or find_program("sacctmgr") is None:
         return []
-    argv = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={_find_user(surroundings.environ)}", "format=Account")
+    argv = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={find_user_name(surroundings.environ)}", "format=Account")
     told = _ask_all(surroundings, {"accounts": argv}).get("accounts")
     accounts = _read_accounts(told)
     if not accounts:
@@ -210,10 +209,3 @@ def _read_accounts(told: Finished | None) -> list[str]:
         return []
     words = [line.strip().rstrip("|") for line in told.text.splitlines()]
     return list(dict.fromkeys(word for word in words if re.fullmatch(r"[\w.@+-]{1,64}", word)))
-
-
-def _find_user(environ: Mapping[str, str]) -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return environ.get("USER", str(os.getuid()))

@@ -79,16 +79,16 @@ def _cut(chunk: Buffer, size: int) -> Iterator[Buffer]:
 
 def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int) -> Iterator[bytes]:
     engine: Any = None  # None between members
-    rest = b""
+    unread = b""
     size = _FIRST_MEMBER
     for part in itertools.chain.from_iterable(_cut(chunk, size) for chunk in source):
-        data = rest + bytes(part) if rest else part
-        rest = b""
+        data = unread + bytes(part) if unread else part
+        unread = b""
         while len(data):
             if engine is None:
                 data = bytes(data).lstrip(b"\0")  # padding after a member
                 if len(data) < len(_GZIP_MAGIC):
-                    rest = data
+                    unread = data
                     break
                 engine = _new_gzip(data, where)
             try:
@@ -103,7 +103,7 @@ def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int) -> Iterator[
                 data = engine.unconsumed_tail
     if engine is not None:
         raise _truncated(where, "gzip")
-    if rest:
+    if unread:
         raise _garbage(where, "gzip")
 
 
@@ -169,15 +169,15 @@ BZIP2 = _MemberFormat("bzip2", _BZIP2_MAGIC)
 
 
 def _inflate_members(source: Iterator[Buffer], kind: _MemberFormat, where: str, piece: int) -> Iterator[bytes]:
-    rest = b""
+    unread = b""
     for chunk in source:
-        rest = (rest + bytes(chunk)).lstrip(b"\0")
-        while len(rest) >= len(kind.magic):
-            if not rest.startswith(kind.magic):
+        unread = (unread + bytes(chunk)).lstrip(b"\0")
+        while len(unread) >= len(kind.magic):
+            if not unread.startswith(kind.magic):
                 raise _garbage(where, kind.name)
-            rest = yield from kind.inflate_member(rest, source, where, piece)
-            rest = rest.lstrip(b"\0")
-    if rest:
+            unread = yield from kind.inflate_member(unread, source, where, piece)
+            unread = unread.lstrip(b"\0")
+    if unread:
         raise _garbage(where, kind.name)
 
 

@@ -72,8 +72,8 @@ class FrameTracker:
         descriptor = (yield 1)[0]
         is_single = bool(descriptor & 0x20)
         sizes = (1 if is_single else 0, 2, 4, 8)
-        rest = (0 if is_single else 1) + (0, 1, 2, 4)[descriptor & 3] + sizes[descriptor >> 6]
-        header = (yield rest) if rest else b""
+        header_size = (0 if is_single else 1) + (0, 1, 2, 4)[descriptor & 3] + sizes[descriptor >> 6]
+        header = (yield header_size) if header_size else b""
         if not is_single:
             base = 1 << (10 + (header[0] >> 3))
             window = base + (base >> 3) * (header[0] & 7)

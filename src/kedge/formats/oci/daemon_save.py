@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import BinaryIO
 
 from kedge.errors import ImageNotFound, ProgramFailed, ProgramMissing
 from kedge.model.reference import Reference
 from kedge.posix.process import stream_program
 from kedge.posix.programs import find_program
+
+_NO_IMAGE = re.compile(r"no such image|not\s+known|does not exist", re.IGNORECASE)  # as docker and podman say it
 
 
 def save_from_daemon(reference: Reference, target: BinaryIO) -> None:
@@ -20,10 +23,11 @@ def save_from_daemon(reference: Reference, target: BinaryIO) -> None:
     try:
         stream_program([engine, "save", name], target)
     except ProgramFailed as problem:
-        said = problem.context.get("stderr", "")
-        if "no such image" in said.lower() or "not known" in said.lower() or "does not exist" in said.lower():
+        if _NO_IMAGE.search(problem.context.get("stderr", "")):
             raise ImageNotFound(
-                f"{engine} has no image '{name}'", context=problem.context, hint=f"'{engine} images' lists what it has"
+                f"{engine} has no image '{name}'",
+                context=problem.context,
+                hint=f"list its images with: {engine} images",
             ) from problem
         raise
 

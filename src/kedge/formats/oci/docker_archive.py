@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Self
+from typing import Any
 
 from kedge.errors import CorruptImage, ImageNotFound
 from kedge.formats.oci.legacy_archive import LegacyImage, read_legacy_images
-from kedge.formats.oci.stored_image import BlobFiles, StoredImage, StoredLayer, read_small, verify_stream
+from kedge.formats.oci.stored_image import BlobFiles, StoredImage, StoredImages, StoredLayer, read_small, verify_stream
 from kedge.model.digest import Digest
 from kedge.model.image_name import DOCKER_HUB, looks_like_registry
 from kedge.model.manifest import (
@@ -34,7 +34,7 @@ from kedge.model.platform import Platform
 _MAXIMUM_LAYERS = 1000  # Docker itself stops at 127
 
 
-class DockerArchive:
+class DockerArchive(StoredImages):
     """A docker-save archive, opened for reading; an `ImageSource`."""
 
     def __init__(self, files: BlobFiles) -> None:
@@ -67,12 +67,6 @@ class DockerArchive:
     def close(self) -> None:
         """Close the archive."""
         self._files.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _choose(self, tag: str | None) -> LegacyImage:
         if tag is None:

@@ -7,13 +7,13 @@ Specification: https://github.com/opencontainers/image-spec/blob/main/image-layo
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
 
 from kedge.errors import CorruptImage, ImageNotFound, KedgeError, UnsupportedFormat
 from kedge.formats.oci.stored_image import (
     BlobDirectory,
     BlobFiles,
     StoredImage,
+    StoredImages,
     StoredLayer,
     pair_layers,
     read_small,
@@ -35,7 +35,7 @@ _CONTAINERD_NAME = "io.containerd.image.name"
 _MAXIMUM_DEPTH = 4  # an index in an index in an index: nobody nests deeper
 
 
-class OciLayout:
+class OciLayout(StoredImages):
     """An image layout, opened for reading; an `ImageSource`."""
 
     def __init__(self, files: BlobFiles) -> None:
@@ -76,21 +76,15 @@ class OciLayout:
         """Release the files."""
         self._files.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _entries(self, tag: str | None) -> list[Descriptor]:
         entries = list(self._index.manifests)
         if not entries:
             raise ImageNotFound(f"the OCI layout {self.where} contains no image")
         if tag is not None:
-            found = _matching(entries, tag)
-            if not found:
+            matching = _matching(entries, tag)
+            if not matching:
                 raise self._no_such(f"has no image '{tag}'")
-            return found
+            return matching
         if len({(_names(entry) or [""])[0] for entry in entries}) > 1:
             raise self._no_such("holds several images")
         return entries
@@ -151,8 +145,8 @@ def _blob_name(entry: Descriptor) -> str:
 
 def _names(entry: Descriptor) -> list[str]:
     """What an entry is called, the OCI name first."""
-    found = [entry.annotations.get(REF_NAME, ""), entry.annotations.get(_CONTAINERD_NAME, "")]
-    return [name for name in found if name]
+    names = [entry.annotations.get(REF_NAME, ""), entry.annotations.get(_CONTAINERD_NAME, "")]
+    return [name for name in names if name]
 
 
 def _matching(entries: list[Descriptor], tag: str) -> list[Descriptor]:

@@ -63,9 +63,11 @@ class StoredImages(Protocol):
         """Release the file; idempotent."""
         ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class BlobFiles(Protocol):

@@ -220,7 +220,7 @@ def _read_extension(file: BinaryIO, kind: bytes, offset: int, size: int, where: 
 
 def _read_pax(data: bytes, offset: int, where: str) -> dict[str, str]:
     """Records `LENGTH KEYWORD=VALUE\\n`, of which three matter."""
-    found: dict[str, str] = {}
+    records: dict[str, str] = {}
     place = 0
     while place < len(data):
         space = data.find(b" ", place, place + 8)
@@ -230,6 +230,6 @@ def _read_pax(data: bytes, offset: int, where: str) -> dict[str, str]:
             raise CorruptImage(f"{where}: a pax header is damaged", context={"offset": str(offset + place)})
         keyword, _, value = data[space + 1 : place + length - 1].partition(b"=")
         if keyword in (b"path", b"linkpath", b"size"):
-            found[keyword.decode()] = _text(value)
+            records[keyword.decode()] = _text(value)
         place += length
-    return found
+    return records

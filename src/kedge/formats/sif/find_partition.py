@@ -72,8 +72,8 @@ def table_size(start: bytes, file_size: int) -> tuple[int, int]:
 
 def locate_parts(start: bytes, table: bytes, file_size: int) -> _SifPlaces | None:
     """What the table says; None when there is no root file system here that can be mounted or read."""
-    found = _SifPlaces()
-    found.identity = start[48:64] + start[72:80]
+    places = _SifPlaces()
+    places.identity = start[48:64] + start[72:80]
     for place in range(0, len(table), DESCRIPTOR_SIZE):
         if not table[place + 4]:  # a free slot
             continue
@@ -82,13 +82,13 @@ def locate_parts(start: bytes, table: bytes, file_size: int) -> _SifPlaces | Non
             return None
         data_type = int.from_bytes(table[place : place + 4], "little")
         if data_type == _GENERIC_JSON and table[place + 73 : place + 89] == b"oci-config.json\0":
-            found.grouped_configs.append((table[place + 9 : place + 13], (offset, size)))
-        elif data_type == _PARTITION and not _take_partition(found, table, place):
+            places.grouped_configs.append((table[place + 9 : place + 13], (offset, size)))
+        elif data_type == _PARTITION and not _take_partition(places, table, place):
             return None
-    return found if found.file_system else None
+    return places if places.file_system else None
 
 
-def _take_partition(found: _SifPlaces, table: bytes, place: int) -> bool:
+def _take_partition(places: _SifPlaces, table: bytes, place: int) -> bool:
     """Note a partition; False when it is one that nobody can use here."""
     extra = place + 201
     kind = int.from_bytes(table[extra : extra + 4], "little")
@@ -96,15 +96,15 @@ def _take_partition(found: _SifPlaces, table: bytes, place: int) -> bool:
     if purpose not in (_PRIMARY, _OVERLAY):
         return True
     is_usable = kind in _FILE_SYSTEMS and (purpose == _PRIMARY or kind not in _ENCRYPTED)
-    if not is_usable or (purpose == _PRIMARY and found.file_system):
+    if not is_usable or (purpose == _PRIMARY and places.file_system):
         return purpose == _OVERLAY and kind not in _ENCRYPTED
     offset, size = read_number(table, place + 17), read_number(table, place + 25)
     if purpose == _OVERLAY:
-        found.grouped_overlays.append((table[place + 9 : place + 13], (offset, size, _FILE_SYSTEMS[kind])))
+        places.grouped_overlays.append((table[place + 9 : place + 13], (offset, size, _FILE_SYSTEMS[kind])))
         return True
-    found.offset, found.size, found.file_system = offset, size, _FILE_SYSTEMS[kind]
-    found.group = table[place + 9 : place + 13]
-    found.machine = _MACHINES.get(table[extra + 8 : extra + 10], "")
+    places.offset, places.size, places.file_system = offset, size, _FILE_SYSTEMS[kind]
+    places.group = table[place + 9 : place + 13]
+    places.machine = _MACHINES.get(table[extra + 8 : extra + 10], "")
     return True
 
 

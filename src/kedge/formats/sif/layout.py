@@ -217,8 +217,8 @@ class SifDescriptor:
     @classmethod
     def unpack(cls, slot: int, raw: bytes) -> SifDescriptor | None:
         """The descriptor from its 585 bytes, unchecked, or None for a free slot."""
-        data_type, used, *rest = DESCRIPTOR.unpack(raw)
-        return cls(slot, data_type, *rest) if used else None
+        data_type, used, *fields = DESCRIPTOR.unpack(raw)
+        return cls(slot, data_type, *fields) if used else None
 
     def pack(self) -> bytes:
         """The 585 bytes."""

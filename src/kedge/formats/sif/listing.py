@@ -119,7 +119,7 @@ def header_json(header: Header) -> dict[str, Any]:
 
 def object_json(descriptor: SifDescriptor) -> dict[str, Any]:
     """One object for --json."""
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": descriptor.id,
         "type": describe_type(descriptor.data_type),
         "type_code": descriptor.data_type,
@@ -132,7 +132,7 @@ def object_json(descriptor: SifDescriptor) -> dict[str, Any]:
         "modified": _time_json(descriptor.modified),
         "name": descriptor.name,
     }
-    return found | {label.lower().replace(" ", "_"): value for label, value in _list_details(descriptor)}
+    return fields | {label.lower().replace(" ", "_"): value for label, value in _list_details(descriptor)}
 
 
 def _list_details(descriptor: SifDescriptor) -> list[tuple[str, str]]:

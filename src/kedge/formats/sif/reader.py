@@ -93,15 +93,15 @@ class SifReader:
 
     def primary_partition(self) -> SifDescriptor:
         """The partition a container starts from; an error says why there is none."""
-        found = [descriptor for descriptor in self.descriptors if descriptor.is_primary]
-        if len(found) > 1:
-            numbers = ", ".join(str(descriptor.id) for descriptor in found)
+        primary = [descriptor for descriptor in self.descriptors if descriptor.is_primary]
+        if len(primary) > 1:
+            numbers = ", ".join(str(descriptor.id) for descriptor in primary)
             raise CorruptImage(
-                f"{self.where} has {len(found)} primary partitions (objects {numbers}); one is allowed",
+                f"{self.where} has {len(primary)} primary partitions (objects {numbers}); one is allowed",
                 context={"field": "partition type", "objects": numbers},
             )
-        if found:
-            return found[0]
+        if primary:
+            return primary[0]
         if self.is_oci_sif:
             raise UnsupportedFormat(
                 f"{self.where} is an OCI-SIF, the container of OCI layers that Singularity-CE 4 makes with --oci; "
@@ -220,7 +220,7 @@ class SifReader:
         table = self.file.read(wanted)
         if len(table) < wanted:
             raise self._damaged("table_offset", 96, f"leaves {len(table)} of the table's {wanted} bytes")
-        found: list[SifDescriptor] = []
+        descriptors: list[SifDescriptor] = []
         seen: set[int] = set()
         for slot in range(self.header.descriptors_total):
             descriptor = SifDescriptor.unpack(slot, table[slot * DESCRIPTOR.size : (slot + 1) * DESCRIPTOR.size])
@@ -228,8 +228,8 @@ class SifReader:
                 continue
             self._check_descriptor(descriptor, seen)
             seen.add(descriptor.id)
-            found.append(descriptor)
-        return tuple(found)
+            descriptors.append(descriptor)
+        return tuple(descriptors)
 
     def _check_descriptor(self, descriptor: SifDescriptor, seen: set[int]) -> None:
         if descriptor.id == 0 or descriptor.id in seen:
@@ -269,26 +269,36 @@ def describe_type(data_type: int) -> str:
         return f"Unknown ({data_type:#x})"
 
 
-class _Window(io.RawIOBase):
-    """A stretch of another file, as a file."""
+class SeekableBytes(io.RawIOBase):
+    """Bytes of a known number that are elsewhere; seeking costs nothing."""
 
-    def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self._file = file
-        self._offset = offset
         self._size = size
         self._position = 0
 
     def readable(self) -> bool:
+        """It is."""
         return True
 
     def seekable(self) -> bool:
+        """It is."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """The new position; the end does not bound it."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
+
+
+class _Window(SeekableBytes):
+    """A stretch of another file, as a file."""
+
+    def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
+        super().__init__(size)
+        self._file = file
+        self._offset = offset
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         wanted = max(0, min(len(buffer), self._size - self._position))

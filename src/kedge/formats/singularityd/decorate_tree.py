@@ -119,9 +119,9 @@ class TreeEditor:
 
     def need_folder(self, path: bytes) -> Node:
         """The directory at `path`, whatever it takes: what is in the way is replaced, and that is recorded."""
-        found = self._follow(path, create=True)
-        if found is not None:
-            return found
+        existing = self._follow(path, create=True)
+        if existing is not None:
+            return existing
         folder = self.root
         for part in path.split(b"/"):
             child = folder.children.get(part)

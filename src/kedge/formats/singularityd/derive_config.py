@@ -54,14 +54,14 @@ def derive_section(report: InspectReport, known: dict[str, Any] | None = None) -
 
 def read_oci_words(runscript: str) -> tuple[list[str], list[str]] | None:
     """Entrypoint and command of a runscript that was made from an OCI config; None for any other script."""
-    found = []
+    commands = []
     for name in ("OCI_ENTRYPOINT", "OCI_CMD"):
         match = re.search(_OCI_WORDS.format(name), runscript, re.MULTILINE)
         if match is None:
             return None
         text = "".join(shlex.split(match[1]))
-        found.append([_unescape(word) for word in re.findall(_QUOTED, text, re.DOTALL)])
-    return found[0], found[1]
+        commands.append([_unescape(word) for word in re.findall(_QUOTED, text, re.DOTALL)])
+    return commands[0], commands[1]
 
 
 def _read_known(section: dict[str, Any], report: InspectReport) -> Iterator[tuple[str, str | None]]:
@@ -79,14 +79,14 @@ def _read_known(section: dict[str, Any], report: InspectReport) -> Iterator[tupl
 def _read_exports(report: InspectReport, warnings: list[str]) -> Iterator[tuple[str, str]]:
     text = report.environment.get(_PREFIX + fixed_files.CUSTOM_ENVIRONMENT, "")
     position = 0
-    while found := _EXPORT.search(text, position):
-        word = _CONSTANT.match(text, found.end())
-        position = (word or found).end()
+    while export := _EXPORT.search(text, position):
+        word = _CONSTANT.match(text, export.end())
+        position = (word or export).end()
         if word is not None and _REST.match(text, position):
-            yield found[1], _read_constant(word[0])
+            yield export[1], _read_constant(word[0])
         else:
             warnings.append(
-                f"the environment variable {found[1]} is computed by a script, which an OCI config cannot hold"
+                f"the environment variable {export[1]} is computed by a script, which an OCI config cannot hold"
             )
 
 

@@ -58,13 +58,13 @@ class InspectReport:
 
     def as_attributes(self) -> dict[str, Any]:
         """The report's parts by their JSON names; empty ones are left out."""
-        found: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         if self.apps:
-            found["apps"] = {name: self.apps[name].as_attributes() for name in sorted(self.apps)}
+            attributes["apps"] = {name: self.apps[name].as_attributes() for name in sorted(self.apps)}
         for name in ("environment", "labels", "runscript", "test", "helpfile", "deffile", "startscript"):
             if getattr(self, name):
-                found[name] = getattr(self, name)
-        return found
+                attributes[name] = getattr(self, name)
+        return attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ def select_document(report: InspectReport, selection: ReportSelection) -> dict[s
     if selection.app:
         app = report.apps.get(selection.app)
         chosen = {} if app is None else {k: v for k, v in app.as_attributes().items() if k in wanted}
-        found: dict[str, Any] = {} if app is None else {"apps": {selection.app: chosen}}
-        return _wrap(found | ({"deffile": report.deffile} if "deffile" in wanted and report.deffile else {}))
+        apps: dict[str, Any] = {} if app is None else {"apps": {selection.app: chosen}}
+        return _wrap(apps | ({"deffile": report.deffile} if "deffile" in wanted and report.deffile else {}))
     keep = wanted | ({"apps"} if selection.list_apps else set())
     return _wrap({name: value for name, value in attributes.items() if name in keep})
 

@@ -189,8 +189,8 @@ class _FileIntake:
         return token
 
 
-def _wrong_size(promised: int, found: int) -> FileProblem:
+def _wrong_size(promised: int, actual: int) -> FileProblem:
     return FileProblem(
-        f"a file has {found} bytes where {promised} were announced",
+        f"a file has {actual} bytes where {promised} were announced",
         hint="it changed while kedge read it: try again when no program writes to it",
     )

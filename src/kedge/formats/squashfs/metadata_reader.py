@@ -72,13 +72,13 @@ class MetadataReader:
 
     def block(self, position: int) -> tuple[bytes, int]:
         """The block at an offset from the table's start, decompressed, and the offset of the next one."""
-        found = self._cache.get(position)
-        if found is None:
-            found = self._read_block(position)
+        block = self._cache.get(position)
+        if block is None:
+            block = self._read_block(position)
             if len(self._cache) >= _CACHED_BLOCKS:
                 del self._cache[next(iter(self._cache))]
-            self._cache[position] = found
-        return found
+            self._cache[position] = block
+        return block
 
     def _read_block(self, position: int) -> tuple[bytes, int]:
         where = self.start + position

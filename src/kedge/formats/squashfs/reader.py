@@ -210,10 +210,10 @@ class SquashReader:
         seen.add(entry.address)
 
     def _owner(self, number: int) -> int:
-        found = self._owners.get(number)
-        if found is None:
-            found = self._owners[number] = self._ids.get(number, asked_by="an inode")[0]
-        return found
+        owner = self._owners.get(number)
+        if owner is None:
+            owner = self._owners[number] = self._ids.get(number, asked_by="an inode")[0]
+        return owner
 
     def _node(self, inode: Inode) -> Node:
         kind = _KINDS[inode.kind]

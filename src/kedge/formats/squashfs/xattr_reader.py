@@ -30,13 +30,13 @@ class XattrReader:
 
     def get(self, number: int) -> Xattrs:
         """The attributes of set `number`, sorted by name."""
-        found = self._cache.get(number)
-        if found is None:
-            found = self._read(number)
+        xattrs = self._cache.get(number)
+        if xattrs is None:
+            xattrs = self._read(number)
             if len(self._cache) >= _CACHED_SETS:
                 self._cache.clear()
-            self._cache[number] = found
-        return found
+            self._cache[number] = xattrs
+        return xattrs
 
     def _read(self, number: int) -> Xattrs:
         address, count, _ = self._ids.get(number, asked_by="an inode")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""This machine, as what an image is judged against: from /proc, /sys and /dev; no card is opened."""
+"""This host, as what an image is judged against: from /proc, /sys and /dev; no card is opened."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kedge.runtime.facts import HostFacts
 
 
 def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe] = probe_gpus) -> Target:
-    """This machine, from /proc, /sys and /dev; the driver is asked only where these do not say which GPUs there are."""
+    """This host, from /proc, /sys and /dev; the driver is asked only where these do not say which GPUs there are."""
     driver = Driver(host.view)
     cards = driver.usable or driver.cards
     notes = _note_absence(driver)
-    told = _ask_driver(host, driver, probe) if cards and not all(card.model for card in cards) else GpuProbe()
-    version, source = _find_version(host, driver, told)
+    probed = _ask_driver(host, driver, probe) if cards and not all(card.model for card in cards) else GpuProbe()
+    version, source = _find_version(host, driver, probed)
     if cards and not version:
-        notes.append("the version of the driver is not known: neither the kernel nor its libraries say it")
-    if told.gpus:
-        gpus = _count_same(_describe_probed(gpu, tables) for gpu in told.gpus if not gpu.problem)
+        notes.append("the driver version is unknown: neither the kernel nor the driver's libraries report it")
+    if probed.gpus:
+        gpus = _count_same(_describe_probed(gpu, tables) for gpu in probed.gpus if not gpu.problem)
     else:
         gpus = _count_same(_describe_card(card, tables) for card in cards)
-    notes += [f"the compute capability of '{gpu.name}' is not known" for gpu in gpus if not gpu.capability]
+    notes += [f"the compute capability of '{gpu.name}' is unknown" for gpu in gpus if not gpu.capability]
     processor, mpi = read_processor(machine=host.machine), find_mpi(host.environ)
     name = (host.view.read("/proc/sys/kernel/hostname", 256) or b"").decode(errors="replace").strip()
     return Target(
@@ -41,7 +41,7 @@ def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe
         has_gpus=bool(cards),
         driver=version,
         driver_source=source,
-        cuda=told.cuda,
+        cuda=probed.cuda,
         architecture=processor.architecture,
         cpu_features=processor.features,
         cpu=processor.model,
@@ -53,7 +53,7 @@ def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe
 
 def _note_absence(driver: Driver) -> list[str]:
     if driver.cards and not driver.usable:
-        return ["the GPUs of this machine are not for this process: it may not open their devices"]
+        return ["this process cannot use the GPUs of this host: it may not open their devices"]
     return []
 
 
@@ -62,11 +62,11 @@ def _ask_driver(host: HostFacts, driver: Driver, probe: Callable[..., GpuProbe])
     return probe(library=find_libraries(host, driver.version).find("libnvidia-ml"))
 
 
-def _find_version(host: HostFacts, driver: Driver, told: GpuProbe) -> tuple[str, str]:
+def _find_version(host: HostFacts, driver: Driver, probed: GpuProbe) -> tuple[str, str]:
     if driver.version:
         return driver.version, "the kernel's module"
-    if told.driver:
-        return told.driver, "the driver itself (NVML)"
+    if probed.driver:
+        return probed.driver, "the driver itself (NVML)"
     version = find_libraries(host, "").version if driver.cards else ""
     return version, "the driver's libraries" if version else ""
 

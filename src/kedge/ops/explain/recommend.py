@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tag of an image to take for a machine: the newest that runs natively there, of those that can still be pulled."""
+"""The tag of an image to take for a host: the newest that runs natively there, of those that can still be pulled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Advice:
     """What to take, how to get it, and what else there is."""
 
     recommendation: Recommendation
-    best: TagChoice | None  # None: it depends on the driver, which is not known
+    best: TagChoice | None  # None: it depends on the driver, which is unknown
     name: str  # nvcr.io/nvidia/pytorch:24.03-py3; nvcr.io/nvidia/pytorch where there is no one tag
     command: str  # to pull it; empty where there is no one tag
     is_from_registry: bool  # the registry was asked, so it can be pulled
@@ -63,7 +63,7 @@ def recommend_tag(
     match: str = "",
     offline: bool = False,
 ) -> Advice:
-    """The tag for a target, or one for each driver branch where its driver is not known.
+    """The tag for a target, or one for each driver branch where its driver is unknown.
 
     Raises NothingFits, which says why, where there is none.
     """
@@ -74,33 +74,33 @@ def recommend_tag(
     notes = [repository.note] if repository.note else []
     there = None if offline else ask_registry(repository, workplace, notes, has_tables=True)
     if offline:
-        notes.append(f"{repository.registry} was not asked: whether it still has the tag is not known")
+        notes.append(f"{repository.registry} was not asked (--offline): it is unknown whether it still has the tag")
     wanted = match or repository.tag
     tags = _choose_tags([row.tag for row in known] if there is None else there, wanted)
-    found = recommend(repository.image, target, tables, tags=tags)
+    recommendation = recommend(repository.image, target, tables, tags=tags)
     newer = tuple(tag for tag in list_newer(repository.image, there or (), tables) if not match or tag in tags)
-    # What the target says about a driver that is not known, the recommendation says better.
-    caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *found.notes]
+    # What the target says about an unknown driver, the recommendation says better.
+    caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *recommendation.notes]
     if wanted:
-        caveats.append(f"of other tags than '{wanted}' nothing is said here")
+        caveats.append(f"only tags that match '{wanted}' were considered")
     notes += _tell_newer(newer)
-    if found.best is None and not found.by_driver:
-        hint = _find_remedy(found, repository, target, tables)
-        raise _explain_nothing(found, caveats, match=wanted, hint=hint)
+    if recommendation.best is None and not recommendation.by_driver:
+        hint = _find_remedy(recommendation, repository, target, tables)
+        raise _explain_nothing(recommendation, caveats, match=wanted, hint=hint)
     name, command = repository.name, ""
-    if found.best is not None:
-        name = f"{repository.name}:{found.best.tag}"
+    if recommendation.best is not None:
+        name = f"{repository.name}:{recommendation.best.tag}"
         command = f"kedge pull docker://{name}"
-    told = tuple(dict.fromkeys(caveats))
-    return Advice(found, found.best, name, command, there is not None, newer, told, tuple(notes))
+    caveats = list(dict.fromkeys(caveats))
+    return Advice(
+        recommendation, recommendation.best, name, command, there is not None, newer, tuple(caveats), tuple(notes)
+    )
 
 
 def _choose_tags(tags: Sequence[str], match: str) -> list[str]:
     chosen = [tag for tag in tags if not match or fnmatchcase(tag, match)]
     if not chosen and match:
-        raise NothingFits(
-            f"there is no tag that fits '{match}'", hint="leave out --match, or write it as in '*-tf2-py3'"
-        )
+        raise NothingFits(f"no tag matches '{match}'", hint="leave out --match, or write it as in '*-tf2-py3'")
     return chosen
 
 
@@ -119,15 +119,15 @@ def _explain_unknown(repository: Repository, tables: Tables) -> NothingFits:
     )
 
 
-def _find_remedy(found: Recommendation, repository: Repository, target: Target, tables: Tables) -> str:
+def _find_remedy(recommendation: Recommendation, repository: Repository, target: Target, tables: Tables) -> str:
     """What to do where nothing fits."""
-    if found.reason == NO_KERNELS:
+    if recommendation.reason == NO_KERNELS:
         return tell_other_image(repository.image, target, tables).rstrip(".")
-    if found.reason == OTHER_MAKER:
+    if recommendation.reason == OTHER_MAKER:
         return "AMD's own are on Docker Hub, such as rocm/pytorch: 'kedge tags docker.io/rocm/pytorch'"
-    if found.reason == NOT_KNOWN and _can_learn(tables.list_releases(repository.image)):
+    if recommendation.reason == NOT_KNOWN and _can_learn(tables.list_releases(repository.image)):
         return f"'kedge data update' learns what the configs of {repository.name} say"
-    if found.reason == NOT_KNOWN:
+    if recommendation.reason == NOT_KNOWN:
         return f"'kedge explain {repository.name}:TAG' shows what is known; 'kedge run --nv' on such a node tries it"
     return f"'kedge tags {repository.name}' with the same options shows what each tag needs"
 
@@ -138,9 +138,13 @@ def _can_learn(rows: Sequence[NgcRelease]) -> bool:
     return any(not row.cuda or (lists_kernels and not row.capabilities and not has_all(row)) for row in rows)
 
 
-def _explain_nothing(found: Recommendation, caveats: Sequence[str], *, match: str, hint: str) -> NothingFits:
+def _explain_nothing(recommendation: Recommendation, caveats: Sequence[str], *, match: str, hint: str) -> NothingFits:
     if match:
-        hint += "; without --match there may be others"
-    context = {"target": found.target, "tags judged": str(found.judged), "tags not known enough": str(found.skipped)}
+        hint += "; without --match other tags may fit"
+    context = {
+        "target": recommendation.target,
+        "tags judged": str(recommendation.judged),
+        "tags not known enough": str(recommendation.skipped),
+    }
     context |= {f"note {number}": note for number, note in enumerate(caveats, 1)}
-    return NothingFits(found.sentence.rstrip("."), context=context, hint=hint)
+    return NothingFits(recommendation.sentence.rstrip("."), context=context, hint=hint)

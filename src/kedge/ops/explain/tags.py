@@ -219,7 +219,7 @@ class _RowMaker:
         marks = {mark for row in shown for mark in row.marks}
         notes = [sentence for mark, sentence in _MARKS.items() if mark in marks]
         names = [self._names[row.tag] for row in shown]
-        notes += [each.sentence for each in self._ended if any(covers(each, name) for name in names)]
+        notes += [series.sentence for series in self._ended if any(covers(series, name) for name in names)]
         newer = self._list_newer()
         if newer:
             notes.append(
@@ -234,7 +234,7 @@ class _RowMaker:
     def _list_marks(self, name: TagName, *, is_ending: bool) -> list[str]:
         is_gone = self._there is not None and name.text not in self._there
         marks = [DELETED] if is_gone else [ENDING] if is_ending else []
-        if any(covers(each, name) for each in self._ended):
+        if any(covers(series, name) for series in self._ended):
             marks.append(ENDED)
         return marks + ([JETSON] if name.is_jetson else [])
 
@@ -245,13 +245,13 @@ def _look(
     """The rows with what their images' configs say."""
     wanted = [row.tag for row in rows if row.is_there]
     looks = read_tag_configs(wanted, repository, workplace, maker.tables, architecture=maker.architecture)
-    found = {look.tag: look for look in looks}
+    by_tag = {look.tag: look for look in looks}
     problems = [look.problem for look in looks if look.problem]
     if problems:
         notes.append(f"{_count(len(problems), 'config', 'configs')} could not be read: {problems[0]}")
     made = []
     for row in rows:
-        look = found.get(row.tag)
+        look = by_tag.get(row.tag)
         if look is not None and look.traits is not None:
             row = replace(maker.apply(row, look.traits, look.traits.architectures), is_looked_at=True)
         made.append(row)
@@ -276,12 +276,11 @@ def _filter_names(names: list[TagName], query: TagQuery, notes: list[str]) -> li
         chosen = [name for name in chosen if fnmatchcase(name.text, query.match)]
     if query.since:
         since = read_since(query.since)
-        told = [(name, is_since(name, since)) for name in chosen]
-        silent = sum(answer is None for _, answer in told)
+        answers = [(name, is_since(name, since)) for name in chosen]
+        silent = sum(answer is None for _, answer in answers)
         if silent:
-            told_of = _count(silent, "tag does not tell its age, and is", "tags do not tell their age, and are")
-            notes.append(f"{told_of} left out by --since")
-        chosen = [name for name, answer in told if answer]
+            notes.append(f"skipped {_count(silent, 'tag', 'tags')} of unknown age (--since)")
+        chosen = [name for name, answer in answers if answer]
     return chosen
 
 
@@ -295,7 +294,7 @@ def _filter_rows(rows: Iterable[TagRow], query: TagQuery, notes: list[str], *, h
         is_sure = has_tables and query.architecture == "amd64"  # all of NVIDIA's have an image for it
         if silent and not query.look and not is_sure:
             which = "the tag is" if silent == 1 else f"{silent} of these tags are"
-            notes.append(f"whether {which} for {query.architecture}, too, is not known; --look asks the registry")
+            notes.append(f"unknown whether {which} also for {query.architecture}; --look asks the registry")
     return chosen
 
 
@@ -307,7 +306,7 @@ def _filter_cuda(rows: list[TagRow], wanted: CudaRange, notes: list[str]) -> lis
     answers = [(row, wanted.holds(row.cuda)) for row in rows]
     silent = sum(answer is None for _, answer in answers)
     if silent:
-        notes.append(f"the CUDA of {_count(silent, 'tag', 'tags')} is not known; left out by --cuda")
+        notes.append(f"skipped {_count(silent, 'tag', 'tags')} whose CUDA is unknown (--cuda)")
     return [row for row, answer in answers if answer]
 
 
@@ -317,24 +316,24 @@ def _filter_running(rows: list[TagRow], target: Target | None, notes: list[str])
     there = [row for row in rows if row.is_there and JETSON not in row.marks]
     silent = sum(row.outcome == UNKNOWN for row in there)
     if silent:
-        notes.append(f"whether {_count(silent, 'tag runs', 'tags run')} there is not known; left out by --runs-here")
+        notes.append(f"skipped {_count(silent, 'tag', 'tags')} for lack of data (--runs-here)")
         notes += _list_target_notes(there, target) if target is not None else []
     return [row for row in there if row.outcome not in (NO, UNKNOWN)]
 
 
 def _list_target_notes(rows: Iterable[TagRow], target: Target) -> list[str]:
-    """What the answers rest on, and what would tell those that are open."""
+    """What the answers rest on, and what would settle those that are unknown."""
     from kedge.compat.rules.driver_branches import FIND_DRIVER
     from kedge.compat.verdict import UNKNOWN
 
     if not any(row.outcome == UNKNOWN for row in rows):
         return list(target.notes)
     if not target.gpus and target.has_gpus is not False:
-        return [f"which GPU is meant by {target.title} is not known: --gpu GPU names it", *target.notes]
+        return [f"the GPU of {target.title} is unknown: name it with --gpu GPU", *target.notes]
     if target.driver:
         return list(target.notes)
     missing = (
-        f"the driver of {target.title} is not known: {FIND_DRIVER}; 'kedge recommend' with the same options names the "
+        f"the driver of {target.title} is unknown: {FIND_DRIVER}; 'kedge recommend' with the same options names the "
         f"newest tag for each driver branch"
     )
     return [missing, *(note for note in target.notes if "driver" not in note)]

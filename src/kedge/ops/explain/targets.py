@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an image is judged against: a GPU that somebody names, a queue of a site, or this machine.
+"""What an image is judged against: a GPU that somebody names, a queue of a site, or this host.
 
-Nothing is guessed: what is not known stays empty, and a note says so.
+Nothing is guessed: what is unknown stays empty, and a note says so.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def find_target(
 ) -> Target:
     """The target that was asked for: `site` is SITE or SITE:QUEUE; what `gpu` and `driver` name holds over it.
 
-    Without a site and a GPU it is this machine. `architecture` is of its processors; the settings may name it, too.
-    Raises UnknownGpu, SiteProblem or UsageError for what is not known.
+    Without a site and a GPU it is this host. `architecture` is of its CPUs; the settings may name it, too.
+    Raises UnknownGpu, SiteProblem or UsageError for what is unknown.
     """
     version = parse_driver(driver) if driver else ""
     named = tuple(find_gpu(word, tables) for word in gpu.split(",") if word.strip()) if gpu else ()
@@ -51,7 +51,7 @@ def find_target(
         target = describe_host(gather_host(environ), tables)
         if target.has_gpus or not version:
             return _put_over(target, (), version)
-        target = _describe_named((), version)  # the driver of another machine: there is none on this one
+        target = _describe_named((), version)  # the driver of another host: there is none on this one
     return _settle_architecture(target, architecture, settings)
 
 
@@ -66,10 +66,10 @@ def require_gpus(target: Target) -> None:
     """Raise UsageError where no GPU of the target is known: without one nobody can say which tags run there."""
     if target.gpus:
         return
-    why = "has no NVIDIA GPU" if target.has_gpus is False else "has a GPU of which nothing is known"
+    why = "has no NVIDIA GPU" if target.has_gpus is False else "has a GPU of an unknown model"
     raise UsageError(
-        f"{target.title} {why}, so nothing says which tags run there",
-        hint="name the GPU: --gpu A100 --driver 535.104.05; or the queue that is meant: --on SITE:QUEUE",
+        f"{target.title} {why}, so kedge cannot tell which tags run there",
+        hint="name the GPU: --gpu A100 --driver 535.104.05; or the queue: --on SITE:QUEUE",
     )
 
 
@@ -78,7 +78,7 @@ def parse_driver(text: str) -> str:
     match = _DRIVER.fullmatch(text.strip())
     if match is None:
         raise UsageError(
-            f"'{text[:80]}' is no version of an NVIDIA driver",
+            f"'{text[:80]}' is not a version of an NVIDIA driver",
             hint="write it as nvidia-smi shows it, as in '--driver 535.104.05'; '--driver 535' names a branch",
         )
     return match[1]
@@ -112,30 +112,30 @@ def _put_over(target: Target, gpus: tuple[Gpu, ...], driver: str) -> Target:
 
 
 def _settle_architecture(target: Target, wanted: str, settings: Settings) -> Target:
-    """The processors it is judged for: those named with --arch, its own, those its GPU is built with, this machine's.
+    """The architecture it is judged for: that named with --arch, its own, that of hosts with its GPU, or this host's.
 
-    Images of one tag have other kernels for other processors, so there must be one answer for all who ask.
+    Images of one tag have other kernels for other architectures, so there must be one answer for all who ask.
     """
     own = target.architecture
     if not wanted and (not own or settings.sources["architecture"].kind == "flag"):
         wanted = settings.architecture or ""
     named = Platform.parse(wanted).architecture if wanted else ""
     if named and named != own:
-        told = (f"judged for {named}, as --arch says, though {target.title} has {own}",) if own else ()
-        return _set_architecture(target, named, NAMED, told)
+        notes = (f"judged for {named} (--arch), although {target.title} has {own}",) if own else ()
+        return _set_architecture(target, named, NAMED, notes)
     if own:
         return target
     built = {gpu.processor for gpu in target.gpus}
     if len(built) == 1 and built != {""}:
-        found = built.pop()
-        why = f"judged for {found}: machines with {target.gpus[0].name} have such processors"
-        return _set_architecture(target, found, BUILT_IN, (why,))
+        architecture = built.pop()
+        why = f"judged for {architecture}: hosts with {target.gpus[0].name} have such CPUs"
+        return _set_architecture(target, architecture, BUILT_IN, (why,))
     here = Platform.host().architecture
     if target.gpus and all(gpu.brand == AMD for gpu in target.gpus):
-        return _set_architecture(target, here, THIS_MACHINE, ())  # what is to be said of them is another thing
+        return _set_architecture(target, here, THIS_MACHINE, ())  # what is to be said of them is another matter
     other = "arm64" if here == "amd64" else "amd64"
-    told = (f"judged for {here}, as this machine is; --arch {other} judges for {other}",)
-    return _set_architecture(target, here, THIS_MACHINE, told)
+    notes = (f"judged for {here}, the architecture of this host; --arch {other} judges for {other}",)
+    return _set_architecture(target, here, THIS_MACHINE, notes)
 
 
 def _set_architecture(target: Target, architecture: str, source: str, notes: tuple[str, ...]) -> Target:

@@ -50,8 +50,8 @@ def read_target(text: str, form: ImageFormat | None = None, tag: str | None = No
 def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = False) -> Converted:
     """Convert the image; the target appears whole or not at all."""
     source, target, form = request.source, request.target, request.target.require_form()
-    found = classify(source)
-    if not found.is_local:
+    origin = classify(source)
+    if not origin.is_local:
         raise UsageError(f"{source.redacted} is not on this host", hint=f"kedge pull --format {form} {source.redacted}")
     target.refuse_existing(force=request.force)
     if dry_run:
@@ -59,7 +59,7 @@ def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = Fa
         return Converted(str(source), target.path, form, None)
     tag = choose_tag(source, form, target.tag)
     options = choose_options(workplace, force=request.force, tag=tag)
-    if form is ImageFormat.SIF and found.kind is SourceKind.SIF_FILE:
+    if form is ImageFormat.SIF and origin.kind is SourceKind.SIF_FILE:
         check_architecture(Path(source.path), source, workplace)
         repack_sif(Path(source.path), target.path, options)
     else:

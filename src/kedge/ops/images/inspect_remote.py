@@ -7,7 +7,6 @@ range requests, or its copy in the cache.
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import BinaryIO, cast
 
 from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
 from kedge.formats.identify import FileKind, identify_file
-from kedge.formats.sif.reader import SifReader
+from kedge.formats.sif.reader import SeekableBytes, SifReader
 from kedge.formats.singularityd import SourceRecord, describe
 from kedge.model.manifest import ImageConfig
 from kedge.model.reference import Reference
@@ -103,30 +102,14 @@ def _pull_first(where: str, why: str) -> UnsupportedFormat:
     )
 
 
-class _RemoteImageFile(io.RawIOBase):
+class _RemoteImageFile(SeekableBytes):
     """A remote file, read in a few large windows; nothing of it is verified."""
 
     def __init__(self, source: SifSource, size: int, where: str) -> None:
-        super().__init__()
+        super().__init__(size)
         self._source = source
-        self._size = size
         self._where = where
-        self._position = 0
         self._windows: dict[int, bytes] = {}
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Costs nothing: bytes are fetched when they are read."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
 
     def read(self, size: int = -1) -> bytes:
         """As many bytes as there are, up to `size`."""

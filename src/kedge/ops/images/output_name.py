@@ -61,7 +61,7 @@ def read_output(text: str, form: ImageFormat | None = None) -> ImageOutput:
         raise UsageError(
             f"'{text}' is not a file to write", hint="put an image into a registry with: kedge push IMAGE REFERENCE"
         )
-    prefix, colon, rest = text.partition(":")
+    prefix, colon, path = text.partition(":")
     if not colon or prefix not in set(ImageFormat):
         return ImageOutput(Path(text), form or _guess_form(text))
     named = ImageFormat(prefix)
@@ -70,9 +70,9 @@ def read_output(text: str, form: ImageFormat | None = None) -> ImageOutput:
     if named in _TAGGED:
         reference = Reference.parse(text)
         return ImageOutput(Path(reference.path), named, reference.tag)
-    if not rest:
+    if not path:
         raise UsageError(f"'{text}' names no path", hint=f"write it as {prefix}:PATH")
-    return ImageOutput(Path(rest), named)
+    return ImageOutput(Path(path), named)
 
 
 def _guess_form(text: str) -> ImageFormat | None:

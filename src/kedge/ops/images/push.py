@@ -203,8 +203,8 @@ class _LayerFile(io.RawIOBase):
 
 
 def _find_origins(store: Store, target: Reference) -> dict[Digest, str]:
-    """Blobs that other repositories of the target's registry have, as far as the store remembers pulls and pushes."""
-    found: dict[Digest, str] = {}
+    """Blobs that other repositories of the target's registry have, as far as the cache records pulls and pushes."""
+    origins: dict[Digest, str] = {}
     for record in store.names.list_newest(_ASKED):
         try:
             reference = Reference.parse(record.reference)
@@ -214,8 +214,8 @@ def _find_origins(store: Store, target: Reference) -> dict[Digest, str]:
             continue
         if isinstance(manifest, Manifest) and reference.repository != target.repository:
             for layer in manifest.layers:
-                found.setdefault(layer.digest, reference.repository)
-    return found
+                origins.setdefault(layer.digest, reference.repository)
+    return origins
 
 
 def _open_unchanged(path: Path, size: int) -> BinaryIO:

@@ -112,12 +112,12 @@ class _Unpacker:
         source = classify(self.reference)
         machine = self.workplace.settings.architecture or ""
         is_new = is_volatile(self.text) or bool(self.once)
-        found = "" if is_new else find_by_reference(self.text, machine, self.node.environ)
-        if found and (self.policy in ("missing", "never") or (self.policy == "auto" and self._is_current(machine))):
-            return _Done(Path(found), Path(found).parent.name, False)
-        done = self._unpack_local() if source.is_local else self._ask(source, found)
+        unpacked = "" if is_new else find_by_reference(self.text, machine, self.node.environ)
+        if unpacked and (self.policy in ("missing", "never") or (self.policy == "auto" and self._is_current(machine))):
+            return _Done(Path(unpacked), Path(unpacked).parent.name, False)
+        done = self._unpack_local() if source.is_local else self._ask(source, unpacked)
         if not self.once:
-            self._remember(machine, done, is_there=bool(found))
+            self._remember(machine, done, is_there=bool(unpacked))
         return done
 
     def _is_current(self, machine: str) -> bool:
@@ -130,15 +130,15 @@ class _Unpacker:
         login = ("--docker-login",) if access is not None and access.login is not None else ()
         return login + (("--authfile", str(access.authfile)) if access is not None and access.authfile else ())
 
-    def _ask(self, source: Source, found: str) -> _Done:
+    def _ask(self, source: Source, unpacked: str) -> _Done:
         """The image that the registry has; with the policy auto and no answer, the one on this node."""
         try:
-            return self._unpack_remote(source, is_there=bool(found) and self.policy == "auto")
+            return self._unpack_remote(source, is_there=bool(unpacked) and self.policy == "auto")
         except (NetworkFailed, RateLimited) as problem:
-            if not found or self.policy != "auto":
+            if not unpacked or self.policy != "auto":
                 raise
             self.workplace.progress.warn(f"{problem.message}; using the {self.reference.redacted} that is on this node")
-            return _Done(Path(found), Path(found).parent.name, False, is_unanswered=True)
+            return _Done(Path(unpacked), Path(unpacked).parent.name, False, is_unanswered=True)
 
     def _remember(self, machine: str, done: _Done, *, is_there: bool) -> None:
         word = "unanswered" if done.is_unanswered else "asked"
@@ -172,9 +172,9 @@ class _Unpacker:
         if self.once:
             return self._unpack_squashfs(image, self.once, image.path)
         identity = self.node.find_content(image)
-        found = self.node.find(identity) if identity else None
-        if found is not None and self.policy != "always":
-            return _Done(found, identity, False)
+        unpacked = self.node.find(identity) if identity else None
+        if unpacked is not None and self.policy != "always":
+            return _Done(unpacked, identity, False)
         self.node.require_place(image.size, image.path)
         identity = identity or hash_content(image, min(self.workplace.threads, _MAXIMUM_WORKERS))
         _require_unchanged(image)
@@ -259,9 +259,9 @@ class _Unpacker:
         from kedge.ops.sources.fetch_layers import open_remote_image
 
         identity = self.once or self._name_layers(resolved.digest.hex)
-        found = self.node.find(identity)
-        if found is not None and self.policy != "always":
-            return _Done(found, identity, False, resolved.is_unanswered)
+        unpacked = self.node.find(identity)
+        if unpacked is not None and self.policy != "always":
+            return _Done(unpacked, identity, False, resolved.is_unanswered)
         missing = sum(x.size for x in resolved.manifest.layers if not store.has_blob(x.digest, x.size))
         if missing and self.policy == "never":
             raise self._refuse_fetching()
@@ -284,9 +284,9 @@ class _Unpacker:
 
         sif = find_sif_source(source, workplace, store, offline=self.policy == "never")
         identity = self.once or (f"sif-{sif.digest.hex}" if sif.digest else "")
-        found = self.node.find(identity) if identity else None
-        if found is not None and self.policy != "always":
-            return _Done(found, identity, False)
+        unpacked = self.node.find(identity) if identity else None
+        if unpacked is not None and self.policy != "always":
+            return _Done(unpacked, identity, False)
         with store.use_image(sif.key):
             if self.policy == "never" and store.find_at_hand(sif.key) is None:
                 raise self._refuse_fetching()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from kedge.frozen import frozen, replace
 from kedge.jobs.records import Records, find_record_root
 from kedge.model.site import Site
 from kedge.ops.setup.site import choose_site, require_settings
+from kedge.posix.owned_names import find_user_name
 from kedge.posix.process import Finished, run_program
 from kedge.schedulers.backend import Backend, Query
 from kedge.schedulers.choose import find_backend
@@ -115,12 +115,4 @@ def open_cluster(settings: Settings, environ: Mapping[str, str], *, described: s
     backend = find_backend(site.scheduler)
     records = Records(find_record_root(settings, site, environ))
     records.refuse_intruders()
-    return Cluster(site, backend, find_user(environ), records)
-
-
-def find_user(environ: Mapping[str, str]) -> str:
-    """The user name, as schedulers know it."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # inside a container, or the directory service does not answer
-        return environ.get("USER") or environ.get("LOGNAME") or str(os.getuid())
+    return Cluster(site, backend, find_user_name(environ), records)

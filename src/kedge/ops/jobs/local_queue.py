@@ -24,8 +24,7 @@ from kedge.model.job_state import JobStatus, State
 from kedge.posix.detached_programs import Program
 from kedge.posix.file_locks import lock_file
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.lease_holders import user_name
-from kedge.posix.owned_names import is_running
+from kedge.posix.owned_names import find_user_name, is_running
 from kedge.posix.process_tree import find_family, signal_all
 from kedge.posix.programs import find_program
 
@@ -209,7 +208,7 @@ def _make_request(arguments: Sequence[str], name: str) -> LocalRequest:
         arguments=tuple(arguments),
         directory=str(Path.cwd()),
         umask=umask,
-        user=user_name(),
+        user=find_user_name(),
         submitted=time.time(),
     )
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from kedge.frozen import replace
 from kedge.model.site import Site
 from kedge.ops.setup.site import look_around, require_settings
 from kedge.posix.files import atomic_output, explained, refuse_existing
+from kedge.posix.owned_names import find_user_name
 from kedge.posix.private_files import make_private
 from kedge.posix.process import run_program
 from kedge.schedulers.advice import find_advice, find_missing_setup
@@ -41,7 +41,7 @@ def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
             hint="run this on a login node of the cluster; to see what was detected: kedge site detect",
         )
     require_settings(found.scheduler, environ)
-    site = discover(title, _user_name(environ), _ask)
+    site = discover(title, find_user_name(environ), _ask)
     if not site.queues:
         raise SchedulerFailed(
             f"{site.scheduler} lists no {find_facts(site.scheduler).queue_word}", hint="is the scheduler running?"
@@ -112,10 +112,3 @@ def _ask(argv: Sequence[str], *, may_fail: bool = False) -> str:
         message, hint = find_missing_setup(said) or plain
         raise SchedulerFailed(message, context={"command": " ".join(argv), "said": said[-2000:]}, hint=hint)
     return "" if done.status else done.text
-
-
-def _user_name(environ: Mapping[str, str]) -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return environ.get("USER", str(os.getuid()))

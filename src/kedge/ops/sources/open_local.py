@@ -111,14 +111,14 @@ def open_sif(path: Path, threads: int = 1, progress: Progress | None = None) -> 
 
 
 def _tell_left_out(reader: SifReader, progress: Progress) -> None:
-    kinds = [each.data_type for each in reader.descriptors]
+    kinds = [descriptor.data_type for descriptor in reader.descriptors]
     others, signatures = kinds.count(DataType.PARTITION) - 1, kinds.count(DataType.SIGNATURE)
     if others:
         progress.warn(
-            f"{reader.where}: only its primary partition is taken; {others} more (overlay or data) stay behind"
+            f"{reader.where}: kedge copies only the primary partition, not the {others} other(s) (overlay or data)"
         )
     if signatures:
-        progress.warn(f"{reader.where}: its {signatures} signature(s) stay behind: only SIF files hold signatures")
+        progress.warn(f"{reader.where}: its {signatures} signature(s) are not copied: only SIF files hold signatures")
 
 
 def _open_squashfs(path: Path, threads: int = 1) -> TreeImage:
@@ -127,10 +127,10 @@ def _open_squashfs(path: Path, threads: int = 1) -> TreeImage:
         offset = find_payload(file.read(PROBE))
         image = SquashReader(file, offset, threads=threads)
         closing.callback(image.close)
-        found = _describe_tree(image.read_tree(), image, path, max(image.superblock.mtime, 0))
-        found.packed = PackedTree(file, offset, image.superblock.used)
-        found.on_close = closing.pop_all().close
-        return found
+        tree = _describe_tree(image.read_tree(), image, path, max(image.superblock.mtime, 0))
+        tree.packed = PackedTree(file, offset, image.superblock.used)
+        tree.on_close = closing.pop_all().close
+        return tree
 
 
 @contextlib.contextmanager

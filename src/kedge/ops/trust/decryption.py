@@ -58,8 +58,10 @@ def _unlock(image: str, key: Path) -> str:
     with explained(image), Path(image).open("rb") as file:
         reader = SifReader(file, image)
         partition = reader.primary_partition()
-        messages = [each for each in reader.descriptors if each.data_type == DataType.CRYPTO_MESSAGE]
-        locked = next((reader.read_object(each) for each in messages if each.link == partition.id), b"")
+        messages = [descriptor for descriptor in reader.descriptors if descriptor.data_type == DataType.CRYPTO_MESSAGE]
+        locked = next(
+            (reader.read_object(descriptor) for descriptor in messages if descriptor.link == partition.id), b""
+        )
     if not locked:
         raise KeyUnusable(f"{image} is encrypted with a passphrase, not with a key", hint="use --passphrase")
     return unlock_message(read_key_file(key), locked, where=str(key))

@@ -205,10 +205,10 @@ def _fetch_from(fetch: Fetch, server: str, digits: str) -> KeyBlock:
             f"{server} has no key {digits}", hint="ask the signer for the key, then import it: kedge key import FILE"
         )
     _check_answer(status, server, body)
-    found = find_in_blocks(read_keys(body, f"the answer of {server}"), digits)
-    if len(found) != 1 or found[0].is_secret:
+    keys = find_in_blocks(read_keys(body, f"the answer of {server}"), digits)
+    if len(keys) != 1 or keys[0].is_secret:
         raise RegistryProtocolError(f"{server} sent another key than {digits}")
-    return found[0]
+    return keys[0]
 
 
 def pull_key(ring: KeyRing, fetch: Fetch, server: str, fingerprint: str) -> Imported:

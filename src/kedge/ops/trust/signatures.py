@@ -178,10 +178,10 @@ def _make_finder(server: str | None, trust: Trust) -> FindKeys:
     local = trust.ring.load_public()
 
     def find(identifier: str) -> list[KnownKey]:
-        found = [KnownKey(_merge_known(block, local), "GLOBAL") for block in find_in_blocks(site, identifier)]
-        found = found or [KnownKey(block, "LOCAL") for block in find_in_blocks(local, identifier)]
-        if found or server is None or trust.fetch is None:
-            return found
+        keys = [KnownKey(_merge_known(block, local), "GLOBAL") for block in find_in_blocks(site, identifier)]
+        keys = keys or [KnownKey(block, "LOCAL") for block in find_in_blocks(local, identifier)]
+        if keys or server is None or trust.fetch is None:
+            return keys
         try:
             return [KnownKey(fetch_key(trust.fetch, server, identifier), REMOTE)]
         except KedgeError as problem:

@@ -25,7 +25,7 @@ from kedge.schedulers.gridengine.request import (
     collect_request,
     needs_redirection,
 )
-from kedge.schedulers.qsub_directives import merge_directives, redirect_output, require_word, write_directive
+from kedge.schedulers.qsub_directives import choose_account, merge_directives, redirect_output, write_directive
 from kedge.schedulers.script import render_body
 
 DIALECT = Dialect(
@@ -68,13 +68,13 @@ class _GridEngine:
 
     def submit_argv(self, script: str, job: Job, site: Site) -> list[str]:
         """`qsub -terse` prints the id alone."""
-        return ["qsub", "-terse", *_account_words(job, site), script]
+        return ["qsub", "-terse", *choose_account(job, site, "-P"), script]
 
     def parse_submit(self, output: str) -> str:
         """`7`, or `7.1-3:1` for an array; a site's own words may stand around it."""
         found = list(_ID.finditer(output))
         if not found:
-            raise SchedulerFailed("qsub printed no id of a job", context={"said": output[-2000:]})
+            raise SchedulerFailed("qsub printed no job id", context={"said": output[-2000:]})
         return found[-1][1] or found[-1][2]
 
     def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
@@ -84,7 +84,7 @@ class _GridEngine:
         """
         options = merge_directives([*collect_request(job, site), ("-cwd",)], job, site, GRAMMAR)
         words = [word for each in options for word in each]
-        call = ["qrsh", "-now", "n", *_account_words(job, site), *words]
+        call = ["qrsh", "-now", "n", *choose_account(job, site, "-P"), *words]
         call += ["-pty", "y"] if command and has_terminal else []
         return [*call, shlex.join(command)] if command else call
 
@@ -130,13 +130,6 @@ class _GridEngine:
     def is_stuck(self, status: JobStatus) -> bool:
         """`Eqw`: it waits until somebody clears its error."""
         return is_in_error(status)
-
-
-def _account_words(job: Job, site: Site) -> list[str]:
-    account = job.account or site.account
-    if not account or not site.account_on_command_line:
-        return []
-    return [site.account_option or "-P", require_word(account, "account")]
 
 
 def _hide(lines: Sequence[str]) -> tuple[str, ...]:

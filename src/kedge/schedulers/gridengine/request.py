@@ -14,6 +14,7 @@ from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.qsub_directives import (
     Grammar,
     Words,
+    fill_gpu_type,
     make_job_name,
     read_directive,
     require_word,
@@ -126,19 +127,11 @@ def _ask_gpus(job: Job, site: Site, queue: Queue | None) -> list[Words]:
     if not job.gpus_per_node or site.gpu_directive == "" or (queue is not None and queue.is_whole_node):
         return []
     pattern = "-l gpu={count}" if site.gpu_directive is None else site.gpu_directive
-    kind = job.gpu_type or (queue.gpu_type if queue is not None else "")
-    if job.gpu_type and "{type}" not in pattern:
-        raise RequestRefused(
-            f"the site '{site.name}' has no words for the type of a GPU, so '{job.gpu_type}' cannot be asked for",
-            hint="leave out the type, or put it into the profile: gpu_directive = '-l gpu={count},gpu_type={type}'",
-        )
-    if "{type}" in pattern and not kind:
-        raise RequestRefused(f"the site '{site.name}' wants to know which GPUs", hint="name the type: --gpu-type TYPE")
+    pattern = fill_gpu_type(pattern, job, site, queue, example="-l gpu={count},gpu_type={type}")
     count = job.gpus_per_node
     if site.option("gpu_per_slot").lower() in _TRUE:
         count = _share_gpus(count, _slots_per_node(job), site)
-    filled = pattern.replace("{count}", str(count)).replace("{type}", require_word(kind, "gpu_type"))
-    return read_directive(filled, GRAMMAR)
+    return read_directive(pattern.replace("{count}", str(count)), GRAMMAR)
 
 
 def _share_gpus(count: int, slots: int, site: Site) -> int:

@@ -15,7 +15,7 @@ from kedge.schedulers.pbs import FACTS
 from kedge.schedulers.pbs.explanation import explain_status, is_stuck
 from kedge.schedulers.pbs.request import GRAMMAR, collect_batch, collect_request, is_scheduler_array
 from kedge.schedulers.pbs.status import parse_job_status
-from kedge.schedulers.qsub_directives import merge_directives, redirect_output, require_word, write_directive
+from kedge.schedulers.qsub_directives import choose_account, merge_directives, redirect_output, write_directive
 from kedge.schedulers.script import render_body
 
 _ID = re.compile(r"^\s*(\d+(?:\[\])?(?:\.[\w.-]+)?)\s*$", re.MULTILINE)
@@ -53,20 +53,20 @@ class _Pbs:
 
     def submit_argv(self, script: str, job: Job, site: Site) -> list[str]:
         """`qsub` prints the id alone."""
-        return ["qsub", *_account_words(job, site), script]
+        return ["qsub", *choose_account(job, site, "-A"), script]
 
     def parse_submit(self, output: str) -> str:
         """`1234.pbs1`, or `1234[].pbs1` for an array; a site's own words may stand around it."""
         found = _ID.findall(output)
         if not found:
-            raise SchedulerFailed("qsub printed no id of a job", context={"said": output[-2000:]})
+            raise SchedulerFailed("qsub printed no job id", context={"said": output[-2000:]})
         return str(found[-1])
 
     def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:
         """PBS starts a login shell and takes no command: what is to run has to be typed there."""
         del command, has_terminal
         options = merge_directives(collect_request(job, site), job, site, GRAMMAR)
-        return ["qsub", "-I", *_account_words(job, site), *(word for each in options for word in each)]
+        return ["qsub", "-I", *choose_account(job, site, "-A"), *(word for each in options for word in each)]
 
     def list_query(self, user: str) -> Query:
         """-u works beside -f only with -w, and that since PBS 18."""
@@ -105,13 +105,6 @@ class _Pbs:
     def is_stuck(self, status: JobStatus) -> bool:
         """The scheduler's comment says so."""
         return is_stuck(status)
-
-
-def _account_words(job: Job, site: Site) -> list[str]:
-    account = job.account or site.account
-    if not account or not site.account_on_command_line:
-        return []
-    return [site.account_option or "-A", require_word(account, "account")]
 
 
 BACKEND: Backend = _Pbs()

@@ -13,6 +13,7 @@ from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.qsub_directives import (
     Grammar,
     Words,
+    fill_gpu_type,
     make_job_name,
     read_directive,
     require_word,
@@ -99,15 +100,8 @@ def _write_gpus(job: Job, site: Site, queue: Queue | None) -> str:
     if not job.gpus_per_node or site.gpu_directive == "":
         return ""
     pattern = site.gpu_directive or "ngpus={count}"
-    kind = job.gpu_type or (queue.gpu_type if queue is not None else "")
-    if job.gpu_type and "{type}" not in pattern:
-        raise RequestRefused(
-            f"the site '{site.name}' has no words for the type of a GPU, so '{job.gpu_type}' cannot be asked for",
-            hint="leave out the type, or put it into the profile: gpu_directive = 'ngpus={count}:gpu_type={type}'",
-        )
-    if "{type}" in pattern and not kind:
-        raise RequestRefused(f"the site '{site.name}' wants to know which GPUs", hint="name the type: --gpu-type TYPE")
-    return pattern.replace("{count}", str(job.gpus_per_node)).replace("{type}", require_word(kind, "gpu_type"))
+    pattern = fill_gpu_type(pattern, job, site, queue, example="ngpus={count}:gpu_type={type}")
+    return pattern.replace("{count}", str(job.gpus_per_node))
 
 
 def _write_memory(job: Job, site: Site) -> str:

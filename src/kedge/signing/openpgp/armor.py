@@ -37,15 +37,15 @@ def decode_armor(text: bytes, what: str, *, start: int = 0) -> Block:
     """The first armored block at or after `start`; a checksum is checked when there is one."""
     if len(text) > _MAXIMUM_ARMOR:
         raise KeyUnusable(f"{what} is too large for a key or signature: {len(text)} bytes")
-    found = _BEGIN.search(text, start)
-    if found is None:
+    beginning = _BEGIN.search(text, start)
+    if beginning is None:
         raise KeyUnusable(f"{what} holds no armored block", hint="it should start with -----BEGIN PGP")
-    kind = found.group(1).decode()
-    closing = re.compile(rb"^-----END " + re.escape(found.group(1)) + rb"-----[ \t\r]*$", re.MULTILINE)
-    ending = closing.search(text, found.end())
+    kind = beginning.group(1).decode()
+    closing = re.compile(rb"^-----END " + re.escape(beginning.group(1)) + rb"-----[ \t\r]*$", re.MULTILINE)
+    ending = closing.search(text, beginning.end())
     if ending is None:
         raise KeyUnusable(f"{what} is cut off: the line -----END {kind}----- is missing")
-    lines = [line.strip() for line in text[found.end() : ending.start()].split(b"\n")]
+    lines = [line.strip() for line in text[beginning.end() : ending.start()].split(b"\n")]
     return Block(kind, _decode_lines(lines[1:], what), ending.end())
 
 

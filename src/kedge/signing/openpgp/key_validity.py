@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a key's own signatures say about it: names, capabilities, expiry, revocation; and whether it may be trusted.
+"""Evaluates a key's self-signatures: names, capabilities, expiry, revocation; and whether the key can be trusted.
 
-A user id or subkey counts only when the primary key vouches for it. A revocation counts even where its hash is weak,
-because to ignore it would be the greater danger; a vouching signature with a weak hash does not count.
+A user id or subkey counts only if the primary key signed it. A revocation counts even with a weak hash, because
+ignoring it is the greater risk; other signatures with a weak hash do not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REASONS = {1: "superseded", 2: "compromised", 3: "retired", 32: "the user id is
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one key of a block stands: primary or subkey."""
+    """The state of one key of a block: primary or subkey."""
 
     key: PublicKey
     can_sign: bool
@@ -32,7 +32,7 @@ class Standing:
     problem: str  # empty, or why the key cannot be relied on at all
 
     def refuse(self, now: int) -> str:
-        """Why a signature of this key is not accepted now; empty when it is."""
+        """Why a signature of this key is refused now; empty if it is accepted."""
         if self.problem:
             return self.problem
         if self.revoked:
@@ -46,7 +46,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class KeyJudgement:
-    """A whole key block, judged."""
+    """The result for a whole key block."""
 
     block: KeyBlock
     primary: Standing
@@ -69,7 +69,7 @@ class KeyJudgement:
         return next((item for item in (self.primary, *self.subkeys) if item.key.fingerprint.endswith(wanted)), None)
 
     def refuse(self, standing: Standing, now: int) -> str:
-        """Why a signature by one of the block's keys is not accepted; a subkey is no better than its primary key."""
+        """Why a signature by one of the block's keys is refused; a subkey is only as good as its primary key."""
         if standing is self.primary:
             return standing.refuse(now)
         above = self.primary
@@ -91,36 +91,38 @@ class _Checker:
         """The primary key's good signatures of some kinds over some content, newest first."""
         good: list[Signature] = []
         for packet in packets:
-            found = self._parse_own(packet, kinds)
-            if found is not None and self._is_good(found, content):
-                good.append(found)
+            signature = self._parse_own(packet, kinds)
+            if signature is not None and self._is_good(signature, content):
+                good.append(signature)
         return sorted(good, key=lambda item: item.created, reverse=True)
 
     def _parse_own(self, packet: Packet, kinds: frozenset[int]) -> Signature | None:
         if packet.tag != SIGNATURE:
             return None
         try:
-            found = sig.parse_signature(packet.body, packet.raw, "a signature on a key")
+            signature = sig.parse_signature(packet.body, packet.raw, "a signature on a key")
         except KedgeError:
             return None  # other versions and damaged ones vouch for nothing
-        return found if found.kind in kinds and found.issuer_key_id == self.primary.key_id else None
+        return signature if signature.kind in kinds and signature.issuer_key_id == self.primary.key_id else None
 
-    def _is_good(self, found: Signature, content: bytes) -> bool:
+    def _is_good(self, signature: Signature, content: bytes) -> bool:
         self.left -= 1
         if self.left < 0:
             raise KeyUnusable(f"the key {self.primary.fingerprint} carries more signatures than are worth checking")
-        is_revocation = found.kind in sig.REVOCATIONS
+        is_revocation = signature.kind in sig.REVOCATIONS
         try:
-            sig.check_numbers(found, self.primary.numbers, content, "a signature on a key", allow_sha1=is_revocation)
+            sig.check_numbers(
+                signature, self.primary.numbers, content, "a signature on a key", allow_sha1=is_revocation
+            )
             if not is_revocation:
-                sig.check_times(found, self.now, "a signature on a key")
+                sig.check_times(signature, self.now, "a signature on a key")
         except KedgeError:
             return False
-        return found.created >= self.primary.created or is_revocation
+        return signature.created >= self.primary.created or is_revocation
 
 
 def judge(block: KeyBlock, now: int) -> KeyJudgement:
-    """Check a block's self-signatures and say what they amount to; KeyUnusable for foreign kinds of keys."""
+    """Check a block's self-signatures; KeyUnusable for unknown kinds of keys."""
     if block.key is None:
         raise KeyUnusable(block.problem)
     checker = _Checker(block.key, now)
@@ -169,37 +171,37 @@ def _judge_user(part: Component, checker: _Checker) -> tuple[str, Signature] | N
     return (decode_user_id(body) if tag == USER_ID else ""), good[0]
 
 
-def _is_primary(found: Signature) -> bool:
-    return found.find(sig.PRIMARY_USER_ID) == b"\x01"
+def _is_primary(signature: Signature) -> bool:
+    return signature.find(sig.PRIMARY_USER_ID) == b"\x01"
 
 
-def _has_flag(found: list[Signature], flag: int) -> bool:
-    """Whether the key may do something: as the first statement says; where none does, the algorithm decides."""
-    for item in found:
+def _has_flag(signatures: list[Signature], flag: int) -> bool:
+    """Whether the key has this capability: from the first statement about it, else from the algorithm."""
+    for item in signatures:
         flags = item.find(sig.KEY_FLAGS)
         if flags is not None:
             return bool(flags[:1] and flags[0] & flag)
-    return bool(found)
+    return bool(signatures)
 
 
-def _has_lifetime(found: Signature) -> bool:
-    """Whether it speaks of expiry at all: a direct signature may be about something else, such as a revoker."""
-    return found.find(sig.KEY_LIFETIME) is not None
+def _has_lifetime(signature: Signature) -> bool:
+    """Whether it states an expiry: a direct signature may state something else, such as a revoker."""
+    return signature.find(sig.KEY_LIFETIME) is not None
 
 
-def _find_expiry(key: PublicKey, found: list[Signature]) -> int | None:
-    """The newest statement counts: owners extend and shorten a key's life by making a new one."""
-    body = found[0].find(sig.KEY_LIFETIME) if found else None
+def _find_expiry(key: PublicKey, signatures: list[Signature]) -> int | None:
+    """Time of expiry by the newest statement: owners extend or shorten a key's life with a new one."""
+    body = signatures[0].find(sig.KEY_LIFETIME) if signatures else None
     seconds = int.from_bytes(body, "big") if body is not None and len(body) == 4 else 0
     return key.created + seconds if seconds else None
 
 
-def _describe_revocation(found: list[Signature]) -> str:
-    if not found:
+def _describe_revocation(revocations: list[Signature]) -> str:
+    if not revocations:
         return ""
-    body = found[0].find(sig.REVOCATION_REASON) or b"\x00"
+    body = revocations[0].find(sig.REVOCATION_REASON) or b"\x00"
     reason = _REASONS.get(body[0], "no reason given") if body else "no reason given"
-    return f"{reason}, {format_time(found[0].created)}"
+    return f"{reason}, {format_time(revocations[0].created)}"
 
 
 def _judge_subkey(part: Component, checker: _Checker) -> Standing | None:
@@ -219,36 +221,36 @@ def _judge_subkey(part: Component, checker: _Checker) -> Standing | None:
 
 
 def _has_back_signature(binding: Signature, key: PublicKey, content: bytes) -> bool:
-    """A signing subkey must claim its primary key too, or anybody could adopt somebody else's subkey."""
+    """Whether a signing subkey signed its primary key: otherwise anyone could adopt another owner's subkey."""
     for item in (*binding.hashed, *binding.unhashed):
         if item.kind != sig.EMBEDDED_SIGNATURE:
             continue
         try:
-            found = sig.parse_signature(item.body, item.body, "a subkey's own signature")
-            if found.kind == sig.PRIMARY_BINDING:
-                sig.check_numbers(found, key.numbers, content, "a subkey's own signature")
+            embedded = sig.parse_signature(item.body, item.body, "a subkey's own signature")
+            if embedded.kind == sig.PRIMARY_BINDING:
+                sig.check_numbers(embedded, key.numbers, content, "a subkey's own signature")
                 return True
         except KedgeError:
             continue
     return False
 
 
-def check_document(judged: KeyJudgement, found: Signature, content: bytes, now: int, what: str) -> Standing:
-    """Refuse a document signature that is not a good one of a usable key of this block; gives the key that made it."""
-    standing = judged.find(found.issuer_fingerprint or found.issuer_key_id or "none")
+def check_document(judged: KeyJudgement, signature: Signature, content: bytes, now: int, what: str) -> Standing:
+    """Refuse a document signature unless a usable key of this block made it; returns that key."""
+    standing = judged.find(signature.issuer_fingerprint or signature.issuer_key_id or "none")
     if standing is None:
         raise SignatureInvalid(f"{what} was not made by {judged.fingerprint}")
-    if found.kind not in (sig.BINARY, sig.TEXT):
-        raise SignatureInvalid(f"{what} is of kind {found.kind:#04x}, which does not sign documents")
-    sig.check_numbers(found, standing.key.numbers, content, what)
-    sig.check_times(found, now, what)
+    if signature.kind not in (sig.BINARY, sig.TEXT):
+        raise SignatureInvalid(f"{what} is of kind {signature.kind:#04x}, which does not sign documents")
+    sig.check_numbers(signature, standing.key.numbers, content, what)
+    sig.check_times(signature, now, what)
     reason = judged.refuse(standing, now)
-    if not reason and found.created < standing.key.created:
+    if not reason and signature.created < standing.key.created:
         reason = "the signature is older than the key"
     if reason:
         raise SignatureInvalid(
             f"{what} was made by {judged.fingerprint} ({judged.name}), but {reason}",
-            context={"fingerprint": judged.fingerprint, "made": format_time(found.created)},
+            context={"fingerprint": judged.fingerprint, "made": format_time(signature.created)},
             hint=f"if the owner renewed the key, get it: kedge key pull {judged.fingerprint}",
         )
     return standing

@@ -78,7 +78,7 @@ def test_target_named_gpu_is_judged_for_this_machines_processor_and_says_so(
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "login1", "6.1", "#1", machine)))
     target = find_target(gpu="T4", driver="580", **place)  # type: ignore[arg-type]
     assert (target.architecture, target.architecture_source) == (ours, THIS_MACHINE)
-    assert target.notes == (f"judged for {ours}, as this machine is; --arch {other} judges for {other}",)
+    assert target.notes == (f"judged for {ours}, the architecture of this host; --arch {other} judges for {other}",)
     silent = find_target(site="ours:strange", **place)  # type: ignore[arg-type]
     assert (silent.architecture, silent.architecture_source) == (ours, THIS_MACHINE)
     told = find_target(site="ours:gpu", **place)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def test_target_processor_that_is_named_goes_before_all_else(place: dict[str, ob
     assert find_target(gpu="T4", **of_flag).architecture == "arm64"  # type: ignore[arg-type]
     queue = find_target(site="ours:gpu", **of_flag)  # type: ignore[arg-type]
     assert queue.architecture == "arm64"
-    assert queue.notes == ("judged for arm64, as --arch says, though site ours, queue gpu has amd64",)
+    assert queue.notes == ("judged for arm64 (--arch), although site ours, queue gpu has amd64",)
 
 
 def test_target_gpu_that_is_built_with_its_processor(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,11 +111,9 @@ def test_target_driver_without_a_gpu_is_no_machine_without_one(
     monkeypatch.setattr("kedge.ops.explain.targets.gather_host", lambda _: make_host({"/dev/null": ""}))
     target = find_target(driver="535", **place)  # type: ignore[arg-type]
     assert (target.title, target.has_gpus, target.gpus) == ("a machine with driver 535", True, ())
-    with pytest.raises(UsageError, match="a GPU of which nothing is known") as caught:
+    with pytest.raises(UsageError, match="a GPU of an unknown model") as caught:
         require_gpus(target)
-    assert caught.value.hint == (
-        "name the GPU: --gpu A100 --driver 535.104.05; or the queue that is meant: --on SITE:QUEUE"
-    )
+    assert caught.value.hint == ("name the GPU: --gpu A100 --driver 535.104.05; or the queue: --on SITE:QUEUE")
     here = find_target(**place)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="has no NVIDIA GPU"):
         require_gpus(here)
@@ -123,7 +121,7 @@ def test_target_driver_without_a_gpu_is_no_machine_without_one(
 
 @pytest.mark.parametrize("text", ["abc", "5", "535.", "535.104.05.1.2", "12.4", "535; rm", "9" * 50])
 def test_target_driver_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no version"):
+    with pytest.raises(UsageError, match="is not a version"):
         parse_driver(text)
 
 
@@ -149,14 +147,14 @@ def test_target_queue_of_a_site(place: dict[str, object]) -> None:
 def test_target_queue_whose_driver_nobody_knows_says_so(place: dict[str, object]) -> None:
     target = find_target(site="ours:old", **place)  # type: ignore[arg-type]
     assert target.driver == ""
-    assert any("driver of the nodes is not known" in note for note in target.notes)
+    assert any("driver of the nodes is unknown" in note for note in target.notes)
 
 
 def test_target_queue_with_another_driver(place: dict[str, object]) -> None:
     target = find_target(site="ours:old", driver="470.82.01", **place)  # type: ignore[arg-type]
     assert target.title == "site ours, queue old with driver 470.82.01"
     assert (target.driver, target.gpus[0].name, target.origin) == ("470.82.01", "Tesla K40", "queue")
-    assert not any("not known" in note for note in target.notes)
+    assert not any("unknown" in note for note in target.notes)
 
 
 def test_target_site_without_queue_is_all_that_have_gpus(place: dict[str, object]) -> None:
@@ -283,13 +281,13 @@ def test_target_gpus_that_are_not_ours_are_said() -> None:
     host = make_host(make_driver_tree(), refused=("/dev/nvidia0",))
     target = describe_host(host, load_tables(), probe=refuse_to_ask)
     assert target.has_gpus is True
-    assert any("not for this process" in note for note in target.notes)
+    assert any("this process cannot use the GPUs" in note for note in target.notes)
 
 
 def test_target_gpu_of_no_table_is_said() -> None:
     target = describe_host(make_host(make_driver_tree(models=("NVIDIA Z999",))), load_tables(), probe=refuse_to_ask)
     assert target.gpus[0].name == "NVIDIA Z999"
-    assert "the compute capability of 'NVIDIA Z999' is not known" in target.notes
+    assert "the compute capability of 'NVIDIA Z999' is unknown" in target.notes
 
 
 def test_target_machine_whose_proc_is_hidden_asks_the_driver() -> None:
@@ -312,4 +310,4 @@ def test_target_machine_that_does_not_answer_is_known_by_its_libraries() -> None
     target = describe_host(make_host(tree), load_tables(), probe=lambda **_: GpuProbe(problem="hangs", has_hung=True))
     assert (target.driver, target.driver_source) == ("580.95.05", "the driver's libraries")
     assert target.gpus[0].capability == ""
-    assert any("not known" in note for note in target.notes)
+    assert any("unknown" in note for note in target.notes)
