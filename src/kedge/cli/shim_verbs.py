@@ -62,7 +62,7 @@ RULES = {
 }
 
 # Verbs of Apptainer that kedge does not have, and what stands in their place; `kedge VERB` says the same
-MISSING = {
+_MISSING = {
     **{verb: VERB_HABITS[verb] for verb in ("buildcfg", "capability", "checkpoint", "oci", "plugin")},
     "completion": "'kedge completion SHELL' prints the script for kedge",
     "config": "'kedge config show' lists kedge's own settings; nothing needs root",
@@ -100,8 +100,8 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
     if dot and family == "instance":  # as Singularity 2 wrote it
         verb, words = family, [command, *words]
     for missing in (f"{verb} {''.join(words[:1])}", verb):
-        if missing in MISSING:
-            raise UsageError(f"there is no '{program} {missing}' here", hint=MISSING[missing])
+        if missing in _MISSING:
+            raise UsageError(f"there is no '{program} {missing}' here", hint=_MISSING[missing])
     rule = RULES.get(verb)
     if rule is None:
         known = [*RULES, "exec", "run", "shell", "test", "version"]
