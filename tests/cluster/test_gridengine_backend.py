@@ -208,9 +208,9 @@ def test_gridengine_reasons_to_wait(gridengine: GridEngineCell) -> None:
         "closed": run(user, "true", directives=(f"-o {closed}",)),
     }
     words = {
-        "gpus": "it asks for gpu=9, and ge0",
+        "gpus": "it requests gpu=9, and ge0",
         "slots": "parallel environment smp",
-        "later": "waits for the time",
+        "later": "start time is not reached",
         "held": f"qrls {ids['held']}",
         "error": f"could not open its output file {missing} (No such file or directory);",
         "closed": f"could not open its output file {closed} (Permission denied);",

@@ -54,7 +54,7 @@ def test_gridengine_verbs_count_an_array_as_its_user_does(user: JobUser) -> None
 
 def test_gridengine_verbs_say_why_it_waits_and_why_it_failed(user: JobUser) -> None:
     waits = user.submit_shell("true", "--gpus", "9")
-    wait_until("the reason is known", lambda: "never begins" in user.read("status", waits))
+    wait_until("the reason is known", lambda: "never starts" in user.read("status", waits))
     user.read("cancel", waits)
     limited = user.submit_shell("sleep 600", "--time", "2s")
     user.wait(limited)
@@ -120,7 +120,9 @@ def test_gridengine_verbs_end_to_wait_for_what_was_deleted_between_two_attempts(
     assert "again after 1 attempt" in user.read("status", user.await_state(id, "held")["id"])
     user.user.read_program("qdel", id)
     done = user.run("wait", id, "--timeout", "90s")
-    assert (done.returncode, "somebody deleted it" in done.stderr) == (JobFailed.exit_code, True), done.stderr
+    assert (done.returncode, "deleted before it started again" in done.stderr) == (JobFailed.exit_code, True), (
+        done.stderr
+    )
 
 
 def test_gridengine_verbs_at_abci(gridengine_abci: GridEngineCell) -> None:

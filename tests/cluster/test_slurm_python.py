@@ -35,7 +35,7 @@ def run_python(user: JobUser, text: str) -> list[object]:
 def test_python_jobs_are_objects(me: JobUser) -> None:
     state, name, logs, reason, problem, second, cancelled, kept = run_python(me, HANDLE)
     assert (state, name, logs, kept) == ("failed", "from python", "hello\n", "failed")
-    assert "status 3" in str(reason)
+    assert "exit code 3" in str(reason)
     assert " failed with exit code " in str(problem)
     assert str(second).splitlines()[-1] == "1"
     assert cancelled == "cancelled"

@@ -42,9 +42,9 @@ def test_status_says_why_jobs_wait(me: JobUser, slurm: SlurmCluster) -> None:
     waits = {
         "enough nodes are free": me.submit_shell("true", "--exclusive", "-N", "2"),
         "waits for another job": me.submit_shell("true", "--after", first),
-        "you hold it; 'scontrol release": me.submit_shell("true", "--directive=--hold"),
-        "asked to begin later": me.submit_shell("true", "--begin", "now+1hour"),
-        "more time than the queue dev allows": me.submit_shell("true", "-p", "dev", "-t", "2h"),
+        "you hold it; release it with 'scontrol release": me.submit_shell("true", "--directive=--hold"),
+        "its start time (--begin) is not reached": me.submit_shell("true", "--begin", "now+1hour"),
+        "more time than the partition dev allows": me.submit_shell("true", "-p", "dev", "-t", "2h"),
     }
     for sentence, id in waits.items():
         await_reason(me, id, sentence)
@@ -62,11 +62,11 @@ def test_status_says_why_jobs_wait(me: JobUser, slurm: SlurmCluster) -> None:
 
 def test_status_says_how_jobs_failed(me: JobUser) -> None:
     commands = {
-        "status 3; its output says more": "exit 3",
-        "status 127: the command was not found": "no-such-program",
-        "status 255: the container": "exit 255",
+        "exit code 3; its output says more": "exit 3",
+        "exit code 127: command not found": "no-such-program",
+        "exit code 255: the container": "exit 255",
         "SIGSEGV": "kill -SEGV $$",
-        "status 137: SIGKILL": "kill -KILL $$",
+        "exit code 137: SIGKILL": "kill -KILL $$",
     }
     ids = {sentence: me.submit_shell(command) for sentence, command in commands.items()}
     for sentence, id in ids.items():
@@ -87,9 +87,9 @@ def test_wait_ends_where_a_job_never_begins(me: JobUser) -> None:
     behind = me.submit_shell("true", "--after", f"afterany:{never}")
     long = me.submit_shell("true", "-p", "dev", "-t", "2h")
     for id, why in (
-        (never, "ended in another way than asked"),
+        (never, "did not end as required"),
         (behind, f"it waits for job {never}, which will never start"),
-        (long, "more time than the queue dev allows"),
+        (long, "more time than the partition dev allows"),
     ):
         done = me.run("wait", id, "--timeout", "60s")
         assert done.returncode == JobStuck.exit_code, done.stderr
@@ -106,10 +106,10 @@ def test_status_says_that_memory_ran_out(me: JobUser, slurm_memory: SlurmCluster
     by_kernel = other.submit("--mem", "50M", "-", "python3", "-c", eat)
     other.wait(by_kernel)
     assert other.status(by_kernel)["state"] == "out of memory"
-    assert "ask for more with --mem" in other.status(by_kernel)["why"]
+    assert "request more with --mem" in other.status(by_kernel)["why"]
     me.wait(by_slurm)
     assert me.status(by_slurm)["state"] == "failed", "this Slurm says no more than that it was killed"
-    assert "when memory runs out; more is asked for with --mem" in me.status(by_slurm)["why"]
+    assert "when memory runs out; request more with --mem" in me.status(by_slurm)["why"]
     clue = me.status(by_slurm)["clue"]
     assert "exceeded memory limit" in clue["line"]
     assert clue["cause"] == "it used more memory than it asked for, and the scheduler ended it"
@@ -123,7 +123,7 @@ def test_status_says_that_the_output_could_not_be_opened(me: JobUser) -> None:
     me.user.read_program("scontrol", "release", id)
     me.wait(id)
     assert me.status(id)["state"] == "failed"
-    assert "could not be opened on the node" in me.status(id)["why"]
+    assert "could not open its output file" in me.status(id)["why"]
     refused = me.run("submit", "-e", "nowhere/err.txt", "-", "true")
     assert refused.returncode != 0
     assert "nowhere" in refused.stderr

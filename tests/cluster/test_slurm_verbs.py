@@ -91,7 +91,7 @@ def test_submit_script_can_be_submitted_by_hand(me: JobUser, slurm: SlurmCluster
 def test_submit_wait_says_how_it_ended(me: JobUser) -> None:
     good, bad = me.run("submit", "--wait", "-", "true"), me.run("submit", "--wait", "-", "sh", "-c", "exit 7")
     assert (good.returncode, bad.returncode) == (0, 76)
-    assert "status 7" in bad.stderr
+    assert "exit code 7" in bad.stderr
     told = me.run("submit", "--wait", "--json", "-", "false")
     assert (told.returncode, json.loads(told.stdout)["error"]) == (76, "job-failed"), "one document"
 
@@ -242,7 +242,7 @@ def test_dependencies_by_name_hold_and_release(me: JobUser) -> None:
     me.read("wait", first, second)
     bad = me.submit_shell("false", "-J", "bad")
     never = me.submit_shell("true", "--after", "bad")
-    wait_until("it is known", lambda: "never begins" in me.status(never)["why"])
+    wait_until("it is known", lambda: "never starts" in me.status(never)["why"])
     anyway = me.submit_shell("true", "--after", f"afternotok:{bad}")
     me.read("wait", anyway)
     assert "no job 'nosuch' to wait for" in me.run("submit", "--after", "nosuch", "-", "true").stderr

@@ -83,7 +83,7 @@ def test_doctor_text_has_problems_first_with_their_remedy(tmp_path: Path) -> Non
     assert done.returncode == DoctorFailed.exit_code
     lines = done.stdout.splitlines()
     assert lines[2] == "Problems"
-    assert "binds: not on this machine: /no/such/folder (APPTAINER_BIND)" in lines[3]
+    assert "binds: missing on this host: /no/such/folder (APPTAINER_BIND)" in lines[3]
     assert any(line.strip().startswith("fix:  unset APPTAINER_BIND") for line in lines)
     assert any(line.strip() == "docs: kedge help doctor binds" for line in lines)
     assert any(line.startswith("  ok  kernel") for line in lines)

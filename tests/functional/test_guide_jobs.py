@@ -49,7 +49,7 @@ def test_guide_descriptions_can_be_read(page: str) -> None:
 @pytest.mark.parametrize(
     ("position", "shown"),
     [
-        (0, ("done", "hello", "(failing) failed with exit code 3", "status 3", "task 1")),
+        (0, ("done", "hello", "(failing) failed with exit code 3", "its script failed with exit code 3", "task 1")),
         (1, ("(0.1, 0.36787944117144233)", "[0.1, 0.2, 0.3]", "raised in the job: a rate of -1")),
     ],
 )

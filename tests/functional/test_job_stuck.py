@@ -15,7 +15,7 @@ from kedge.errors import JobStuck
 from tests.builders.queue_user import QueueUser
 from tests.programs import read_program
 
-WHY = "it will never begin: job 1 did not end as it wants"
+WHY = "it never starts: job 1 did not end as required"
 PROGRAM = read_program("future_of_a_stuck_job")
 
 

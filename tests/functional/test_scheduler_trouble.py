@@ -56,10 +56,15 @@ def run(tmp_path: Path, site: str, said: str, *words: str) -> subprocess.Complet
         (
             "generic-slurm",
             SLURM,
-            "Slurm is installed here, and not set up: its programs find no slurm.conf",
+            "Slurm is installed but not set up on this host: its programs find no slurm.conf",
             "SLURM_CONF",
         ),
-        ("generic-gridengine", GRID, "Grid Engine is installed here, and not set up", "settings.sh: it sets SGE_ROOT"),
+        (
+            "generic-gridengine",
+            GRID,
+            "Grid Engine is installed but not set up on this host",
+            "settings.sh: it sets SGE_ROOT",
+        ),
         ("generic-slurm", DOWN, "Unable to contact slurm controller", "the scheduler does not answer: try again"),
     ],
 )

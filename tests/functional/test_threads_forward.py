@@ -92,7 +92,7 @@ def test_threads_mixed_compat_package_outside_of_containers(tmp_path: Path) -> N
     assert finding.level == WARNING
     assert f"has another libcuda than the driver's 580.95.05: {COMPAT}, 590.44.01" in finding.what
     assert "803 or 804" in finding.why
-    assert f"take {COMPAT} out of LD_LIBRARY_PATH" in finding.fix
+    assert f"remove {COMPAT} from LD_LIBRARY_PATH" in finding.fix
     assert FOLDER not in finding.what
 
 

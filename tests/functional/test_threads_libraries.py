@@ -111,7 +111,7 @@ def test_threads_empty_libcuda_in_an_image(tmp_path: Path) -> None:
     traits = explain(Reference.parse(str(box)), workplace, tables=TABLES).traits
     assert any("libcuda.so.1 is empty: the image was made in a container" in note for note in traits.notes)
     [finding] = [each for each in judge_image(traits, None, None, {"HOME": str(tmp_path)}) if each.level == WARNING]
-    assert "delete such files and build the image again" in finding.fix
+    assert "delete these files and rebuild the image" in finding.fix
     image = make_image({f"{GNU}/libcuda.so.1": b"", "/etc/ld.so.conf": f"{GNU}\n"})
     assert start(make_node("535.104.05", A100), image).prepend_library_path == [LIBRARIES]
     [clue] = find_clues(f"ImportError: {GNU}/libcuda.so.1: file too short")

@@ -24,14 +24,17 @@ PYTORCH = "nvcr.io/nvidia/pytorch"
         case(
             51,
             "22.09-py3",
-            *("from replacing NVIDIA's build of torch", "its version counts as older than the one that packages ask"),
-            "install with PIP_CONSTRAINT=FILE; or with --no-deps",
+            *(
+                "may replace NVIDIA's build of torch",
+                "takes NVIDIA's pre-release version for older than packages require",
+            ),
+            "install with PIP_CONSTRAINT=FILE; or use --no-deps",
         ),
         case(
             52,
             "25.10-py3",
             *(
-                "bound to the versions it was built with (PIP_CONSTRAINT=/etc/pip/constraint.txt)",
+                "pinned to the versions it was built with (PIP_CONSTRAINT=/etc/pip/constraint.txt)",
                 "ResolutionImpossible",
             ),
             "pip install --no-deps NAME",
@@ -39,14 +42,14 @@ PYTORCH = "nvcr.io/nvidia/pytorch"
         case(
             53,
             "25.03-py3",
-            *("bound to the versions it was built with", "ResolutionImpossible"),
-            "a copy of the file without the lines in question: PIP_CONSTRAINT=COPY",
+            *("pinned to the versions it was built with", "ResolutionImpossible"),
+            "set PIP_CONSTRAINT to a copy of the file without the conflicting lines",
         ),
         case(
             55,
             "23.10-py3",
-            *("nothing keeps pip in this image (23.10) from replacing", "'pip install' brings another torch"),
-            "write its 'pip list --format=freeze' to a file",
+            *("pip in this image (23.10) may replace", "and installs another torch"),
+            "save 'pip list --format=freeze' to FILE",
         ),
     ],
 )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What keeps containers and jobs from working here: one file per subject, each finding with its remedy."""
+"""Checks of the host and the shell for `kedge doctor`: one file per subject, each finding with its remedy."""

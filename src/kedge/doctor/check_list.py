@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of checks: what is looked at, in the order it is told, and the module that looks; imported only then.
+"""The table of checks in the order of the output. A check's module is imported only when the check runs.
 
-A check that is added here must have an anchor in docs/guides/doctor.md for its findings.
+Every check needs a heading of its name in docs/guides/doctor.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All that was found: the findings in the order of their checks, what each check took, and what machine this is."""
+"""The result of `kedge doctor`: findings in the order of their checks, seconds per check, and the host."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ GROUPS = ("Containers", "GPU", "Cluster", "Storage", "Network", "Environment", "
 
 @frozen
 class Diagnosis:
-    """What `kedge doctor` knows at its end."""
+    """The result of all checks."""
 
     findings: tuple[Finding, ...]
     checks: tuple[Check, ...] = ()  # those that ran
     seconds: Mapping[str, float] = NOTHING  # by check
     total_seconds: float = 0.0
-    machine: Mapping[str, str] = NOTHING  # host, system, kernel, processor, memory, user: in words
+    machine: Mapping[str, str] = NOTHING  # host, system, kernel, processors, memory, user: as text
 
     def count(self, level: str) -> int:
-        """How many findings are of a level."""
+        """Count the findings of a level."""
         return sum(finding.level == level for finding in self.findings)
 
     @property
     def has_failed(self) -> bool:
-        """Whether something keeps containers or jobs from working."""
+        """Whether any finding is a problem."""
         return bool(self.count(FAIL))
 
     @property
     def summary(self) -> str:
         """`31 checks, 2 problems, 1 warning, 0.6 s`."""
-        names = {each.name for each in self.checks} | {each.check for each in self.findings}
+        names = {check.name for check in self.checks} | {finding.check for finding in self.findings}
         parts = [count_things(len(names), "check"), count_things(self.count(FAIL), "problem")]
         parts.append(count_things(self.count(WARNING), "warning"))
         if self.count(SKIPPED):
@@ -47,22 +47,22 @@ class Diagnosis:
         known = {check.name: check for check in self.checks}
         findings = [
             {
-                "check": each.check,
-                "title": known[each.check].title if each.check in known else each.check,
-                "group": known[each.check].group if each.check in known else GROUPS[-1],
-                "level": each.level,
-                "what": each.what,
-                "why": each.why,
-                "fix": each.fix,
-                "docs": each.docs,
+                "check": finding.check,
+                "title": known[finding.check].title if finding.check in known else finding.check,
+                "group": known[finding.check].group if finding.check in known else GROUPS[-1],
+                "level": finding.level,
+                "what": finding.what,
+                "why": finding.why,
+                "fix": finding.fix,
+                "docs": finding.docs,
             }
-            for each in self.findings
+            for finding in self.findings
         ]
         return {
             "failed": self.has_failed,
             "summary": self.summary,
             "machine": dict(self.machine),
             "findings": findings,
-            "seconds": {name: round(each, 4) for name, each in self.seconds.items()},
+            "seconds": {name: round(seconds, 4) for name, seconds in self.seconds.items()},
             "total_seconds": round(self.total_seconds, 4),
         }

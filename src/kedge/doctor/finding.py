@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a check says: what is so, why it matters, how it is mended, and where to read on."""
+"""The result of a check: what it is, why it matters, how to fix it, and where to read more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEVELS = (OK, NOTE, WARNING, FAIL, SKIPPED)
 
 @frozen
 class Finding:
-    """One thing found. `what` of an OK finding is the value itself; the other levels say `why` and `fix`, too."""
+    """One result of a check. An OK finding has its value in `what`; the other levels also have `why` and `fix`."""
 
     check: str  # the check's name: `user-namespaces`
     level: str

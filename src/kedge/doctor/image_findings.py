@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is said of one image: whether it runs, and the traps that its kind is known for. Pure, apart from the home."""
+"""Findings about one image: whether it runs, and known problems of such images. Reads nothing but the home."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kedge.errors import KedgeError
 from kedge.settings import home_directory
 
 NAME = "image"
-# levels of judgements have the names of those of findings, but for `open`, which is no more than a note
+# judgements have the levels of findings, and `open`, which is shown as a note
 _DOCS = "kedge help doctor image"
 _HEADLINES = {NATIVE: OK, MINOR: NOTE, FORWARD: NOTE, PTX: WARNING, NO: FAIL, UNKNOWN: NOTE}
 _FIRST_CONSTRAINED = "25.03"  # the first release of PyTorch images that pins its packages for pip
-_EMPTY_DRIVER = "is empty: the image was made in a container"  # a note of traits that is a trap
+_EMPTY_DRIVER = "is empty: the image was made in a container"  # a note of traits that is worth a warning
 
 
 def judge_image(
     traits: ImageTraits, verdict: Verdict | None, target: Target | None, environ: Mapping[str, str]
 ) -> list[Finding]:
-    """All findings about an image that could be read."""
+    """List all findings about an image that kedge could read."""
     findings = [_describe(traits)]
     if verdict is not None:
         findings += _judge_verdict(verdict)
@@ -37,10 +37,10 @@ def judge_image(
 
 
 def explain_problem(name: str, problem: KedgeError) -> Finding:
-    """The finding for an image that could not be read: damaged, cut short, not there, or not ours."""
+    """Explain why kedge cannot read an image: damaged, truncated, missing, or not accessible."""
     return Finding(
-        NAME, FAIL, problem.message, f"nothing can be said about {name}, and it cannot be run", problem.hint or
-        "try 'kedge explain' with --verbose", _DOCS
+        NAME, FAIL, problem.message, f"kedge cannot judge or run {name}", problem.hint or
+        f"run: kedge explain --verbose {name}", _DOCS
     )  # fmt: skip
 
 
@@ -49,28 +49,26 @@ def _describe(traits: ImageTraits) -> Finding:
     words += [f"CUDA {traits.cuda.value}"] if traits.cuda else []
     words += [f"Python {traits.python.value}"] if traits.python else []
     words += [traits.os.value, ", ".join(traits.architectures) or traits.architecture]
-    return Finding(
-        NAME, OK, f"{traits.name}: {', '.join(word for word in words if word) or 'what is in it is not known'}"
-    )
+    return Finding(NAME, OK, f"{traits.name}: {', '.join(word for word in words if word) or 'content unknown'}")
 
 
 def _judge_verdict(verdict: Verdict) -> Iterator[Finding]:
-    """The verdict, and those of its judgements that say more than `fine`."""
+    """The verdict, and its judgements other than `ok`."""
     level = _HEADLINES.get(verdict.outcome, NOTE)
-    main = next((each for each in verdict.judgements if each.level == FAIL), None)
-    why = main.sentence if main is not None else "this is what the other findings of this image come to"
-    below = "the findings below say what to do, where something is to be done"
+    main = next((judgement for judgement in verdict.judgements if judgement.level == FAIL), None)
+    why = main.sentence if main is not None else "this sums up the other findings about this image"
+    below = "see the findings below for remedies"
     fix = (_tell_fix(main) if main is not None else "") or below
     yield Finding(NAME, level, verdict.headline, *(("", "") if level == OK else (why, fix)), _DOCS)
-    for each in verdict.judgements:
-        if each.level == OK or each is main:
+    for judgement in verdict.judgements:
+        if judgement.level == OK or judgement is main:
             continue
-        told = each.level if each.level in (FAIL, WARNING) else NOTE
-        yield Finding(NAME, told, each.sentence, "", _tell_fix(each), _DOCS)
+        shown_level = judgement.level if judgement.level in (FAIL, WARNING) else NOTE
+        yield Finding(NAME, shown_level, judgement.sentence, "", _tell_fix(judgement), _DOCS)
 
 
 def _tell_fix(judgement: Judgement) -> str:
-    """The remedy; options that it names are those of `explain`."""
+    """The remedy; its options belong to `kedge explain`."""
     is_option = any(word in judgement.remedy for word in ("--on ", "--gpu", "--driver", "--arch"))
     return f"{judgement.remedy} These are options of 'kedge explain'." if is_option else judgement.remedy
 
@@ -78,9 +76,9 @@ def _tell_fix(judgement: Judgement) -> str:
 def _judge_notes(traits: ImageTraits) -> Iterator[Finding]:
     for note in traits.notes:
         if _EMPTY_DRIVER in note:
-            what, _, rest = note.partition(": ")
-            fix = "delete such files and build the image again; --nv of kedge puts the host's libraries before them"
-            yield Finding(NAME, WARNING, what, rest, fix, _DOCS)
+            what, _, why = note.partition(": ")
+            fix = "delete these files and rebuild the image; kedge's --nv puts the host's libraries first"
+            yield Finding(NAME, WARNING, what, why, fix, _DOCS)
         else:
             yield Finding(NAME, NOTE, note, "", "", _DOCS)
 
@@ -90,9 +88,9 @@ def _judge_libraries(traits: ImageTraits, target: Target | None) -> Iterator[Fin
         yield Finding(
             NAME,
             WARNING if target is not None and target.has_gpus else NOTE,
-            "the image is built with musl (Alpine), not with glibc",
-            "NVIDIA's driver libraries, and host libraries of MPI and fast networks, need glibc: --nv does not help",
-            "for GPUs take an image made of Debian, Ubuntu or Rocky Linux",
+            "the image uses musl (Alpine), not glibc",
+            "NVIDIA's driver libraries and the host's MPI and network libraries need glibc, so --nv does not help",
+            "for GPUs use an image based on Debian, Ubuntu or Rocky Linux",
             _DOCS,
         )
     cards = [gpu.name for gpu in target.gpus if gpu.takes_forward_compat is False] if target is not None else []
@@ -100,9 +98,9 @@ def _judge_libraries(traits: ImageTraits, target: Target | None) -> Iterator[Fin
         yield Finding(
             NAME,
             NOTE,
-            f"the image brings a libcuda of its own ({traits.driver.value or 'version not known'}) for older drivers",
-            f"it refuses cards such as {cards[0]}: 'forward compatibility was attempted on non supported HW' (804)",
-            "kedge uses the host's there; with other runtimes take /usr/local/cuda/compat out of LD_LIBRARY_PATH",
+            f"the image contains its own libcuda ({traits.driver.value or 'version unknown'}) for older drivers",
+            f"it refuses GPUs such as {cards[0]}: 'forward compatibility was attempted on non supported HW' (804)",
+            "kedge uses the host's libcuda; with other runtimes remove /usr/local/cuda/compat from LD_LIBRARY_PATH",
             _DOCS,
         )
 
@@ -114,8 +112,8 @@ def _judge_entrypoint(traits: ImageTraits) -> Iterator[Finding]:
         NAME,
         NOTE,
         "'kedge run' starts NVIDIA's entrypoint script; 'exec' and 'shell' do not",
-        "what it prints (driver, licence, warnings) and what shells source from it (shinit) is missing with exec",
-        "kedge chooses the libcuda itself, so exec is fine; where a program misses a setting, use 'kedge run'",
+        "with exec and shell its output (driver, licence, warnings) and its shell settings (shinit) are missing",
+        "exec works, because kedge selects libcuda itself; if a program misses a setting, use 'kedge run'",
         _DOCS,
     )
 
@@ -125,17 +123,17 @@ def _judge_packages(traits: ImageTraits, environ: Mapping[str, str]) -> Iterator
     if traits.framework.value == "PyTorch" and release:
         yield _explain_pip(release)
     minor = ".".join(traits.python.value.split(".")[:2])
-    sites = [each for each in list_user_sites(home_directory(environ)) if each.startswith(f"python{minor} ")]
+    sites = [site for site in list_user_sites(home_directory(environ)) if site.startswith(f"python{minor} ")]
     if not minor or not sites or environ.get("PYTHONNOUSERSITE"):
         return
     kept = {name.strip() for name in environ.get("KEDGE_KEEP", "").split(",")}
-    is_let_in = bool(kept & {"all", "user-site"})
+    is_passed = bool(kept & {"all", "user-site"})
     yield Finding(
         NAME,
-        WARNING if is_let_in else NOTE,
+        WARNING if is_passed else NOTE,
         f"your home has packages for the Python of this image: ~/.local/lib/{sites[0]}",
-        "where they are let in, they come before those of the image: another torch or numpy than it was made for",
-        "unset KEDGE_KEEP" if is_let_in else "kedge keeps them outside; with Apptainer: export PYTHONNOUSERSITE=1",
+        "if passed into the container, they override the image's packages, for example torch or numpy",
+        "unset KEDGE_KEEP" if is_passed else "kedge does not pass them on; with Apptainer: export PYTHONNOUSERSITE=1",
         _DOCS,
     )
 
@@ -145,16 +143,16 @@ def _explain_pip(release: str) -> Finding:
         return Finding(
             NAME,
             NOTE,
-            "pip in this image is bound to the versions it was built with (PIP_CONSTRAINT=/etc/pip/constraint.txt)",
-            "'pip install' of something that wants other versions ends with 'ResolutionImpossible'",
-            "pip install --no-deps NAME; or a copy of the file without the lines in question: PIP_CONSTRAINT=COPY",
+            "pip in this image is pinned to the versions it was built with (PIP_CONSTRAINT=/etc/pip/constraint.txt)",
+            "'pip install' of a package that needs other versions fails with 'ResolutionImpossible'",
+            "pip install --no-deps NAME; or set PIP_CONSTRAINT to a copy of the file without the conflicting lines",
             _DOCS,
         )
     return Finding(
         NAME,
         NOTE,
-        f"nothing keeps pip in this image ({release}) from replacing NVIDIA's build of torch",
-        "its version counts as older than the one that packages ask for: 'pip install' brings another torch",
-        "write its 'pip list --format=freeze' to a file, and install with PIP_CONSTRAINT=FILE; or with --no-deps",
+        f"pip in this image ({release}) may replace NVIDIA's build of torch",
+        "pip takes NVIDIA's pre-release version for older than packages require, and installs another torch",
+        "save 'pip list --format=freeze' to FILE, and install with PIP_CONSTRAINT=FILE; or use --no-deps",
         _DOCS,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs checks side by side, each in a child with a deadline: what hangs or breaks becomes a finding of its own."""
+"""Runs checks in parallel, each in a child process with a deadline. A check that hangs or crashes is a finding."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from kedge.model.size import format_size
 from kedge.posix.bounded_children import ANSWERED, LATE, REFUSED, BoundedTask, TaskOutcome, run_bounded
 from kedge.posix.process import describe_status
 
-TOTAL_SECONDS = 1.8  # all of it: with the start of the program that is below two
+TOTAL_SECONDS = 1.8  # for all checks: below two with the start of the program
 _FAIR_SHARE = 0.5  # of the seconds that a check may take
 _MACHINE = "the machine itself"
 _DOCS = "kedge help doctor when-a-check-does-not-answer"
 
 
 def list_checks() -> tuple[Check, ...]:
-    """Every check there is, in the order of the table; nothing is imported for that."""
+    """All checks in the order of the table; no check's module is imported."""
     return CHECKS
 
 
@@ -41,19 +41,19 @@ def run_checks(
     checks: Sequence[Check] | None = None,
     seconds: float = TOTAL_SECONDS,
 ) -> Diagnosis:
-    """Run the checks called `names`, or all; `seconds` bounds the whole of it, `patience` stretches it."""
+    """Run the checks called `names`, or all, within `seconds` in total, multiplied by `patience`."""
     began = time.monotonic()
     chosen = _choose(list_checks() if checks is None else checks, names)
     patience = surroundings.patience
     tasks = [BoundedTask(_MACHINE, partial(_describe, surroundings), 0.5 * patience)]
-    for each in chosen:
-        work = partial(_answer, each.name, partial(each.run, surroundings))
-        tasks.append(BoundedTask(each.name, work, each.seconds * patience))
-    # those that may take long begin first
+    for check in chosen:
+        work = partial(_answer, check.name, partial(check.run, surroundings))
+        tasks.append(BoundedTask(check.name, work, check.seconds * patience))
+    # the slowest first
     outcomes = run_bounded(sorted(tasks, key=lambda task: -task.seconds), seconds=seconds * patience)
     machine = _read_machine(outcomes.pop(_MACHINE))
-    stretched = [replace(each, seconds=each.seconds * patience) for each in chosen]
-    findings = [finding for each in stretched for finding in _read_outcome(each, outcomes[each.name])]
+    stretched = [replace(check, seconds=check.seconds * patience) for check in chosen]
+    findings = [finding for check in stretched for finding in _read_outcome(check, outcomes[check.name])]
     return Diagnosis(
         tuple(findings),
         tuple(chosen),
@@ -69,28 +69,28 @@ def _choose(checks: Sequence[Check], names: Collection[str] | None) -> list[Chec
     known = [check.name for check in checks]
     for name in names:
         if name not in known:
-            hint = propose(name, known) or "'kedge doctor --list' names them all"
+            hint = propose(name, known) or "list all checks: kedge doctor --list"
             raise UsageError(f"there is no check '{name}'", hint=hint)
     return [check for check in checks if check.name in names]
 
 
 def _answer(name: str, work: Callable[[], list[Finding]]) -> bytes:
-    """What a child says: its findings as JSON; a check that raises has one, which says so."""
+    """The answer of a child: its findings as JSON. An exception becomes a finding."""
     try:
         findings = work()
     except Exception as problem:
         findings = [_explain_problem(name, problem)]
-    return json.dumps([as_dict(each) for each in findings]).encode()
+    return json.dumps([as_dict(finding) for finding in findings]).encode()
 
 
 def _explain_problem(name: str, problem: Exception) -> Finding:
-    told = problem.message if isinstance(problem, KedgeError) else f"{type(problem).__name__}: {problem}"
+    reason = problem.message if isinstance(problem, KedgeError) else f"{type(problem).__name__}: {problem}"
     return Finding(
         name,
         SKIPPED,
-        f"could not be checked: {told}"[:500],
-        "nothing is known about it; the other checks are not touched by this",
-        "if it happens again, report it with the file that 'kedge doctor --report FILE' writes",
+        f"could not be checked: {reason}"[:500],
+        "its state is unknown; the other checks are not affected",
+        "if it happens again, report it and attach the file of 'kedge doctor --report FILE'",
         _DOCS,
     )
 
@@ -105,8 +105,8 @@ def _read_machine(outcome: TaskOutcome) -> dict[str, str]:
 
 def _read_outcome(check: Check, outcome: TaskOutcome) -> list[Finding]:
     if outcome.state == ANSWERED:
-        findings = [Finding(**each) for each in json.loads(outcome.answer)]
-        return [each for each in findings if each.level in LEVELS]
+        findings = [Finding(**fields) for fields in json.loads(outcome.answer)]
+        return [finding for finding in findings if finding.level in LEVELS]
     if outcome.state == LATE:
         return [_explain_late(check, outcome.seconds)]
     if outcome.state == REFUSED:
@@ -114,9 +114,9 @@ def _read_outcome(check: Check, outcome: TaskOutcome) -> list[Finding]:
             Finding(
                 check.name,
                 FAIL,
-                "could not be checked: no further process can be started, or no file opened",
-                "a limit on processes or open files is used up; containers and jobs cannot start programs either",
-                "end other programs; 'ulimit -u' and 'ulimit -n' show your limits, 'ps -u $USER' what runs",
+                "could not be checked: kedge cannot start another process or open another file",
+                "a limit on processes or open files is reached; containers and jobs cannot start programs either",
+                "stop other programs; 'ulimit -u' and 'ulimit -n' show your limits, 'ps -u $USER' your processes",
                 "kedge help doctor processes",
             )
         ]
@@ -125,8 +125,8 @@ def _read_outcome(check: Check, outcome: TaskOutcome) -> list[Finding]:
             check.name,
             WARNING,
             f"its process {describe_status(outcome.status) if outcome.status else 'ended without an answer'}",
-            "a library of this machine crashed when it was asked; programs that use it will, too",
-            "tell the administrators, with the file that 'kedge doctor --report FILE' writes",
+            "a library of this host crashed during the check; programs that use it will crash, too",
+            "tell the administrators and attach the file of 'kedge doctor --report FILE'",
             _DOCS,
         )
     ]
@@ -134,25 +134,25 @@ def _read_outcome(check: Check, outcome: TaskOutcome) -> list[Finding]:
 
 def _explain_late(check: Check, seconds: float) -> Finding:
     again = f"kedge doctor --patience 5 --only {check.name}"
-    if seconds < _FAIR_SHARE * check.seconds:  # it began so late that its silence says nothing
-        what, why = "had no time: other checks took all of it", "nothing is known about it"
+    if seconds < _FAIR_SHARE * check.seconds:  # it began too late to answer
+        what, why = "not checked in time: other checks took too long", "its state is unknown"
         return Finding(check.name, SKIPPED, what, why, again, _DOCS)
     return Finding(
         check.name,
         WARNING,
         f"did not answer in {seconds:.2g} s",
-        "a file system, a driver or a server hangs, or is very slow; what needs it will hang, too",
-        f"try it once more: {again}. If it stays so, tell the administrators",
+        "a file system, a driver or a server hangs or is very slow; programs that need it will hang, too",
+        f"try again: {again}. If it still does not answer, tell the administrators",
         _DOCS,
     )
 
 
 def _describe_machine(surroundings: Surroundings) -> dict[str, str]:
-    """Host, system, kernel, processor, memory and user of this process."""
+    """Describe host, system, kernel, CPUs, memory and user."""
     root = Path(surroundings.root)
     names = os.uname()
     limits = read_limits(root)
-    memory = "not known" if limits.memory is None else f"{format_size(limits.memory)} ({limits.memory_from})"
+    memory = "unknown" if limits.memory is None else f"{format_size(limits.memory)} ({limits.memory_from})"
     return {
         "host": names.nodename,
         "system": _read_distribution(root),
@@ -164,11 +164,11 @@ def _describe_machine(surroundings: Surroundings) -> dict[str, str]:
 
 
 def _read_distribution(root: Path) -> str:
-    """The distribution's own name of itself, from os-release."""
+    """Read the distribution's name from os-release."""
     for name in ("etc/os-release", "usr/lib/os-release"):
         with contextlib.suppress(OSError):
             for line in (root / name).read_text(errors="replace").splitlines():
                 key, _, value = line.partition("=")
                 if key == "PRETTY_NAME":
                     return value.strip().strip("\"'")
-    return "not known"
+    return "unknown"

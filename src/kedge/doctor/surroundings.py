@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What checks may look at; given to each, so that tests can write down a machine instead of having one."""
+"""The input of checks, passed to each of them, so that tests can describe a host instead of needing it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @frozen
 class Surroundings:
-    """This machine, its user and what was asked."""
+    """The host, its user and the options of the command."""
 
     environ: Mapping[str, str]
     settings: Settings
-    root: str = "/"  # where /proc, /sys, /dev and /etc are looked for
+    root: str = "/"  # the directory with /proc, /sys, /dev and /etc
     site: Site | None = None
-    is_offline: bool = False  # nothing is asked over the network
-    patience: float = 1.0  # how many times its own seconds a check may take
+    is_offline: bool = False  # no network access
+    patience: float = 1.0  # factor on the seconds that a check may take
 
 
 @frozen
 class Check:
-    """One check: it returns findings, and never raises for what it finds. `seconds` is how long it may take."""
+    """One check. It returns findings and does not raise for problems that it finds; `seconds` is its time limit."""
 
     name: str
     title: str

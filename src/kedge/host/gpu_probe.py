@@ -16,7 +16,7 @@ NO_PERMISSION, NOT_RUNNING, LOST, RESET, MISMATCH = 4, 9, 15, 16, 18
 
 # What NVML's numbers mean, where a user can meet them.
 _MEANINGS = {
-    3: "this machine's driver does not support it",
+    3: "the driver of this node does not support it",
     NO_PERMISSION: "no permission: this user may not open the devices of the driver",
     6: "not found",
     NOT_RUNNING: "the driver is not loaded, or its devices cannot be opened",
@@ -25,12 +25,12 @@ _MEANINGS = {
     12: "a library of the driver is missing",
     13: "the driver's library is too old to answer",
     14: "the GPU's stored data (infoROM) is damaged",
-    LOST: "the GPU is lost: it has fallen off the bus or is otherwise not reachable",
+    LOST: "the GPU is lost: it has fallen off the bus or cannot be reached",
     RESET: "the GPU must be reset",
-    17: "the operating system or the control group of the job keeps the call from the GPU",
-    MISMATCH: "driver/library version mismatch: the kernel runs another version than the library is of",
-    20: "there is not enough memory",
-    999: "an error in the driver",
+    17: "the operating system or the job's control group blocks access to the GPU",
+    MISMATCH: "driver/library version mismatch: the kernel driver and the library have different versions",
+    20: "not enough memory",
+    999: "unknown driver error",
 }
 # NVML's brands under the names that NVIDIA_REQUIRE_* has for them.
 _BRANDS = (
@@ -85,13 +85,13 @@ def probe_gpus(deadline: float = 1.0, library: str = "") -> GpuProbe:
         told = json.loads(outcome.answer)
         probe = _read_answer(told, outcome.seconds)
     except (ValueError, TypeError, KeyError, RecursionError):
-        return GpuProbe(problem="NVML gave an answer that makes no sense", seconds=outcome.seconds)
+        return GpuProbe(problem="NVML gave an invalid answer", seconds=outcome.seconds)
     return probe
 
 
 def explain_code(code: int) -> str:
     """What one of NVML's numbers means."""
-    return _MEANINGS.get(code, f"error {code} of NVML")
+    return _MEANINGS.get(code, f"NVML error {code}")
 
 
 def _ask(library: str) -> bytes:

@@ -106,7 +106,7 @@ def _find_memory(root: Path, hierarchies: list[Hierarchy], address_space: int | 
         candidates.append((address_space, "RLIMIT_AS (ulimit -v)"))
     physical = (_find_field(root / "proc/meminfo", "MemTotal") or "").split()
     if physical and physical[0].isdecimal():
-        candidates.append((int(physical[0]) << 10, "the memory of this machine"))
+        candidates.append((int(physical[0]) << 10, "the memory of this host"))
     return min(candidates) if candidates else (None, "")
 
 

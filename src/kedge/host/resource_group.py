@@ -66,7 +66,7 @@ def _make_first(hierarchy: Hierarchy, controller: str, writes: list[tuple[str, s
 
 def _make_second(hierarchy: Hierarchy | None, writes: Writes) -> Path:
     """In our own group, or beside it: a group with processes cannot have groups with limits below it."""
-    problem: OSError = FileNotFoundError(2, "there are no control groups")
+    problem: OSError = FileNotFoundError(2, "this host has no control groups")
     for parent in _list_parents(hierarchy) if hierarchy is not None else ():
         try:
             _enable(parent, list(writes))
@@ -130,9 +130,9 @@ def _refuse(problem: OSError, asked: Sequence[str]) -> RuntimeUnsuited:
     flags = " ".join(f"--{each.partition('=')[0]}" for each in asked)
     where = f" ({problem.filename})" if problem.filename else ""
     return RuntimeUnsuited(
-        f"{flags} cannot be applied: this user may not make control groups here: {problem.strerror}{where}",
+        f"{flags} cannot be applied: you may not create control groups on this host: {problem.strerror}{where}",
         context={"path": str(problem.filename or "")},
-        hint=f"ask the scheduler for it (srun --mem=8G --cpus-per-task=4), or: {_show_systemd(asked)}",
+        hint=f"request it from the scheduler (srun --mem=8G --cpus-per-task=4), or: {_show_systemd(asked)}",
     )
 
 

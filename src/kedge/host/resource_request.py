@@ -47,7 +47,7 @@ def read_request(limits: Sequence[str]) -> ResourceRequest:
         request = replace(request, **_READERS[name](value, f"--{name}"))
     if request.swap not in (None, UNLIMITED) and (request.memory is None or (request.swap or 0) < request.memory):
         raise UsageError(
-            "--memory-swap counts memory and swap together, so it needs a --memory that is not larger",
+            "--memory-swap limits memory and swap together: it needs --memory, with the same or a smaller value",
             hint="--memory 4G --memory-swap 6G gives 4 GiB of memory and 2 GiB of swap",
         )
     return request
@@ -57,14 +57,14 @@ def parse_size(text: str, flag: str) -> int:
     """`512M`, `8G` or a number of bytes."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"'{text}' is no value for {flag}", hint=f"such as {flag} 512M or {flag} 8G")
+        raise UsageError(f"'{text}' is not a valid value of {flag}", hint=f"for example {flag} 512M or {flag} 8G")
     unit = 1024 ** (_UNITS.index(found[3].lower()) + 1) if found[3] else 1
     return int(found[1]) * unit + int(float(f"0.{found[2] or 0}") * unit)
 
 
 def _parse_number(text: str, flag: str, least: int, most: int) -> int:
     if not re.fullmatch(r"-?[0-9]{1,18}", text.strip()) or not least <= int(text) <= most:
-        raise UsageError(f"'{text}' is no value for {flag}", hint=f"a number from {least} to {most}")
+        raise UsageError(f"'{text}' is not a valid value of {flag}", hint=f"use a number from {least} to {most}")
     return int(text)
 
 
@@ -74,13 +74,13 @@ def _parse_quota(text: str, flag: str) -> int:
     except ValueError:
         cpus = math.nan
     if not 0.01 <= cpus <= 1 << 16:
-        raise UsageError(f"'{text}' is no value for {flag}", hint=f"how many processors, such as {flag} 1.5")
+        raise UsageError(f"'{text}' is not a valid value of {flag}", hint=f"a number of CPUs, for example {flag} 1.5")
     return int(cpus * _PERIOD)
 
 
 def _parse_list(text: str, flag: str) -> str:
     if not _LIST.fullmatch(text):
-        raise UsageError(f"'{text}' is no value for {flag}", hint=f"such as {flag} 0-3,8")
+        raise UsageError(f"'{text}' is not a valid value of {flag}", hint=f"for example {flag} 0-3,8")
     return text
 
 
@@ -94,7 +94,7 @@ def _parse_weights(text: str, flag: str) -> dict[str, int]:
         except OSError:
             number = 0
         if not number:
-            raise UsageError(f"'{each}' is no value for {flag}", hint=f"a device and its weight: {flag} /dev/sda:500")
+            raise UsageError(f"'{each}' is not a valid value of {flag}", hint=f"write {flag} /dev/sda:500")
         weights[f"{os.major(number)}:{os.minor(number)}"] = _parse_number(weight, flag, 10, 1000)
     return weights
 
@@ -117,7 +117,7 @@ def _read_file(text: str, flag: str) -> dict[str, Any]:
         for key, value in (values if isinstance(values, dict) else {"": values}).items():
             if (table, key) not in _FILE_KEYS:
                 known = ", ".join(f"{table}.{key}" for table, key in _FILE_KEYS)
-                raise UsageError(f"{path}: kedge cannot set '{table}.{key}'", hint=f"it can set: {known}")
+                raise UsageError(f"{path}: kedge cannot set '{table}.{key}'", hint=f"use {known}")
             name = _FILE_KEYS[table, key]
             shown = str(value / _PERIOD) if name == "cpus" and isinstance(value, int) else str(value)
             found.update(_READERS[name](shown, f"{path}: {table}.{key}"))
@@ -174,9 +174,7 @@ def plan_first(request: ResourceRequest) -> Writes:
 def plan_second(request: ResourceRequest) -> Writes:
     """The files of control groups version 2."""
     if request.keeps_oom:
-        raise UsageError(
-            "--oom-kill-disable cannot be applied: control groups version 2 have no such switch", hint="leave it out"
-        )
+        raise UsageError("--oom-kill-disable cannot be applied: cgroup v2 has no such setting", hint="leave it out")
     writes: Writes = {"memory": [], "cpu": [], "cpuset": [], "pids": [], "io": []}
     _add(writes["memory"], "memory.max", request.memory)
     _add(writes["memory"], "memory.low", request.reservation)

@@ -82,13 +82,13 @@ def require_space(
     is_quota = space.quota_left is not None and space.quota_left < space.free
     room = f"{format_size(space.usable)} {'left of your quota' if is_quota else 'free'}"
     better = find_better_place(needed, avoid=space.path, environ=os.environ if environ is None else environ)
-    remedy = "free some room ('kedge cache clean')"
+    remedy = "free some space (kedge cache clean)"
     if better is not None:
         remedy += f", or use {better.path}, which has {format_size(better.usable)}: {choice.format(better.path)}"
     else:
-        remedy += f", or choose a larger place: {choice.format('PLACE')}"
+        remedy += f", or choose another directory: {choice.format('DIRECTORY')}"
     raise NoSpace(
-        f"{what} needs about {format_size(needed)} in {path}, and there is only {room}",
+        f"{what} needs about {format_size(needed)} in {path}, which has only {room}",
         context={"path": str(path), "needed": str(needed), "usable": str(space.usable)},
         hint=remedy,
     )

@@ -162,7 +162,7 @@ def read_cache(path: Path) -> list[_CacheEntry]:
         return []
     entries = []
     for flags, key, value, version, capabilities in _CACHE_ENTRY.iter_unpack(data[_CACHE_HEADER.size : end]):
-        if capabilities == 0:  # others are for newer processors only: the image must run on the older ones too
+        if capabilities == 0:  # others need newer CPUs: the image must run on older ones, too
             entries.append(_CacheEntry(flags, _string(data, key), _string(data, value), version))
     return [entry for entry in entries if entry.name and entry.path]
 

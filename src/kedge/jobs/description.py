@@ -232,7 +232,7 @@ class _Reader:
     def _refuse_top(self, key: str) -> NoReturn:
         field = BY_KEY.get(key) or find_meaning(key)
         hint = f"put '{field.key}' below a line [job] or [jobs.NAME]" if field else propose(key, _TOP_KEYS)
-        self._refuse((key,), "it is not known here", hint or f"at the top there is: {', '.join(_TOP_KEYS)}")
+        self._refuse((key,), "unknown key", hint or f"at the top there is: {', '.join(_TOP_KEYS)}")
 
     def _refuse_key(self, place: tuple[str, ...], key: str) -> NoReturn:
         meant = find_meaning(key)

@@ -36,20 +36,20 @@ class _Option:
 
 
 OPTIONS = {
-    "name": _Option("name", "NAME", "what the job is called"),
-    "directory": _Option("directory", "DIR", "where it runs; where it was submitted unless given"),
-    "output": _Option("output", "FILE", "where its output goes; {name}, {id} and {index} are put in"),
-    "error": _Option("error", "FILE", "where its errors go; with the output unless given"),
-    "cpus": _Option("cpus", "N", "processors it uses (1)"),
-    "memory": _Option("memory", "SIZE", "memory it may use, such as 4G"),
-    "gpus": _Option("gpus", "N", "GPUs it gets for itself"),
-    "exclusive": _Option("is_exclusive", "", "nothing else begins while it runs"),
-    "time": _Option("time", "TIME", "how long it may run, such as 2h or 2:00:00"),
+    "name": _Option("name", "NAME", "name of the job"),
+    "directory": _Option("directory", "DIR", "directory it runs in (default: where it was submitted)"),
+    "output": _Option("output", "FILE", "output file; {name}, {id} and {index} are replaced"),
+    "error": _Option("error", "FILE", "error file (default: the output file)"),
+    "cpus": _Option("cpus", "N", "CPUs it uses (default: 1)"),
+    "memory": _Option("memory", "SIZE", "memory limit, such as 4G"),
+    "gpus": _Option("gpus", "N", "GPUs, for its exclusive use"),
+    "exclusive": _Option("is_exclusive", "", "no other job starts while it runs"),
+    "time": _Option("time", "TIME", "time limit, such as 2h or 2:00:00"),
     "array": _Option("array", "LIST", "a task for each index: 0-9, 1,3,5, 1-100%10 (ten at once)"),
     "after": _Option(
-        "after", "[KIND:]ID", "begin when that job ended well, or afterany, afternotok, after (its begin)"
+        "after", "[KIND:]ID", "start when that job has completed, or afterany, afternotok, after (its start)"
     ),
-    "begin": _Option("begin", "TIME", "not before: now+2h, 18:30 or 2030-01-31T08:00"),
+    "begin": _Option("begin", "TIME", "earliest start: now+2h, 18:30 or 2030-01-31T08:00"),
 }
 
 

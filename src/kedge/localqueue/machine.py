@@ -46,7 +46,8 @@ def _find_gpus(chosen: str, devices: str) -> tuple[str, ...]:
         found = tuple(chosen.split(","))
         if not all(re.fullmatch(r"[A-Za-z0-9/-]+", each) for each in found) or len(set(found)) < len(found):
             raise InvalidSetting(
-                f"KEDGE_LOCAL_GPUS cannot be {chosen!r}", hint="it says how many GPUs there are, or which: 2 or 0,1"
+                f"KEDGE_LOCAL_GPUS={chosen!r} is not valid",
+                hint="set it to a number of GPUs or a list of them: 2 or 0,1",
             )
         return found
     try:
@@ -64,17 +65,17 @@ def refuse_too_much(request: LocalRequest, machine: LocalNode) -> None:
     if request.gpus > len(machine.gpus):
         there = f"has {len(machine.gpus)}" if machine.gpus else "has none"
         raise RequestRefused(
-            f"the job asks for {count_things(request.gpus, 'GPU')}, and this machine {there}",
-            hint=f"ask for {count_things(len(machine.gpus), 'GPU')}" if machine.gpus else "leave out the GPUs",
+            f"the job requests {count_things(request.gpus, 'GPU')}; this host {there}",
+            hint=f"request {count_things(len(machine.gpus), 'GPU')}" if machine.gpus else "omit --gpus",
         )
     if request.cpus > machine.cpus:
         raise RequestRefused(
-            f"the job asks for {count_things(request.cpus, 'processor')}, and {machine.cpus} may be used here",
-            hint=f"tasks times processors per task can be {machine.cpus} at most",
+            f"the job requests {count_things(request.cpus, 'CPU')}; this host allows {machine.cpus}",
+            hint=f"request at most {machine.cpus}: tasks times CPUs per task",
         )
     if (request.memory or 0) > machine.memory:
         there = shorten_memory(machine.memory >> 20 << 20)
         raise RequestRefused(
-            f"the job asks for {shorten_memory(request.memory or 0)} of memory, and {there} may be used here",
-            hint=f"ask for {there} or less",
+            f"the job requests {shorten_memory(request.memory or 0)} of memory; this host allows {there}",
+            hint=f"request {there} or less",
         )

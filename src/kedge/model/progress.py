@@ -26,11 +26,11 @@ class Progress(Protocol):
         ...
 
     def note(self, message: str) -> None:
-        """Say one thing, shown unless --quiet."""
+        """Print a line unless --quiet is set."""
         ...
 
     def detail(self, message: str) -> None:
-        """Say one thing that only --verbose shows."""
+        """Print a line if --verbose is set."""
         ...
 
     def warn(self, message: str) -> None:

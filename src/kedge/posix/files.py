@@ -33,7 +33,7 @@ def remove_abandoned(target: Path) -> list[Path]:
         for leftover in target.parent.iterdir():
             if leftover.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(leftover.name):
                 with contextlib.suppress(OSError):
-                    if leftover.lstat().st_uid == os.geteuid():  # in /tmp others can leave things of such names, too
+                    if leftover.lstat().st_uid == os.geteuid():  # in /tmp other users can create such names, too
                         remove_tree(leftover)
                         removed.append(leftover)
     return removed

@@ -32,7 +32,7 @@ class Login:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to log in with, as when a credential store holds the real thing."""
+        """Whether it holds no password or token, as when a credential helper keeps them."""
         return not (self.username and self.password) and not self.identity_token and not self.registry_token
 
 

@@ -372,9 +372,9 @@ def _default_port(scheme: str) -> int:
     return 443 if scheme == "https" else 80
 
 
-def is_same_origin(one: str, other: str) -> bool:
+def is_same_origin(first: str, second: str) -> bool:
     """Whether two addresses have the same scheme, host and port."""
-    left, right = split_url(one), split_url(other)
+    left, right = split_url(first), split_url(second)
     return (left.scheme, (left.hostname or "").lower(), left.port or _default_port(left.scheme)) == (
         right.scheme, (right.hostname or "").lower(), right.port or _default_port(right.scheme)
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kedge.schedulers.choose import list_advice
 
-_DOWN = "the scheduler does not answer: try again in a minute, and tell the site if it lasts"
+_DOWN = "the scheduler does not answer: try again in a minute; tell the site if it persists"
 
 
 def find_advice(said: str) -> str | None:

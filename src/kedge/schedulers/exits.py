@@ -9,30 +9,30 @@ from kedge.model.duration import format_duration
 from kedge.model.job_state import JobStatus
 
 _SIGNALS = {
-    "SIGKILL": "killed at once, as the kernel does when memory runs out; more is asked for with --mem",
-    "SIGTERM": "asked to end, as cancelling and time limits do",
-    "SIGINT": "interrupted by somebody",
-    "SIGSEGV": "a program touched memory that is not its own (a segmentation fault)",
-    "SIGBUS": "a file behind a mapping is gone, or a disk or /dev/shm is full",
-    "SIGABRT": "a program gave up by itself; its output should say why",
-    "SIGILL": "a program is made for another kind of CPU",
-    "SIGFPE": "a number was divided by zero, or the like",
-    "SIGXCPU": "it used more CPU time than it may",
-    "SIGXFSZ": "a file became larger than it may",
-    "SIGUSR1": "a signal of the user's that it does not handle",
-    "SIGUSR2": "a signal of the user's that it does not handle",
+    "SIGKILL": "often sent by the kernel when memory runs out; request more with --mem",
+    "SIGTERM": "sent to cancelled jobs and at the time limit",
+    "SIGINT": "interrupted, as with Ctrl-C",
+    "SIGSEGV": "segmentation fault (a program accessed invalid memory)",
+    "SIGBUS": "a memory-mapped file is gone, or a disk or /dev/shm is full",
+    "SIGABRT": "a program aborted; its output should say why",
+    "SIGILL": "a program was built for another CPU",
+    "SIGFPE": "arithmetic error, such as a division by zero",
+    "SIGXCPU": "it exceeded its limit of CPU time",
+    "SIGXFSZ": "a file exceeded the size limit",
+    "SIGUSR1": "a user signal that the program does not handle",
+    "SIGUSR2": "a user signal that the program does not handle",
 }
 _CODES = {
-    126: "a file was found but could not be run (is it executable, and for this kind of CPU?)",
-    127: "the command was not found (is it in the image, or on the node's PATH?)",
-    255: "the container or a remote shell could not be started; its output says why",
+    126: "a file was found but cannot be executed (is it executable, and for this CPU?)",
+    127: "command not found (is it in the image, or in the node's PATH?)",
+    255: "the container or a remote shell did not start; its output says why",
 }
 
 
 def explain_exit(status: JobStatus) -> str:
     """A sentence about how it failed; empty when neither code nor signal is known."""
     if status.signal:
-        return f"it was ended by {_name_signal(status.signal)}: {_describe_signal(status.signal)}"
+        return f"it was killed by {_name_signal(status.signal)}: {_describe_signal(status.signal)}"
     return explain_code(status.exit_code) if status.exit_code else ""
 
 
@@ -41,32 +41,30 @@ def explain_code(code: int, other: int | None = None) -> str:
     codes = [code] if other is None else [code, other]
     meanings = "; or ".join(filter(None, map(_describe_code, codes)))
     shown = " or ".join(map(str, codes))
-    return f"its script ended with status {shown}" + (f": {meanings}" if meanings else "; its output says more")
+    return f"its script failed with exit code {shown}" + (f": {meanings}" if meanings else "; its output says more")
 
 
 def explain_timeout(status: JobStatus) -> str:
     """For a job that took longer than it may."""
     limit = f" of {format_duration(status.time_limit)}" if status.time_limit else ""
-    return (
-        f"it ran into its time limit{limit} and was ended; ask for more with --time, or let it save and resume its work"
-    )
+    return f"it reached its time limit{limit}; request more with --time, or make it save and resume its work"
 
 
 def explain_memory(figure: str = "") -> str:
     """For a job that used more memory than it may; `figure` is what is known of how much that was."""
-    return f"it used more memory than it may{f' ({figure})' if figure else ''} and was ended; ask for more with --mem"
+    return f"it exceeded its memory limit{f' ({figure})' if figure else ''}; request more with --mem"
 
 
 def explain_used_memory(status: JobStatus, detail: str) -> str:
     """The same, where the account of the job has the figure as `detail`."""
     most = dict(status.details).get(detail)
-    return explain_memory(f"it had {most} at most" if most else "")
+    return explain_memory(f"used at most {most}" if most else "")
 
 
 def explain_node(status: JobStatus) -> str:
     """For a job whose node failed."""
     where = f" ({status.nodes})" if status.nodes else ""
-    return f"a node it ran on{where} failed, which is not its fault; submit it anew"
+    return f"a node it ran on{where} failed; submit it again"
 
 
 def _describe_code(code: int) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The one place that calls `cryptography`: raw signature primitives over numbers and bytes, and AES blocks.
 
-Everything here takes and gives plain integers and bytes, so that the formats above (OpenPGP, DSSE) stay readable and
-testable without the library. Numbers from outside are bounded before they reach it: a hostile key costs no time.
+All functions take and return plain integers and bytes, so that the formats above (OpenPGP, DSSE) can be read and
+tested without the library. Sizes of foreign numbers are checked first: a hostile key costs no time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def verify_rsa(modulus: int, exponent: int, hash_name: str, digest: bytes, signa
 
 
 def _check_rsa_size(modulus: int, exponent: int) -> None:
-    """Refuse RSA numbers that are too weak to mean anything, or so large that using them is an attack."""
+    """Refuse RSA numbers that are too weak to trust, or so large that using them is an attack."""
     bits = modulus.bit_length()
     if not _MINIMUM_RSA_BITS <= bits <= _MAXIMUM_RSA_BITS:
         raise KeyUnusable(f"an RSA key of {bits} bits is not accepted", hint="use a key of 2048 to 16384 bits")
@@ -277,7 +277,7 @@ def load_private_pem(data: bytes, passphrase: str | None, *, where: str) -> Sign
 
 
 def unlock_message(data: bytes, message: bytes, *, where: str) -> str:
-    """The text that somebody locked with the public half of an RSA key, as a PEM block (OAEP with SHA-256)."""
+    """Decrypt a PEM block that was encrypted with the public half of an RSA key (OAEP with SHA-256)."""
     try:
         key = serialization.load_pem_private_key(data, None)
         body = b"".join(line for line in message.splitlines() if line and not line.startswith(b"-----"))
@@ -313,7 +313,7 @@ def _wrap_public(key: object, where: str) -> VerifyingKey:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What chain checking needs to know about one X.509 certificate."""
+    """The fields of one X.509 certificate that chain checking needs."""
 
     subject: str
     not_before: datetime.datetime
@@ -325,7 +325,7 @@ class Certificate:
     _certificate: x509.Certificate = field(repr=False)
 
     def is_issued_by(self, issuer: Certificate) -> bool:
-        """Whether the issuer's name and key fit this certificate's signature, and neither can be forged."""
+        """Whether the issuer's name and key match this certificate's signature; MD5 and SHA-1 are refused."""
         if isinstance(self._certificate.signature_hash_algorithm, hashes.MD5 | hashes.SHA1):
             return False
         try:
@@ -346,7 +346,7 @@ class Certificate:
 def load_certificates(data: bytes, *, where: str) -> list[Certificate]:
     """Every certificate of a PEM bundle that can be read; KeyUnusable when there is none.
 
-    One by one, because system bundles hold certificates of the nineties that the library warns about or refuses.
+    It loads them one by one: system bundles hold old certificates that the library warns about or refuses.
     """
     certificates: list[Certificate] = []
     for block in _PEM_CERTIFICATE.findall(data):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The document that a SIF signature signs: digests of the header's lasting fields, of descriptors and of objects.
+"""The document that a SIF signature covers: digests of the header's lasting fields, of descriptors and of objects.
 
 Object numbers are relative to the smallest of the group, and offsets are not covered, so a signed image may be laid
 out anew without breaking its signatures.
@@ -27,7 +27,7 @@ _MAXIMUM_ID = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class _SignedObject:
-    """What was signed about one object."""
+    """The signed digests of one object."""
 
     relative_id: int
     descriptor_digest: str
@@ -36,7 +36,7 @@ class _SignedObject:
 
 @dataclass(frozen=True, slots=True)
 class _SignedMetadata:
-    """The whole document."""
+    """The signed document of one group."""
 
     header_digest: str
     objects: tuple[_SignedObject, ...]
@@ -56,7 +56,7 @@ class _SignedMetadata:
 
 
 def parse_metadata(data: bytes, what: str) -> _SignedMetadata:
-    """Read a document from a signature; everything that is not exactly one is refused."""
+    """Read the document of a signature; refuses anything else."""
     try:
         document = json.loads(data)
         if document["version"] != VERSION:
@@ -94,7 +94,7 @@ def _check_digest(value: object) -> str:
 
 @dataclass(slots=True)
 class Digester:
-    """Computes digests of one image; an object's is computed once per algorithm, however many signatures there are."""
+    """Computes digests of one image: each object once per algorithm, for all signatures."""
 
     reader: SifReader
     progress: Progress = field(default_factory=Silent)
@@ -106,7 +106,7 @@ class Digester:
         return _format(algorithm, header.launch + header.magic + header.version + header.identity)
 
     def hash_descriptor(self, descriptor: SifDescriptor, relative_id: int, algorithm: str) -> str:
-        """The descriptor without what may change when the file is laid out anew."""
+        """The descriptor without the fields that change when the file is laid out anew."""
         return _format(
             algorithm,
             _DESCRIPTOR_FORM.pack(
@@ -132,7 +132,7 @@ class Digester:
         return known
 
     def hash_together(self, descriptors: list[SifDescriptor], algorithm: str) -> str:
-        """Several objects' bytes behind one another, as old signatures cover them; bare hex."""
+        """Several objects' bytes in sequence, as legacy signatures cover them; plain hex."""
         return self._hash_chunks(descriptors, algorithm)
 
     def _hash_chunks(self, descriptors: list[SifDescriptor], algorithm: str) -> str:
@@ -188,9 +188,9 @@ def compute_metadata(
 def check_metadata(
     metadata: _SignedMetadata, digester: Digester, group: int, objects: tuple[int, ...] = ()
 ) -> tuple[SifDescriptor, ...]:
-    """Compare a signed document with the image; gives the objects that are as they were signed.
+    """Compare a signed document with the image; returns the objects that are unchanged.
 
-    Without `objects` the group must hold exactly what was signed; with them only those are compared.
+    Without `objects` the group must hold exactly the signed objects; with them only those are compared.
     """
     members = list_group(digester.reader, group)
     first = members[0].id

@@ -43,7 +43,7 @@ class Envelope:
 
 
 def encode_for_signing(payload_type: str, payload: bytes) -> bytes:
-    """The pre-authentication encoding: what the signatures really cover."""
+    """The pre-authentication encoding: the bytes that the signatures cover."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
 
@@ -58,7 +58,7 @@ def is_envelope(data: bytes) -> bool:
 
 
 def parse_envelope(data: bytes, what: str) -> Envelope:
-    """Read an envelope; everything that is not exactly one is refused."""
+    """Read an envelope; refuses anything else."""
     try:
         document = json.loads(data)
         signatures = tuple(
@@ -100,6 +100,6 @@ def sign_payload(payload: bytes, keys: Sequence[SigningKey]) -> Envelope:
 
 
 def find_signers(envelope: Envelope, keys: Sequence[VerifyingKey]) -> tuple[VerifyingKey, ...]:
-    """Those of the keys that signed the envelope; the key ids in it are hints and are not believed."""
+    """The keys that signed the envelope; its key ids are hints and are not trusted."""
     message = encode_for_signing(envelope.payload_type, envelope.payload)
     return tuple(key for key in keys if any(key.is_signature(message, item.signature) for item in envelope.signatures))

@@ -12,7 +12,7 @@ _MAXIMUM_KEY_FILE = 8 << 20
 
 
 def read_key_file(path: Path, *, limit: int = _MAXIMUM_KEY_FILE) -> bytes:
-    """The whole file; one that is too large to be a key is refused."""
+    """The content of the file; refuses a file too large for a key."""
     with explained(path), path.open("rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Key rings on disk, shared with Apptainer: `pgp-public` and `pgp-secret` in one directory, and a site's public ring.
 
-A ring is replaced whole, under a lock, and what is not understood in it is written back byte for byte.
+kedge replaces a ring as a whole, under a lock, and writes unknown packets back byte for byte.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def normalize_fingerprint(text: str) -> str:
 
 
 def select_key(blocks: Sequence[KeyBlock], wanted: str, where: str) -> KeyBlock:
-    """The one key whose fingerprint ends so."""
+    """The only key whose fingerprint ends with `wanted`."""
     digits = normalize_fingerprint(wanted)
     matching = [block for block in blocks if block.fingerprint.endswith(digits)]
     if not matching:
@@ -110,19 +110,19 @@ class KeyRing:
         return _load_ring(self.secret_path)
 
     def add_public(self, blocks: Sequence[KeyBlock]) -> list[str]:
-        """Add keys or what is new in them; says for each `added`, `updated` or `unchanged`."""
+        """Add or update keys; returns `added`, `updated` or `unchanged` for each."""
         return self._change(self.public_path, lambda ring: _add(ring, [_drop_secrets(block) for block in blocks]))
 
     def add_secret(self, blocks: Sequence[KeyBlock]) -> list[str]:
-        """Add secret keys; one that is there already is left alone, because its passphrase may be another."""
+        """Add secret keys; existing ones stay unchanged, because their passphrase may differ."""
         return self._change(self.secret_path, lambda ring: _add_missing(ring, blocks))
 
     def remove_public(self, fingerprint: str) -> KeyBlock:
-        """Take a public key out."""
+        """Remove a public key."""
         return self._change(self.public_path, lambda ring: _remove(ring, fingerprint, str(self.public_path)))
 
     def remove_secret(self, fingerprint: str) -> KeyBlock:
-        """Take a secret key out."""
+        """Remove a secret key."""
         return self._change(self.secret_path, lambda ring: _remove(ring, fingerprint, str(self.secret_path)))
 
     @staticmethod
@@ -150,7 +150,7 @@ def _load_ring(path: Path) -> list[KeyBlock]:
 
 
 def _save_ring(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Replace a ring; where its name is a link, what it points to."""
+    """Replace a ring; if its name is a symlink, its target."""
     target = path.resolve() if path.is_symlink() else path
     write_atomically(target, data, mode=mode)
 

@@ -47,12 +47,12 @@ def normalize_server(address: str) -> str:
 
 
 def split_servers(text: str) -> list[str]:
-    """The addresses in a list that commas separate; there is one at least."""
+    """The addresses of a comma-separated list; the default server if it is empty."""
     return [address.strip() for address in text.split(",") if address.strip()] or [DEFAULT_SERVER]
 
 
 def build_lookup(server: str, operation: str, search: str) -> str:
-    """The address that asks for `index` (what keys are there) or `get` (the key itself)."""
+    """The address of an `index` (list of keys) or `get` (one key) request."""
     text = search.strip()
     if not text:
         raise UsageError("there is nothing to search for", hint="give a name, an e-mail address or a fingerprint")
@@ -71,7 +71,7 @@ def build_upload(server: str, armored: bytes) -> tuple[str, bytes]:
 
 
 def parse_index(data: bytes) -> list[FoundKey]:
-    """The keys of a machine-readable index; lines that are not understood are passed over."""
+    """The keys of a machine-readable index; unknown lines are skipped."""
     keys: list[tuple[list[str], list[str]]] = []
     for line in io.BytesIO(data):
         fields = line.decode("utf-8", "replace").strip().split(":")[:16]

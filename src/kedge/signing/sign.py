@@ -31,7 +31,7 @@ _HASH_TYPES = {"sha256": HashType.SHA256, "sha384": HashType.SHA384, "sha512": H
 
 
 class DocumentSigner(Protocol):
-    """Something that can sign a document of digests."""
+    """Signs a document of digests."""
 
     def sign_document(self, document: bytes, now: int) -> tuple[bytes, bytes]:
         """The signature object's content and its type-dependent field."""
@@ -67,14 +67,14 @@ class PemSigner:
 
 @dataclass(frozen=True, slots=True)
 class SignSelection:
-    """What to sign: groups, objects, or everything when both are empty."""
+    """What to sign: groups, objects, or every group if both are empty."""
 
     groups: tuple[int, ...] = ()
     objects: tuple[int, ...] = ()
 
 
 def unlock_key(block: KeyBlock, ask: AskPassphrase, now: int) -> PgpSigner:
-    """Make a secret key block ready to sign: the primary key, or a subkey where the primary cannot."""
+    """Unlock a secret key block for signing: the primary key, or a subkey if the primary cannot sign."""
     judged = judge(block, now)
     packets = [block.packet, *(part.packet for part in block.components if part.packet.tag == SECRET_SUBKEY)]
     refusals: list[str] = []
@@ -122,7 +122,7 @@ def _plan_groups(reader: SifReader, selection: SignSelection) -> list[tuple[int,
 def sign_image(
     path: Path, signers: Sequence[DocumentSigner], selection: SignSelection, now: int, progress: Progress | None = None
 ) -> list[SifDescriptor]:
-    """Add signatures to an image; all of them or none. Gives the new signature objects."""
+    """Add signatures to an image, all or none; returns the new signature objects."""
     items: list[DataObject] = []
     with explained(path), path.open("rb") as file:
         reader = SifReader(file, str(path))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Verifies signatures of SIF images and says precisely what is wrong.
+"""Verifies signatures of SIF images and names the first problem.
 
-Each chosen group needs at least one signature that is checked with the given key material; every one that is checked
-must be good. A signature of the other form (OpenPGP when a PEM key was given, or the reverse) is reported, not judged.
+Each chosen group needs at least one signature that is checked with the given keys; every checked signature must be
+good. A signature of the other format (OpenPGP when a PEM key was given, or the reverse) is reported, not judged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FindKeys = Callable[[str], Sequence[KnownKey]]  # gets a fingerprint or key id; 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What to verify with: a way to find OpenPGP keys, or PEM keys."""
+    """The keys to verify with: a function that finds OpenPGP keys, or PEM keys."""
 
     find_keys: FindKeys | None = None
     keys: tuple[VerifyingKey, ...] = ()
@@ -59,7 +59,7 @@ class VerifySelection:
 
 @dataclass(frozen=True, slots=True)
 class _SignerIdentity:
-    """Who signed."""
+    """The signer of one signature."""
 
     name: str
     fingerprint: str  # of OpenPGP keys
@@ -69,7 +69,7 @@ class _SignerIdentity:
 
 @dataclass(slots=True)
 class SignatureResult:
-    """What became of one signature object."""
+    """The result for one signature object."""
 
     descriptor: SifDescriptor
     form: str = ""  # "OpenPGP", "DSSE" or "legacy"
@@ -88,13 +88,13 @@ class VerifyReport:
 
     @property
     def is_good(self) -> bool:
-        """Whether everything that was asked for is signed and unchanged."""
+        """Whether all chosen objects are signed and unchanged."""
         return self.error is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One thing that needs a good signature."""
+    """One group, or objects of it, that needs a good signature."""
 
     group: int
     objects: tuple[int, ...] = ()
@@ -148,7 +148,7 @@ def _invalid(reason: str, message: str, hint: str | None = None) -> SignatureInv
 
 
 class _Verifier:
-    """One run over an image."""
+    """Verifies one image."""
 
     def __init__(self, digester: Digester, material: Material, choice: VerifySelection, now: int) -> None:
         self.digester = digester
@@ -158,7 +158,7 @@ class _Verifier:
         self.now = now
 
     def run(self, task: _Task, report: VerifyReport) -> None:
-        """Check every signature of one task; the first problem becomes the report's."""
+        """Check every signature of one task; the report keeps the first problem."""
         checked = (self._check(descriptor, task) for descriptor in self._find_signatures(task))
         results = [result for result in checked if result is not None]
         report.results += results
@@ -195,7 +195,7 @@ class _Verifier:
         )
 
     def _check(self, descriptor: SifDescriptor, task: _Task) -> SignatureResult | None:
-        """Judge one signature object; None for one that is of no concern (old signatures, or the reverse)."""
+        """Check one signature object; None for one that is out of scope (a legacy signature, or the reverse)."""
         what = f"the signature (object {descriptor.id}) of {self.reader.where}"
         result = SignatureResult(descriptor)
         try:
@@ -237,7 +237,7 @@ class _Verifier:
         result.verified = check_metadata(metadata, self.digester, task.group, task.objects)
 
     def _find_signer(self, message: Cleartext, descriptor: SifDescriptor, what: str) -> _SignerIdentity:
-        """The identity behind the first signature whose key is known; it must be good."""
+        """The signer of the first signature whose key is known; that signature must be good."""
         assert self.material.find_keys is not None
         wanted: list[str] = []
         problem: KedgeError | None = None

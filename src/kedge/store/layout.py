@@ -76,7 +76,7 @@ class Layout:
         for parent in reversed(missing):
             try:
                 with contextlib.suppress(FileExistsError):
-                    parent.mkdir(mode=self.folder_mode)  # those above the store too: others could swap it
+                    parent.mkdir(mode=self.folder_mode)  # those above the cache, too: others could replace it
             except OSError as problem:
                 raise explain_root(problem, self.root, parent) from problem
         if is_new:

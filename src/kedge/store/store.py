@@ -44,7 +44,7 @@ class Verified:
 class Store:
     """One cache; a context manager that stops the downloads which still run.
 
-    `limit` is the size cap in bytes; None is none. The one kept in the store is `stored_limit`.
+    `limit` is the limit in bytes; None is none. `stored_limit` is the one that the cache itself records.
     Nothing is made on disk before something is put in. Every method may be called from any thread.
     """
 

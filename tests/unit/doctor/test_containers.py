@@ -123,9 +123,9 @@ def test_trial_that_cannot_be_started_is_no_refusal(monkeypatch: pytest.MonkeyPa
 def test_outer_container_is_seen_by_its_marks(tmp_path: Path) -> None:
     assert check_outer_container(make_surroundings(tmp_path))[0].level == OK
     (finding,) = check_outer_container(make_surroundings(tmp_path, {"APPTAINER_CONTAINER": "/x.sif"}))
-    assert require_whole(finding).what == "this is inside a container (APPTAINER_CONTAINER is set)"
+    assert require_whole(finding).what == "this shell is inside a container (APPTAINER_CONTAINER is set)"
     write(tmp_path, ".dockerenv", "")
-    assert "/.dockerenv is here" in check_outer_container(make_surroundings(tmp_path))[0].what
+    assert "/.dockerenv exists" in check_outer_container(make_surroundings(tmp_path))[0].what
 
 
 def test_overlay_levels_follow_what_is_left() -> None:
@@ -136,7 +136,7 @@ def test_overlay_levels_follow_what_is_left() -> None:
     both = require_whole(judge_overlay(refused, missing))
     assert both.level == WARNING
     assert "(it is not installed)" in both.what
-    assert "--overlay and --writable-tmpfs do not work" in both.why
+    assert "--overlay, --writable-tmpfs and installing packages" in both.why
     assert judge_overlay(EPERM, EPERM).level == SKIPPED
 
 
@@ -145,14 +145,17 @@ def test_fuse_missing_says_that_images_are_unpacked_instead() -> None:
         finding = require_whole(judge_fuse(refusal, None, ""))
         assert finding.level == NOTE
         assert refusal in finding.what
-        assert "unpacked on the node" in finding.why
+        assert "kedge unpacks an image file on the node" in finding.why
     assert "conda-forge squashfuse" in judge_fuse("squashfuse is not installed", None, "").fix
 
 
 def test_fuse_is_well_where_only_namespaces_are_not() -> None:
     assert judge_fuse("", EPERM, "/usr/bin/squashfuse_ll").level == OK
     refused = KernelRefusal(WORK, errno.EPERM, "Operation not permitted")
-    assert "mounting is refused: Operation not permitted" in judge_fuse("", refused, "/usr/bin/squashfuse_ll").what
+    assert (
+        "the kernel refuses the mount: Operation not permitted"
+        in judge_fuse("", refused, "/usr/bin/squashfuse_ll").what
+    )
 
 
 def test_overlay_files_need_fuse2fs_and_the_device() -> None:

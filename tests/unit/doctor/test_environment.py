@@ -75,9 +75,7 @@ def test_memory_is_read_from_control_groups(tmp_path: Path) -> None:
 
 def test_processes_left_are_judged(tmp_path: Path) -> None:
     assert judge_processes(None, "").level == OK
-    assert (
-        judge_processes(4000, "RLIMIT_NPROC (ulimit -u)").what == "4000 more may be started (RLIMIT_NPROC (ulimit -u))"
-    )
+    assert judge_processes(4000, "RLIMIT_NPROC (ulimit -u)").what == "4000 more may start (RLIMIT_NPROC (ulimit -u))"
     assert "only 12 more" in require_whole(judge_processes(12, "pids.max"), WARNING).what
     assert check_processes(make_surroundings(tmp_path))[0].level == OK
 
@@ -115,7 +113,7 @@ def test_locked_memory_matters_where_there_is_rdma(tmp_path: Path) -> None:
 def test_core_files_are_a_note_unless_the_system_takes_them(tmp_path: Path) -> None:
     surroundings = make_surroundings(tmp_path)
     write_limits(tmp_path, core="unlimited")
-    assert require_whole(check_core_files(surroundings)[0], NOTE).fix.startswith("ulimit -c 0")
+    assert require_whole(check_core_files(surroundings)[0], NOTE).fix.endswith("ulimit -c 0")
     pattern = tmp_path / "proc/sys/kernel/core_pattern"
     pattern.parent.mkdir(parents=True)
     pattern.write_text("|/usr/lib/systemd/systemd-coredump %P\n")
@@ -147,7 +145,7 @@ HOST = TableView({"/usr/lib/locale/C.utf8/LC_CTYPE": b"", "/usr/lib/locale/en_US
 
 def test_locale_that_the_system_lacks_is_a_warning() -> None:
     finding = require_whole(judge_locale({"LANG": "de_DE.UTF-8", "LC_ALL": ""}, HOST), WARNING)
-    assert finding.what == "this system has no such locale: LANG=de_DE.UTF-8"
+    assert finding.what == "locale not installed on this host: LANG=de_DE.UTF-8"
     assert "LC_ALL=C.UTF-8" in finding.fix
 
 
@@ -169,7 +167,7 @@ def test_python_leaks_are_notes_that_say_kedge_keeps_them_outside(tmp_path: Path
     (finding,) = check_python_leaks(make_surroundings(tmp_path, environ))
     require_whole(finding, NOTE)
     assert finding.what == "PYTHONPATH; packages in ~/.local/lib/python3.10 (2 packages)"
-    assert "kedge keeps them outside" in finding.fix
+    assert "kedge does not pass them on" in finding.fix
     assert list_user_sites(tmp_path / "gone") == []
 
 
@@ -193,7 +191,7 @@ def test_loader_leaks_that_are_forced_into_containers_are_warnings() -> None:
         (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": searched})
         assert "current directory" in require_whole(finding, NOTE).what
     (finding,) = judge_loader_leaks({"LD_LIBRARY_PATH": "/a:/b"})
-    assert finding.what == "what LD_LIBRARY_PATH names stays outside: 2 directories"
+    assert finding.what == "LD_LIBRARY_PATH (2 directories) is not passed into containers"
 
 
 def test_variables_that_are_misspelled_are_proposed() -> None:
@@ -204,7 +202,7 @@ def test_variables_that_are_misspelled_are_proposed() -> None:
 def test_variables_that_contradict_each_other_say_which_counts() -> None:
     environ = {"APPTAINER_CACHEDIR": "/a", "SINGULARITY_CACHEDIR": "/b"}
     contradiction, old = judge_variables(environ, list_known())
-    assert contradiction.why == "only APPTAINER_CACHEDIR counts"
+    assert contradiction.why == "kedge uses APPTAINER_CACHEDIR only"
     assert "SINGULARITY_CACHEDIR" in require_whole(old, NOTE).what
 
 
@@ -225,7 +223,7 @@ def test_binds_of_variables_that_are_missing_are_problems(tmp_path: Path) -> Non
     environ = {"APPTAINER_BIND": f"{tmp_path}:/data,/no/such/folder"}
     (finding,) = check_binds(make_surroundings(tmp_path, environ))
     require_whole(finding, FAIL)
-    assert finding.what == "not on this machine: /no/such/folder (APPTAINER_BIND)"
+    assert finding.what == "missing on this host: /no/such/folder (APPTAINER_BIND)"
     assert finding.fix.startswith("unset APPTAINER_BIND")
     assert check_binds(make_surroundings(tmp_path, {"KEDGE_BIND": str(tmp_path)}))[0].what == "1 from variables"
 

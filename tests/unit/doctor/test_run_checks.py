@@ -158,7 +158,7 @@ def test_run_checks_the_whole_is_bounded_however_many_hang() -> None:
     diagnosis = run_checks(make_surroundings(patience=1.0), checks=checks, seconds=1.5)
     assert len(diagnosis.findings) == 40
     begun = [each for each in diagnosis.findings if LATE.fullmatch(each.what)]
-    left = [each for each in diagnosis.findings if each.what == "had no time: other checks took all of it"]
+    left = [each for each in diagnosis.findings if each.what == "not checked in time: other checks took too long"]
     assert 1 <= len(begun) <= 16
     assert len(begun) + len(left) == 40
     assert {each.level for each in left} == {SKIPPED}
@@ -220,7 +220,7 @@ def test_run_checks_limit_on_processes_is_a_finding(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "fork", refuse)
     finding = find_one(make_check("any", hang))
     assert finding.level == FAIL
-    assert "no further process can be started" in finding.what
+    assert "cannot start another process" in finding.what
     assert "ulimit -u" in finding.fix
 
 
@@ -231,7 +231,7 @@ def test_run_checks_limit_on_open_files_is_a_finding(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "pipe", refuse)
     finding = find_one(make_check("any", hang))
     assert finding.level == FAIL
-    assert "no file opened" in finding.what
+    assert "open another file" in finding.what
     assert "ulimit -n" in finding.fix
 
 

@@ -79,12 +79,12 @@ def test_store_with_a_quota_that_is_used_up_is_a_problem() -> None:
 def test_store_with_little_room_is_a_warning() -> None:
     finding = require_whole(judge_store(replace(STORE, space=with_quota(5 * GIGA, 50 * GIGA)), None), WARNING)
     assert "5 GB left of your quota of 50 GB" in finding.what
-    assert "kedge config set cache_directory FOLDER" in finding.fix
+    assert "kedge config set cache_directory DIRECTORY" in finding.fix
 
 
 def test_store_that_runs_out_of_files_is_a_warning() -> None:
     finding = require_whole(judge_store(replace(STORE, files_left=12), None), WARNING)
-    assert "there is room for 12 more files only" in finding.what
+    assert "space for only 12 more files" in finding.what
     assert "No space left on device" in finding.why
 
 
@@ -117,8 +117,8 @@ def test_place_of_another_user_cannot_be_written(tmp_path: Path) -> None:
 def test_home_that_is_missing_full_or_closed_is_a_warning() -> None:
     home = StoragePlace(Path("/home/ada"), "HOME", "nfs4", ROOM, None, True, True)
     assert judge_home(home, True).level == OK
-    assert "there is no directory /home/ada" in require_whole(judge_home(home, False), WARNING).what
-    assert "cannot be written" in require_whole(judge_home(replace(home, is_writable=False), True), WARNING).what
+    assert "/home/ada does not exist" in require_whole(judge_home(home, False), WARNING).what
+    assert "is not writable" in require_whole(judge_home(replace(home, is_writable=False), True), WARNING).what
     full = require_whole(judge_home(replace(home, space=with_quota(GIGA, 50 * GIGA)), True), WARNING)
     assert "1 GB left of your quota of 50 GB" in full.what
     assert "du -xh" in full.fix
@@ -128,7 +128,7 @@ def test_home_of_nobody_is_reported(tmp_path: Path) -> None:
     (finding,) = check_home(make_surroundings({"HOME": str(tmp_path / "gone")}))
     assert finding.level == WARNING
     nowhere = StoragePlace(Path("/"), "HOME", "ext4", ROOM, None, False, True)
-    assert require_whole(judge_home(nowhere, True), WARNING).what == "HOME is not set, or it is '/'"
+    assert require_whole(judge_home(nowhere, True), WARNING).what == "HOME is not set, or is '/'"
 
 
 def test_old_caches_are_found_where_they_hold_something(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_temporary_folder_levels() -> None:
     noexec = judge_temporary(TEMPORARY, is_there=True, kept_on="disk", is_noexec=True)
     assert "TRITON_CACHE_DIR" in require_whole(noexec, NOTE).fix
     memory = judge_temporary(TEMPORARY, is_there=True, kept_on="memory", is_noexec=False)
-    assert "count against its limit" in require_whole(memory, NOTE).why
+    assert "count against the memory limit" in require_whole(memory, NOTE).why
     little = replace(TEMPORARY, space=Space(Path("/tmp"), 10**8, GIGA))
     assert "100 MB free" in require_whole(judge_temporary(little, **usual), WARNING).what  # type: ignore[arg-type]
 
@@ -199,7 +199,7 @@ def test_shared_memory_levels() -> None:
     assert "--shm-size" in require_whole(judge_shared_memory(64 << 20, 64 << 20, is_writable=True), WARNING).fix
     assert "ls -l /dev/shm" in require_whole(judge_shared_memory(64 * GIGA, 0, is_writable=True), WARNING).fix
     assert "does not exist" in require_whole(judge_shared_memory(None, 0, is_writable=False), FAIL).what
-    assert "cannot be written" in require_whole(judge_shared_memory(GIGA, GIGA, is_writable=False), FAIL).what
+    assert "is not writable" in require_whole(judge_shared_memory(GIGA, GIGA, is_writable=False), FAIL).what
 
 
 def test_shared_memory_is_looked_for_below_the_root(tmp_path: Path) -> None:
@@ -220,4 +220,4 @@ def test_store_on_a_read_only_file_system_is_a_problem(tmp_path: Path) -> None:
     finally:
         libc.umount2(target, 2)
     assert finding.level == FAIL
-    assert "cannot be written" in finding.what
+    assert "is not writable" in finding.what

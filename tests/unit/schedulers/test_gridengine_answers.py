@@ -142,17 +142,17 @@ def test_gridengine_says_why_jobs_wait() -> None:
     assert "could not open its output file /nonexistent/x/y (No such file or directory)" in error
     assert "qmod -cj 7" in error
     closed = explain_waiting("closed", "Eqw", State.HELD)
-    assert "could not open its output file /home/ada/closed/x/y (Permission denied); when" in closed
+    assert "could not open its output file /home/ada/closed/x/y (Permission denied); fix" in closed
     assert GRIDENGINE.is_stuck(JobStatus("7", State.HELD, "Eqw"))
     assert not GRIDENGINE.is_stuck(JobStatus("7", State.HELD, "hqw"))
     gpus = explain_waiting("gpu", "qw", State.QUEUED)
-    assert gpus.startswith("it asks for gpu=9, and ge01 has 0 left")
-    assert "never begins" in gpus
+    assert gpus.startswith("it requests gpu=9, and ge01 has 0 left")
+    assert "never starts" in gpus
     assert "qrls 7" in explain_waiting("held", "hqw", State.HELD)
     assert "depends on" in explain_waiting("dependency", "hqw", State.HELD)
-    assert "time at which it may begin" in explain_waiting("later", "qw", State.QUEUED)
-    assert "parallel environment smp has 0 slots" in explain_waiting("parallel", "qw", State.QUEUED)
-    assert "tasks run as may run at once" in explain_waiting("array", "qw", State.QUEUED)
+    assert "start time is not reached" in explain_waiting("later", "qw", State.QUEUED)
+    assert "parallel environment smp has 0 free slots" in explain_waiting("parallel", "qw", State.QUEUED)
+    assert "as many tasks at once as it allows" in explain_waiting("array", "qw", State.QUEUED)
 
 
 def test_gridengine_accounts_of_all_kinds() -> None:
@@ -188,10 +188,10 @@ def test_gridengine_says_how_jobs_ended() -> None:
     said = {each.id: GRIDENGINE.explain(each) for each in GRIDENGINE.parse_history(ACCOUNTS)}
     assert "time limit of 0:00:03" in said["25"]
     assert "qdel" in said["26"]
-    assert "status 1" in said["27"]
+    assert "exit code 1" in said["27"]
     assert "SIGSEGV" in said["28"]
     assert "application error returned" in said["29"]
-    assert "put back into the queue" in said["32"]
+    assert "requeued" in said["32"]
     assert "SIGKILL" in said["33"]
     assert "could not run it on ge01: opening input/output file" in said["9"]
 

@@ -114,9 +114,9 @@ def test_render_carries_any_text(name: str, folder: str) -> None:
 
 
 def test_render_refuses_several_nodes() -> None:
-    with pytest.raises(RequestRefused, match="2 nodes, and this machine is one"):
+    with pytest.raises(RequestRefused, match="2 nodes; the local queue has one, this host"):
         LOCAL.render(replace(BASE, nodes=2), SITE, PLACE)
-    with pytest.raises(RequestRefused, match="no option of the local queue"):
+    with pytest.raises(RequestRefused, match="the local queue has no option"):
         LOCAL.render(replace(BASE, directives=("-t=3",)), SITE, PLACE)
 
 
@@ -216,14 +216,14 @@ def test_argv_names_jobs_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("state", "reason", "details", "says"),
     [
-        (State.QUEUED, "Resources", {"lacks": "gpus", "waits for": "12"}, "it waits for GPUs, held by job 12"),
-        (State.QUEUED, "Priority", {"lacks": "cpus", "waits for": "12"}, "waits for processors; job 12 is before it"),
+        (State.QUEUED, "Resources", {"lacks": "gpus", "waits for": "12"}, "it waits for GPUs, used by job 12"),
+        (State.QUEUED, "Priority", {"lacks": "cpus", "waits for": "12"}, "waits for CPUs; job 12 goes first"),
         (State.QUEUED, "Dependency", {"waits for": "3 4"}, "it waits for jobs 3, 4"),
-        (State.HELD, "DependencyNeverSatisfied", {"waits for": "3"}, "it will never begin: job 3 did not end"),
-        (State.QUEUED, "BeginTime", {"begins": "1900000000"}, "it was asked to begin at 2030-"),
+        (State.HELD, "DependencyNeverSatisfied", {"waits for": "3"}, "it never starts: job 3 did not end"),
+        (State.QUEUED, "BeginTime", {"begins": "1900000000"}, "it starts at 2030-"),
         (State.QUEUED, "", {}, "in a moment"),
-        (State.TIMEOUT, "it ran for its time limit of 1h", {}, "ask for more with --time"),
-        (State.OUT_OF_MEMORY, "it used 2G", {}, "ask for more with --mem"),
+        (State.TIMEOUT, "it ran for its time limit of 1h", {}, "request more with --time"),
+        (State.OUT_OF_MEMORY, "it used 2G", {}, "request more with --mem"),
         (State.LOST, "its runner was killed", {}, "its runner was killed"),
         (State.QUEUED, "SomethingElse", {}, "SomethingElse"),
     ],
@@ -236,7 +236,7 @@ def test_explain_says_it_in_words(state: State, reason: str, details: dict[str, 
 
 def test_explain_says_how_it_ended() -> None:
     assert "SIGKILL" in LOCAL.explain(JobStatus("7", State.FAILED, "failed", signal=9))
-    assert "status 3" in LOCAL.explain(JobStatus("7", State.FAILED, "failed", exit_code=3))
+    assert "exit code 3" in LOCAL.explain(JobStatus("7", State.FAILED, "failed", exit_code=3))
     assert LOCAL.explain(JobStatus("7", State.DONE, "done", exit_code=0)) == ""
 
 

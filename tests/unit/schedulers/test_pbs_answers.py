@@ -198,19 +198,19 @@ def test_pbs_list_of_ten_thousand_jobs_is_read_quickly() -> None:
     [
         (
             "Not Running: Insufficient amount of resource: ngpus (R: 8 A: 3 T: 64)",
-            "it waits until enough ngpus is free: 8 wanted, 3 free, 64 in all",
+            "it waits until enough ngpus is free: 8 requested, 3 free, 64 in total",
         ),
         (
             "Can Never Run: Insufficient amount of resource: ngpus (R: 80 A: 3 T: 64)",
-            "it asks for more ngpus than there is: 80 wanted, 3 free, 64 in all; it can never run",
+            "it requests more ngpus than there is: 80 requested, 3 free, 64 in total; it can never run",
         ),
         ("Not Running: Insufficient amount of resource ncpus", "it waits until enough ncpus is free"),
         ("Not Running: Not enough free nodes available", "it waits for free nodes"),
-        ("Can Never Run: Not enough total nodes available", "it can never run as it is"),
-        ("Not Running: User has reached queue rt_HF running job limit.", "so many jobs may run at once"),
-        ("Not Running: Job would conflict with reservation or top job", "reservation or a job of higher rank"),
+        ("Can Never Run: Not enough total nodes available", "it can never run: Not enough total nodes"),
+        ("Not Running: User has reached queue rt_HF running job limit.", "limit of running jobs"),
+        ("Not Running: Job would conflict with reservation or top job", "reservation or a job with higher priority"),
         ("Not Running: Queue not started.", "queue is stopped"),
-        ("job held, too many failed attempts to run", "PBS tried to start it too often in vain"),
+        ("job held, too many failed attempts to run", "PBS failed too often to start it"),
         ("Not Running: Something new", "it waits: Something new"),
         ("", ""),
     ],
@@ -227,11 +227,11 @@ def test_pbs_says_how_jobs_ended() -> None:
     assert "4096kb" in PBS.explain(finished("-27", **{"resources_used.mem": "4096kb"}))
     assert "deleted while it ran" in PBS.explain(finished("271", "91"))
     assert "SIGSEGV" in PBS.explain(finished("267"))
-    assert "status 3" in PBS.explain(finished("3"))
+    assert "exit code 3" in PBS.explain(finished("3"))
     assert "does not know its user" in PBS.explain(finished("-10"))
-    assert "submit it anew" in PBS.explain(finished("-4"))
+    assert "submit it again" in PBS.explain(finished("-4"))
     assert "qrls 1.pbs1" in PBS.explain(JobStatus("1.pbs1", State.HELD, "H"))
-    assert "another server" in PBS.explain(JobStatus("1.pbs1", State.UNKNOWN, "M"))
+    assert "another PBS server" in PBS.explain(JobStatus("1.pbs1", State.UNKNOWN, "M"))
 
 
 PIECES = [*RUNNING.splitlines(), *ARRAY.splitlines(), *TABLE.splitlines(), "Job Id: ", "Job Id: x", "\t", "    = 1"]

@@ -51,7 +51,7 @@ def test_reason_has_a_sentence_of_its_own(reason: str) -> None:
     sentence = waiting(reason)
     assert sentence[0].islower()
     assert not sentence.endswith(".")
-    assert "Slurm says why" not in sentence
+    assert "Slurm's reason" not in sentence
     assert "{" not in sentence
     assert not re.search(r"[a-z][A-Z]", re.sub(r"'scontrol [^']*'", "", sentence)), "a word of Slurm's"
 
@@ -60,20 +60,20 @@ def test_reason_has_a_sentence_of_its_own(reason: str) -> None:
     ("reason", "parts"),
     [
         ("Priority", ("higher priority", "squeue --start -j 12")),
-        ("PartitionTimeLimit", ("more time", "the queue gpu", "scontrol update JobId=12 TimeLimit=")),
-        ("QOSMaxJobsPerUserLimit", ("your jobs", "running jobs", "quality of service")),
+        ("PartitionTimeLimit", ("more time", "the partition gpu", "scontrol update JobId=12 TimeLimit=")),
+        ("QOSMaxJobsPerUserLimit", ("your jobs", "running jobs", "QOS")),
         ("QOSMaxGRESPerUser", ("your jobs", "GPUs")),
-        ("QOSMinGRES", ("too little (GPUs", "never begins", "--gpus", "kedge cancel 12")),
+        ("QOSMinGRES", ("too little (GPUs", "never starts", "--gpus", "kedge cancel 12")),
         ("AssocGrpCPUMinutesLimit", ("CPU minutes", "used up", "--account")),
         ("AssocMaxWallDurationPerJobLimit", ("more run time", "the account", "kedge cancel 12")),
-        ("DependencyNeverSatisfied", ("never begins", "kedge cancel 12")),
+        ("DependencyNeverSatisfied", ("never starts", "kedge cancel 12")),
         ("JobHeldUser", ("scontrol release 12",)),
         ("launch_failed_requeued_held", ("could not start", "scontrol release 12")),
-        ("ReqNodeNotAvail, Reserved for maintenance", ("maintenance", "less --time")),
+        ("ReqNodeNotAvail, Reserved for maintenance", ("maintenance", "shorter --time")),
         ("ReqNodeNotAvail,_UnavailableNodes:n[1-2]", ("n[1-2]", "sinfo -R")),
         ("ReqNodeNotAvail(Unavailable:n1)", ("reserved",)),
         ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", ("sinfo -R",)),
-        ("SomethingNew, of 2030", ("Slurm says why: SomethingNew, of 2030",)),
+        ("SomethingNew, of 2030", ("Slurm's reason: SomethingNew, of 2030",)),
     ],
 )
 def test_reason_says_what_helps(reason: str, parts: tuple[str, ...]) -> None:
@@ -97,28 +97,28 @@ def test_reason_names_the_task_of_an_array() -> None:
 @pytest.mark.parametrize(
     ("sentence", "parts"),
     [
-        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 3), ("status 3",)),
-        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 126), ("status 126", "executable")),
-        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 127), ("status 127", "not found")),
-        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 137), ("status 137", "SIGKILL", "--mem")),
-        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 139), ("status 139", "SIGSEGV")),
-        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 143), ("status 143", "SIGTERM")),
-        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 255), ("status 255", "container")),
-        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 200), ("status 200; its output",)),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 3), ("exit code 3",)),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 126), ("exit code 126", "executable")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 127), ("exit code 127", "not found")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 137), ("exit code 137", "SIGKILL", "--mem")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 139), ("exit code 139", "SIGSEGV")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 143), ("exit code 143", "SIGTERM")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 255), ("exit code 255", "container")),
+        (ended(State.FAILED, "FAILED", "NonZeroExitCode", 200), ("exit code 200; its output",)),
         (ended(State.FAILED, "FAILED", "JobLaunchFailure", 0, 9), ("SIGKILL",)),
         (ended(State.FAILED, "FAILED", "JobLaunchFailure", 0, 53), ("output file", "directory")),
         (ended(State.FAILED, "FAILED", "RaisedSignal:11", 0, 11), ("SIGSEGV",)),
         (ended(State.FAILED, "FAILED", "", 0, 60), ("signal 60",)),
-        (ended(State.FAILED, "FAILED", "JobLaunchFailure"), ("could not be started",)),
-        (ended(State.FAILED, "FAILED", "BadConstraints", 0, 1), ("never started", "ask for less")),
+        (ended(State.FAILED, "FAILED", "JobLaunchFailure"), ("could not start it",)),
+        (ended(State.FAILED, "FAILED", "BadConstraints", 0, 1), ("never started", "request less")),
         (ended(State.FAILED, "FAILED"), ("failed",)),
         (ended(State.TIMEOUT, "TIMEOUT", "TimeLimit", 0, 15, time_limit=5400), ("time limit of 1:30:00", "--time")),
-        (ended(State.TIMEOUT, "TIMEOUT"), ("time limit and", "--time")),
+        (ended(State.TIMEOUT, "TIMEOUT"), ("time limit;", "--time")),
         (ended(State.TIMEOUT, "DEADLINE"), ("deadline",)),
-        (ended(State.OUT_OF_MEMORY, "OUT_OF_MEMORY", "OutOfMemory", 0, 125), ("more memory", "--mem")),
-        (ended(State.NODE_FAILED, "NODE_FAIL", nodes="n[1-2]"), ("n[1-2]", "anew")),
-        (ended(State.PREEMPTED, "PREEMPTED"), ("make room",)),
-        (ended(State.CANCELLED, "CANCELLED by 1000"), ("user with the number 1000",)),
+        (ended(State.OUT_OF_MEMORY, "OUT_OF_MEMORY", "OutOfMemory", 0, 125), ("memory limit", "--mem")),
+        (ended(State.NODE_FAILED, "NODE_FAIL", nodes="n[1-2]"), ("n[1-2]", "again")),
+        (ended(State.PREEMPTED, "PREEMPTED"), ("preempted it",)),
+        (ended(State.CANCELLED, "CANCELLED by 1000"), ("user id 1000",)),
         (ended(State.CANCELLED, "CANCELLED"), ("it was cancelled",)),
         (ended(State.UNKNOWN, "DREAMING"), ("'DREAMING'", "scontrol show job 12")),
     ],

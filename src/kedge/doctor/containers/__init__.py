@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What containers need of the kernel: tried, not asked."""
+"""What containers need from the kernel: checked by trying it."""

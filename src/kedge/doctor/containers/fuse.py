@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""FUSE: whether image files can be mounted by a user, and what is done instead."""
+"""FUSE: whether a user can mount image files, and what kedge does if not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INSTALL = "conda install -c conda-forge {0}, or ask the administrators for the 
 
 
 def check_fuse(surroundings: Surroundings) -> list[Finding]:
-    """/dev/fuse, squashfuse, and a mount with them by trying."""
+    """Check /dev/fuse and squashfuse, and try a mount."""
     if is_privileged() and not check_kernel_mount():
         return [Finding("fuse", OK, "the kernel mounts SquashFS files for root")]
     refusal = can_use_fuse()
@@ -29,26 +29,26 @@ def check_fuse(surroundings: Surroundings) -> list[Finding]:
 
 
 def judge_fuse(refusal: str, refused: KernelRefusal | None, program: str) -> Finding:
-    """What it means that FUSE cannot be had."""
+    """Explain what does not work without FUSE."""
     if not refusal and (refused is None or refused.step != WORK):
-        return Finding("fuse", OK, f"{_DEVICE} can be used; {program} mounts image files")
-    reason = refusal or f"mounting is refused: {refused.words if refused else ''}"
-    fix = "an administrator can load the module fuse and give everybody /dev/fuse (mode 0666)"
+        return Finding("fuse", OK, f"{_DEVICE} is usable; {program} mounts image files")
+    reason = refusal or f"the kernel refuses the mount: {refused.words if refused else ''}"
+    fix = "an administrator can load the module fuse and open /dev/fuse to all users (mode 0666)"
     if "squashfuse" in refusal:
         fix = _INSTALL.format("squashfuse")
     return Finding(
         "fuse",
         NOTE,
         f"image files cannot be mounted: {reason}",
-        "containers run all the same: an image file is unpacked on the node at its first use, which takes time and "
-        "room there; a directory, or an image that is unpacked already, needs nothing",
-        f"unpack before the job's ranks start: kedge unpack IMAGE. To mount them: {fix}",
+        "containers still run: kedge unpacks an image file on the node at its first use, which takes time and disk "
+        "space; directories and images that are already unpacked are not affected",
+        f"unpack before the job's ranks start: kedge unpack IMAGE. To mount image files: {fix}",
         "kedge help doctor fuse",
     )
 
 
 def check_overlay_files(surroundings: Surroundings) -> list[Finding]:
-    """ext3 images as layers: the kernel mounts them for root, fuse2fs for users."""
+    """Check ext3 images as overlays: the kernel mounts them for root, fuse2fs for users."""
     del surroundings
     if not needs_servers():
         return [Finding("overlay-files", OK, "the kernel mounts ext3 images for root")]
@@ -56,23 +56,23 @@ def check_overlay_files(surroundings: Surroundings) -> list[Finding]:
 
 
 def judge_overlay_files(program: str, *, has_device: bool) -> Finding:
-    """What it means that fuse2fs cannot be had."""
+    """Explain what does not work without fuse2fs."""
     if program and has_device:
         return Finding("overlay-files", OK, f"{program} mounts ext3 images")
     return Finding(
         "overlay-files",
         NOTE,
         "ext3 images cannot be mounted: " + ("fuse2fs is not installed" if not program else f"no {_DEVICE}"),
-        "--overlay FILE.img does not work, which is how changes are kept on Lustre, NFS and their kind; everything "
-        "else does",
-        "use a directory on the node's own disk as overlay: --overlay FOLDER. "
-        "fuse2fs is in e2fsprogs (Debian: the package fuse2fs)",
+        "--overlay FILE.img does not work, the way to keep changes on Lustre, NFS and other network file systems; "
+        "everything else works",
+        "use a directory on the node's own disk: --overlay DIRECTORY. "
+        "To mount ext3 images, install fuse2fs (in e2fsprogs; Debian: the package fuse2fs)",
         "kedge help doctor overlay-files",
     )
 
 
 def _mount() -> None:
-    """FUSE on a directory, served by nobody: the kernel's yes or no is all that is asked."""
+    """Mount FUSE on a directory without a server: only the kernel's permission matters."""
     cover_place()
     device = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
     options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The kernel's version: what a container can be made with depends on it."""
+"""The kernel's version, which limits what containers can use."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ _DOCS = "kedge help doctor kernel"
 
 
 def check_kernel(surroundings: Surroundings) -> list[Finding]:
-    """Old kernels have less: no overlay for users before 5.11, no user namespaces worth the name before 3.8."""
+    """Check for old kernels: no overlay for users before 5.11, no usable user namespaces before 3.10."""
     del surroundings
     return [judge_kernel(os.uname().release)]
 
 
 def judge_kernel(release: str) -> Finding:
-    """What a kernel of this release cannot do; distributions carry newer things back, so trying tells more."""
+    """Explain what this kernel lacks. Distributions backport features, so the other checks try them."""
     version = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
     if len(version) < 2:
-        what, why = f"{release}: the version cannot be read", "what works is found out by trying, not by the version"
-        return Finding("kernel", NOTE, what, why, "nothing has to be done", _DOCS)
+        what, why = f"{release}: version unknown", "the other checks try the kernel's features and need no version"
+        return Finding("kernel", NOTE, what, why, "no action needed", _DOCS)
     if version < (3, 10):
         return Finding(
             "kernel",
             WARNING,
             release,
-            "kernels before 3.10 have no user namespaces that can be used, so containers need a setuid runtime",
-            "use another node, or --runtime apptainer where that is installed",
+            "kernels before 3.10 have no usable user namespaces, so containers need a setuid runtime",
+            "use another node, or --runtime apptainer if it is installed",
             _DOCS,
         )
     if version < (5, 11):
         return Finding(
             "kernel",
             OK,
-            f"{release} (before 5.11: overlays of users need fuse-overlayfs, unless the distribution added them)",
+            f"{release} (before 5.11: overlays without root need fuse-overlayfs or a backport of the distribution)",
         )
     return Finding("kernel", OK, release)

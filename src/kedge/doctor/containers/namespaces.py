@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether containers can be made here: namespaces by trying, and what keeps one from making them."""
+"""Whether this host allows the namespaces of a container, and what forbids them if not."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ _VARIABLES = ("KEDGE_CONTAINER", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 
 
 def check_user_namespaces(surroundings: Surroundings) -> list[Finding]:
-    """Make in a child what every container has: a user namespace, its map of users, a mount namespace."""
+    """Create in a child what every container has: a user namespace, its map of users, a mount namespace."""
     return [judge_namespaces(try_namespaces(surroundings.environ), os.getuid(), Path(surroundings.root))]
 
 
 def judge_namespaces(refused: KernelRefusal | None, uid: int, root: Path) -> Finding:
-    """What the trial means."""
+    """Explain the result of the trial."""
     if refused is None:
-        return Finding(NAME, OK, "can be made" if uid else "can be made (root's containers need no user namespace)")
+        return Finding(NAME, OK, "allowed" if uid else "allowed (root's containers need no user namespace)")
     explained = explain_refusal(refused.problem, refused.step, root)
     cause = explained.message.partition(": ")[2]
     return Finding(
         NAME,
         FAIL,
-        f"cannot be made: {cause} (the kernel says: {refused.words})",
-        "every container is made of namespaces; without them kedge cannot start one",
-        f"{explained.hint}. Login nodes are often stricter than compute nodes: try it in a job, too",
+        f"not allowed: {cause} (kernel: {refused.words})",
+        "every container needs namespaces; kedge cannot start one without them",
+        f"{explained.hint}. Login nodes are often stricter than compute nodes: run 'kedge doctor' in a job, too",
         f"kedge help doctor {NAME}",
     )
 
 
 def check_outer_container(surroundings: Surroundings) -> list[Finding]:
-    """Whether this shell is in a container itself, whose rules then hold for all that is made in it."""
+    """Check whether this shell runs inside a container, whose rules apply to nested containers."""
     root = Path(surroundings.root)
     name = "outer-container"
-    variable = next((each for each in _VARIABLES if surroundings.environ.get(each)), "")
-    mark = next((each for each in _MARKS if (root / each).exists()), "")
+    variable = next((variable for variable in _VARIABLES if surroundings.environ.get(variable)), "")
+    mark = next((path for path in _MARKS if (root / path).exists()), "")
     if not variable and not mark:
-        return [Finding(name, OK, "this is not inside a container")]
-    sign = f"/{mark} is here" if mark else f"{variable} is set"
+        return [Finding(name, OK, "none: this shell is not inside a container")]
+    sign = f"/{mark} exists" if mark else f"{variable} is set"
     return [
         Finding(
             name,
             NOTE,
-            f"this is inside a container ({sign})",
-            "the outer container's rules, mounts and limits hold here, and programs of the host are not seen: the "
-            "other findings are about the container, not about the machine",
-            "leave the container and ask again, if the machine is what you want to know about",
+            f"this shell is inside a container ({sign})",
+            "the outer container's rules, mounts and limits apply, and programs of the host are not visible: the "
+            "other findings are about the container, not the host",
+            "to check the host, leave the container and run 'kedge doctor' again",
             f"kedge help doctor {name}",
         )
     ]

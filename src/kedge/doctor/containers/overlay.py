@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether an overlay can be put over an image: by the kernel (Linux 5.11 for users), by fuse-overlayfs, or not."""
+"""Whether this host can mount an overlay: with the kernel (Linux 5.11 for users) or with fuse-overlayfs."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _DOCS = f"kedge help doctor {NAME}"
 
 
 def check_overlay(surroundings: Surroundings) -> list[Finding]:
-    """Mount one in a child: first the kernel's, then fuse-overlayfs."""
+    """Mount an overlay in a child: first with the kernel, then with fuse-overlayfs."""
     kernel = try_namespaces(surroundings.environ, lambda: _mount(mount_kernel))
     fuse = try_namespaces(surroundings.environ, lambda: _mount(mount_fuse)) if kernel is not None else None
     return [judge_overlay(kernel, fuse)]
 
 
 def judge_overlay(kernel: KernelRefusal | None, fuse: KernelRefusal | None) -> Finding:
-    """What the two trials mean; None: it worked."""
+    """Explain the results of the two trials; None: it worked."""
     if kernel is None:
-        return Finding(NAME, OK, "the kernel's works")
+        return Finding(NAME, OK, "the kernel mounts overlays")
     if kernel.step != WORK:
-        why = "an overlay is mounted inside of namespaces, and those cannot be made"
-        return Finding(NAME, SKIPPED, "cannot be tried", why, "see user-namespaces", _DOCS)
+        why = "overlays are mounted inside namespaces, and this host does not allow those"
+        return Finding(NAME, SKIPPED, "cannot be tried", why, "see the check 'user-namespaces'", _DOCS)
     if fuse is None:
         return Finding(
             NAME,
             NOTE,
-            f"the kernel's is refused ({kernel.words}); fuse-overlayfs works and is used",
-            "starts take some milliseconds more, and writing into --overlay is slower",
-            "none is needed; Linux 5.11 and newer let users mount overlays",
+            f"the kernel refuses overlays ({kernel.words}); kedge uses fuse-overlayfs, which works",
+            "containers start some milliseconds later, and writing to --overlay is slower",
+            "no action needed; Linux 5.11 and newer let users mount overlays",
             _DOCS,
         )
     return Finding(
         NAME,
         WARNING,
-        f"the kernel's is refused ({kernel.words}), and fuse-overlayfs cannot be used ({fuse.words})",
-        "read-only containers run without it (mount points are made by binds), but --overlay and --writable-tmpfs do "
-        "not work, nor does installing packages with --fakeroot",
-        "install fuse-overlayfs (conda install -c conda-forge fuse-overlayfs, or the administrators), or use a node "
-        "with Linux 5.11 or newer",
+        f"the kernel refuses overlays ({kernel.words}), and fuse-overlayfs does not work ({fuse.words})",
+        "read-only containers run without overlays, but --overlay, --writable-tmpfs and installing packages with "
+        "--fakeroot do not work",
+        "install fuse-overlayfs (conda install -c conda-forge fuse-overlayfs, or ask the administrators), or use a "
+        "node with Linux 5.11 or newer",
         _DOCS,
     )
 
@@ -53,6 +53,6 @@ def judge_overlay(kernel: KernelRefusal | None, fuse: KernelRefusal | None) -> F
 def _mount(mount: Callable[[list[str], str, str, str], None]) -> None:
     cover_place()
     lower, upper, work, target = (f"{PLACE}/{name}" for name in ("lower", "upper", "work", "root"))
-    for folder in (lower, upper, work, target):
-        Path(folder).mkdir()
+    for directory in (lower, upper, work, target):
+        Path(directory).mkdir()
     mount([lower], upper, work, target)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Subordinate ids: whether --fakeroot has many users, or root alone."""
+"""Subordinate ids: whether --fakeroot has all users of an image, or root alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST, _COUNT = 100000, 65536  # as useradd gives them
 
 
 def check_subordinate_ids(surroundings: Surroundings) -> list[Finding]:
-    """newuidmap, newgidmap, and lines for this user in /etc/subuid and /etc/subgid."""
+    """Check newuidmap, newgidmap, and the user's lines in /etc/subuid and /etc/subgid."""
     uid = os.getuid()
     view = DirectoryView(surroundings.root)
     host = HostFacts(view=view, environ=surroundings.environ, uid=uid, gid=os.getgid(), user=find_user(uid)[0])
@@ -25,7 +25,7 @@ def check_subordinate_ids(surroundings: Surroundings) -> list[Finding]:
 
 
 def _find_free_range(host: HostFacts) -> str:
-    """The first 65536 ids behind all that /etc/subuid and /etc/subgid give away, as usermod takes them."""
+    """The first 65536 ids after all ranges in /etc/subuid and /etc/subgid, as usermod takes them."""
     ends = [_FIRST]
     for table in ("/etc/subuid", "/etc/subgid"):
         for line in (host.view.read(table) or b"").decode(errors="replace").splitlines():
@@ -36,29 +36,26 @@ def _find_free_range(host: HostFacts) -> str:
 
 
 def judge_subordinate_ids(host: HostFacts) -> Finding:
-    """What --fakeroot will be for this user."""
+    """Explain what --fakeroot offers this user."""
     if host.uid == 0:
         return Finding(NAME, OK, "root needs none")
     if plan_maps(host, 0):
         count = find_range(host.view.read("/etc/subuid") or b"", host)[1]
         return Finding(NAME, OK, f"{count} ids for {host.user}: --fakeroot has all users of an image")
-    missing = [each for each in ("newuidmap", "newgidmap") if not find_helper(each, host.view.is_executable)]
+    missing = [name for name in ("newuidmap", "newgidmap") if not find_helper(name, host.view.is_executable)]
     if missing:
         reason = f"{' and '.join(missing)} are not installed" if missing[1:] else f"{missing[0]} is not installed"
-        fix = "the package is uidmap (Debian, Ubuntu) or shadow-utils (RHEL, SUSE)"
+        fix = "install the package uidmap (Debian, Ubuntu) or shadow-utils (RHEL, SUSE)"
     else:
         reason = f"/etc/subuid or /etc/subgid has no range of 1000 or more for {host.user}"
         free = _find_free_range(host)
-        fix = (
-            "an administrator can give a range that nobody else has: "
-            f"usermod --add-subuids {free} --add-subgids {free} {host.user}"
-        )
+        fix = f"an administrator can assign a free range: usermod --add-subuids {free} --add-subgids {free} {host.user}"
     return Finding(
         NAME,
         NOTE,
         f"none: {reason}",
-        "--fakeroot shows root as the only user; apt, dnf and tar still work, because kedge lets 'chown' and its kind "
-        "succeed without doing anything",
-        f"none is needed for running images. To install packages with all their users: {fix}",
+        "--fakeroot has root as its only user; apt, dnf and tar still work, because kedge lets 'chown' and similar "
+        "calls succeed without effect",
+        f"no action needed to run images. To install packages with all their users: {fix}",
         f"kedge help doctor {NAME}",
     )

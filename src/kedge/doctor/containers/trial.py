@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tries in a child what a container would do, so that whatever it makes or breaks is gone with that child."""
+"""Tries in a child process what a container would do, so that nothing of it remains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECONDS = 5.0  # the check that tries has a deadline of its own, which is earli
 
 @frozen
 class KernelRefusal:
-    """What was refused, and what the kernel said."""
+    """The step that the kernel refused, and its error."""
 
     step: str
     number: int
@@ -34,26 +34,26 @@ class KernelRefusal:
 
     @property
     def problem(self) -> OSError:
-        """The refusal as whoever met it in a container would see it."""
+        """The refusal as the error of a container's start."""
         return OSError(self.number, self.words)
 
 
 def try_namespaces(environ: Mapping[str, str], work: Callable[[], None] | None = None) -> KernelRefusal | None:
-    """Make a container's namespaces, as this user's containers have them, and do `work` there; None: all went well.
+    """Create the namespaces of this user's containers and do `work` in them; None: it worked.
 
-    An OSError of `work` is a refusal too. Raises where it could not be tried at all.
+    An OSError of `work` is a refusal too. Raises if the trial itself was not possible.
     """
     outcome = run_bounded([BoundedTask("trial", partial(_try, environ, work), _SECONDS)], seconds=_SECONDS)["trial"]
     if outcome.state == ANSWERED:
         step, number, words = outcome.answer.decode(errors="replace").rstrip("\n").split("\t")
         return KernelRefusal(step, int(number), words) if step else None
     if outcome.state == REFUSED:
-        raise LimitReached("no further process can be started to try it in")
-    raise ProgramFailed("the process that tried it gave no answer")
+        raise LimitReached("cannot start another process for the check")
+    raise ProgramFailed("the process of the check gave no answer")
 
 
 def cover_place() -> None:
-    """Let PLACE be empty memory, inside the namespaces."""
+    """Mount an empty tmpfs on PLACE, inside the namespaces."""
     libc.mount("kedge", PLACE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
 
 

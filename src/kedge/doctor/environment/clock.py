@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The clock: certificates have dates, and machines that share a file system judge each other's files by their times."""
+"""The clock: certificates have dates, and hosts that share a file system compare file times."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kedge.doctor.surroundings import Surroundings
 
 _DOCS = "kedge help doctor clock"
 _EARLIEST, _LATEST = 2025, 2050  # this program is not older, and no root certificate of today lives longer
-_SKEW = 30.0  # seconds; a lease of another machine is taken over after a minute
+_SKEW = 30.0  # seconds; a lease of another host is taken over after a minute
 
 
 def check_clock(surroundings: Surroundings) -> list[Finding]:
-    """The year, and the time that the file system of the store gives a new file."""
+    """Check the year, and the time that the cache's file system gives a new file."""
     year = judge_year(time.gmtime().tm_year)
     if year.level != OK:
         return [year]
@@ -25,23 +25,23 @@ def check_clock(surroundings: Surroundings) -> list[Finding]:
 
 
 def judge_year(year: int) -> Finding:
-    """Whether the date can be right at all."""
+    """Check whether the date is plausible."""
     if _EARLIEST <= year <= _LATEST:
         return Finding("clock", OK, str(year))
     return Finding(
         "clock",
         FAIL,
-        f"it is the year {year} here",
-        "certificates of registries are not valid yet, or not any more: every download fails with a TLS error",
-        "an administrator can type: chronyc makestep, or timedatectl set-ntp true",
+        f"the clock of this host is wrong: its year is {year}",
+        "registry certificates are not yet valid or expired at that date: every download fails with a TLS error",
+        "an administrator can set it: chronyc makestep, or timedatectl set-ntp true",
         _DOCS,
     )
 
 
-def measure_skew(folder: str) -> float | None:
-    """Seconds by which the file system's clock is ahead of ours; None where no file can be made."""
+def measure_skew(directory: str) -> float | None:
+    """Seconds by which the file system's clock is ahead of ours; None if kedge cannot create a file."""
     try:
-        with tempfile.TemporaryFile(dir=folder) as file:
+        with tempfile.TemporaryFile(dir=directory) as file:
             file.write(b"0")
             file.flush()
             return os.fstat(file.fileno()).st_mtime - time.time()
@@ -50,17 +50,17 @@ def measure_skew(folder: str) -> float | None:
 
 
 def judge_skew(seconds: float | None) -> Finding:
-    """Whether the server of a shared file system has another time."""
+    """Check whether the server of a shared file system has another time."""
     if seconds is None:
         return Finding("clock", OK, "the date is plausible")
     if abs(seconds) < _SKEW:
-        return Finding("clock", OK, "agrees with the file system of the store")
+        return Finding("clock", OK, "agrees with the file system of the cache")
     direction = "ahead of" if seconds > 0 else "behind"
     return Finding(
         "clock",
         WARNING,
-        f"the file system of the store is {abs(seconds):.0f} s {direction} this machine",
-        "kedge on several machines takes files of others for old or abandoned; make and rsync do, too",
+        f"the clock of the cache's file system is {abs(seconds):.0f} s {direction} this host's",
+        "kedge, make and rsync then take files that other hosts wrote for old or abandoned",
         "tell the administrators: the clocks of this node and of the file server differ",
         _DOCS,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The locale: one that this system lacks makes programs complain, one that is not UTF-8 breaks names of files."""
+"""The locale: programs complain about one that is not installed; one that is not UTF-8 breaks file names."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PLAIN = ("C", "POSIX")
 
 
 def check_locale(surroundings: Surroundings) -> list[Finding]:
-    """LANG and the LC_ variables, against the locales of this system."""
+    """Compare LANG and the LC_ variables with the installed locales."""
     return [judge_locale(surroundings.environ, DirectoryView(surroundings.root))]
 
 
 def judge_locale(environ: Mapping[str, str], view: View) -> Finding:
-    """The value that counts, and whether it exists."""
+    """Report a locale that is not installed or not UTF-8."""
     wanted = {name: value for name, value in environ.items() if (name == "LANG" or name.startswith("LC_")) and value}
     there = view.names(_FOLDER)
     missing = {name: value for name, value in wanted.items() if not _exists(value, view, there)}
@@ -34,23 +34,23 @@ def judge_locale(environ: Mapping[str, str], view: View) -> Finding:
         return Finding(
             "locale",
             WARNING,
-            f"this system has no such locale: {shown}",
-            "programs complain ('cannot change locale', 'Setting locale failed'), and some stop; ssh brought it from "
-            "your own computer. In containers kedge puts C.UTF-8 in its place",
-            "export LC_ALL=C.UTF-8 LANG=C.UTF-8, in ~/.bashrc",
+            f"locale not installed on this host: {shown}",
+            "programs warn ('cannot change locale', 'Setting locale failed') or stop; usually ssh passed it on from "
+            "your own computer. In containers kedge uses C.UTF-8 instead",
+            "add to ~/.bashrc: export LC_ALL=C.UTF-8 LANG=C.UTF-8",
             _DOCS,
         )
     value = wanted.get("LC_ALL") or wanted.get("LC_CTYPE") or wanted.get("LANG") or ""
     if value.partition("@")[0].lower().replace("-", "").endswith("utf8"):
         return Finding("locale", OK, value)
     if not value or value in _PLAIN:
-        return Finding("locale", OK, f"{value or 'none is set'} (Python takes UTF-8 then)")
+        return Finding("locale", OK, f"{value or 'not set'} (Python uses UTF-8)")
     return Finding(
         "locale",
         NOTE,
         f"{value} is not UTF-8",
-        "names of files and output with letters beyond ASCII come out wrong, in containers, too",
-        f"export LANG={value.partition('.')[0]}.UTF-8, if 'locale -a' has it; else LANG=C.UTF-8",
+        "file names and output with non-ASCII characters are garbled, also in containers",
+        f"export LANG={value.partition('.')[0]}.UTF-8, if 'locale -a' lists it; else export LANG=C.UTF-8",
         _DOCS,
     )
 

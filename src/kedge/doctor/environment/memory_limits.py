@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How much memory there is for us, what sets the limit, and what it was too little for."""
+"""How much memory this session may use, what sets the limit, and which processes were killed for it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _EXAMPLE = ("kedge", "pull", "IMAGE")
 
 
 def check_memory(surroundings: Surroundings) -> list[Finding]:
-    """The smallest of the limits of control groups, `ulimit -v` and the machine; and who was killed for it."""
+    """Check the smallest limit of control groups, `ulimit -v` and the host, and count memory kills."""
     root = Path(surroundings.root)
     kills, source = count_memory_kills(root)
     return judge_memory(read_limits(root), kills or 0, source)
 
 
 def judge_memory(limits: Limits, kills: int, source: str) -> list[Finding]:
-    """What the limits leave room for."""
+    """Report limits that are too low, and memory kills."""
     findings = [_judge_amount(limits)]
     if limits.address_space is not None:
         findings.append(_explain_address_space(limits.address_space))
@@ -32,9 +32,9 @@ def judge_memory(limits: Limits, kills: int, source: str) -> list[Finding]:
             Finding(
                 "memory",
                 NOTE,
-                f"the kernel has killed {kills} {'process' if kills == 1 else 'processes'} here because memory ran out",
-                f"{source} counts them: programs of this session or job needed more than it may use",
-                f"ask for more memory (--memory 64G, or srun --mem=64G){_add_job(' or work in a job: ')}",
+                f"the kernel has killed {kills} {'process' if kills == 1 else 'processes'} because memory ran out",
+                f"programs of this session or job needed more than its limit (counted in {source})",
+                f"request more memory (--memory 64G, or srun --mem=64G){_add_job(' or work in a job: ')}",
                 "kedge help doctor memory",
             )
         )
@@ -43,7 +43,7 @@ def judge_memory(limits: Limits, kills: int, source: str) -> list[Finding]:
 
 def _judge_amount(limits: Limits) -> Finding:
     if limits.memory is None:
-        return Finding("memory", OK, "no limit is known")
+        return Finding("memory", OK, "limit unknown")
     what = f"{format_size(limits.memory)} ({limits.memory_from})"
     if limits.memory >= _PULL_NEEDS:
         return Finding("memory", OK, what)
@@ -51,7 +51,7 @@ def _judge_amount(limits: Limits) -> Finding:
         "memory",
         WARNING,
         what,
-        f"pulling an image takes up to {format_size(_PULL_NEEDS)}; with less the kernel may kill it",
+        f"a pull needs up to {format_size(_PULL_NEEDS)}; with less the kernel may kill it",
         f"work in a job{_add_job(': ')}, or pull with --threads 1 --connections 1",
         "kedge help doctor memory",
     )
@@ -62,9 +62,9 @@ def _explain_address_space(limit: int) -> Finding:
         "memory",
         WARNING,
         f"the address space is limited to {format_size(limit)} (ulimit -v)",
-        "CUDA reserves addresses for all memory of the host and of the GPUs, however little is used: programs then "
-        "fail with 'out of memory' or cannot initialise; so do Java and Go",
-        "ulimit -v unlimited, where the hard limit allows it; else work in a job, where the limit is another",
+        "CUDA reserves addresses for all memory of the host and the GPUs, so programs fail with 'out of memory' or "
+        "cannot initialise; Java and Go fail, too",
+        "ulimit -v unlimited, if the hard limit allows it; else work in a job, which has other limits",
         "kedge help doctor memory",
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The limits of this shell that its programs inherit: processes, open files, locked memory, core files."""
+"""Limits that programs inherit from this shell: processes, open files, locked memory, core files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Limit:
 
 
 def _read_limit(root: Path, name: str) -> Limit | None:
-    """The limit called so, as `Max open files   1024   524288   files`; None where there is no such line."""
+    """Read a limit by its name, as in `Max open files   1024   524288   files`; None if there is no such line."""
     with contextlib.suppress(OSError):
         for line in (root / "proc/self/limits").read_text(errors="replace").splitlines():
             words = line[26:].split()
@@ -37,33 +37,34 @@ def _read_limit(root: Path, name: str) -> Limit | None:
 
 
 def check_processes(surroundings: Surroundings) -> list[Finding]:
-    """How many more processes and threads may be started."""
+    """Check how many more processes and threads may start."""
     limits = read_limits(Path(surroundings.root))
     return [judge_processes(limits.processes, limits.processes_from)]
 
 
 def judge_processes(left: int | None, source: str) -> Finding:
-    """Whether that is enough for a pull, and for programs that have a thread per core."""
+    """Check whether that is enough for a pull, and for programs with a thread per core."""
     if left is None:
-        return Finding("processes", OK, "no limit is known")
+        return Finding("processes", OK, "limit unknown")
     if left >= _PULL_PROCESSES:
-        return Finding("processes", OK, f"{left} more may be started ({source})")
+        return Finding("processes", OK, f"{left} more may start ({source})")
     return Finding(
         "processes",
         WARNING,
-        f"only {left} more may be started ({source})",
-        "threads count, too: numerical libraries start one per core, and data loaders and MPI start processes; what "
-        "fails says 'Resource temporarily unavailable' or 'cannot allocate memory'",
-        "end what you do not need (ps -u $USER), raise it (ulimit -u) or work in a job; OMP_NUM_THREADS=4 starts less",
+        f"only {left} more may start ({source})",
+        "threads count, too: numerical libraries start one per core, and data loaders and MPI start processes; they "
+        "fail with 'Resource temporarily unavailable' or 'cannot allocate memory'",
+        "stop processes you do not need (ps -u $USER), raise the limit (ulimit -u), start fewer threads "
+        "(OMP_NUM_THREADS=4) or work in a job",
         "kedge help doctor processes",
     )
 
 
 def check_open_files(surroundings: Surroundings) -> list[Finding]:
-    """ulimit -n."""
+    """Check ulimit -n."""
     limit = _read_limit(Path(surroundings.root), "Max open files")
     if limit is None:
-        return [Finding("open-files", OK, "no limit is known")]
+        return [Finding("open-files", OK, "limit unknown")]
     what = f"{limit.soft} (at most {limit.hard})"
     if not limit.soft.isdecimal() or int(limit.soft) >= _FEW_FILES:
         return [Finding("open-files", OK, what)]
@@ -81,39 +82,39 @@ def check_open_files(surroundings: Surroundings) -> list[Finding]:
 
 def _raise_open_files(limit: Limit) -> str:
     if limit.hard == limit.soft:
-        return "this shell cannot raise it: work in a job, where the limit is another, or ask the administrators"
+        return "this shell cannot raise it: work in a job, which has other limits, or ask the administrators"
     return f"ulimit -n {limit.hard}"
 
 
 def check_locked_memory(surroundings: Surroundings) -> list[Finding]:
-    """ulimit -l, which RDMA needs without a limit."""
+    """Check ulimit -l, which must be unlimited for RDMA."""
     root = Path(surroundings.root)
     limit = _read_limit(root, "Max locked memory")
     has_rdma = False
     with contextlib.suppress(OSError):
         has_rdma = any((root / _RDMA_FOLDER).iterdir())
     if limit is None or limit.soft == _UNLIMITED:
-        return [Finding("locked-memory", OK, "without limit")]
+        return [Finding("locked-memory", OK, "unlimited")]
     what = format_size(int(limit.soft)) if limit.soft.isdecimal() else limit.soft
     if not has_rdma:
-        return [Finding("locked-memory", OK, f"{what}; there is no RDMA network here that needs more")]
-    fix = "ulimit -l unlimited" if limit.hard == _UNLIMITED else "it is the administrators' to raise"
+        return [Finding("locked-memory", OK, f"{what}; enough, as this node has no RDMA network")]
+    fix = "ulimit -l unlimited" if limit.hard == _UNLIMITED else "only administrators can raise it"
     return [
         Finding(
             "locked-memory",
             WARNING,
-            f"{what} may be locked, and this node has an RDMA network",
+            f"only {what} may be locked, too little for the RDMA network of this node",
             "MPI, NCCL and UCX lock the memory that the network card reads: they fail ('Cannot allocate memory', "
-            "'ibv_reg_mr'), or quietly use slow TCP",
-            f"{fix}: in jobs of Slurm, LimitMEMLOCK=infinity for slurmd and PropagateResourceLimitsExcept=MEMLOCK. "
-            "A login node may have a limit that compute nodes do not have: ask in a job, too",
+            "'ibv_reg_mr') or fall back to slow TCP",
+            f"{fix}; for Slurm jobs: LimitMEMLOCK=infinity for slurmd and PropagateResourceLimitsExcept=MEMLOCK. "
+            "Compute nodes may have another limit: run 'kedge doctor' in a job, too",
             "kedge help doctor locked-memory",
         )
     ]
 
 
 def check_core_files(surroundings: Surroundings) -> list[Finding]:
-    """ulimit -c: a crash of a large program may fill a quota."""
+    """Check ulimit -c: the core file of a large program may fill a quota."""
     root = Path(surroundings.root)
     limit = _read_limit(root, "Max core file size")
     pattern = ""
@@ -125,10 +126,10 @@ def check_core_files(surroundings: Surroundings) -> list[Finding]:
         Finding(
             "core-files",
             NOTE,
-            f"up to {limit.soft} bytes are written when a program crashes",
+            f"a program that crashes writes a core file (size limit: {limit.soft})",
             "a crashed training program leaves a file as large as its memory in the current directory, one per rank; "
             "that fills quotas",
-            "ulimit -c 0, in the job script",
+            "add to the job script: ulimit -c 0",
             "kedge help doctor core-files",
         )
     ]

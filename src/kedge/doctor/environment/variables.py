@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Variables of this shell that kedge reads: old names, contradictions, names that nobody knows, and PATH."""
+"""Variables of this shell that kedge reads: misspelled, contradicting and old names, binds, and PATH."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SET_BY_KEDGE = ("JOB_", "ARRAY_", "LOCAL_", "ACTION_", "CONTAINER", "NAME", "CO
 
 
 def list_known() -> set[str]:
-    """The names behind KEDGE_, APPTAINER_ and SINGULARITY_ that mean something to kedge."""
+    """The names after KEDGE_, APPTAINER_ and SINGULARITY_ that kedge reads."""
     known = set(_OWN)
     for setting in SETTINGS.values():
         known |= {name.removeprefix("KEDGE_") for name in setting.variables}
@@ -39,24 +39,23 @@ def list_known() -> set[str]:
 
 
 def check_variables(surroundings: Surroundings) -> list[Finding]:
-    """All variables with one of the three prefixes."""
+    """Check all variables with one of the three prefixes."""
     return judge_variables(surroundings.environ, list_known())
 
 
 def judge_variables(environ: Mapping[str, str], known: set[str]) -> list[Finding]:
-    """Misspelled ones, contradictions, and old names, in this order."""
+    """Report misspelled names, contradictions and old names, in this order."""
     findings = [*_judge_misspelled(environ, known), *_judge_contradictions(environ, known)]
     old = sorted(name for name in environ if name.startswith("SINGULARITY_") and name[12:] in known)
     if old:
-        why = "they still count, where neither KEDGE_ nor APPTAINER_ says otherwise; scripts that others wrote may "
-        why += "have set them"
-        fix = f"nothing, if they are meant; else: unset {' '.join(old)}"
-        findings.append(Finding("variables", NOTE, f"old names are in use: {', '.join(old)}", why, fix, _DOCS))
+        why = "kedge uses them unless the same name with KEDGE_ or APPTAINER_ is set; a script may have set them"
+        fix = f"if you do not need them: unset {' '.join(old)}"
+        findings.append(Finding("variables", NOTE, f"old names are set: {', '.join(old)}", why, fix, _DOCS))
     if findings:
         return findings
     count = sum(name.startswith(PREFIXES) for name in environ)
     shown = f"{count_things(count, 'variable')} of kedge, Apptainer or Singularity {'is' if count == 1 else 'are'} set"
-    return [Finding("variables", OK, shown if count else "none is set")]
+    return [Finding("variables", OK, shown if count else "none set")]
 
 
 def _judge_misspelled(environ: Mapping[str, str], known: set[str]) -> list[Finding]:
@@ -65,10 +64,10 @@ def _judge_misspelled(environ: Mapping[str, str], known: set[str]) -> list[Findi
         bare = name.removeprefix("KEDGE_")
         if bare == name or bare in known or bare.startswith(_SET_BY_KEDGE):
             continue
-        near = propose(name, [f"KEDGE_{each}" for each in known])
-        why = "a misspelled setting is no setting: what you meant is not done"
-        fix = near or "'kedge config show' lists the settings and where each comes from"
-        findings.append(Finding("variables", WARNING, f"{name} means nothing to kedge", why, fix, _DOCS))
+        near = propose(name, [f"KEDGE_{suffix}" for suffix in known])
+        why = "the variable has no effect; its name may be misspelled"
+        fix = near or "list the settings and their sources: kedge config show"
+        findings.append(Finding("variables", WARNING, f"kedge does not know the variable {name}", why, fix, _DOCS))
     return findings
 
 
@@ -77,47 +76,47 @@ def _judge_contradictions(environ: Mapping[str, str], known: set[str]) -> list[F
     for bare in sorted(known):
         names = [prefix + bare for prefix in PREFIXES if environ.get(prefix + bare)]
         if len({environ[name] for name in names}) > 1 and "PASSWORD" not in bare:
-            why = f"only {names[0]} counts"
-            fix = f"unset {' '.join(names[1:])}, or let them be the same"
+            why = f"kedge uses {names[0]} only"
+            fix = f"unset {' '.join(names[1:])}, or set them to the same value"
             findings.append(Finding("variables", NOTE, f"{' and '.join(names)} differ", why, fix, _DOCS))
     return findings
 
 
 def check_binds(surroundings: Surroundings) -> list[Finding]:
-    """The directories that variables bind into every container: one that is missing keeps them all from starting."""
+    """Check the directories that variables bind: with a missing one no container starts."""
     docs = "kedge help doctor binds"
     try:
         binds = collect_binds(RunOptions(), surroundings.environ, "/")
     except KedgeError as problem:
         why = "no container starts with it"
-        return [Finding("binds", FAIL, problem.message, why, problem.hint or "mend or unset the variable", docs)]
+        return [Finding("binds", FAIL, problem.message, why, problem.hint or "correct or unset the variable", docs)]
     missing = [bind for bind in binds if not os.path.lexists(bind.source)]
     if missing:
         shown = ", ".join(f"{bind.source} ({bind.origin})" for bind in missing)
-        why = "a container that is to have a directory which is not here does not start"
+        why = "no container starts while a directory to bind is missing"
         fix = f"unset {' '.join(sorted({bind.origin for bind in missing}))}, or name directories that every node has"
-        return [Finding("binds", FAIL, f"not on this machine: {shown}", why, fix, docs)]
+        return [Finding("binds", FAIL, f"missing on this host: {shown}", why, fix, docs)]
     return [Finding("binds", OK, f"{len(binds)} from variables" if binds else "none from variables")]
 
 
 def check_search_path(surroundings: Surroundings) -> list[Finding]:
-    """PATH: whether programs are found, and which."""
+    """Check PATH."""
     path = surroundings.environ.get("PATH", "")
     return [judge_search_path(path, find_program("kedge", path, also="") or "", sysconfig.get_path("scripts"))]
 
 
 def judge_search_path(path: str, own: str, installed: str) -> Finding:
-    """Whether kedge itself is found in it, and whether it has entries that depend on the current directory."""
+    """Check whether PATH has kedge, and whether it has entries that depend on the current directory."""
     docs = "kedge help doctor search-path"
     if not path:
-        why = "no program is found: not the scheduler's, not kedge"
+        why = "the shell finds no program, neither the scheduler's nor kedge"
         return Finding("search-path", WARNING, "PATH is empty", why, "export PATH=/usr/local/bin:/usr/bin:/bin", docs)
     if not own:
-        why = "jobs start kedge by its name, and so do the shims 'apptainer' and 'singularity'"
-        fix = f"export PATH={installed}:$PATH, in ~/.bashrc; or install kedge where programs are looked for"
+        why = "jobs and the shims 'apptainer' and 'singularity' start kedge by its name"
+        fix = f"add to ~/.bashrc: export PATH={installed}:$PATH; or install kedge in a directory of PATH"
         return Finding("search-path", WARNING, "the command 'kedge' is not in PATH", why, fix, docs)
-    if any(not folder.startswith("/") for folder in path.split(":")):
-        why = "kedge skips them, but your shell starts programs of whatever directory you are in"
-        fix = "take '.', empty and relative entries out of PATH"
+    if any(not entry.startswith("/") for entry in path.split(":")):
+        why = "kedge skips them, but your shell starts programs from the current directory"
+        fix = "remove '.', empty and relative entries from PATH"
         return Finding("search-path", NOTE, "PATH has entries that depend on the current directory", why, fix, docs)
     return Finding("search-path", OK, f"kedge is {own}")

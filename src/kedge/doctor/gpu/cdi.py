@@ -14,9 +14,7 @@ from kedge.runtime.devices.cdi_hooks import as_mappings
 NAME = "cdi"
 _DOCS = f"kedge help doctor {NAME}"
 _VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
-_MAKE = (
-    "administrators make it anew with 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml'; --nv needs none of it"
-)
+_MAKE = "administrators renew it with 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml'; --nv does not need it"
 
 
 def check_cdi(surroundings: Surroundings) -> list[Finding]:
@@ -25,12 +23,11 @@ def check_cdi(surroundings: Surroundings) -> list[Finding]:
     view = gpus.host.view
     specifications, problems = read_specifications(view, list(FOLDERS))
     findings = [
-        Finding(NAME, WARNING, problem, "--device does not know what it describes", _MAKE, _DOCS)
-        for problem in problems
+        Finding(NAME, WARNING, problem, "--device cannot use its devices", _MAKE, _DOCS) for problem in problems
     ]
     findings += [_judge(specification, gpus) for specification in specifications]
     if not findings and gpus.has_gpu:
-        return [Finding(NAME, OK, "there are no specifications, so '--device' knows no GPU; '--nv' needs none")]
+        return [Finding(NAME, OK, "no CDI files: --device finds no GPU; --nv does not need them")]
     return findings
 
 
@@ -40,13 +37,13 @@ def _judge(specification: Specification, gpus: GpuHost) -> Finding:
     versions = {found[1] for path in paths if (found := _VERSION.search(path))}
     running = gpus.driver.version
     if missing or (running and versions and running not in versions and specification.kind.startswith("nvidia.com/")):
-        said = f"it is for driver {', '.join(sorted(versions))}, and {running or 'another one'} runs"
-        told = said if versions and running and running not in versions else f"{missing[0]} is not there"
+        said = f"it is for driver {', '.join(sorted(versions))}, but the kernel runs {running or 'another one'}"
+        told = said if versions and running and running not in versions else f"{missing[0]} does not exist"
         return Finding(
             NAME,
             WARNING,
             f"{specification.path} is older than the driver: {told}",
-            "a container with --device gets files that are not there, or of the wrong version",
+            "containers with --device miss files or get the wrong version",
             _MAKE,
             _DOCS,
         )

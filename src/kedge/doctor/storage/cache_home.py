@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the store is: whether it can be written, what is left of space, quota and files, and whether it is well put."""
+"""The cache and the home directory: whether they are writable, and how much space, quota and files are left."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _SMALL_SHARE = 0.05
 
 @frozen
 class StoragePlace:
-    """A directory that is written to, which need not exist yet."""
+    """A directory that kedge writes to; it need not exist yet."""
 
     path: Path
-    origin: str  # what named it
+    origin: str  # the setting or variable that names it
     kind: str  # the file system's name for itself: ext4, nfs4, lustre
     space: Space | None
     files_left: int | None  # None: the file system does not count them
     is_writable: bool
-    shares_home: bool  # it is on the file system of the home directory
+    shares_home: bool  # on the file system of the home directory
 
 
 def look_at(path: Path, origin: str, surroundings: Surroundings) -> StoragePlace:
-    """What is known about a directory."""
+    """Gather the facts about a directory."""
     existing = find_existing(path)
     mount = find_mount(existing)
     home = home_directory(surroundings.environ)
@@ -51,17 +51,17 @@ def look_at(path: Path, origin: str, surroundings: Surroundings) -> StoragePlace
 
 
 def find_existing(path: Path) -> Path:
-    """The directory itself, or the nearest one above it that is there."""
-    return next(each for each in (path, *path.parents) if is_folder(each) or each == each.parent)
+    """The directory itself, or its nearest parent that exists."""
+    return next(place for place in (path, *path.parents) if is_folder(place) or place == place.parent)
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is one; Path.is_dir raises where a directory above may not be entered, and that is for us to say."""
+    """Whether it is a directory; unlike Path.is_dir this does not raise if a parent is not accessible."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def check_store(surroundings: Surroundings) -> list[Finding]:
-    """Place, room and neighbours of the store."""
+    """Check place and space of the cache."""
     settings = surroundings.settings
     place = look_at(settings.cache_directory, str(settings.sources["cache_directory"]), surroundings)
     better = None
@@ -72,38 +72,38 @@ def check_store(surroundings: Surroundings) -> list[Finding]:
 
 
 def judge_store(place: StoragePlace, better: Space | None) -> Finding:
-    """The gravest thing that can be said about the place."""
+    """Report the most serious problem of the cache's directory."""
     docs = "kedge help doctor store"
-    move = _tell_move(place.origin, f"{better.path}/kedge" if better else "FOLDER")
-    where = f"{place.path} ({', '.join(each for each in (place.kind, place.origin) if each)})"
+    move = _tell_move(place.origin, f"{better.path}/kedge" if better else "DIRECTORY")
+    where = f"{place.path} ({', '.join(word for word in (place.kind, place.origin) if word)})"
     if not place.is_writable:
-        why = "pulled layers and images are kept there; without it every pull fails"
-        return Finding("store", FAIL, f"{where} cannot be written", why, move, docs)
+        why = "kedge keeps layers and images there; without it every pull fails"
+        return Finding("store", FAIL, f"{where} is not writable", why, move, docs)
     if place.space is None:
-        return Finding("store", OK, f"{where}; how much room there is, is not known")
+        return Finding("store", OK, f"{where}; free space unknown")
     room = describe_room(place.space)
     if place.space.usable < _ALMOST_NOTHING:
-        why = "a pull has no room for its layers, and fails"
+        why = "a pull fails, because its layers do not fit"
         return Finding("store", FAIL, f"{where}: {room}", why, f"kedge cache clean --days 30, or {move}", docs)
     if place.files_left is not None and place.files_left < _FEW_FILES:
-        why = "quotas and file systems count files, too: 'No space left on device' with room to spare"
-        what = f"{where}: there is room for {count_things(place.files_left, 'more file')} only"
+        why = "quotas and file systems also limit files: 'No space left on device' despite free space"
+        what = f"{where}: space for only {count_things(place.files_left, 'more file')}"
         return Finding("store", WARNING, what, why, f"remove directories with many small files, or {move}", docs)
     if place.space.usable < _ROOM_FOR_IMAGE:
-        why = "images with CUDA have several GB, and the store keeps layers and image file: about twice that"
+        why = "images with CUDA have several GB, and the cache keeps layers and image file: about twice that"
         return Finding("store", WARNING, f"{where}: {room}", why, f"kedge cache clean --days 30, or {move}", docs)
     if place.shares_home and better is not None and place.space.quota_left is not None:
-        why = f"homes have quotas and are slow on many nodes; {better.path} has {format_size(better.usable)}"
-        return Finding("store", NOTE, f"{where} is with your home: {room}", why, move, docs)
+        why = f"homes have quotas and are slow from many nodes; {better.path} has {format_size(better.usable)}"
+        return Finding("store", NOTE, f"{where} is on the file system of your home: {room}", why, move, docs)
     return Finding("store", OK, f"{where}: {room}")
 
 
-def _tell_move(origin: str, folder: str) -> str:
-    """The command that moves the store: a variable or an option counts more than the settings."""
+def _tell_move(origin: str, directory: str) -> str:
+    """The command that moves the cache: a variable or an option overrides the settings."""
     kind, _, where = origin.partition(": ")
     if kind == "environment":
-        return f"export {where}={folder}"
-    return f"--cache-dir {folder}" if kind == "flag" else f"kedge config set cache_directory {folder}"
+        return f"export {where}={directory}"
+    return f"--cache-dir {directory}" if kind == "flag" else f"kedge config set cache_directory {directory}"
 
 
 def describe_room(space: Space) -> str:
@@ -114,56 +114,54 @@ def describe_room(space: Space) -> str:
 
 
 def check_home(surroundings: Surroundings) -> list[Finding]:
-    """Whether there is a home, and whether its quota is used up."""
+    """Check whether the home exists, and what is left of its quota."""
     home = home_directory(surroundings.environ)
     return [judge_home(look_at(home, "HOME", surroundings), is_folder(home))]
 
 
 def judge_home(place: StoragePlace, is_there: bool) -> Finding:
-    """A full or missing home breaks programs that have nothing to do with it."""
+    """Report a home that is missing, read-only or full, which breaks many programs."""
     docs = "kedge help doctor home"
     if not is_there or str(place.path) == "/":
-        why = "settings, credentials and records of jobs are kept there, and most programs of an image expect one"
-        what = f"there is no directory {place.path}" if str(place.path) != "/" else "HOME is not set, or it is '/'"
-        return Finding("home", WARNING, what, why, "export HOME=FOLDER", docs)
+        why = "kedge keeps settings, credentials and job records there, and most programs of an image expect a home"
+        what = f"{place.path} does not exist" if str(place.path) != "/" else "HOME is not set, or is '/'"
+        return Finding("home", WARNING, what, why, "export HOME=DIRECTORY", docs)
     if not place.is_writable:
-        why = "kedge needs nothing there, but logins, records of jobs and most programs write to it"
-        fix = (
-            "if it is read-only on compute nodes, submit from another directory; set KEDGE_JOBDIR to one you can write"
-        )
-        return Finding("home", WARNING, f"{place.path} cannot be written", why, fix, docs)
+        why = "containers run without it, but logins, job records and most programs write to it"
+        fix = "if it is read-only on compute nodes, submit from another directory; set KEDGE_JOBDIR to a writable one"
+        return Finding("home", WARNING, f"{place.path} is not writable", why, fix, docs)
     space = place.space
     if space is None:
         return Finding("home", OK, str(place.path))
     least = max(_ALMOST_NOTHING, int(_SMALL_SHARE * (space.quota_limit or 0)))
     if space.usable < least:
-        why = "with a full home logins fail, jobs lose their output, and programs that keep caches there crash"
-        fix = "du -xh --max-depth=2 ~ | sort -h | tail shows what is large; ~/.cache, ~/.apptainer/cache and "
-        fix += "~/.singularity/cache can be removed"
+        why = "with a full home logins fail, jobs lose their output, and programs with caches there crash"
+        fix = "find large directories: du -xh --max-depth=2 ~ | sort -h | tail; you can remove ~/.cache, "
+        fix += "~/.apptainer/cache and ~/.singularity/cache"
         return Finding("home", WARNING, f"{place.path}: {describe_room(space)}", why, fix, docs)
     return Finding("home", OK, f"{place.path} ({place.kind}): {describe_room(space)}")
 
 
 def check_old_caches(surroundings: Surroundings) -> list[Finding]:
-    """What Singularity and Apptainer have left in the home."""
+    """Check for caches of Singularity and Apptainer in the home."""
     home = home_directory(surroundings.environ)
-    found = [each for each in (home / ".singularity/cache", home / ".apptainer/cache") if _has_entries(each)]
-    if not found:
-        return [Finding("old-caches", OK, "none of Singularity's or Apptainer's in the home")]
+    caches = [cache for cache in (home / ".singularity/cache", home / ".apptainer/cache") if _has_entries(cache)]
+    if not caches:
+        return [Finding("old-caches", OK, "no cache of Singularity or Apptainer in the home")]
     return [
         Finding(
             "old-caches",
             NOTE,
-            f"{' and '.join(map(str, found))} hold images of Singularity or Apptainer",
+            f"{' and '.join(map(str, caches))} hold images of Singularity or Apptainer",
             "they count against the home's quota, and kedge does not use them",
-            f"when nothing uses them any more: rm -r {' '.join(map(str, found))}",
+            f"if you no longer use them: rm -r {' '.join(map(str, caches))}",
             "kedge help doctor old-caches",
         )
     ]
 
 
-def _has_entries(folder: Path) -> bool:
+def _has_entries(directory: Path) -> bool:
     try:
-        return any(folder.iterdir())
+        return any(directory.iterdir())
     except OSError:
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Folders of the node: for temporary files, for unpacked images, and for shared memory."""
+"""Directories of the node: for temporary files, unpacked images and shared memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LITTLE_SHARED = 10**9
 
 
 def check_temporary(surroundings: Surroundings) -> list[Finding]:
-    """The directory of the settings, which is TMPDIR or /tmp unless somebody said otherwise."""
+    """Check the directory of the settings; default: TMPDIR, then /tmp."""
     settings = surroundings.settings
     path = settings.temporary_directory
     origin = str(settings.sources["temporary_directory"])
@@ -32,32 +32,32 @@ def check_temporary(surroundings: Surroundings) -> list[Finding]:
 
 
 def judge_temporary(place: StoragePlace, *, is_there: bool, kept_on: str, is_noexec: bool) -> Finding:
-    """The gravest thing that can be said about it."""
+    """Report the most serious problem of the directory for temporary files."""
     docs = "kedge help doctor temporary"
     where = f"{place.path} ({place.origin})"
-    elsewhere = "export TMPDIR=FOLDER, one that exists and that you can write (in jobs often $SLURM_TMPDIR or /scratch)"
+    elsewhere = "export TMPDIR=DIRECTORY, an existing writable one (in jobs often $SLURM_TMPDIR or /scratch)"
     if not is_there or not place.is_writable:
-        state = "cannot be written" if is_there else "does not exist"
-        why = "pulling and converting put files there, and so do most programs"
+        state = "is not writable" if is_there else "does not exist"
+        why = "kedge pull, kedge convert and most programs write temporary files there"
         return Finding("temporary", FAIL, f"{where} {state}", why, elsewhere, docs)
-    room = describe_room(place.space) if place.space else "not known"
+    room = describe_room(place.space) if place.space else "free space unknown"
     if place.space is not None and place.space.usable < _LITTLE:
         why = "compilers, package managers and frameworks fail with 'No space left on device'"
-        fix = f"remove what is yours there (find {place.path} -user $USER), or {elsewhere}"
+        fix = f"remove your files there (find {place.path} -user $USER), or {elsewhere}"
         return Finding("temporary", WARNING, f"{where}: {room}", why, fix, docs)
     if is_noexec:
-        why = "containers run all the same, but programs that compile there and load the result fail (Triton, "
-        why += "torch.compile, pip): 'failed to map segment from shared object'"
-        fix = "in the container: --env TMPDIR=FOLDER,TRITON_CACHE_DIR=FOLDER with a directory in your home or scratch"
+        why = "containers still run, but programs that compile code there and load it fail (Triton, torch.compile, "
+        why += "pip): 'failed to map segment from shared object'"
+        fix = "use a directory of your home or scratch: --env TMPDIR=DIRECTORY,TRITON_CACHE_DIR=DIRECTORY"
         return Finding("temporary", NOTE, f"{where} is mounted noexec: {room}", why, fix, docs)
     if kept_on == "memory":
-        why = "files there are memory: in a job they count against its limit, and the kernel kills for them"
-        return Finding("temporary", NOTE, f"{where} is memory: {room}", why, elsewhere, docs)
+        why = "files there count against the memory limit of a job; the kernel kills processes above the limit"
+        return Finding("temporary", NOTE, f"{where} is in memory: {room}", why, elsewhere, docs)
     return Finding("temporary", OK, f"{where}: {room}")
 
 
 def check_node_place(surroundings: Surroundings) -> list[Finding]:
-    """Where images are unpacked on this node."""
+    """Check the directory for unpacked images on this node."""
     environ = dict(surroundings.environ)
     chosen = surroundings.settings.node_directory
     if chosen is not None:
@@ -65,36 +65,36 @@ def check_node_place(surroundings: Surroundings) -> list[Finding]:
     try:
         path = Path(choose_node_directory(environ))
     except KedgeError as problem:
-        why = "image files can only be mounted then, and references cannot be run at all"
+        why = "kedge cannot unpack images: it can only mount image files, and cannot run image references"
         return [Finding("node-place", FAIL, problem.message, why, problem.hint or "", "kedge help doctor node-place")]
     return [judge_node_place(look_at(path, "", surroundings), describe_storage(str(find_existing(path))))]
 
 
 def judge_node_place(place: StoragePlace, kept_on: str) -> Finding:
-    """Whether a large image has room there, and whether it is a disk."""
+    """Check whether a large image fits there, and whether it is a disk."""
     docs = "kedge help doctor node-place"
-    room = describe_room(place.space) if place.space else "not known"
-    what = f"{place.path} ({kept_on or 'not known'}): {room}"
-    choose = "choose a disk of the node: KEDGE_NODEDIR=/local/$USER/kedge"
+    room = describe_room(place.space) if place.space else "free space unknown"
+    what = f"{place.path} ({kept_on or 'unknown'}): {room}"
+    choose = "use a local disk of the node: export KEDGE_NODEDIR=/local/$USER/kedge"
     if not place.is_writable:
-        why = "image files can only be mounted then, and references cannot be run at all"
-        return Finding("node-place", FAIL, f"{place.path} cannot be written", why, choose, docs)
+        why = "kedge cannot unpack images: it can only mount image files, and cannot run image references"
+        return Finding("node-place", FAIL, f"{place.path} is not writable", why, choose, docs)
     if kept_on == "network":
-        why = "unpacked images are many small files, which network file systems are slow with; every node shares them"
+        why = "unpacked images are many small files, which are slow on network file systems shared by all nodes"
         return Finding("node-place", WARNING, what, why, choose, docs)
     if kept_on == "memory":
-        why = "what is unpacked there counts as memory of the job"
+        why = "unpacked images there count as memory of the job"
         fix = f"run image files, which squashfuse mounts without unpacking; or {choose}"
         return Finding("node-place", NOTE, what, why, fix, docs)
     if place.space is not None and place.space.usable < _ROOM_FOR_ROOT:
         why = "an unpacked image takes about three times its compressed size, and those with CUDA have several GB"
-        fix = f"kedge cache clean --node; {choose}; or --root-from squashfuse, which does not unpack"
+        fix = f"kedge cache clean --node; or {choose}; or mount without unpacking: --root-from squashfuse"
         return Finding("node-place", NOTE, what, why, fix, docs)
     return Finding("node-place", OK, what)
 
 
 def check_shared_memory(surroundings: Surroundings) -> list[Finding]:
-    """/dev/shm, through which data loaders and the ranks of a node exchange data."""
+    """Check /dev/shm, through which data loaders and the ranks of a node exchange data."""
     path = Path(surroundings.root) / "dev/shm"
     try:
         status = os.statvfs(path)
@@ -105,19 +105,18 @@ def check_shared_memory(surroundings: Surroundings) -> list[Finding]:
 
 
 def judge_shared_memory(total: int | None, free: int, *, is_writable: bool) -> Finding:
-    """Whether it is there, and large enough for NCCL and PyTorch."""
+    """Check whether /dev/shm exists and is large enough for NCCL and PyTorch."""
     docs = "kedge help doctor shared-memory"
-    why = (
-        "PyTorch's data loaders, NCCL and MPI exchange data through it: 'Bus error', or 'unable to open shared memory'"
-    )
+    why = "PyTorch's data loaders, NCCL and MPI need it; they fail: 'Bus error', 'unable to open shared memory'"
     if total is None or not is_writable:
-        state = "does not exist" if total is None else "cannot be written"
-        return Finding("shared-memory", FAIL, f"/dev/shm {state}", why, "an administrator mounts it: tmpfs", docs)
+        state = "does not exist" if total is None else "is not writable"
+        fix = "an administrator must mount a tmpfs there"
+        return Finding("shared-memory", FAIL, f"/dev/shm {state}", why, fix, docs)
     what = f"{format_size(free)} free of {format_size(total)} in /dev/shm"
     if total <= _DOCKERS_SHARE:
-        fix = "it has the size that Docker gives: start the outer container with --shm-size=16g or --ipc=host"
+        fix = "this is Docker's default size: start the outer container with --shm-size=16g or --ipc=host"
         return Finding("shared-memory", WARNING, what, why, fix, docs)
     if free < _LITTLE_SHARED:
-        fix = "remove what dead programs left (ls -l /dev/shm), or use fewer workers"
+        fix = "remove files that dead programs left (ls -l /dev/shm), or use fewer workers"
         return Finding("shared-memory", WARNING, what, why, fix, docs)
     return Finding("shared-memory", OK, what)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Changes to an existing SIF file: a changed copy takes the old one's name in one step.
 
-Never in place: an image may have other names (hard links from the store), a container may be running from it, and a
+Never in place: an image may have other names (hard links from the cache), a container may be running from it, and a
 crash must leave the old file or the new one. File systems that can share blocks between copies make this cheap.
 """
 

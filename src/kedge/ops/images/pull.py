@@ -350,9 +350,9 @@ def estimate_size(compressed: int, form: ImageFormat) -> int:
     return compressed * 3 if form is ImageFormat.SANDBOX else compressed * 11 // 10 + (1 << 20)
 
 
-def _same_device(one: Path, other: Path) -> bool:
+def _same_device(first: Path, second: Path) -> bool:
     """Whether two paths are on one file system; a missing path is where its parent is."""
-    return _nearest_existing(one).stat().st_dev == _nearest_existing(other).stat().st_dev
+    return _nearest_existing(first).stat().st_dev == _nearest_existing(second).stat().st_dev
 
 
 def _nearest_existing(path: Path) -> Path:

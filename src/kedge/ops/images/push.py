@@ -203,7 +203,7 @@ class _LayerFile(io.RawIOBase):
 
 
 def _find_origins(store: Store, target: Reference) -> dict[Digest, str]:
-    """Blobs that other repositories of the target's registry have, as far as the store remembers pulls and pushes."""
+    """Blobs that other repositories of the target's registry have, as far as the cache records pulls and pushes."""
     origins: dict[Digest, str] = {}
     for record in store.names.list_newest(_ASKED):
         try:

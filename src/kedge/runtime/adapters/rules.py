@@ -74,8 +74,8 @@ def rule_gpus(on: Callable[[Vendor, Switch], FieldRule], off: Callable[[Vendor],
     return rules
 
 
-NOT_ADDED = honoured("nothing is added unasked")
-EXPANDED = honoured("as the options it stands for")
+NOT_ADDED = honoured("never added by default")
+EXPANDED = honoured("expanded into its options")
 _OWN = FieldRule(OWN, "kedge's own")
 # what kedge sees to itself, whatever the runtime
 OWN_RULES = {

@@ -40,6 +40,6 @@ sys.path.insert(0, {source!r})
 try:
     from kedge.cli.shim_words import main
 except ImportError as problem:
-    sys.exit(f"{program}: kedge is not in {{sys.path[0]}} ({{problem}}); 'kedge shim install' writes this file again")
+    sys.exit(f"{program}: kedge is not in {{sys.path[0]}} ({{problem}}); to write this file again: kedge shim install")
 sys.exit(main({program!r}))
 """

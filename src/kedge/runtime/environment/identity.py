@@ -107,7 +107,7 @@ def choose_home(options: RunOptions, host: HostFacts) -> tuple[str, str]:
         from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(
-            f"--home {options.home}: where it goes in the container must be an absolute path",
-            hint=f"such as --home {source}:/home/{host.user}",
+            f"--home {options.home}: the path in the container must be absolute",
+            hint=f"for example --home {source}:/home/{host.user}",
         )
     return os.path.normpath(os.path.join(host.cwd, source)), destination or source

@@ -143,7 +143,7 @@ def _guard_locale(passed: dict[str, str], view: View, warnings: list[str], notes
     for value in absent:
         for name in missing[value]:
             passed[name] = instead
-    text = f"the image has no locale {', '.join(absent)}: {instead} is used (--keep locale passes yours)"
+    text = f"the image has no locale {', '.join(absent)}: kedge sets {instead} (--keep locale passes yours)"
     # English speakers see no difference, and nearly every image lacks it
     (notes if all(value.startswith("en_") for value in absent) else warnings).append(text)
 

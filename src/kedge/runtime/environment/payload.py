@@ -184,9 +184,9 @@ def run_steps(settings: EnvironmentInputs, view: View) -> int:
             if view.is_executable("/bin/sh") or view.is_executable("/bin/bash"):
                 return number
             if kind == "script":
-                settings.warnings.append(f"{path} was left out: it needs a shell, and the image has none")
+                settings.warnings.append(f"{path} is skipped: it needs a shell, and the image has none")
             else:
-                settings.warnings.append("variables that need a shell are taken as they are: the image has none")
+                settings.warnings.append("variables are not evaluated: the image has no shell")
                 settings.is_literal = True
                 run_step(settings, kind, path, view)
     return len(settings.steps)

@@ -3,16 +3,16 @@
 
 from kedge.schedulers.facts import Advice
 
-_SET_UP = "run it on a login node of the cluster; if this is one, source the cell's settings.sh: it sets SGE_ROOT"
+_SET_UP = "run kedge on a login node of the cluster; if this is one, source the cell's settings.sh: it sets SGE_ROOT"
 ADVICE = Advice(
     unreachable=("unable to contact qmaster", "unable to send message to qmaster", "got select error"),
     not_set_up={
         "unable to read qmaster name": (
-            "Grid Engine is installed here, and not set up: its programs find no cell",
+            "Grid Engine is installed but not set up on this host: its programs find no cell",
             _SET_UP,
         ),
         "sge_root": (
-            "Grid Engine is installed here, and not set up: SGE_ROOT is not set, or names no cell",
+            "Grid Engine is installed but not set up on this host: SGE_ROOT is unset or names no cell",
             _SET_UP,
         ),
     },

@@ -74,7 +74,7 @@ class _GridEngine:
         """`7`, or `7.1-3:1` for an array; a site's own words may stand around it."""
         found = list(_ID.finditer(output))
         if not found:
-            raise SchedulerFailed("qsub printed no id of a job", context={"said": output[-2000:]})
+            raise SchedulerFailed("qsub printed no job id", context={"said": output[-2000:]})
         return found[-1][1] or found[-1][2]
 
     def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:

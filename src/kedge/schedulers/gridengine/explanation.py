@@ -46,8 +46,8 @@ def _explain_error(status: JobStatus) -> str:
     else:
         why = status.reason.removesuffix("; Job is in error state") or "'qstat -j' says why"
     return (
-        f"Grid Engine stopped it in an error state: {why}; when that is mended, 'qmod -cj {status.id}' lets it try"
-        " again; otherwise cancel it"
+        f"Grid Engine could not start it and put it into an error state: {why}; fix that and retry with 'qmod -cj"
+        f" {status.id}', or cancel it"
     )
 
 
@@ -59,37 +59,36 @@ def _explain_waiting(status: JobStatus) -> str:
     environment = _ENVIRONMENT.search(reason)
     if environment:
         return (
-            f"the parallel environment {environment[1]} has {environment[2]} slots for it at the moment; it waits until"
-            f" enough are free; if 'qconf -sp {environment[1]}' and the queues have fewer in all, it never begins: ask"
-            " for fewer tasks or CPUs"
+            f"the parallel environment {environment[1]} has {environment[2]} free slots; it waits for more. If"
+            f" 'qconf -sp {environment[1]}' and the queues have fewer in total, it never starts: request fewer CPUs"
         )
     if "job dependencies" in reason:
-        return "it waits for the end of the jobs that it depends on"
+        return "it waits for the jobs that it depends on"
     if status.state is State.HELD:
-        return f"it is held; 'qrls {status.id}' releases it, unless it waits for another job or an operator holds it"
+        return f"it is held; release it with 'qrls {status.id}', unless another job or an operator holds it"
     if "not yet reached" in reason or "execution time" in reason:
-        return "it waits for the time at which it may begin"
+        return "its start time is not reached"
     if "max_aj_instances" in reason:
-        return "so many of its tasks run as may run at once; the others wait for them"
+        return "its array runs as many tasks at once as it allows"
     if "turned off" in reason:
-        return "it waits in the queue; this site does not tell why"
+        return "it waits in the queue; this site does not publish the reason"
     full = _FULL.search(reason)
     if full:
-        return f"it waits for a free place: the queues it may use are {full[1]}"
+        return f"it waits for a free slot: the queues it may use are {full[1]}"
     if _UNREQUESTABLE.search(reason):
-        return f"no queue takes it as it is: {reason.split(';')[0]}"
+        return f"no queue accepts it: {reason.split(';')[0]}"
     return f"it waits: {reason.split(';')[0]}" if reason else ""
 
 
 def _explain_offers(offers: list[tuple[str, str, str, str]]) -> str:
-    """The figure is what is left at the moment, so nothing can be said of ever."""
+    """The figure is what is free at the moment; the total is unknown."""
     best = max(offers, key=lambda each: float(each[3]))
     wanted, host, resource, left = best
     left = left.rstrip("0").rstrip(".") if "." in left else left
     asked = dict(piece.partition("=")[::2] for piece in wanted.split(",")).get(resource, "more")
     return (
-        f"it asks for {resource}={asked}, and {host} has {left or '0'} left, so it waits until others end; if no node"
-        " has that many in all, it never begins: cancel it and ask for less"
+        f"it requests {resource}={asked}, and {host} has {left or '0'} left; it waits for other jobs to end. If no node"
+        " has that many in total, it never starts: cancel it and request less"
     )
 
 
@@ -103,12 +102,12 @@ def _explain_cancelled(status: JobStatus) -> str:
     by = dict(status.details).get("deleted_by")
     if by:
         return f"{by} deleted it"
-    return "it was killed (SIGKILL): by 'qdel', or because its node ran out of memory"
+    return "it was killed (SIGKILL) by 'qdel', or because its node ran out of memory"
 
 
 def _explain_lost(status: JobStatus) -> str:
     if status.reason == "rescheduling":
-        return "it was put back into the queue and is not there any more: somebody deleted it before it began again"
+        return "it was requeued, and deleted before it started again"
     return ""
 
 

@@ -49,13 +49,13 @@ def _read_document(output: str) -> Element:
     begin = output.find("<?xml")
     text = _FORBIDDEN.sub("?", output[max(begin, 0) :])
     if _DECLARATION.search(text):
-        raise SchedulerFailed("qstat printed XML that defines things, which Grid Engine never does")
+        raise SchedulerFailed("qstat printed XML with a document type, which Grid Engine never does")
     try:
         # as bytes: the declaration may name an encoding, and a string with one is refused
         return fromstring(re.sub(r"^<\?xml[^>]*\?>", "", text).encode("utf-8", "replace"))
     except (ParseError, ValueError) as problem:
         raise SchedulerFailed(
-            f"what qstat printed is no XML: {problem}", context={"said": output[-2000:]}, hint="try it again"
+            f"qstat printed invalid XML: {problem}", context={"said": output[-2000:]}, hint="try it again"
         ) from None
 
 

@@ -34,7 +34,7 @@ DIALECT = Dialect(
 )
 _OPTION = re.compile(r"(?:#KEDGE\s+)?(?:--)?([a-z][a-z-]*)(?:(?:=|\s+)(.*))?", re.DOTALL)
 _NOT_PLAIN = re.compile(r'[\x00-\x1f\x7f]|^["\s]|\s$')
-_THINGS = {"cpus": "processors", "memory": "memory", "gpus": "GPUs"}
+_RESOURCES = {"cpus": "CPUs", "memory": "memory", "gpus": "GPUs"}
 
 
 class _Local:
@@ -65,9 +65,9 @@ class _Local:
         found = re.fullmatch(r'\s*(?:\{\s*"id":\s*"([0-9]+)"\s*\}|([0-9]+))\s*', output)
         if found is None:
             raise SchedulerFailed(
-                "the local queue printed no id of a job",
+                "the local queue printed no job id",
                 context={"said": output.strip()[-2000:]},
-                hint="'kedge local-queue list' shows whether the job is there all the same",
+                hint="check whether it was submitted: kedge local-queue list",
             )
         return found[1] or found[2]
 
@@ -103,7 +103,7 @@ class _Local:
             return [decode_status(each) for each in json.loads(output)["jobs"]] if output.strip() else []
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise SchedulerFailed(
-                f"the local queue's answer cannot be read: {problem}", context={"said": output.strip()[-2000:]}
+                f"kedge cannot read the local queue's answer: {problem}", context={"said": output.strip()[-2000:]}
             ) from None
 
     parse_detail = parse_list
@@ -134,9 +134,9 @@ def _ask_for(job: Job) -> dict[str, str]:
     """The options that say how much of the machine."""
     if job.node_count > 1:
         raise RequestRefused(
-            f"the job asks for {job.node_count} nodes, and this machine is one",
+            f"the job requests {job.node_count} nodes; the local queue has one, this host",
             context={"key": "nodes"},
-            hint="ask for one node, or choose a cluster with --site",
+            hint="request one node, or choose a cluster with --site",
         )
     cpus = job.tasks_on_node * (job.cpus_per_task or 1)
     gpus = job.gpus_per_node or 0
@@ -155,9 +155,9 @@ def _change(options: Mapping[str, str], job: Job, site: Site) -> dict[str, str]:
         found = _OPTION.fullmatch(line.strip())
         if found is None:
             raise RequestRefused(
-                f"'{line}' is no option of the local queue",
+                f"the local queue has no option '{line}'",
                 context={"key": "directives"},
-                hint="write it like --time=1:00:00; 'kedge local-queue submit --help' lists them",
+                hint="an option looks like --time=1:00:00; list them: kedge local-queue submit --help",
             )
         changed[found[1]] = found[2] or ""
     for word in (*site.drop_directives, *job.drop_directives):
@@ -175,19 +175,19 @@ def _explain_waiting(status: JobStatus) -> str:
     details = dict(status.details)
     others = details.get("waits for", "").split()
     jobs = ("job " if len(others) == 1 else "jobs ") + ", ".join(others[:5]) + (" and others" if others[5:] else "")
-    lacks = [_THINGS.get(each, each) for each in details.get("lacks", "").split()]
-    things = " and ".join(lacks) or "room"
+    lacks = [_RESOURCES.get(each, each) for each in details.get("lacks", "").split()]
+    wanted = " and ".join(lacks) or "room"
     begins = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(int(details.get("begins", "0"))))
     texts = {
-        "": "it begins in a moment",
-        "Resources": f"it waits for {things}" + (f", held by {jobs}" if others else ""),
-        "Priority": f"it waits for {things}; {jobs} is before it",
+        "": "it starts in a moment",
+        "Resources": f"it waits for {wanted}" + (f", used by {jobs}" if others else ""),
+        "Priority": f"it waits for {wanted}; {jobs} goes first",
         "Dependency": f"it waits for {jobs}",
-        "DependencyNeverSatisfied": f"it will never begin: {jobs} did not end as it wants; "
-        f"cancel it with 'kedge cancel {status.id}' and submit it anew",
-        "JobArrayTaskLimit": "as many tasks of its array run as it allows at once",
-        "BeginTime": f"it was asked to begin at {begins}",
-        "BadConstraints": f"it asks for more {things} than this machine has; cancel it and ask for less",
+        "DependencyNeverSatisfied": f"it never starts: {jobs} did not end as required; "
+        f"cancel it with 'kedge cancel {status.id}' and submit it again",
+        "JobArrayTaskLimit": "its array runs as many tasks at once as it allows",
+        "BeginTime": f"it starts at {begins} (--begin)",
+        "BadConstraints": f"it requests more {wanted} than this host has; cancel it and request less",
     }
     return texts.get(status.reason, status.reason)
 

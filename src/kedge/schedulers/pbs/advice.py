@@ -7,8 +7,8 @@ ADVICE = Advice(
     unreachable=("cannot connect to server",),
     not_set_up={
         "no default server": (
-            "PBS is installed here, and not set up: its programs know no server",
-            "run it on a login node of the cluster; if this is one, set PBS_SERVER or PBS_CONF_FILE",
+            "PBS is installed but not set up on this host: its programs know no server",
+            "run kedge on a login node of the cluster; if this is one, set PBS_SERVER or PBS_CONF_FILE",
         ),
     },
     remedies={"unknown queue": "'qstat -Q' or 'qconf -sql' lists the queues; --queue chooses one"},

@@ -59,7 +59,7 @@ class _Pbs:
         """`1234.pbs1`, or `1234[].pbs1` for an array; a site's own words may stand around it."""
         found = _ID.findall(output)
         if not found:
-            raise SchedulerFailed("qsub printed no id of a job", context={"said": output[-2000:]})
+            raise SchedulerFailed("qsub printed no job id", context={"said": output[-2000:]})
         return str(found[-1])
 
     def interactive_argv(self, job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:

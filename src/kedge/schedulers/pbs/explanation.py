@@ -14,42 +14,42 @@ _SHORT = re.compile(
     r"Insufficient amount of (?:queue |server )?resource:? ([\w.]+)(?: \(R: (\S+) A: (\S+) T: ([^)]*)\))?"
 )
 _CODES = {
-    -1: "it could not be started on the node",
-    -2: "it could not be started on the node",
-    -3: "it could not be started on the node, and was to be tried again",
+    -1: "the node could not start it",
+    -2: "the node could not start it",
+    -3: "the node could not start it; PBS was to try again",
     -7: "it could not be restarted",
     -10: "the node does not know its user",
-    -13: "the password of its user was refused",
-    -21: "the node's own directories are not safe",
+    -13: "its user's password was refused",
+    -21: "PBS' directories on the node are not secure",
     -23: "it had no Kerberos credentials",
-    -24: "it used more processors than it asked for",
-    -25: "it used more processors than it asked for",
-    -28: "it used more processor time than it asked for",
-    -30: "not all of its nodes could be joined",
+    -24: "it used more CPUs than it requested",
+    -25: "it used more CPUs than it requested",
+    -28: "it used more CPU time than it requested",
+    -30: "not all of its nodes could join the job",
 }
 _WAITS = (
     ("Not enough free nodes available", "it waits for free nodes"),
     (
         "Not enough total nodes available",
-        "there are not as many nodes as it asks for, so it never begins; ask for fewer",
+        "it requests more nodes than there are, so it never starts; request fewer",
     ),
     (
         "running job limit",
-        "it waits because so many jobs may run at once in that queue; earlier ones have to end first",
+        "its queue has reached its limit of running jobs; it starts when earlier ones end",
     ),
-    ("job limit", "it waits because there is a limit on jobs at once; earlier ones have to end first"),
-    ("would exceed", "it waits because with it a limit of the user, group or queue would be exceeded"),
+    ("job limit", "a limit of running jobs is reached; it starts when earlier ones end"),
+    ("would exceed", "it would exceed a limit of the user, group or queue; it starts when earlier jobs end"),
     (
         "reservation or top job",
-        "it waits because it could not end before a reservation or a job of higher rank begins",
+        "it could not complete before a reservation or a job with higher priority starts",
     ),
-    ("cannot complete", "it could not end before its queue or the cluster stops; a shorter --time may begin earlier"),
+    ("cannot complete", "it could not complete before its queue or the cluster stops; request a shorter --time"),
     (
         "too many failed attempts",
-        "PBS tried to start it too often in vain and holds it; ask the site's support, or cancel it",
+        "PBS failed too often to start it and holds it; ask the site's support, or cancel it",
     ),
-    ("Queue not started", "its queue is stopped at the moment; it begins when the queue does"),
-    ("exclusive node", "it waits for a node of its own, and all are in use"),
+    ("Queue not started", "its queue is stopped; it starts when the queue does"),
+    ("exclusive node", "it waits for an exclusive node; all are in use"),
     ("Dependency", "it waits for the jobs that it depends on"),
 )
 
@@ -77,42 +77,40 @@ def _explain_waiting(status: JobStatus) -> str:
         return _explain_shortage(short, is_never=is_never)
     known = next((sentence for mark, sentence in _WAITS if mark in comment), "")
     if is_never:
-        return f"it can never run as it is: {comment.partition(':')[2].strip()}; cancel it and ask for something else"
+        return f"it can never run: {comment.partition(':')[2].strip()}; cancel it and change the request"
     if known:
         return known
     if status.state is State.HELD:
         why = f" ({comment})" if comment else ""
-        return (
-            f"it is held{why}; 'qrls {status.id}' releases it, unless it waits for another job or an operator holds it"
-        )
+        return f"it is held{why}; release it with 'qrls {status.id}', unless another job or an operator holds it"
     if status.raw.startswith("W"):
-        return "it waits for the time at which it may begin, or for files that are brought"
+        return "its start time is not reached, or its files are being staged in"
     return f"it waits: {comment.removeprefix('Not Running:').strip()}" if comment else ""
 
 
 def _explain_shortage(found: re.Match[str], *, is_never: bool) -> str:
     resource, wanted, free, total = found.groups()
-    figures = f": {wanted} wanted, {free} free, {total} in all" if wanted else ""
+    figures = f": {wanted} requested, {free} free, {total} in total" if wanted else ""
     if is_never:
-        return f"it asks for more {resource} than there is{figures}; it can never run: cancel it and ask for less"
+        return f"it requests more {resource} than there is{figures}; it can never run: cancel it and request less"
     return f"it waits until enough {resource} is free{figures}"
 
 
 def _explain_failure(status: JobStatus) -> str:
     code = re.search(r"-\d+$", status.raw)
     if code:
-        why = _CODES.get(int(code[0]), "PBS or one of its hooks ended it")
-        return f"PBS says {code[0]}: {why}" + (f"; its comment: {status.reason}" if status.reason else "")
+        why = _CODES.get(int(code[0]), "PBS or one of its hooks killed it")
+        return f"PBS exit status {code[0]}: {why}" + (f"; its comment: {status.reason}" if status.reason else "")
     return explain_exit(status)
 
 
 def _explain_cancelled(status: JobStatus) -> str:
-    return "it was deleted while it ran" if status.started else "it was deleted before it began"
+    return "it was deleted while it ran" if status.started else "it was deleted before it started"
 
 
 def _explain_unknown(status: JobStatus) -> str:
     if status.raw.startswith("M"):
-        return "it was moved to another server; 'qstat' there knows it"
+        return "it was moved to another PBS server; ask 'qstat' there"
     return ""
 
 

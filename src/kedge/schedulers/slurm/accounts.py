@@ -50,7 +50,7 @@ def parse_history(output: str) -> list[JobStatus]:
         elif status.shown_id in found:
             found[status.shown_id] = _add_step(found[status.shown_id], status)
     if other and not found and _DISABLED not in output:
-        raise SchedulerFailed("sacct printed something that is no list of jobs", context={"said": other[:500]})
+        raise SchedulerFailed("sacct did not print a list of jobs", context={"said": other[:500]})
     return [_judge(each) for each in found.values()]
 
 

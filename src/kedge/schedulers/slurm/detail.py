@@ -46,7 +46,7 @@ def parse_detail(output: str) -> list[JobStatus]:
     found = [_make_status(_read_fields(each)) for each in records if each.startswith("JobId=")]
     said = output.strip()
     if not found and said and not any(word in said for word in _ABSENT):
-        raise SchedulerFailed("scontrol printed something that is no job", context={"said": said[:500]})
+        raise SchedulerFailed("scontrol did not print a job", context={"said": said[:500]})
     return [each for each in found if each is not None]
 
 

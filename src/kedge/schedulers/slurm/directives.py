@@ -49,9 +49,9 @@ def parse_submit(output: str) -> str:
     found: list[str] = [number or sentence for number, sentence in _SUBMITTED.findall(output)]
     if not found:
         raise SchedulerFailed(
-            "sbatch printed no id of a job",
+            "sbatch printed no job id",
             context={"said": output.strip()[-2000:]},
-            hint="'squeue --me' shows whether the job is in the queue all the same",
+            hint="check whether it was submitted: squeue --me",
         )
     return found[-1]
 

@@ -17,50 +17,48 @@ def explain(status: JobStatus) -> str:
     if status.state in (State.QUEUED, State.HELD):
         return explain_waiting(status)
     if status.state is State.UNKNOWN:
-        return f"Slurm says '{status.raw}', which kedge does not know; 'scontrol show job {status.id}' says more"
+        return f"unknown Slurm state '{status.raw}'; 'scontrol show job {status.id}' shows more"
     sentence = _ENDINGS.get(status.state)
     return sentence(status) if sentence else ""
 
 
 def _explain_failure(status: JobStatus) -> str:
     if status.reason == "BadConstraints":
-        return "it was never started: no node can serve what it asks for (memory, CPUs, GPUs or features); ask for less"
+        return "it never started: no node has what it requests (memory, CPUs, GPUs or features); request less"
     if status.signal == _NO_OUTPUT:
-        return (
-            "its output file could not be opened on the node: does the directory exist there, and may you write in it?"
-        )
+        return "the node could not open its output file: check that its directory exists there and is writable"
     if status.exit_code and not status.signal and EITHER_CODE in dict(status.details):
         return explain_code(status.exit_code, status.exit_code + 128)
     # first: Slurm calls it a JobLaunchFailure when the script itself was killed
     return explain_exit(status) or {
-        "JobLaunchFailure": "it could not be started on the node, or its script was killed; its output may say more",
-        "RaisedSignal": "a program in it was ended by a signal; its output may say more",
-        "NonZeroExitCode": "its script ended with an error; its output may say more",
-        "InvalidAccount": "its account may not be used here; choose another with --account",
-        "SystemFailure": "the cluster itself failed; submit it anew",
-    }.get(status.reason, "it failed, and Slurm does not say how; its output may")
+        "JobLaunchFailure": "the node could not start it, or its script was killed; its output may say more",
+        "RaisedSignal": "a signal killed one of its programs; its output may say more",
+        "NonZeroExitCode": "its script failed; its output may say more",
+        "InvalidAccount": "you may not use its account; choose another with --account",
+        "SystemFailure": "the cluster itself failed; submit it again",
+    }.get(status.reason, "it failed, and Slurm gives no reason; its output may say more")
 
 
 def _explain_timeout(status: JobStatus) -> str:
     if status.raw.upper().startswith("DEADLINE"):
-        return "it could not end before the deadline it was given, and was ended"
+        return "it could not complete before its deadline"
     return explain_timeout(status)
 
 
 def _explain_memory(status: JobStatus) -> str:
     asked = dict(status.details).get("memory asked for")
-    return explain_memory(f"it asked for {asked}" if asked else "")
+    return explain_memory(f"requested: {asked}" if asked else "")
 
 
 def _explain_preemption(_: JobStatus) -> str:
-    return "it had to make room for a job of higher rank; submit it anew, or to a queue that is not preempted"
+    return "a job with higher priority preempted it; submit it again, or to a partition without preemption"
 
 
 def _explain_cancellation(status: JobStatus) -> str:
     _, by, who = status.raw.partition(" by ")
     if status.reason == "DependencyNeverSatisfied":
-        return "it was cancelled because a job it waited for ended in another way than asked"
-    return f"it was cancelled by the user with the number {who}" if by and who.isdecimal() else "it was cancelled"
+        return "it was cancelled because a job it depends on did not end as required"
+    return f"it was cancelled by user id {who}" if by and who.isdecimal() else "it was cancelled"
 
 
 _ENDINGS = {

@@ -38,7 +38,7 @@ def parse_list(output: str) -> list[JobStatus]:
         elif line.strip():
             other = other or line
     if other and not found:
-        raise SchedulerFailed("squeue printed something that is no list of jobs", context={"said": other[:500]})
+        raise SchedulerFailed("squeue did not print a list of jobs", context={"said": other[:500]})
     return found
 
 

@@ -7,68 +7,66 @@ import re
 
 from kedge.model.job_state import JobStatus, State
 
-_ANEW = "cancel it with 'kedge cancel {id}' and submit it anew"
+_ANEW = "cancel it with 'kedge cancel {id}' and submit it again"
 # the reason as squeue prints it, without what follows a comma; {id} and {queue} are put in
 _SENTENCES = {
-    "None": "the scheduler has not looked at it yet",
-    "WaitingForScheduling": "the scheduler has not looked at it yet",
-    "Priority": "jobs with a higher priority come first; 'squeue --start -j {id}' says when it is expected to begin",
-    "Resources": "it is next, and waits until enough nodes are free; 'squeue --start -j {id}' says when",
-    "Licenses": "it waits for a licence that others use now; 'scontrol show licenses' shows them",
-    "BeginTime": "it was asked to begin later, or was put back into the queue and waits a moment",
+    "None": "the scheduler has not considered it yet",
+    "WaitingForScheduling": "the scheduler has not considered it yet",
+    "Priority": "jobs with a higher priority start first; 'squeue --start -j {id}' shows its expected start",
+    "Resources": "it waits until enough nodes are free; 'squeue --start -j {id}' shows its expected start",
+    "Licenses": "it waits for a licence in use by others; 'scontrol show licenses' shows them",
+    "BeginTime": "its start time (--begin) is not reached, or it was requeued a moment ago",
     "Dependency": "it waits for another job: 'scontrol show job {id}' names it under Dependency",
-    "DependencyNeverSatisfied": f"a job it waits for ended in another way than asked, so it never begins: {_ANEW}",
-    "JobHeldUser": "you hold it; 'scontrol release {id}' lets it go",
-    "JobHeldAdmin": "an administrator holds it; ask the site's support why",
-    "job requeued in held state": "it was put back into the queue and is held; 'scontrol release {id}' lets it go",
+    "DependencyNeverSatisfied": f"a job it depends on did not end as required, so it never starts: {_ANEW}",
+    "JobHeldUser": "you hold it; release it with 'scontrol release {id}'",
+    "JobHeldAdmin": "an administrator holds it; ask the site's support",
+    "job requeued in held state": "it was requeued and is held; release it with 'scontrol release {id}'",
     "launch failed requeued held": (
-        "a node could not start it, so it was put back and is held; 'scontrol release {id}' tries again"
+        "a node could not start it, so it was requeued and is held; try again with 'scontrol release {id}'"
     ),
-    "JobArrayTaskLimit": "as many tasks of the array run as it allows at once (the number behind % in --array)",
-    "ArrayTaskLimit": "as many tasks of the array run as it allows at once (the number behind % in --array)",
+    "JobArrayTaskLimit": "its array runs as many tasks at once as it allows (the number after % in --array)",
+    "ArrayTaskLimit": "its array runs as many tasks at once as it allows (the number after % in --array)",
     "PartitionTimeLimit": (
-        "it asks for more time than the queue {queue} allows: "
-        "'scontrol update JobId={id} TimeLimit=TIME' lowers it; 'sinfo -o \"%P %l\"' shows what is allowed"
+        "it requests more time than the partition {queue} allows: "
+        "'scontrol update JobId={id} TimeLimit=TIME' lowers it; 'sinfo -o \"%P %l\"' shows the limits"
     ),
     "PartitionNodeLimit": (
-        "it asks for more nodes than the queue {queue} gives, or has at work: "
+        "it requests more nodes than the partition {queue} allows or has up: "
         "'scontrol update JobId={id} NumNodes=N' lowers it; 'scontrol show partition {queue}' shows the limits"
     ),
-    "PartitionDown": "the queue {queue} is switched off; wait, or submit it to another with --queue",
-    "PartitionInactive": "the queue {queue} starts no jobs now; wait, or submit it to another with --queue",
-    "PartitionConfig": f"the queue {{queue}} does not serve such a request: {_ANEW}, smaller or to another queue",
-    "BadConstraints": f"no node can ever serve it (memory, CPUs, GPUs or features): {_ANEW}, asking for less",
-    "FeatureNotAvail": "no node that is at work has the features of --constraint; 'sinfo -o \"%N %f\"' lists them",
+    "PartitionDown": "the partition {queue} is down; wait, or submit to another with --partition",
+    "PartitionInactive": "the partition {queue} is inactive; wait, or submit to another with --partition",
+    "PartitionConfig": f"the partition {{queue}} cannot serve this request: {_ANEW}, smaller or to another partition",
+    "BadConstraints": f"no node has what it requests (memory, CPUs, GPUs or features): {_ANEW}, requesting less",
+    "FeatureNotAvail": "no available node has the features of --constraint; 'sinfo -o \"%N %f\"' lists them",
     "NodeDown": "a node it needs is down",
-    "NodeNotAvail": "a node it needs is not to be had now",
+    "NodeNotAvail": "a node it needs is not available",
     "Nodes required for job are DOWN": (
-        "the nodes it needs are down, drained, or kept for other jobs; 'sinfo -R' says which and why"
+        "the nodes it needs are down, drained or reserved for other jobs; 'sinfo -R' shows which and why"
     ),
-    "Reservation": "it waits until its reservation begins; 'scontrol show reservation' says when",
-    "ReservationDeleted": f"its reservation was removed: {_ANEW}, without --reservation",
-    "InvalidAccount": f"the account is not known or may not be used here: {_ANEW}, with another --account",
-    "AccountNotAllowed": f"the queue {{queue}} does not take this account: {_ANEW}, with another --account or --queue",
-    "InvalidQOS": f"the quality of service is not known or may not be used: {_ANEW}, with another --qos",
-    "QOSNotAllowed": f"the queue {{queue}} does not take this quality of service: {_ANEW}, with another --qos",
-    "QOSUsageThreshold": "the account has used too much lately for this quality of service; wait, or change --qos",
-    "QOSJobLimit": "as many jobs run in this quality of service as it allows; it begins when one of them ends",
-    "QOSResourceLimit": "jobs of this quality of service use all that it may have; it begins when one of them ends",
-    "QOSTimeLimit": f"it asks for more time than its quality of service allows: {_ANEW}, with less --time",
-    "AssociationJobLimit": "as many of your jobs run as the account allows; it begins when one of them ends",
-    "AssociationResourceLimit": "your jobs use all that the account may have; it begins when one of them ends",
-    "AssociationTimeLimit": f"it asks for more time than the account allows: {_ANEW}, with less --time",
-    "MaxMemPerLimit": f"it asks for more memory than the site allows: {_ANEW}, with less --mem",
-    "Cleaning": "it is put back into the queue, and its last run is still being tidied up",
-    "Prolog": "the node is made ready for it (the site's prolog runs)",
-    "BurstBufferResources": "it waits for room in the burst buffer",
-    "BurstBufferStageIn": "its files are copied into the burst buffer",
-    "FrontEndDown": "the machine that starts such jobs is down",
-    "DeadLine": "it cannot end before the deadline it was given",
-    "JobHoldMaxRequeue": (
-        "it was put back into the queue too often and is held; 'scontrol release {id}' tries once more"
-    ),
-    "AdminHeld": "an administrator holds it; ask the site's support why",
-    "SchedDefer": "the scheduler puts off new jobs for now",
+    "Reservation": "it waits for its reservation to start; 'scontrol show reservation' shows when",
+    "ReservationDeleted": f"its reservation was deleted: {_ANEW}, without --reservation",
+    "InvalidAccount": f"the account is unknown, or you may not use it: {_ANEW}, with another --account",
+    "AccountNotAllowed": f"the partition {{queue}} does not accept this account: {_ANEW}, with another of them",
+    "InvalidQOS": f"the QOS is unknown, or you may not use it: {_ANEW}, with another --qos",
+    "QOSNotAllowed": f"the partition {{queue}} does not accept this QOS: {_ANEW}, with another --qos",
+    "QOSUsageThreshold": "the account's recent usage is too high for this QOS; wait, or change --qos",
+    "QOSJobLimit": "this QOS has reached its limit of running jobs; it starts when one of them ends",
+    "QOSResourceLimit": "the jobs of this QOS use all its resources; it starts when one of them ends",
+    "QOSTimeLimit": f"it requests more time than its QOS allows: {_ANEW}, with less --time",
+    "AssociationJobLimit": "you have reached the account's limit of running jobs; it starts when one of them ends",
+    "AssociationResourceLimit": "your jobs use all resources of the account; it starts when one of them ends",
+    "AssociationTimeLimit": f"it requests more time than the account allows: {_ANEW}, with less --time",
+    "MaxMemPerLimit": f"it requests more memory than the site allows: {_ANEW}, with less --mem",
+    "Cleaning": "it was requeued, and Slurm is still cleaning up its last run",
+    "Prolog": "the node is being prepared (the site's prolog runs)",
+    "BurstBufferResources": "it waits for space in the burst buffer",
+    "BurstBufferStageIn": "its files are being copied to the burst buffer",
+    "FrontEndDown": "the front-end node that starts such jobs is down",
+    "DeadLine": "it cannot complete before its deadline",
+    "JobHoldMaxRequeue": ("it was requeued too often and is held; try again with 'scontrol release {id}'"),
+    "AdminHeld": "an administrator holds it; ask the site's support",
+    "SchedDefer": "the scheduler defers new jobs at the moment",
     "OutOfMemory": "it ran out of memory",
 }
 # reasons that do not go away by themselves: the request would have to change, or somebody has to release the job
@@ -80,13 +78,13 @@ _STUCK = frozenset(
     )
 )  # fmt: skip
 _MAINTENANCE = (
-    "nodes it needs are reserved, mostly for maintenance: 'scontrol show reservation' says until when; "
-    "a job that ends before it begins can run now (less --time)"
+    "nodes it needs are reserved, usually for maintenance: 'scontrol show reservation' shows until when; "
+    "a shorter --time lets it run before the reservation starts"
 )
-_UNAVAILABLE = "nodes it needs are not at work now ({nodes}); 'sinfo -R' says why"
+_UNAVAILABLE = "nodes it needs are not available ({nodes}); 'sinfo -R' shows why"
 # QOSMaxJobsPerUserLimit, AssocGrpGRES, QOSMinGRES, MaxCpuPerAccount …
 _LIMIT = re.compile(r"(QOS|Assoc)?(Max|Min|Grp)(\w+?)(Per(?:User|Account|Job|Node|Acct)|PU|PA)?(?:Limit|NotSatisfied)?")
-_OWNERS = {"QOS": "its quality of service", "Assoc": "the account", None: "the quality of service"}
+_OWNERS = {"QOS": "its QOS", "Assoc": "the account", None: "the QOS"}
 _RESOURCES = {
     "Job": "running jobs", "Jobs": "running jobs", "SubmitJobs": "submitted jobs", "SubmitJob": "submitted jobs",
     "Cpu": "CPUs", "CPUs": "CPUs", "CpuMinutes": "CPU minutes", "CPUMinutes": "CPU minutes",
@@ -110,7 +108,7 @@ def explain_waiting(status: JobStatus) -> str:
         return _explain_unavailable(reason)
     sentence = _SENTENCES.get(code or "None") or _explain_limit(code)
     if sentence is None:
-        return f"Slurm says why: {reason}"
+        return f"Slurm's reason: {reason}"
     queue = status.queue or "it is in"
     return sentence.replace("{id}", _name(status)).replace("{queue}", queue)
 
@@ -159,13 +157,13 @@ def _explain_limit(code: str) -> str | None:
     of = _OWNERS[owner]
     if kind == "Min":
         more = "--gpus" if what == "GRES" else "more"
-        return f"it asks for too little ({resource}) for {of}, and so never begins: {_ANEW}, with {more}"
+        return f"it requests too little ({resource}) for {of}, so it never starts: {_ANEW}, with {more}"
     if what in _SPENT or (kind == "Grp" and what == "Wall"):
-        return f"the {resource} granted to {of} are used up; ask the project's owner, or use another --account"
+        return f"the {resource} of {of} are used up; ask the project's owner, or use another --account"
     if kind == "Grp":
-        return f"all jobs of {of} together have reached its limit of {resource}; it begins when some of them end"
+        return f"the jobs of {of} have reached its limit of {resource}; it starts when some of them end"
     if whose in ("PerAccount", "PerAcct", "PA"):
-        return f"the account's jobs have reached the limit of {resource} that {of} sets; it begins when some end"
+        return f"the account's jobs have reached the limit of {resource} set by {of}; it starts when some end"
     if whose in ("PerUser", "PU") or what in _COUNTED:
-        return f"your jobs have reached the limit of {resource} that {of} sets; it begins when some of them end"
-    return f"it asks for more {resource} than {of} allows a job: {_ANEW}, asking for less"
+        return f"your jobs have reached the limit of {resource} set by {of}; it starts when some of them end"
+    return f"it requests more {resource} than {of} allows per job: {_ANEW}, requesting less"

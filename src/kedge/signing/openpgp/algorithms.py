@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Public key algorithms: how their numbers lie in packets, and checking and making signatures with them."""
+"""Public key algorithms: the layout of their numbers in packets, and how they check and make signatures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PublicNumbers:
 
     @property
     def can_sign(self) -> bool:
-        """Whether signatures of this key can be checked here."""
+        """Whether kedge can check signatures of this key."""
         if self.algorithm in (ECDSA, EDDSA):
             return bool(self.curve)
         return self.algorithm in SIGNING
@@ -74,7 +74,7 @@ class SecretNumbers:
 
 
 def read_public(reader: ByteReader, algorithm: int) -> PublicNumbers:
-    """The public numbers at the reader's position; KeyUnusable for algorithms whose layout is not known."""
+    """The public numbers at the reader's position; KeyUnusable for unknown algorithms."""
     if algorithm in (RSA, _RSA_ENCRYPT_ONLY, RSA_SIGN_ONLY):
         modulus, exponent = reader.take_integer(), reader.take_integer()
         return PublicNumbers(algorithm, modulus.bit_length(), (modulus, exponent))
@@ -107,7 +107,7 @@ def _read_curve(reader: ByteReader, algorithm: int) -> PublicNumbers:
 
 
 def read_secret(reader: ByteReader, public: PublicNumbers) -> SecretNumbers:
-    """The secret numbers that belong to a public key that can sign."""
+    """The secret numbers of a public key that can sign."""
     count = {RSA: 4, RSA_SIGN_ONLY: 4, DSA: 1, ECDSA: 1, EDDSA: 1}.get(public.algorithm)
     if public.algorithm == ED25519:
         return SecretNumbers(seed=reader.take(32))
@@ -122,7 +122,7 @@ def read_secret(reader: ByteReader, public: PublicNumbers) -> SecretNumbers:
 
 
 def check_pair(public: PublicNumbers, secret: SecretNumbers) -> None:
-    """Refuse a secret that does not belong to the public key: signing with it would leak, or be worthless."""
+    """Refuse a secret that does not match the public key: signing with it would leak it, or be worthless."""
     if public.algorithm in (RSA, RSA_SIGN_ONLY):
         crypto.sign_rsa(_rsa_secret(public, secret), "sha256", bytes(32))  # checks the numbers on its way
     elif public.curve == "ed25519":
@@ -141,7 +141,7 @@ def _rsa_secret(public: PublicNumbers, secret: SecretNumbers) -> crypto.RsaSecre
 
 
 def is_good_signature(public: PublicNumbers, hash_name: str, digest: bytes, signature: bytes) -> bool:
-    """Whether the signature's numbers over the digest fit the key."""
+    """Whether the key made the signature's numbers over the digest."""
     reader = ByteReader(signature, "the signature")
     if public.algorithm in (RSA, RSA_SIGN_ONLY):
         return crypto.verify_rsa(public.numbers[0], public.numbers[1], hash_name, digest, reader.take_integer())
@@ -161,7 +161,7 @@ def is_good_signature(public: PublicNumbers, hash_name: str, digest: bytes, sign
 
 
 def sign_digest(public: PublicNumbers, secret: SecretNumbers, hash_name: str, digest: bytes) -> bytes:
-    """The numbers of a new signature, as they lie in a packet."""
+    """The numbers of a new signature, encoded for a packet."""
     if public.algorithm in (RSA, RSA_SIGN_ONLY):
         return write_integer(crypto.sign_rsa(_rsa_secret(public, secret), hash_name, digest))
     if public.algorithm == ED25519:
@@ -174,7 +174,7 @@ def sign_digest(public: PublicNumbers, secret: SecretNumbers, hash_name: str, di
 
 
 def choose_hash(public: PublicNumbers) -> str:
-    """SHA-256, or as many bits as a larger curve needs."""
+    """SHA-256, or a longer hash for a larger curve."""
     return {"p384": "sha384", "p521": "sha512"}.get(public.curve, "sha256")
 
 
@@ -184,7 +184,7 @@ def name_algorithm(number: int) -> str:
 
 
 def start_hash(number: int, *, what: str, allow_sha1: bool = False) -> tuple[str, hashlib._Hash]:
-    """The name of a hash algorithm and a fresh hash; weak and unknown ones are refused."""
+    """The name of a hash algorithm and a fresh hash; refuses weak and unknown ones."""
     if number == 2 and allow_sha1:
         return "sha1", hashlib.new("sha1", usedforsecurity=False)
     if number in _WEAK_HASHES:

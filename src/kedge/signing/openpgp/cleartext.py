@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The cleartext signature framework: readable text, dash-escaped, then an armored signature (RFC 9580 section 7).
 
-What is signed is not the bytes of the file but the text's lines without trailing blanks, joined by CR LF, without the
-line end before the signature; reader and writer must agree on exactly that.
+The signature covers the text's lines without trailing blanks, joined by CR LF, without the line end before the
+signature: not the bytes of the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HASH_NAMES = frozenset({"SHA224", "SHA256", "SHA384", "SHA512"})
 
 @dataclass(frozen=True, slots=True)
 class Cleartext:
-    """A cleartext-signed message, taken apart."""
+    """The parts of a cleartext-signed message."""
 
     text: bytes  # what a reader should use: canonical, but with plain newlines
     signed: bytes  # the exact bytes the signature was computed over
@@ -33,12 +33,12 @@ def is_cleartext(data: bytes) -> bool:
 
 
 def canonicalize_text(text: bytes) -> bytes:
-    """The form that is signed: no blanks at line ends, CR LF between lines."""
+    """The text as it is signed: no blanks at line ends, CR LF between lines."""
     return b"\r\n".join(line.rstrip(b" \t\r") for line in text.split(b"\n"))
 
 
 def parse_cleartext(data: bytes, what: str) -> Cleartext:
-    """Take a message apart; text before or after it is refused, because nothing would vouch for it."""
+    """Split a message into its parts; refuses text before or after it, which no signature covers."""
     lines = data.strip().split(b"\n")
     if lines[0].rstrip() != _BEGIN:
         raise SignatureInvalid(f"{what} is not a cleartext-signed message")
@@ -83,7 +83,7 @@ def _remove_escape(line: bytes, what: str) -> bytes:
 
 
 def write_cleartext(text: bytes, hash_name: str, signature: bytes) -> bytes:
-    """Put a message together; `signature` are the packets made over `canonicalize_text(text)`."""
+    """Write a message; `signature` holds the packets made over `canonicalize_text(text)`."""
     lines = [line.rstrip(b" \t\r") for line in text.split(b"\n")]
     escaped = [b"- " + line if line.startswith(b"-") else line for line in lines]
     head = [_BEGIN, b"Hash: " + hash_name.upper().encode(), b""]

@@ -19,14 +19,14 @@ MINIMUM_BITS, MAXIMUM_BITS = 2048, 8192
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose key it is."""
+    """The owner of a key."""
 
     name: str
     email: str = ""
     comment: str = ""
 
     def format_user_id(self) -> str:
-        """`Name (comment) <email>`; characters that would make it ambiguous are refused."""
+        """`Name (comment) <email>`; refuses characters that would make it ambiguous."""
         for label, text in (("name", self.name), ("comment", self.comment), ("email", self.email)):
             if any(char in "()<>" or not char.isprintable() for char in text) or len(text) > 128:
                 raise UsageError(
@@ -39,7 +39,7 @@ class Owner:
 
 
 def generate_key(owner: Owner, bits: int, passphrase: str | None, created: int) -> KeyBlock:
-    """A new secret key block; the passphrase locks it, None or empty leaves it open."""
+    """A new secret key block; the passphrase locks it, None or empty leaves it unlocked."""
     if not MINIMUM_BITS <= bits <= MAXIMUM_BITS or bits % 8:
         raise UsageError(
             f"a key of {bits} bits is not made", hint=f"between {MINIMUM_BITS} and {MAXIMUM_BITS}; 4096 is the default"

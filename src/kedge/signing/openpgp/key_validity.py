@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a key's own signatures say about it: names, capabilities, expiry, revocation; and whether it may be trusted.
+"""Evaluates a key's self-signatures: names, capabilities, expiry, revocation; and whether the key can be trusted.
 
-A user id or subkey counts only when the primary key vouches for it. A revocation counts even where its hash is weak,
-because to ignore it would be the greater danger; a vouching signature with a weak hash does not count.
+A user id or subkey counts only if the primary key signed it. A revocation counts even with a weak hash, because
+ignoring it is the greater risk; other signatures with a weak hash do not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REASONS = {1: "superseded", 2: "compromised", 3: "retired", 32: "the user id is
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one key of a block stands: primary or subkey."""
+    """The state of one key of a block: primary or subkey."""
 
     key: PublicKey
     can_sign: bool
@@ -32,7 +32,7 @@ class Standing:
     problem: str  # empty, or why the key cannot be relied on at all
 
     def refuse(self, now: int) -> str:
-        """Why a signature of this key is not accepted now; empty when it is."""
+        """Why a signature of this key is refused now; empty if it is accepted."""
         if self.problem:
             return self.problem
         if self.revoked:
@@ -46,7 +46,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class KeyJudgement:
-    """A whole key block, judged."""
+    """The result for a whole key block."""
 
     block: KeyBlock
     primary: Standing
@@ -69,7 +69,7 @@ class KeyJudgement:
         return next((item for item in (self.primary, *self.subkeys) if item.key.fingerprint.endswith(wanted)), None)
 
     def refuse(self, standing: Standing, now: int) -> str:
-        """Why a signature by one of the block's keys is not accepted; a subkey is no better than its primary key."""
+        """Why a signature by one of the block's keys is refused; a subkey is only as good as its primary key."""
         if standing is self.primary:
             return standing.refuse(now)
         above = self.primary
@@ -122,7 +122,7 @@ class _Checker:
 
 
 def judge(block: KeyBlock, now: int) -> KeyJudgement:
-    """Check a block's self-signatures and say what they amount to; KeyUnusable for foreign kinds of keys."""
+    """Check a block's self-signatures; KeyUnusable for unknown kinds of keys."""
     if block.key is None:
         raise KeyUnusable(block.problem)
     checker = _Checker(block.key, now)
@@ -176,7 +176,7 @@ def _is_primary(signature: Signature) -> bool:
 
 
 def _has_flag(signatures: list[Signature], flag: int) -> bool:
-    """Whether the key may do something: as the first statement says; where none does, the algorithm decides."""
+    """Whether the key has this capability: from the first statement about it, else from the algorithm."""
     for item in signatures:
         flags = item.find(sig.KEY_FLAGS)
         if flags is not None:
@@ -185,12 +185,12 @@ def _has_flag(signatures: list[Signature], flag: int) -> bool:
 
 
 def _has_lifetime(signature: Signature) -> bool:
-    """Whether it speaks of expiry at all: a direct signature may be about something else, such as a revoker."""
+    """Whether it states an expiry: a direct signature may state something else, such as a revoker."""
     return signature.find(sig.KEY_LIFETIME) is not None
 
 
 def _find_expiry(key: PublicKey, signatures: list[Signature]) -> int | None:
-    """The newest statement counts: owners extend and shorten a key's life by making a new one."""
+    """Time of expiry by the newest statement: owners extend or shorten a key's life with a new one."""
     body = signatures[0].find(sig.KEY_LIFETIME) if signatures else None
     seconds = int.from_bytes(body, "big") if body is not None and len(body) == 4 else 0
     return key.created + seconds if seconds else None
@@ -221,7 +221,7 @@ def _judge_subkey(part: Component, checker: _Checker) -> Standing | None:
 
 
 def _has_back_signature(binding: Signature, key: PublicKey, content: bytes) -> bool:
-    """A signing subkey must claim its primary key too, or anybody could adopt somebody else's subkey."""
+    """Whether a signing subkey signed its primary key: otherwise anyone could adopt another owner's subkey."""
     for item in (*binding.hashed, *binding.unhashed):
         if item.kind != sig.EMBEDDED_SIGNATURE:
             continue
@@ -236,7 +236,7 @@ def _has_back_signature(binding: Signature, key: PublicKey, content: bytes) -> b
 
 
 def check_document(judged: KeyJudgement, signature: Signature, content: bytes, now: int, what: str) -> Standing:
-    """Refuse a document signature that is not a good one of a usable key of this block; gives the key that made it."""
+    """Refuse a document signature unless a usable key of this block made it; returns that key."""
     standing = judged.find(signature.issuer_fingerprint or signature.issuer_key_id or "none")
     if standing is None:
         raise SignatureInvalid(f"{what} was not made by {judged.fingerprint}")

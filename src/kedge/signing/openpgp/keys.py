@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Transferable keys: key blocks as they lie in rings and files, split without losing a byte.
+"""Transferable keys: the key blocks of rings and files, split without losing a byte.
 
-Blocks of kinds that are not understood (other versions, other algorithms) are kept and passed on as they are; they
-only cannot be used. What a block's signatures say about it is judged in `judgement.py`.
+Blocks of unknown kinds (other versions, other algorithms) are kept and passed on unchanged, but cannot be used.
+`key_validity.py` evaluates the signatures of a block.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class PublicKey:
 
     @property
     def hashed_form(self) -> bytes:
-        """How the key stands in what certifications and bindings sign."""
+        """The key as certifications and bindings sign it."""
         return b"\x99" + len(self.body).to_bytes(2, "big") + self.body
 
 
 def parse_public_key(body: bytes, what: str) -> PublicKey:
-    """Read the public part of a public or secret key packet; KeyUnusable for kinds that are not known."""
+    """Read the public part of a public or secret key packet; KeyUnusable for unknown kinds."""
     reader = ByteReader(body, what)
     version = reader.take_number(1)
     if version != 4:
@@ -90,7 +90,7 @@ class KeyBlock:
 
     @property
     def is_secret(self) -> bool:
-        """Whether the block holds secret keys, be it only a subkey below a public primary key."""
+        """Whether the block holds secret keys, even if only for a subkey of a public primary key."""
         return self.packet.tag == SECRET_KEY or any(part.packet.tag == SECRET_SUBKEY for part in self.components)
 
     @property
@@ -104,12 +104,12 @@ class KeyBlock:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint; of a foreign key what stands in its place: as close as can be told."""
+        """The fingerprint; of an unknown kind of key the best substitute."""
         return self.key.fingerprint if self.key else _guess_fingerprint(self.packet)
 
     @property
     def user_ids(self) -> tuple[str, ...]:
-        """What the block claims about its owner, unchecked, safe to show."""
+        """The user ids of the block, unchecked, safe to print."""
         return tuple(decode_user_id(part.packet.body) for part in self.components if part.packet.tag == USER_ID)
 
 
@@ -128,7 +128,7 @@ def _guess_fingerprint(packet: Packet) -> str:
 
 
 def split_blocks(packets: Iterable[Packet], what: str) -> list[KeyBlock]:
-    """Cut a stream of packets into key blocks; every byte of it ends up in one of them."""
+    """Split a stream of packets into key blocks that together hold every byte of it."""
     blocks: list[list[Packet]] = []
     for packet in packets:
         if packet.tag in _PRIMARY_TAGS:
@@ -194,7 +194,7 @@ def _make_packet(tag: int, body: bytes) -> Packet:
 
 
 def merge_blocks(old: KeyBlock, new: KeyBlock) -> KeyBlock:
-    """Both blocks' user ids, subkeys and signatures: this is how revocations and extensions reach a ring."""
+    """Both blocks' user ids, subkeys and signatures, so that revocations and extensions reach a ring."""
     parts: dict[bytes, Component] = {_identify(part): part for part in old.components}
     for part in new.components:
         identity = _identify(part)

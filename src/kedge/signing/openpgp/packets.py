@@ -30,7 +30,7 @@ class Packet:
 
 
 class ByteReader:
-    """Reads fields from bytes; running over the end is an error that names the thing being read."""
+    """Reads fields from bytes; reading beyond the end raises an error that names the packet or field."""
 
     __slots__ = ("data", "position", "what")
 
@@ -66,7 +66,7 @@ class ByteReader:
         return self.take_number((bits + 7) // 8)
 
     def take_rest(self) -> bytes:
-        """Everything that is left."""
+        """All remaining bytes."""
         return self.take(self.left)
 
 
@@ -82,7 +82,7 @@ def write_packet(tag: int, body: bytes) -> bytes:
 
 
 def write_length(length: int) -> bytes:
-    """The length of a packet or subpacket, in the shortest form."""
+    """The length of a packet or subpacket, in the shortest format."""
     if length < 192:
         return bytes([length])
     if length < 8384:

@@ -25,7 +25,7 @@ _REPROTECT = "set a new passphrase with gpg (--s2k-cipher-algo AES256 --edit-key
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Protection:
-    """How the secret numbers of a packet are locked."""
+    """How a packet encrypts its secret numbers."""
 
     usage: int
     cipher: int = 0
@@ -102,7 +102,7 @@ def parse_secret_key(body: bytes, what: str) -> SecretKey:
 
 
 def _derive_key(protection: _Protection, passphrase: str, size: int) -> bytes:
-    """A passphrase made into a key: salted and hashed many times over."""
+    """The key derived from a passphrase: salted and hashed many times."""
     name = _S2K_HASHES.get(protection.hash_number)
     if name is None:
         raise KeyUnusable(f"the secret key is locked with the unknown hash {protection.hash_number}")

@@ -74,13 +74,13 @@ class Signature:
 
     @property
     def created(self) -> int:
-        """When it was made; 0 when it does not say."""
+        """Time of creation; 0 if unknown."""
         body = self.find(CREATED)
         return int.from_bytes(body, "big") if body is not None and len(body) == 4 else 0
 
     @property
     def expires(self) -> int | None:
-        """When it stops being valid by its own words."""
+        """Time at which the signature itself expires."""
         body = self.find(SIGNATURE_LIFETIME)
         seconds = int.from_bytes(body, "big") if body is not None and len(body) == 4 else 0
         return self.created + seconds if seconds else None
@@ -106,7 +106,7 @@ class Signature:
 
     @property
     def unknown_critical(self) -> int | None:
-        """A hashed statement that must not be ignored and is not understood."""
+        """A hashed statement that is critical and unknown."""
         return next((item.kind for item in self.hashed if item.critical and item.kind not in _UNDERSTOOD), None)
 
 
@@ -127,7 +127,7 @@ def parse_signature(body: bytes, raw: bytes, what: str) -> Signature:
 
 
 def read_signatures(data: bytes, what: str) -> list[Signature]:
-    """The signature packets of a detached or cleartext signature; other packets are refused, other versions skipped."""
+    """The signature packets of a detached or cleartext signature; refuses other packets, skips other versions."""
     signatures: list[Signature] = []
     refused: KedgeError | None = None
     for packet in read_packets(data, what):
@@ -159,7 +159,7 @@ def _read_subpackets(data: bytes, what: str) -> tuple[Subpacket, ...]:
 
 
 def compute_digest(signature: Signature, content: bytes, what: str, *, allow_sha1: bool = False) -> tuple[str, bytes]:
-    """The hash's name and the digest that the signature's numbers are about."""
+    """The hash's name and the digest that the signature's numbers sign."""
     name, state = algorithms.start_hash(signature.hash_number, what=what, allow_sha1=allow_sha1)
     state.update(content)
     state.update(signature.head)
@@ -170,7 +170,7 @@ def compute_digest(signature: Signature, content: bytes, what: str, *, allow_sha
 def check_numbers(
     signature: Signature, public: algorithms.PublicNumbers, content: bytes, what: str, *, allow_sha1: bool = False
 ) -> None:
-    """Refuse a signature that the key did not make over the content; nothing else is judged here."""
+    """Refuse a signature that the key did not make over the content; checks nothing else."""
     same_family = {signature.algorithm, public.algorithm} <= {algorithms.RSA, algorithms.RSA_SIGN_ONLY}
     if signature.algorithm != public.algorithm and not same_family:
         raise SignatureInvalid(
@@ -184,7 +184,7 @@ def check_numbers(
 
 
 def check_times(signature: Signature, now: int, what: str) -> None:
-    """Refuse a signature that is from the future, has run out, or demands something unknown."""
+    """Refuse a signature that is from the future, has expired, or has an unknown critical statement."""
     if not signature.created:
         raise SignatureInvalid(f"{what} does not say when it was made")
     if signature.created > now + _CLOCK_TOLERANCE:
@@ -200,7 +200,7 @@ def check_times(signature: Signature, now: int, what: str) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Signer:
-    """A key that is ready to sign: unlocked."""
+    """An unlocked key."""
 
     fingerprint: str
     public: algorithms.PublicNumbers
@@ -208,7 +208,7 @@ class Signer:
 
 
 def make_signature(signer: Signer, kind: int, content: bytes, created: int, *more: Subpacket) -> bytes:
-    """A whole new signature packet over the content (already in the form its kind prescribes)."""
+    """A new signature packet over the content (already encoded as its kind requires)."""
     hash_name = algorithms.choose_hash(signer.public)
     fingerprint = bytes.fromhex(signer.fingerprint)
     statements = [
@@ -231,7 +231,7 @@ def _write_subpacket(item: Subpacket) -> bytes:
 
 
 def format_time(seconds: int) -> str:
-    """A moment as people read it, in UTC; any 64-bit number is fine."""
+    """A time for people, in UTC; takes any 64-bit number."""
     try:
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):

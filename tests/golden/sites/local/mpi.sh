@@ -1,2 +1,2 @@
-# refused: the job asks for 2 nodes, and this machine is one
-# ask for one node, or choose a cluster with --site
+# refused: the job requests 2 nodes; the local queue has one, this host
+# request one node, or choose a cluster with --site

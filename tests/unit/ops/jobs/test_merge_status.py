@@ -116,7 +116,7 @@ def test_endings_that_accounts_do_not_know_are_mended_by_a_cancellation(tmp_path
     record = make_record(tmp_path)
     lost = JobStatus("12", State.LOST, "failed 25, exit_status 0", reason="rescheduling")
     assert merge(record, [lost])[0].state is State.LOST
-    assert "somebody deleted it" in GRIDENGINE.explain(lost)
+    assert "deleted before it started again" in GRIDENGINE.explain(lost)
     record.note_cancelled(None)
     assert merge(record, [lost])[0].state is State.CANCELLED
 

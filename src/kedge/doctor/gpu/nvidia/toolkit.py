@@ -29,10 +29,9 @@ def judge_toolkit(surroundings: Surroundings) -> list[Finding]:
         Finding(
             "gpu-driver",
             NOTE,
-            f"a CUDA toolkit {version} is installed here ({folder}), but driver {driver} runs CUDA up to {offered}",
-            "images bring their own toolkit: what runs in them is decided by the driver; nvcc and the toolkit of this "
-            "machine make no difference",
-            f"choose images by the driver: 'kedge recommend IMAGE'; for CUDA {version} ask for a newer driver",
+            f"CUDA toolkit {version} is installed ({folder}), but driver {driver} runs CUDA up to {offered}",
+            "images bring their own toolkit: only the driver decides what runs in them, not the host's toolkit or nvcc",
+            f"choose images by the driver: 'kedge recommend IMAGE'; CUDA {version} needs a newer driver",
             "kedge help doctor gpu-driver",
         )
     ]
