@@ -94,8 +94,8 @@ def _list_columns(tables: Tables, target: Target | None) -> tuple[ChartColumn, .
     for branch in sorted({*list_branches(tables), *host}):
         is_host = (branch,) == host
         driver = target.driver if target and is_host else newest.get(branch, str(branch))
-        told = major_minor(target.cuda) if target and is_host else ""
-        columns.append(ChartColumn(str(branch), driver, is_host, told or find_offered_cuda(driver, tables)))
+        offered = major_minor(target.cuda) if target and is_host else ""
+        columns.append(ChartColumn(str(branch), driver, is_host, offered or find_offered_cuda(driver, tables)))
     return tuple(columns)
 
 
@@ -124,7 +124,8 @@ def _list_entries(image: str, tag: str, tables: Tables, traits: ImageTraits | No
     name = normalize_image(image)
     ordered = [groups[version] for version in sorted(groups, reverse=True)]
     return [
-        _Entry(f"{name}:{each}", each, known, architecture, traits if each == tag else None) for each, known in ordered
+        _Entry(f"{name}:{row_tag}", row_tag, known, architecture, traits if row_tag == tag else None)
+        for row_tag, known in ordered
     ]
 
 
@@ -186,5 +187,7 @@ def _judge_cell(traits: ImageTraits, machine: Target, column: ChartColumn, table
     if machine.gpus:
         return verdict.outcome
     # Without a GPU the whole can be no more than not known; the driver's part can.
-    of_driver = [each.outcome for each in verdict.judgements if each.subject == "driver" and each.outcome]
+    of_driver = [
+        judgement.outcome for judgement in verdict.judgements if judgement.subject == "driver" and judgement.outcome
+    ]
     return of_driver[0] if of_driver else UNKNOWN

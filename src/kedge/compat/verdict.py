@@ -49,4 +49,4 @@ class Verdict(JsonValue):
     @property
     def failures(self) -> tuple[Judgement, ...]:
         """The judgements that keep it from running."""
-        return tuple(each for each in self.judgements if each.level == FAIL)
+        return tuple(judgement for judgement in self.judgements if judgement.level == FAIL)

@@ -26,5 +26,5 @@ def read_toolkit(folder: str, read: Callable[[str, int], bytes | None]) -> Fact:
     if isinstance(version, str) and order(version):
         return Fact(clean_text(version, _LONGEST), f"file {path}")
     path = f"{folder}/version.txt"
-    found = _OLD.match(read(path, _LARGEST) or b"")
-    return Fact(clean_text(found[1].decode(), _LONGEST), f"file {path}") if found else UNKNOWN
+    match = _OLD.match(read(path, _LARGEST) or b"")
+    return Fact(clean_text(match[1].decode(), _LONGEST), f"file {path}") if match else UNKNOWN

@@ -28,10 +28,10 @@ class Subject:
         self.driver = driver
 
     def __str__(self) -> str:
-        told = f"compute capability {self.capability}"
-        if not self.capability or told in self.gpu:
+        stated = f"compute capability {self.capability}"
+        if not self.capability or stated in self.gpu:
             return self.gpu
-        return f"{self.gpu[:-1]}; {told})" if self.gpu.endswith(")") else f"{self.gpu} ({told})"
+        return f"{self.gpu[:-1]}; {stated})" if self.gpu.endswith(")") else f"{self.gpu} ({stated})"
 
 
 def tell_kernels(answer: KernelAnswer, subject: Subject) -> tuple[str, str]:

@@ -45,12 +45,12 @@ def _find_branches(traits: ImageTraits, tables: Tables) -> list[int]:
     What the image itself lists is all there is. Rows of one CUDA minor list different ones for the same package, so
     together they count.
     """
-    told = [int(word) for word in traits.compat_branches.value.split() if word.isascii() and word.isdigit()]
-    if told and traits.compat_branches.source.startswith(_OWN_SOURCES):
-        return told
+    branches = [int(word) for word in traits.compat_branches.value.split() if word.isascii() and word.isdigit()]
+    if branches and traits.compat_branches.source.startswith(_OWN_SOURCES):
+        return branches
     minor = order(traits.cuda.value)[:2]
     rows = [row for row in tables.cuda if len(minor) == 2 and order(row.version)[:2] == minor]
-    return sorted({*told, *(branch for row in rows for branch in row.compat_branches)})
+    return sorted({*branches, *(branch for row in rows for branch in row.compat_branches)})
 
 
 def find_machine(target: Target, gpu: Gpu, tables: Tables) -> HostDriver:

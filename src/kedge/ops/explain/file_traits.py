@@ -59,11 +59,11 @@ def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tabl
 def read_remote_sif_traits(source: Source, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
     """Of a SIF elsewhere its labels and config are read, by ranges; one that is stored is read as a file is."""
     with workplace.open_store() as store:
-        found = inspect_remote_sif(source, workplace, store, offline=offline)
-    if found.path is not None:
-        return replace(read_path_traits(found.path, tables), name=name_reference(source.reference))
-    traits = _read_inspection(name_reference(source.reference), found.inspection, tables, found.architecture)
-    return replace(traits, size=found.size)
+        remote = inspect_remote_sif(source, workplace, store, offline=offline)
+    if remote.path is not None:
+        return replace(read_path_traits(remote.path, tables), name=name_reference(source.reference))
+    traits = _read_inspection(name_reference(source.reference), remote.inspection, tables, remote.architecture)
+    return replace(traits, size=remote.size)
 
 
 def read_path_traits(path: Path, tables: Tables) -> ImageTraits:
