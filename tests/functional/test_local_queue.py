@@ -240,7 +240,7 @@ def test_time_limit_ends_all_processes(machine: Machine) -> None:
     assert entry["state"] == "timeout"
     assert "time limit of 1s" in entry["reason"]
     assert time.monotonic() - began < 60
-    assert "is ended now" in machine.output(id)
+    assert "is being stopped" in machine.output(id)
     assert not _find_processes("sleep\x00300")
 
 
