@@ -115,10 +115,10 @@ def _tell_left_out(reader: SifReader, progress: Progress) -> None:
     others, signatures = kinds.count(DataType.PARTITION) - 1, kinds.count(DataType.SIGNATURE)
     if others:
         progress.warn(
-            f"{reader.where}: only its primary partition is taken; {others} more (overlay or data) stay behind"
+            f"{reader.where}: kedge copies only the primary partition, not the {others} other(s) (overlay or data)"
         )
     if signatures:
-        progress.warn(f"{reader.where}: its {signatures} signature(s) stay behind: only SIF files hold signatures")
+        progress.warn(f"{reader.where}: its {signatures} signature(s) are not copied: only SIF files hold signatures")
 
 
 def _open_squashfs(path: Path, threads: int = 1) -> TreeImage:
