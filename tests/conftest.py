@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,9 @@ _EXCUSES = (
     "PyPI cannot be reached",
     "the memory controller of version 1 is not here",  # nor to be had where the kernel has version 2 alone
 )
+# The longest files, one of which mostly waits
+_FIRST = ("test_conformance.py", "test_slurm_states.py", "test_run_hostile.py", "test_local_queue.py",
+          "test_foreign_sifs.py", "test_convert.py")  # fmt: skip
 _GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries failures again, and no skip
 _skipped: collections.Counter[str] = collections.Counter()
 
@@ -88,6 +92,22 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where workers share the files: the longest first, the short ones last, so that none works alone at the end.
+
+    Between them the directories take turns: tests of clusters mostly wait, beside others that compute.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    groups: dict[str, list[Path]] = collections.defaultdict(list)
+    for path in dict.fromkeys(item.path for item in items):
+        groups[path.relative_to(REPOSITORY / "tests").parts[0]].append(path)
+    turns = {path: number / len(paths) for paths in groups.values() for number, path in enumerate(paths)}
+    first = {name: number for number, name in enumerate(_FIRST)}
+    units = set(groups["unit"])
+    items.sort(key=lambda item: (first.get(item.path.name, len(first)), item.path in units, turns[item.path]))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -98,6 +98,7 @@ CREATE DATABASE slurm_acct_db;
 CREATE USER 'slurm'@'127.0.0.1' IDENTIFIED BY 'slurm';
 GRANT ALL ON slurm_acct_db.* TO 'slurm'@'127.0.0.1';
 """
+_IMPATIENT = "MessageTimeout=1\n"
 _GROUPS = Path("/sys/fs/cgroup/memory")
 
 
@@ -183,7 +184,7 @@ class SlurmCluster:
             return found.get("JobState") in wanted
 
         try:
-            wait_until(f"job {job} is {' or '.join(wanted)}", is_there, timeout=timeout)
+            wait_until(f"job {job} is {' or '.join(wanted)}", is_there, timeout=timeout, every=0.15)
         except AssertionError as problem:
             raise AssertionError(f"{problem}\n{found}\n{self.daemons.read_logs('slurm')}") from None
         return found
@@ -197,11 +198,16 @@ class SlurmCluster:
         self.read("scontrol", "update", f"JobId={job}", "EndTime=now")
 
     def stop_control(self) -> None:
-        """End slurmctld, as when the scheduler cannot be reached; `start_control` brings it back with its jobs."""
+        """End slurmctld, as when the scheduler cannot be reached; `start_control` brings it back with its jobs.
+
+        Meanwhile programs that ask give up after a second, not after ten: nobody can answer.
+        """
         self.daemons.end("slurmctld")
+        self._write_config(self._read_config() + _IMPATIENT)
 
     def start_control(self, *, forget: bool = False) -> None:
         """Start slurmctld; with `forget` without what it knew."""
+        self._write_config(self._read_config().removesuffix(_IMPATIENT))
         words = [require_program("slurmctld"), "-D", *(["-c"] if forget else [])]
         self.daemons.start("slurmctld", words, prefix=self._place("head"))
         self.daemons.wait_until("slurmctld answers", lambda: "is UP" in self._run("scontrol", "ping").stdout)
@@ -230,9 +236,17 @@ class SlurmCluster:
         if options.gpus:
             (folder / "gres.conf").write_text(f"NodeName={nodes} Name=gpu Type=a100 File={self._make_gpus()}\n")
         self._ports = free_ports(options.nodes + 3)
-        (folder / "slurm.conf").write_text("".join([self._common_lines(), *self._node_lines()]))
+        self._write_config("".join([self._common_lines(), *self._node_lines()]))
         if options.lua:
             (folder / "job_submit.lua").write_text(options.lua)
+
+    def _read_config(self) -> str:
+        return (self.folder / "slurm.conf").read_text()
+
+    def _write_config(self, text: str) -> None:
+        new = self.folder / "slurm.conf.new"
+        new.write_text(text)
+        new.replace(self.folder / "slurm.conf")  # never half of it: programs of users may be reading
 
     def _common_lines(self) -> str:
         options = self.options

@@ -149,7 +149,7 @@ def test_script_convert_says_what_is_lost(capsys: pytest.CaptureFixture[str]) ->
     shown = capsys.readouterr()
     assert shown.out.startswith("#!/bin/bash\n#PBS ")
     assert "job.sh:2: not carried over: --licenses=a:1" in shown.err
-    assert "the queue is of another cluster than PBS: rtx" in shown.err
+    assert "the queue belongs to the old cluster: rtx" in shown.err
 
 
 def test_script_convert_refuses_what_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,20 @@ from tests.fakes.registry import FakeRegistry, Policy, nvcr
 PARTS = ("-l", "-d", "-r", "-s", "-t", "-e", "-H", "--list-apps", "--all", "--oci", "--json", "--json -e -r")
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_inspect_remote_is_the_inspect_of_the_pulled_sif(tmp_path: Path, part: str) -> None:
+@pytest.fixture(scope="module")
+def pulled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A reference, and the SIF that was pulled from there."""
+    folder = tmp_path_factory.mktemp("pulled")
     with FakeRegistry() as registry:
         add_rich_image(registry)
         reference = f"docker://{registry.host}/team/rich:1"
-        remote = kedge("inspect", *part.split(), reference, cache=tmp_path / "c")
-        kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c")
-    local = kedge("inspect", *part.split(), tmp_path / "x.sif", cache=tmp_path / "c")
+        kedge("pull", folder / "x.sif", reference, cache=folder / "c")
+        yield reference, folder / "x.sif"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_inspect_remote_is_the_inspect_of_the_pulled_sif(pulled: tuple[str, Path], tmp_path: Path, part: str) -> None:
+    remote, local = (kedge("inspect", *part.split(), image, cache=tmp_path / "c") for image in pulled)
     assert remote.stdout == local.stdout
     assert part in ("-t", "-H", "--list-apps") or remote.stdout
 

@@ -61,7 +61,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 FULL_CACHE = (
-    r"warning: the cache is not used: .* needs about [0-9.]+ MB in .*disk/cache, and there is only [0-9.]+ MB free"
+    r"warning: the cache is not used: .* needs about [0-9.]+ MB in .*disk/cache, which has only [0-9.]+ MB free"
 )
 
 
@@ -74,7 +74,7 @@ def test_pull_goes_around_a_store_that_is_too_small(registry: FakeRegistry, tmp_
         done = kedge(*words, cache=disk / "cache")
         assert sum((disk / "cache" / name).stat().st_size for name in files_below(disk / "cache")) < MEBIBYTE
     assert re.search(FULL_CACHE, done.stderr)
-    assert "To use it, free some room ('kedge cache clean'), or " in done.stderr
+    assert "To use it, free some space (kedge cache clean), or " in done.stderr
     assert "KEDGE_CACHEDIR=" in done.stderr
     assert done.stderr.count("warning: ") == 1
     assert len(registry.server.seen("GET .*/blobs/")) == 2, "the config and the layer, once"
@@ -120,7 +120,7 @@ def test_pull_is_refused_before_the_download_where_the_store_and_the_target_are_
     assert done.returncode == NoSpace.exit_code, done.stderr
     assert re.search(FULL_CACHE, done.stderr)
     assert re.search(
-        r"kedge: the pull .* needs about [0-9.]+ MB in .*disk, and there is only 10[0-9.]* MB free", done.stderr
+        r"kedge: the pull .* needs about [0-9.]+ MB in .*disk, which has only 10[0-9.]* MB free", done.stderr
     )
     assert "--dir " in done.stderr
 
@@ -156,7 +156,7 @@ def test_pull_is_refused_before_the_download_where_the_target_is_too_small(
     with small_memory(tmp_path / "disk", 8 * MEBIBYTE) as disk:
         done = kedge("pull", "--format", form, disk / "x", reference, cache=tmp_path / "cache", check=False)
         assert done.returncode == NoSpace.exit_code, done.stderr
-        assert re.search(r"needs about [0-9.]+ MB in .*disk, and there is only 8[0-9.]* MB free", done.stderr)
+        assert re.search(r"needs about [0-9.]+ MB in .*disk, which has only 8[0-9.]* MB free", done.stderr)
         assert not registry.server.seen("GET .*/blobs/")
         assert list(disk.iterdir()) == []
 

@@ -133,8 +133,8 @@ def test_limits_groups_that_are_left_are_removed_by_the_next(
 def test_limits_are_refused_where_the_user_has_no_part_of_the_tree(runner: Runner, image: Path) -> None:
     done = runner.run("exec", "--memory", "100M", str(image), "true")
     assert done.returncode == 255
-    assert "--memory cannot be applied: this user may not make control groups here" in done.stderr
+    assert "--memory cannot be applied: you may not create control groups on this host" in done.stderr
     assert "systemd-run --user --scope -p MemoryMax=100M kedge" in done.stderr
     assert "Traceback" not in done.stderr
     done = runner.run("exec", "--memory", "much", str(image), "true")
-    assert "'much' is no value for --memory" in done.stderr
+    assert "'much' is not a valid value of --memory" in done.stderr

@@ -222,18 +222,22 @@ def test_shim_version_can_be_parsed() -> None:
     ("line", "message", "hint"),
     [
         ("apptainer --nv exec i x", "'apptainer' has no option --nv", "apptainer exec --nv ..."),
-        ("apptainer buld x y", "there is no 'apptainer buld'", "did you mean 'build'?"),
-        ("apptainer capability list", "there is no 'apptainer capability' here", "rights of their caller"),
-        ("singularity oci run", "there is no 'singularity oci' here", "kedge run oci:DIRECTORY"),
-        ("apptainer config fakeroot --add x", "there is no 'apptainer config fakeroot' here", "kedge config fakeroot"),
-        ("apptainer config global --get x", "there is no 'apptainer config' here", "kedge config show"),
-        ("apptainer keyserver login https://k", "there is no 'apptainer keyserver login' here", "no credentials"),
-        ("apptainer plugin install x", "there is no 'apptainer plugin' here", "no plugins"),
+        ("apptainer buld x y", "'apptainer' has no verb 'buld'", "did you mean 'build'?"),
+        ("apptainer capability list", "kedge does not support 'apptainer capability'", "rights of their caller"),
+        ("singularity oci run", "kedge does not support 'singularity oci'", "kedge run oci:DIRECTORY"),
+        (
+            "apptainer config fakeroot --add x",
+            "kedge does not support 'apptainer config fakeroot'",
+            "kedge config fakeroot",
+        ),
+        ("apptainer config global --get x", "kedge does not support 'apptainer config'", "kedge config show"),
+        ("apptainer keyserver login https://k", "kedge does not support 'apptainer keyserver login'", "no credentials"),
+        ("apptainer plugin install x", "kedge does not support 'apptainer plugin'", "no plugins"),
         ("apptainer buildcfg NO_SUCH", 'no variable named "NO_SUCH"', "apptainer buildcfg"),
         ("apptainer remote login --tokenfile f r.example", "'apptainer remote --tokenfile' is not", "--password-stdin"),
         ("apptainer pull --docker-host=h docker://x", "'apptainer pull --docker-host' is not", "DOCKER_HOST"),
-        ("apptainer build -e x docker://y", "'build -e' is not supported", "no encrypted images"),
-        ("apptainer build x.sif", "'build' takes an output and what to build it from", "docker://NAME"),
+        ("apptainer build -e x docker://y", "'build -e' is not supported", "cannot write encrypted images"),
+        ("apptainer build x.sif", "'build' needs an output file and a source image", "docker://NAME"),
         ("apptainer build x.sif gone.def", "gone.def: No such file or directory", ""),
         ("apptainer exec --security uid:1 i x", "--security is not supported", "leave it out"),
         ("apptainer exec i", "'kedge exec' needs a command to run", "usage"),
@@ -250,7 +254,7 @@ def test_shim_refuses_with_a_remedy(line: str, message: str, hint: str) -> None:
 def test_shim_says_that_definitions_cannot_be_built_yet(tmp_path: Path, name: str) -> None:
     recipe = tmp_path / name
     recipe.write_text("Bootstrap: docker\nFrom: ubuntu\n")
-    with pytest.raises(UnsupportedFormat, match="images cannot be built from a definition file yet"):
+    with pytest.raises(UnsupportedFormat, match="kedge cannot build from a definition file"):
         translate("apptainer", ["build", "--fakeroot", "x.sif", str(recipe)])
 
 
@@ -283,7 +287,7 @@ def test_shim_install_list_and_remove(tmp_path: Path) -> None:
     done = run_kedge("shim", "remove", "--dir", str(folder))
     assert done.stdout.splitlines() == [f"removed {folder / program}" for program in PROGRAMS]
     assert [each.name for each in folder.iterdir()] == ["other"]
-    assert "there is nothing of kedge's" in run_kedge("shim", "remove", "--dir", str(folder)).stderr
+    assert "no shims in" in run_kedge("shim", "remove", "--dir", str(folder)).stderr
 
 
 def test_shim_install_goes_to_the_users_programs_by_default(tmp_path: Path) -> None:
@@ -337,9 +341,9 @@ def test_shim_install_says_which_program_a_shell_finds(tmp_path: Path) -> None:
     real.chmod(0o755)
     ours = tmp_path / "ours"
     first = install(ours, path=f"{real.parent}:{ours}:/usr/bin")
-    assert f"a shell finds another apptainer first, {real}" in first.stderr
+    assert f"your shell finds another apptainer first, {real}" in first.stderr
     after = install(ours, path=f"{ours}:{real.parent}:/usr/bin")
-    assert f"apptainer is kedge now; {real} is there too" in after.stderr
+    assert f"apptainer now starts kedge; the other one is still {real}" in after.stderr
 
 
 def test_shim_install_dry_run_writes_nothing(tmp_path: Path) -> None:
@@ -369,7 +373,7 @@ def test_shim_without_its_package_says_so(tmp_path: Path) -> None:
     done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "kedge is not in /nowhere" in done.stderr
-    assert "'kedge shim install' writes this file again" in done.stderr
+    assert "to write this file again: kedge shim install" in done.stderr
     assert MARK in path.read_text()
 
 

@@ -99,7 +99,7 @@ def test_site_list_shows_all_and_warns_of_broken_ones(place: Place) -> None:
     names = [line.split()[0] for line in done.stdout.splitlines()[1:]]
     assert names == sorted([*(path.stem for path in SHIPPED.glob("*.toml")), "bad"])
     assert "(retired) AIST ABCI 2.0" in done.stdout
-    assert f"{place.profiles}/bad.toml line 1: tilte: there is no such key" in done.stderr
+    assert f"{place.profiles}/bad.toml line 1: tilte: unknown key" in done.stderr
     told = {each["name"]: each for each in json.loads(place.site("list", "--json").stdout)}
     assert (told["bad"]["origin"], told["abci2"]["origin"], told["abci2"]["is_retired"]) == ("user", "shipped", True)
 
@@ -118,7 +118,7 @@ def test_site_show_of_a_broken_profile_names_the_line(place: Place) -> None:
     place.add_profile("bad", 'title = "x"\nscheduler = "slurm"\n\n[[queues]]\nname = "q"\nmax_time = 20\n')
     done = place.site("show", "bad")
     assert done.returncode == 75
-    assert done.stderr.startswith(f"kedge: {place.profiles}/bad.toml line 6: [[queues]] max_time: it cannot be '20'")
+    assert done.stderr.startswith(f"kedge: {place.profiles}/bad.toml line 6: [[queues]] max_time: '20' is not valid")
 
 
 def test_site_check_tells_whether_a_job_fits(place: Place) -> None:

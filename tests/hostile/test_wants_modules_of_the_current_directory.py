@@ -120,7 +120,7 @@ def install(folder: Path) -> tuple[str, ...]:
     """kedge in a virtual environment with an interpreter of its own: the files that a wheel's installation leaves."""
     subprocess.run([PYTHON, "-m", "venv", "--copies", "--without-pip", str(folder)], check=True, capture_output=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
-    shutil.copytree(REPOSITORY / "src/kedge", packages / "kedge", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "src/kedge", packages / "kedge")  # with what is compiled, as installers leave it
     (packages / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
     for name in ("kedge", "kedge-pyxis"):
         text = (REPOSITORY / "scripts" / name).read_text()

@@ -83,7 +83,7 @@ def judge(verb: str, words: list[str]) -> str:
     except HelpWanted:
         return "taken"
     except KedgeError as problem:
-        unknown = re.search(r"has no option|there is no '\w+ (?!.*here)|unrecognized|is not known", problem.message)
+        unknown = re.search(r"has no option|has no verb|unrecognized|is not known", problem.message)
         return f"{UNKNOWN if unknown or not problem.hint else ''}{problem.message}"
     return "taken"
 

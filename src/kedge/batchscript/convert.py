@@ -23,12 +23,12 @@ account queue qos reservation constraint array dependencies begin mail mail_on o
 # names that mean something on one cluster only
 _LOCAL = {
     "queue": "the queue",
-    "qos": "the quality of service",
+    "qos": "the QOS",
     "reservation": "the reservation",
     "constraint": "the constraint",
-    "gpu_type": "the type of GPU",
-    "begin": "the time to begin",
-    "dependencies": "the jobs it waits for",
+    "gpu_type": "the GPU type",
+    "begin": "the start time",
+    "dependencies": "the list of jobs it depends on",
 }
 
 
@@ -62,7 +62,7 @@ def convert_script(script: BatchScript, *, target: str = "", site: Site | None =
         left += [each for each in request.left if each not in kept]
     else:
         left += request.left
-        left += _drop_local(fields, request, target, site)
+        left += _drop_local(fields, request, site)
         left += _find_foreign(script, fields, target)
     fields.pop("parallel_environment", None)
     job = Job(**fields)
@@ -78,7 +78,7 @@ def _refuse(script: BatchScript) -> None:
         raise InvalidJob(
             f"kedge cannot convert a script for {title}: it does not read {prefix} lines",
             context={"scheduler": title},
-            hint=f"replace the {prefix} lines by #SBATCH, #PBS or #$ lines that ask for the same",
+            hint=f"replace the {prefix} lines by #SBATCH, #PBS or #$ lines that request the same",
         )
     between = next((each for each in script.live if each.option in language.separators), None)
     if between is not None:
@@ -96,11 +96,11 @@ def _take_fields(request: ScriptRequest, remarks: list[tuple[int, str]]) -> dict
         fields["gpus_per_node"] = per_node
     total = request.number("gpus")
     if total and "gpus_per_node" not in request.asked and request.nodes > 1:
-        remarks.append((request.line("gpus"), f"{total} GPUs for the job became {per_node} for each node"))
+        remarks.append((request.line("gpus"), f"{total} GPUs per job became {per_node} per node"))
     if limit := request.number("array_limit"):
         fields["array"] = replace(fields["array"], limit=limit) if "array" in fields else None
     if "mail_on" in fields and not fields.get("mail"):
-        remarks.append((request.line("mail_on"), "no address is given for mail, and kedge sends none without"))
+        remarks.append((request.line("mail_on"), "kedge sends no mail: the script gives no address"))
         del fields["mail_on"]
     if request.get("join") and "output" in fields:
         fields.pop("error", None)
@@ -118,13 +118,13 @@ def _quote(words: str) -> str:
 def _find_ignored(script: BatchScript) -> list[Left]:
     """What the scheduler did not read is not carried over either; that of the same kind is worth a word."""
     return [
-        Left(each.line, "", f"it was ignored before, too: {each.raw.strip()} ({each.reason})")
+        Left(each.line, "", f"the scheduler ignored it already: {each.raw.strip()} ({each.reason})")
         for each in script.directives
         if not each.is_live and each.reason != "it is a comment"
     ]
 
 
-def _drop_local(fields: dict[str, Any], request: ScriptRequest, target: str, site: Site | None) -> list[Left]:
+def _drop_local(fields: dict[str, Any], request: ScriptRequest, site: Site | None) -> list[Left]:
     left = []
     for key, what in _LOCAL.items():
         if key not in fields or (key == "queue" and site is not None and site.find_queue(fields[key]) is not None):
@@ -132,7 +132,11 @@ def _drop_local(fields: dict[str, Any], request: ScriptRequest, target: str, sit
         value = fields.pop(key)
         shown = ", ".join(each.job for each in value) if key == "dependencies" else value
         left.append(
-            Left(request.line(key), "", f"{what} is of another cluster than {find_facts(target).title}: {shown}")
+            Left(
+                request.line(key),
+                "",
+                f"{what} belongs to the old cluster: {shown}",
+            )
         )
     return left
 
@@ -152,4 +156,4 @@ def _note_gpus(script: BatchScript, job: Job, remarks: list[tuple[int, str]]) ->
         return
     call = script.containers[0]
     if job.wants_gpus and not call.gives_gpus:
-        remarks.append((call.line, "kedge adds --nv, which the script lacks, because GPUs are asked for"))
+        remarks.append((call.line, "kedge adds --nv, because the script requests GPUs"))

@@ -38,7 +38,7 @@ _READS_OTHERS = re.compile(r"(?:^|[;&|\s])(?:source|\.|eval)\s")
 _KNOWN = re.compile(r"IFS|HOME|TMPDIR|LANG|GLOBIGNORE|\w*PATH|(?:LC|LD|PYTHON|OMP|SINGULARITY|APPTAINER|SLURM)\w*")
 _OURS = ("export APPTAINER_BIND=",)  # what the conversion itself adds to 'setup'
 _AFTER = ("wait", "exit", "echo", "date", "printf", "hostname")
-_ARGUMENTS = "the script takes arguments ($1, ...): give them with 'kedge submit -f FILE -- ARGUMENT ...'"
+_ARGUMENTS = "the script takes arguments ($1, ...): pass them with 'kedge submit -f FILE -- ARGUMENT ...'"
 _INTERPRETERS = {"python": "-c", "perl": "-e", "ruby": "-e"}
 _SHELLS = ("bash", "sh", "dash", "ksh", "zsh")
 
@@ -67,7 +67,7 @@ def convert_body(script: BatchScript, request: ScriptRequest) -> Body:
 def _find_single_call(script: BatchScript) -> tuple[ContainerCall | None, str]:
     """The one container that a script is for, or why there is none."""
     if _interpreter_of(script)[0] not in _SHELLS:
-        return None, "it is no script of a shell"
+        return None, "it is not a shell script"
     if len(script.containers) != 1:
         return None, f"it starts {len(script.containers) or 'no'} containers"
     call = script.containers[0]
@@ -79,11 +79,11 @@ def _find_single_call(script: BatchScript) -> tuple[ContainerCall | None, str]:
     if call.source.redirects or call.source.end not in ("\n", "", ";"):
         return None, "the container's input or output is redirected"
     if any(each.name not in _AFTER or each.end == "|" for each in script.commands[index + 1 :]):
-        return None, "something runs after the container"
+        return None, "commands follow the container"
     if any(each.line == call.line and each.end not in ("&&", ";") for each in script.commands[:index]):
-        return None, "the container's command is a part of a larger one"
+        return None, "the container's command is part of a larger one"
     if call.image is None:
-        return None, "the container's image is not given"
+        return None, "the container has no image"
     return call, ""
 
 
@@ -96,14 +96,14 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: ScriptReque
     values = find_values(before)
     image = resolve_word(call.image, values) if call.image else None
     if image is None or not image or image.startswith("-"):  # options in a variable look like the image
-        return "the name of the image is known only when it runs"
+        return "the image name is unknown before the job runs"
     if problem := _find_problem(script, call, request, values, before):
         return problem
     if any(word.is_assignment for word in call.source.words[:1]):
-        return "a variable is set for one command"
+        return "a variable is set for this command only"
     launch = read_launcher(call, request, values)
     if launch is None:
-        return "something stands between the launcher and the container"
+        return "another command stands between the launcher and the container"
     body = Body(left=list(launch.left), remarks=list(launch.remarks))
     body.fields["image"] = _name_image(image, call)
     _convert_before(script, before, call, body)
@@ -114,15 +114,13 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: ScriptReque
     _set_launcher(call, launch, request, body)
     _drop_unused(body)
     if any(not line.startswith(_OURS) for line in body.fields["setup"]):
-        body.remarks.append(
-            (call.line, "lines before the container became 'setup'; there, one that fails ends the job")
-        )
+        body.remarks.append((call.line, "lines before the container became 'setup', where a failing line ends the job"))
     _note_folder(call, image, body)
     if call.has_option("--nv") and (not request.wants_gpus or call.has_option("--rocm")):
         body.fields["nv"] = True
     elif call.has_option("--rocm", "--nvccli") and request.wants_gpus:
         body.fields["nv"] = False  # which GPUs would bring along
-    body.left += [Left(each.line, "", f"what comes after the container is not kept: {each.source}") for each in after]
+    body.left += [Left(each.line, "", f"a command after the container: {each.source}") for each in after]
     return body
 
 
@@ -184,11 +182,9 @@ def _convert_before(script: BatchScript, before: Sequence[Command], call: Contai
         elif words[:1] == ["export"] and _is_movable(command, index, before):
             environment |= dict(word.text.partition("=")[::2] for word in command.words[1:])
         elif words[:1] == ["cd"] and len(words) == 2 and _SUBMIT_FOLDER.match(command.words[1].raw):
-            body.remarks.append(
-                (command.line, "the directory it is submitted from is where jobs of kedge's run anyway")
-            )
+            body.remarks.append((command.line, "dropped: jobs of kedge run in the directory they are submitted from"))
         elif is_module_setup(words) and has_plain_modules:
-            body.remarks.append((command.line, "kedge's scripts set up modules themselves"))
+            body.remarks.append((command.line, "dropped: kedge's scripts set up modules themselves"))
         else:
             continue
         del lines[command.line]
@@ -256,13 +252,13 @@ def _convert_options(call: ContainerCall, values: Mapping[str, str], body: Body)
                 binds += [part for part in known.split(",") if part]
         elif name in ("--nv", "--no-container-mount-home", "--container-mount-home") and value is None:
             if name != "--nv":
-                body.left.append(Left(call.line, "", f"the option of Pyxis is not carried over: {name}"))
+                body.left.append(Left(call.line, "", f"the Pyxis option: {name}"))
         elif value is not None and known is None:
-            return f"the value of {name} is known only when it runs"
+            return f"the value of {name} is unknown before the job runs"
         elif name.startswith("--container-"):
             words += {"--container-workdir": ["--pwd", known or ""]}.get(name, [])
             if name != "--container-workdir":
-                body.left.append(Left(call.line, "", f"the option of Pyxis is not carried over: {name}={known or ''}"))
+                body.left.append(Left(call.line, "", f"the Pyxis option: {name}={known or ''}"))
         else:
             words += [name] if known is None else [name, known]
     body.fields["binds"] = tuple(binds)
@@ -270,7 +266,7 @@ def _convert_options(call: ContainerCall, values: Mapping[str, str], body: Body)
     if later:
         body.fields["setup"] = (*body.fields["setup"], _write_binds(later))
         body.remarks.append(
-            (call.line, "binds with variables became APPTAINER_BIND in 'setup', where the shell knows them")
+            (call.line, "binds with variables became APPTAINER_BIND in 'setup', where the shell expands them")
         )
     return ""
 
@@ -295,7 +291,7 @@ def _convert_command(
         processes = str(options.get("nproc_per_node", ""))
         if processes.isdecimal() and not request.wants_gpus:
             body.left.append(
-                Left(call.line, "", f"kedge starts one process per GPU, and none is asked for: {processes}")
+                Left(call.line, "", f"kedge starts one process per GPU, and the script requests no GPUs: {processes}")
             )
     known = [resolve_words(word, values) for word in command]
     if all(words is not None for words in known):
@@ -319,7 +315,7 @@ def _convert_command(
 def _export_names(used: Sequence[str], call: ContainerCall, body: Body) -> None:
     """Variables in the command are now the container's to expand, so it must see them."""
     if used:
-        body.remarks.append((call.line, "variables in the command are expanded inside the container now, by sh"))
+        body.remarks.append((call.line, "sh expands the command's variables inside the container"))
     setup = "\n".join(body.fields["setup"])
     names = [name for name in used if re.search(rf"(?<![\w$]){name}\+?=", setup)]
     if names:
@@ -329,7 +325,7 @@ def _export_names(used: Sequence[str], call: ContainerCall, body: Body) -> None:
 def _note_folder(call: ContainerCall, image: str, body: Body) -> None:
     changes = any(re.match(r"\s*(cd|pushd)\s", line) for line in body.fields["setup"])
     if changes and not image.startswith("/") and "://" not in image:
-        text = f"'kedge submit' looks for {image} where you submit; 'setup' goes to another directory first"
+        text = f"'kedge submit' looks for {image} in the directory you submit from, but 'setup' changes the directory"
         body.remarks.append((call.line, text))
 
 
@@ -360,7 +356,7 @@ def _set_launcher(call: ContainerCall, launch: Launch, request: ScriptRequest, b
     body.fields["parallel"] = parallel
     if parallel is Parallel.TORCHRUN:
         body.fields["setup"] = tuple(line for line in body.fields["setup"] if not _RENDEZVOUS.match(line))
-        body.remarks.append((call.line, "kedge sets MASTER_ADDR, MASTER_PORT and WORLD_SIZE for torchrun itself"))
+        body.remarks.append((call.line, "kedge itself sets MASTER_ADDR, MASTER_PORT and WORLD_SIZE for torchrun"))
     elif parallel is Parallel.MPI and launch.program != "srun":
         body.fields["launcher"] = launch.program
 
@@ -375,9 +371,7 @@ def _keep_whole(script: BatchScript, why: str) -> Body:
         body.fields["command"] = (program, *arguments, flag, text, *named)
         if uses_arguments(_cut_at_set(script, text)):
             body.remarks.append((script.body[0][0], _ARGUMENTS))
-        body.remarks.append(
-            (script.body[0][0], f"the commands are kept as they are, and run on the node, because {why}")
-        )
+        body.remarks.append((script.body[0][0], f"the commands stay unchanged and run on the node, because {why}"))
     return body
 
 

@@ -93,11 +93,11 @@ def _read_srun(call: ContainerCall, words: Sequence[str], request: ScriptRequest
             return None
         if option.name == "--mpi":
             launch.parallel = Parallel.TASKS if option.value == "none" else Parallel.MPI
-            launch.remarks.append((call.line, f"srun {shown} is left to the site's profile (mpi_type)"))
+            launch.remarks.append((call.line, f"srun {shown} is decided by the site's profile (mpi_type)"))
         elif option.name in _SRUN_SIZES:
             _add_size(call, request, option.name, option.value or "", launch)
         else:
-            launch.left.append(Left(call.line, "", f"the option of srun is not carried over: {shown}"))
+            launch.left.append(Left(call.line, "", f"the srun option: {shown}"))
     return launch
 
 
@@ -110,7 +110,7 @@ def _add_size(call: ContainerCall, request: ScriptRequest, name: str, value: str
     try:
         READERS[name](request, directive, value)
     except ValueError:
-        launch.left.append(Left(call.line, "", f"the option of srun is not carried over: {name}={value}"))
+        launch.left.append(Left(call.line, "", f"the srun option: {name}={value}"))
         return
     if before is not None and request.get(key) != before:
         launch.remarks.append(
@@ -136,7 +136,7 @@ def _read_mpirun(call: ContainerCall, words: Sequence[str], request: ScriptReque
         count = 2 if word in _MPIRUN_TWO else 1 if word in _MPIRUN_ONE.split() else 0
         position += count
         shown = " ".join([word, *values[:count]])
-        launch.left.append(Left(call.line, "", f"the option of {words[0]} is not carried over: {shown}"))
+        launch.left.append(Left(call.line, "", f"the {words[0]} option: {shown}"))
     return launch
 
 

@@ -33,13 +33,13 @@ def find_doubt(call: ContainerCall, values: Mapping[str, str], before: Sequence[
     unknown = _find_unknown(call.command, values)
     for word in unknown:
         if _HOSTS_OWN.search(_QUOTED.sub(_leave_expansions, _SIMPLE.sub(_leave_escapes, word.raw))):
-            return f"'{word.raw}' is expanded on the node, and cannot be inside the container"
+            return f"'{word.raw}' is expanded on the node and cannot be expanded in the container"
     text = "\n".join(each.source for each in before)
     for name in dict.fromkeys(name for word in unknown for name in find_names(word.raw)):
         if re.search(
             rf"\b{name}\+?=\(|\b(?:read|mapfile|readarray|getopts|printf|declare|typeset|local|let)\b.*\b{name}\b", text
         ):
-            return f"the variable {name} is set in a way that only the script's own shell knows"
+            return f"the variable {name} is set in a way that only the script's shell can evaluate"
     for name in find_expanded(call.command) if unknown else ():
         if _is_hidden(name, call.command, text):
             return f"a shell in the container would see the variable {name}, which the script does not export"
@@ -167,7 +167,7 @@ def find_run_doubt(call: ContainerCall, command: Sequence[Word], values: Mapping
     """The image's own script gets words, and no shell stands before it that could expand them."""
     if call.verb != "run" or is_only_arguments(command) or not _find_unknown(command, values):
         return ""
-    return "only the shell on the node can tell the words that the image's own script gets"
+    return "only the shell on the node knows the arguments of the image's runscript"
 
 
 def is_only_arguments(command: Sequence[Word]) -> bool:

@@ -19,12 +19,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     install = commands.add_parser("install", help="Install the commands apptainer, singularity and run-singularity")
-    install.add_argument("--force", action="store_true", help="replace programs of these names that are not kedge's")
-    remove = commands.add_parser("remove", help="Remove these commands, unless they are not kedge's")
+    install.add_argument("--force", action="store_true", help="replace other programs of these names")
+    remove = commands.add_parser("remove", help="Remove these commands; other programs of these names stay")
     listing = commands.add_parser("list", help="List the installed commands and whether your shell finds them")
-    for each in (install, remove):
-        each.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin)")
-        add_dry_run(each)
+    for command in (install, remove):
+        command.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin)")
+        add_dry_run(command)
     listing.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin and all of PATH)")
 
 
@@ -58,7 +58,7 @@ def _remove(arguments: argparse.Namespace, console: Console) -> None:
     for path in paths:
         console.print(f"{'would remove' if console.dry_run else 'removed'} {path}")
     if not paths:
-        console.progress.note(f"there is nothing of kedge's in {folder}")
+        console.progress.note(f"no shims in {folder}")
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:
@@ -71,7 +71,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
     if not shims:
         place = f" in {arguments.dir}" if arguments.dir else ""
         words = f" --dir {shlex.quote(str(arguments.dir))}" if arguments.dir else ""
-        console.progress.note(f"no shims{place}; 'kedge shim install{words}' writes them")
+        console.progress.note(f"no shims{place}; to install them: kedge shim install{words}")
 
 
 def explain(shims: list[Shim]) -> list[str]:
@@ -83,9 +83,9 @@ def explain(shims: list[Shim]) -> list[str]:
     for shim in shims:
         if shim.state == "hidden":
             texts.append(
-                f"a shell finds another {shim.program} first{f', {shim.other}' if shim.other else ''}: "
+                f"your shell finds another {shim.program} first{f', {shim.other}' if shim.other else ''}: "
                 f'export PATH="{folder}:$PATH"'
             )
         elif shim.other and shim.state == "used":
-            texts.append(f"{shim.program} is kedge now; {shim.other} is there too, under its full name")
+            texts.append(f"{shim.program} now starts kedge; the other one is still {shim.other}")
     return texts

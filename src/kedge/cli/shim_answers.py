@@ -18,7 +18,7 @@ def answer(program: str, verb: str, words: list[str]) -> str:
         return _show_build(program, words)
     if words[:1] == ["list"]:
         return "There are no plugins installed.\n"
-    raise UsageError(f"there is no '{program} plugin' here", hint="kedge has no plugins")
+    raise UsageError(f"kedge does not support '{program} plugin'", hint="kedge has no plugins")
 
 
 def _show_build(program: str, words: list[str]) -> str:
@@ -26,7 +26,7 @@ def _show_build(program: str, words: list[str]) -> str:
     if not words:
         return "".join(f"{name}={value}\n" for name, value in known.items())
     if words[0] not in known:
-        raise UsageError(f'no variable named "{words[0]}"', hint=f"'{program} buildcfg' lists them")
+        raise UsageError(f'no variable named "{words[0]}"', hint=f"to list them: {program} buildcfg")
     return f"{known[words[0]]}\n"
 
 

@@ -24,14 +24,14 @@ class _ShimRule:
 
 
 _DOCKER_HOST = {"--docker-host": "set the variable DOCKER_HOST, which the docker program reads"}
-_VARIANT = {"--arch-variant": "write it behind the architecture: --arch arm/v7"}
+_VARIANT = {"--arch-variant": "write it after the architecture: --arch arm/v7"}
 _KEYSERVER_FILE = {
-    "-c": "key servers are kedge's setting 'keyserver': kedge config get keyserver",
-    "--config": "key servers are kedge's setting 'keyserver': kedge config get keyserver",
+    "-c": "key servers are a setting of kedge: kedge config get keyserver",
+    "--config": "key servers are a setting of kedge: kedge config get keyserver",
 }
 _REMOTE_FILE = {
-    "-c": "kedge reads the logins of Apptainer and Docker where they are; see 'kedge registry list'",
-    "--config": "kedge reads the logins of Apptainer and Docker where they are; see 'kedge registry list'",
+    "-c": "kedge reads the logins of Apptainer and Docker; to list them: kedge registry list",
+    "--config": "kedge reads the logins of Apptainer and Docker; to list them: kedge registry list",
 }
 
 RULES = {
@@ -48,7 +48,7 @@ RULES = {
     "sif": _ShimRule(),
     "sign": _ShimRule(),
     "verify": _ShimRule(),
-    "key": _ShimRule(refused={"--new-password": "change the passphrase first, with 'gpg --change-passphrase KEY'"}),
+    "key": _ShimRule(refused={"--new-password": "change the passphrase first: gpg --change-passphrase KEY"}),
     "overlay": _ShimRule(),
     "instance": _ShimRule(),
     "registry": _ShimRule(refused=_REMOTE_FILE),
@@ -62,13 +62,13 @@ RULES = {
 }
 
 # Verbs of Apptainer that kedge does not have, and what stands in their place; `kedge VERB` says the same
-MISSING = {
+_MISSING = {
     **{verb: VERB_HABITS[verb] for verb in ("buildcfg", "capability", "checkpoint", "oci", "plugin")},
-    "completion": "'kedge completion SHELL' prints the script for kedge",
-    "config": "'kedge config show' lists kedge's own settings; nothing needs root",
-    "config fakeroot": "'kedge config fakeroot USER' says what --fakeroot can do, and the line for administrators",
+    "completion": "to print kedge's completion script: kedge completion SHELL",
+    "config": "to list kedge's settings: kedge config show",
+    "config fakeroot": "to check --fakeroot and get the line for administrators: kedge config fakeroot USER",
     "keyserver login": "kedge sends no credentials to key servers",
-    "keyserver logout": "kedge sends no credentials to key servers, so there is nothing to forget",
+    "keyserver logout": "kedge stores no credentials of key servers",
     "remote get-login-password": "log in to the registry itself: kedge registry login HOST",
 }
 
@@ -81,15 +81,15 @@ _BUILD_IDLE_VALUES = ("-B", "--bind", "--mount", "--build-arg", "--build-arg-fil
 _BUILD_REFUSED = {
     **_DOCKER_HOST,
     **_VARIANT,
-    "-e": "kedge writes no encrypted images",
-    "--encrypt": "kedge writes no encrypted images",
-    "--passphrase": "kedge writes no encrypted images",
-    "--pem-path": "kedge writes no encrypted images",
-    "--mksquashfs-args": "kedge compresses itself: kedge pull --compress gzip ...",
-    "-r": "there is no remote builder",
-    "--remote": "there is no remote builder",
-    "-u": "kedge changes no image; it writes a new one",
-    "--update": "kedge changes no image; it writes a new one",
+    "-e": "kedge cannot write encrypted images",
+    "--encrypt": "kedge cannot write encrypted images",
+    "--passphrase": "kedge cannot write encrypted images",
+    "--pem-path": "kedge cannot write encrypted images",
+    "--mksquashfs-args": "kedge does not use mksquashfs; choose a compression: kedge pull --compress gzip ...",
+    "-r": "kedge has no remote builder",
+    "--remote": "kedge has no remote builder",
+    "-u": "kedge cannot change an image; build a new one",
+    "--update": "kedge cannot change an image; build a new one",
 }
 _BUILD_VALUES = ("--arch", "--authfile", "--tmpdir", "--library")
 
@@ -100,13 +100,13 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
     if dot and family == "instance":  # as Singularity 2 wrote it
         verb, words = family, [command, *words]
     for missing in (f"{verb} {''.join(words[:1])}", verb):
-        if missing in MISSING:
-            raise UsageError(f"there is no '{program} {missing}' here", hint=MISSING[missing])
+        if missing in _MISSING:
+            raise UsageError(f"kedge does not support '{program} {missing}'", hint=_MISSING[missing])
     rule = RULES.get(verb)
     if rule is None:
         known = [*RULES, "exec", "run", "shell", "test", "version"]
         raise UsageError(
-            f"there is no '{program} {verb}'", hint=propose(verb, known) or f"'{program} --help' lists verbs"
+            f"'{program}' has no verb '{verb}'", hint=propose(verb, known) or f"to list the verbs: {program} --help"
         )
     words = _apply_rule(f"{program} {verb}", rule, words)
     special = {
@@ -163,7 +163,7 @@ def _cache(words: list[str]) -> list[str]:
 
 def _name_kind(text: str) -> str:
     kinds = {
-        "blob" if each.strip() == "blob" else "all" if each.strip() == "all" else "image" for each in text.split(",")
+        "blob" if kind.strip() == "blob" else "all" if kind.strip() == "all" else "image" for kind in text.split(",")
     }
     return kinds.pop() if len(kinds) == 1 else "all"
 
@@ -179,7 +179,7 @@ def _remote(words: list[str]) -> list[str]:
     if command in ("login", "logout") and _names_registry(rest):
         rule = _ShimRule(
             renamed={"-i": "--no-https", "--insecure": "--no-https"},
-            refused={**_REMOTE_FILE, "--tokenfile": "the file's content is the password: --password-stdin < FILE"},
+            refused={**_REMOTE_FILE, "--tokenfile": "read the password from the file: --password-stdin < FILE"},
         )
         return ["registry", command, *_apply_rule("apptainer remote", rule, [*before, *rest])]
     return ["remote", command, *before, *rest]
@@ -188,7 +188,7 @@ def _remote(words: list[str]) -> list[str]:
 def _names_registry(words: list[str]) -> bool:
     """Whether a login is to a registry: it names a host, or a user; remotes have plain names, and tokens."""
     name = words[-1] if words and not words[-1].startswith("-") else ""
-    return any(each in name for each in (".", ":", "/")) or bool({"-u", "--username"} & set(words))
+    return any(mark in name for mark in (".", ":", "/")) or bool({"-u", "--username"} & set(words))
 
 
 def _leave_remote_out(words: list[str]) -> list[str]:
@@ -217,7 +217,7 @@ def _build(words: list[str]) -> list[str]:
         (options if word.startswith("-") else names).extend(words[position : position + count])
         position += count
     if len(names) != 2:
-        raise UsageError("'build' takes an output and what to build it from", hint="build OUTPUT.sif docker://NAME")
+        raise UsageError("'build' needs an output file and a source image", hint="build OUTPUT.sif docker://NAME")
     is_sandbox = any(word in ("-s", "--sandbox") for word in options)
     options = [word for word in options if word not in ("-s", "--sandbox")]
     output, spec = names
@@ -265,6 +265,6 @@ def check_image(path: Path) -> None:
     if head[32:41] == b"SIF_MAGIC" or head[:4] == b"hsqs" or head[1080:1082] == b"\x53\xef" or b"hsqs" in head[:256]:
         return
     raise UnsupportedFormat(
-        f"{path}: images cannot be built from a definition file yet",
-        hint="build it where Apptainer is installed, or pull an image that has what you need",
+        f"{path}: kedge cannot build from a definition file",
+        hint="build it with Apptainer, or pull an image that has what you need",
     )

@@ -96,7 +96,7 @@ def translate(program: str, words: Sequence[str]) -> _Translation:
         if word in ("-c", "--config") or word.startswith("--config="):
             position += word in ("-c", "--config")
             warnings.append(
-                f"{word.partition('=')[0]}: kedge reads no configuration of Apptainer's; see 'kedge config'"
+                f"{word.partition('=')[0]}: kedge does not read Apptainer's configuration; see kedge config"
             )
         elif word != "--build-config":
             leading += _read_globals(program, word)
@@ -125,7 +125,7 @@ def _read_globals(program: str, word: str) -> list[str]:
         from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(
-            f"'{program}' has no option {word}", hint=f"options of a verb stand behind it: {program} exec {word} ..."
+            f"'{program}' has no option {word}", hint=f"write options of a verb after it: {program} exec {word} ..."
         )
     return [_GLOBALS[letter] for letter in letters]
 
@@ -136,10 +136,10 @@ def _explain(program: str, rest: list[str], *, is_wanted: bool = True) -> _Trans
     return _Translation(
         status=0 if is_wanted else 1,
         text=f"usage: {program} [global options] VERB ...\n\n"
-        f"This {program} is kedge {VERSION}, which speaks the command line of Apptainer.\n"
+        f"This {program} is kedge {VERSION}, which accepts Apptainer's command line.\n"
         "exec run shell test instance pull push build inspect run-help search delete cache sif sign verify key\n"
-        "keyserver overlay registry remote buildcfg version; 'kedge --help' lists what else there is, and\n"
-        "'kedge shim remove' takes this name away.\n",
+        "keyserver overlay registry remote buildcfg version. More verbs: kedge --help.\n"
+        "To remove this command: kedge shim remove\n",
     )
 
 

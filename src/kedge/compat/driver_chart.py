@@ -21,12 +21,12 @@ _LONGEST_LABEL = 16
 
 @frozen
 class ChartColumn:
-    """One driver: the newest of its branch that the tables name, or the machine's own."""
+    """One driver: the newest of its branch that the tables name, or the host's own."""
 
     branch: str  # 535
     driver: str  # 535.104.05
     is_host: bool = False
-    cuda: str = ""  # 12.2: what it offers; empty: not known
+    cuda: str = ""  # 12.2: what it offers; empty: unknown
 
 
 @frozen
@@ -35,7 +35,7 @@ class ChartRow:
 
     label: str  # the tag, in short
     tag: str
-    cuda: str  # empty: not known
+    cuda: str  # empty: unknown
     cells: tuple[str, ...]  # outcomes, in the order of the columns
     is_image: bool = False
     skipped: int = 0  # tags between the row above and this one, which are not shown
@@ -94,8 +94,8 @@ def _list_columns(tables: Tables, target: Target | None) -> tuple[ChartColumn, .
     for branch in sorted({*list_branches(tables), *host}):
         is_host = (branch,) == host
         driver = target.driver if target and is_host else newest.get(branch, str(branch))
-        told = major_minor(target.cuda) if target and is_host else ""
-        columns.append(ChartColumn(str(branch), driver, is_host, told or find_offered_cuda(driver, tables)))
+        offered = major_minor(target.cuda) if target and is_host else ""
+        columns.append(ChartColumn(str(branch), driver, is_host, offered or find_offered_cuda(driver, tables)))
     return tuple(columns)
 
 
@@ -105,8 +105,8 @@ class _Entry:
 
     name: str
     tag: str
-    is_known: bool  # whether the tables have its CUDA, without which all is not known
-    architecture: str = ""  # of the processors it is judged for
+    is_known: bool  # whether the tables have its CUDA, without which all is unknown
+    architecture: str = ""  # that it is judged for
     traits: ImageTraits | None = None
 
 
@@ -124,14 +124,15 @@ def _list_entries(image: str, tag: str, tables: Tables, traits: ImageTraits | No
     name = normalize_image(image)
     ordered = [groups[version] for version in sorted(groups, reverse=True)]
     return [
-        _Entry(f"{name}:{each}", each, known, architecture, traits if each == tag else None) for each, known in ordered
+        _Entry(f"{name}:{row_tag}", row_tag, known, architecture, traits if row_tag == tag else None)
+        for row_tag, known in ordered
     ]
 
 
 def _find_native(
     entries: Sequence[_Entry], machine: Target, columns: Sequence[ChartColumn], tables: Tables
 ) -> int | None:
-    """The place of the newest that runs natively with the machine's own driver."""
+    """The place of the newest that runs natively with the host's own driver."""
     host = next((column for column in columns if column.is_host), None)
     if host is None:
         return None
@@ -171,7 +172,7 @@ def _choose_rows(count: int, wanted: list[int], limit: int) -> list[int]:
 
 
 def _strip_target(target: Target | None) -> Target:
-    """The GPUs alone: neither processor nor MPI is a matter of the driver."""
+    """The GPUs alone: neither CPU nor MPI is a matter of the driver."""
     if target is None:
         return Target("any machine", "named")
     return Target(target.title, target.origin, target.gpus)
@@ -185,6 +186,8 @@ def _judge_cell(traits: ImageTraits, machine: Target, column: ChartColumn, table
     verdict = judge(traits, replace(machine, driver=column.driver), tables)
     if machine.gpus:
         return verdict.outcome
-    # Without a GPU the whole can be no more than not known; the driver's part can.
-    of_driver = [each.outcome for each in verdict.judgements if each.subject == "driver" and each.outcome]
+    # Without a GPU the whole can be no more than unknown; the driver's part can.
+    of_driver = [
+        judgement.outcome for judgement in verdict.judgements if judgement.subject == "driver" and judgement.outcome
+    ]
     return of_driver[0] if of_driver else UNKNOWN

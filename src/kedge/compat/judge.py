@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Joins what the rules say about an image on a target into one verdict: the worst of driver, GPU and processor."""
+"""Joins what the rules say about an image on a target into one verdict: the worst of driver, GPU and CPU."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def judge(traits: ImageTraits, target: Target, tables: Tables) -> Verdict:
     """Whether the image runs on the target, and why."""
     processor = judge_processor(traits, target)
     others = [*processor, *judge_glibc(traits, target), *judge_mpi(traits, target)]
-    wrong = next((each for each in processor if each.level == FAIL), None)
+    wrong = next((judgement for judgement in processor if judgement.level == FAIL), None)
     if target.has_gpus is False:
         return _judge_without_gpu(traits, target, others, wrong)
-    found = [judge_gpu(traits, target, gpu, tables) for gpu in target.gpus or (Gpu(""),)]
-    worst = max(found, key=lambda each: RANKS.index(each.outcome))
-    judgements = _order_judgements(found)
+    by_gpu = [judge_gpu(traits, target, gpu, tables) for gpu in target.gpus or (Gpu(""),)]
+    worst = max(by_gpu, key=lambda answer: RANKS.index(answer.outcome))
+    judgements = _order_judgements(by_gpu)
     judgements += judge_requirements(traits, target, tables, outcome=worst.outcome)
     if wrong is not None:
         headline = f"does not run on {target.title}: {_shorten(wrong)}"
         return _make_verdict(NO, headline, [*others, *judgements], traits, target)
-    headline = _make_headline(worst, found, target)
+    headline = _make_headline(worst, by_gpu, target)
     return _make_verdict(worst.outcome, headline, [*judgements, *others], traits, target)
 
 
@@ -66,25 +66,27 @@ def _judge_without_gpu(
     return _make_verdict(NATIVE, f"runs on {target.title}; it does not need a GPU", judgements, traits, target)
 
 
-def _order_judgements(found: Sequence[GpuJudgement]) -> list[Judgement]:
+def _order_judgements(by_gpu: Sequence[GpuJudgement]) -> list[Judgement]:
     """Each sentence once; where kinds of GPU differ, first one that says which of them decides."""
     judgements: list[Judgement] = []
-    for each in sorted(found, key=lambda each: -RANKS.index(each.outcome)):
-        judgements += [one for one in dict.fromkeys((each.driver, each.kernels)) if one not in judgements]
-    outcomes = sorted({each.outcome for each in found}, key=RANKS.index)
+    for answer in sorted(by_gpu, key=lambda answer: -RANKS.index(answer.outcome)):
+        judgements += [
+            judgement for judgement in dict.fromkeys((answer.driver, answer.kernels)) if judgement not in judgements
+        ]
+    outcomes = sorted({answer.outcome for answer in by_gpu}, key=RANKS.index)
     if len(outcomes) > 1:
-        told = "; ".join(f"{_WAYS[outcome]} {_name_gpus(found, outcome)}" for outcome in outcomes)
-        sentence = f"There are several kinds of GPU, and the worst decides. The image {told}."
+        ways = "; ".join(f"{_WAYS[outcome]} {_name_gpus(by_gpu, outcome)}" for outcome in outcomes)
+        sentence = f"There are several kinds of GPU, and the worst decides. The image {ways}."
         judgements.insert(0, Judgement("gpu", NOTE, sentence, "Request one kind of GPU in the job."))
     return judgements
 
 
-def _name_gpus(found: Sequence[GpuJudgement], *outcomes: str) -> str:
-    return join_names(each.gpu.name for each in found if each.outcome in outcomes)
+def _name_gpus(by_gpu: Sequence[GpuJudgement], *outcomes: str) -> str:
+    return join_names(answer.gpu.name for answer in by_gpu if answer.outcome in outcomes)
 
 
-def _make_headline(worst: GpuJudgement, found: Sequence[GpuJudgement], target: Target) -> str:
-    where = _name_gpus(found, worst.outcome) or target.title
+def _make_headline(worst: GpuJudgement, by_gpu: Sequence[GpuJudgement], target: Target) -> str:
+    where = _name_gpus(by_gpu, worst.outcome) or target.title
     if target.driver and target.driver not in where:
         where += f" with driver {target.driver}"
     reason = f": {worst.reason}" if worst.reason else ""
@@ -96,7 +98,7 @@ def _make_headline(worst: GpuJudgement, found: Sequence[GpuJudgement], target: T
         NO: f"does not run on {where}{reason}",
         UNKNOWN: f"unknown whether it runs on {where}{reason}",
     }[worst.outcome]
-    better = _name_gpus(found, *RANKS[: min(RANKS.index(UNKNOWN), RANKS.index(worst.outcome))])
+    better = _name_gpus(by_gpu, *RANKS[: min(RANKS.index(UNKNOWN), RANKS.index(worst.outcome))])
     return f"{headline}; it runs on {better}" if worst.outcome in (NO, UNKNOWN) and better else headline
 
 

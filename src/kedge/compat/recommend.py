@@ -61,12 +61,12 @@ class Recommendation(JsonValue):
     image: str  # nvcr.io/nvidia/pytorch
     target: str
     sentence: str  # what a user reads
-    best: TagChoice | None = None  # None: nothing fits, or it depends on the driver, which is not known
+    best: TagChoice | None = None  # None: nothing fits, or it depends on the driver, which is unknown
     other: TagChoice | None = None  # newer than the best, and runs in another way
     judged: int = 0  # tags of which enough is known
     skipped: int = 0  # tags of which too little is known
     notes: tuple[str, ...] = ()
-    by_driver: tuple[DriverChoice, ...] = ()  # where the driver is not known: what to take with each branch
+    by_driver: tuple[DriverChoice, ...] = ()  # where the driver is unknown: what to take with each branch
     reason: str = ""  # where nothing fits: NO_KERNELS, or another of the words for it
 
     @property
@@ -103,19 +103,21 @@ def advise(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables
     image = split_name(traits.name)[0]
     if image not in tables.images:  # a file may be called as an image is
         return verdict
-    found = recommend(image, target, tables)
-    if not found.judged or (found.best is not None and found.best.outcome != NATIVE and verdict.outcome != NO):
+    advice = recommend(image, target, tables)
+    if not advice.judged or (advice.best is not None and advice.best.outcome != NATIVE and verdict.outcome != NO):
         return verdict
     judgements, remedy = verdict.judgements, ""
-    if found.best is not None:
-        remedy = f"Take {found.reference}." if verdict.outcome == NO else f"To run natively, take {found.reference}."
-    if found.reason == NO_KERNELS:  # then no other tag helps, though each rule for itself would advise one
+    if advice.best is not None:
+        remedy = f"Take {advice.reference}." if verdict.outcome == NO else f"To run natively, take {advice.reference}."
+    if advice.reason == NO_KERNELS:  # then no other tag helps, though each rule for itself would advise one
         judgements = tuple(
-            replace(each, remedy="") if each.level == FAIL and each.subject in ("driver", "gpu") else each
-            for each in judgements
+            replace(judgement, remedy="")
+            if judgement.level == FAIL and judgement.subject in ("driver", "gpu")
+            else judgement
+            for judgement in judgements
         )
         remedy = tell_other_image(image, target, tables)
-    return replace(verdict, judgements=(*judgements, Judgement("image", NOTE, found.sentence, remedy)))
+    return replace(verdict, judgements=(*judgements, Judgement("image", NOTE, advice.sentence, remedy)))
 
 
 def tell_other_image(image: str, target: Target, tables: Tables) -> str:
@@ -157,10 +159,10 @@ def _recommend_for(field: _Field, target: Target) -> Recommendation:
     best = _find_best(known)
     if best is None:
         return _refuse(field, known, target, notes)
-    newer = [each for each in known if order(each.tag) > order(best.tag) and each.outcome in WAYS]
+    newer = [choice for choice in known if order(choice.tag) > order(best.tag) and choice.outcome in WAYS]
     other = newer[0] if newer and not newer[0].is_end_of_life else None
     row = next(row for row in field.rows if row.tag == best.tag)
-    ending = next((each for each in known if each.outcome == NATIVE and each.is_end_of_life), None)
+    ending = next((choice for choice in known if choice.outcome == NATIVE and choice.is_end_of_life), None)
     sentence = _tell_choice(name, best, other, target, ending=ending)
     if not tells_architecture(row, target.architecture):
         sentence += f" It is unknown whether it has an image for {target.architecture}."
@@ -173,17 +175,17 @@ def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
     usual = list_branches(tables)
     last = min((gpu.last_driver_branch for gpu in target.gpus if gpu.last_driver_branch), default=usual[-1])
     branches = [branch for branch in usual if branch <= last] or [last]
-    found = {branch: field.find_best(replace(target, driver=str(branch))) for branch in branches}
+    by_branch = {branch: field.find_best(replace(target, driver=str(branch))) for branch in branches}
     choices = tuple(
         DriverChoice(branch, find_offered_cuda(str(branch), tables), best.tag, best.outcome)
-        for branch, best in found.items()
+        for branch, best in by_branch.items()
         if best is not None
     )
-    if len({(each.tag, each.outcome) for each in choices}) == 1:
+    if len({(choice.tag, choice.outcome) for choice in choices}) == 1:
         only = _recommend_for(field, replace(target, driver=str(choices[0].branch)))
         return _share_choice(only, choices, target)
     judged = list(field.judge(replace(target, driver=str(branches[-1]))))
-    known, notes = [each for each in judged if each.outcome != UNKNOWN], _note_skipped(judged)
+    known, notes = [choice for choice in judged if choice.outcome != UNKNOWN], _note_skipped(judged)
     if not choices:
         return _refuse(field, known, target, notes)
     sentence, skipped = tell_choices(name, _name_target(target), choices, WAYS), len(judged) - len(known)
@@ -219,11 +221,11 @@ def _note_skipped(judged: Sequence[TagChoice]) -> list[str]:
         return []
     missing = {"kernels": 0, "CUDA": 0, "driver": 0}
     for verdict in skipped:
-        for each in verdict.judgements:
-            if each.outcome == UNKNOWN and each.subject == "gpu":
+        for judgement in verdict.judgements:
+            if judgement.outcome == UNKNOWN and judgement.subject == "gpu":
                 missing["kernels"] += 1
-            elif each.outcome == UNKNOWN and each.subject == "driver":
-                missing["CUDA" if each.level == NOTE else "driver"] += 1
+            elif judgement.outcome == UNKNOWN and judgement.subject == "driver":
+                missing["CUDA" if judgement.level == NOTE else "driver"] += 1
     counts = ", ".join(f"{what}: {count}" for what, count in missing.items() if count)
     return [f"skipped {len(skipped)} of {count_things(len(judged), 'tag')} for lack of data ({counts})"]
 
@@ -231,7 +233,7 @@ def _note_skipped(judged: Sequence[TagChoice]) -> list[str]:
 def _find_best(known: Sequence[TagChoice]) -> TagChoice | None:
     """Newest first; what NVIDIA deletes comes last."""
     for is_old in (False, True):
-        lasting = [each for each in known if each.is_end_of_life is is_old]
+        lasting = [choice for choice in known if choice.is_end_of_life is is_old]
         for outcomes in ((NATIVE,), (MINOR, FORWARD), (PTX,)):
             for each in lasting:
                 if each.outcome in outcomes:
@@ -268,7 +270,7 @@ def _tell_no_rows(name: str, target: Target, tables: Tables) -> str:
 
 
 def _find_reason(known: Sequence[TagChoice]) -> str:
-    """What keeps all of them from running, if it is one thing."""
+    """What keeps all of them from running, if it is one reason."""
     if not known:
         return NOT_KNOWN
     failing = [{each.subject for each in choice.verdict.failures} for choice in known]
@@ -279,7 +281,7 @@ def _find_reason(known: Sequence[TagChoice]) -> str:
 
 
 def _tell_nothing(field: _Field, known: Sequence[TagChoice], target: Target, reason: str) -> str:
-    """Why nothing fits; where the driver is not known, nothing fits with any."""
+    """Why nothing fits; where the driver is unknown, nothing fits with any."""
     name, rows = field.name, field.rows
     frameworks = {row.framework for row in rows if row.framework}
     label = frameworks.pop() if len(frameworks) == 1 else name.rpartition("/")[2]

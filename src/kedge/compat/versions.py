@@ -10,12 +10,12 @@ _known: dict[str, tuple[int, ...]] = {}
 
 def order(text: str) -> tuple[int, ...]:
     """The leading dotted numbers of a version: (12, 3, 2, 1) of `12.3.2.001+cuda`; empty when it starts with none."""
-    found = _known.get(text)
-    if found is None:
+    fields = _known.get(text)
+    if fields is None:
         if len(_known) >= _MOST:
             _known.clear()
-        found = _known[text] = _read(text)
-    return found
+        fields = _known[text] = _read(text)
+    return fields
 
 
 def is_at_least(text: str, other: str) -> bool:

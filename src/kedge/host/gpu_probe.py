@@ -16,7 +16,7 @@ NO_PERMISSION, NOT_RUNNING, LOST, RESET, MISMATCH = 4, 9, 15, 16, 18
 
 # What NVML's numbers mean, where a user can meet them.
 _MEANINGS = {
-    3: "this machine's driver does not support it",
+    3: "the driver of this node does not support it",
     NO_PERMISSION: "no permission: this user may not open the devices of the driver",
     6: "not found",
     NOT_RUNNING: "the driver is not loaded, or its devices cannot be opened",
@@ -25,12 +25,12 @@ _MEANINGS = {
     12: "a library of the driver is missing",
     13: "the driver's library is too old to answer",
     14: "the GPU's stored data (infoROM) is damaged",
-    LOST: "the GPU is lost: it has fallen off the bus or is otherwise not reachable",
+    LOST: "the GPU is lost: it has fallen off the bus or cannot be reached",
     RESET: "the GPU must be reset",
-    17: "the operating system or the control group of the job keeps the call from the GPU",
-    MISMATCH: "driver/library version mismatch: the kernel runs another version than the library is of",
-    20: "there is not enough memory",
-    999: "an error in the driver",
+    17: "the operating system or the job's control group blocks access to the GPU",
+    MISMATCH: "driver/library version mismatch: the kernel driver and the library have different versions",
+    20: "not enough memory",
+    999: "unknown driver error",
 }
 # NVML's brands under the names that NVIDIA_REQUIRE_* has for them.
 _BRANDS = (
@@ -82,16 +82,16 @@ def probe_gpus(deadline: float = 1.0, library: str = "") -> GpuProbe:
     if outcome.state != ANSWERED:
         return _explain_silence(outcome, deadline)
     try:
-        told = json.loads(outcome.answer)
-        probe = _read_answer(told, outcome.seconds)
+        answer = json.loads(outcome.answer)
+        probe = _read_answer(answer, outcome.seconds)
     except (ValueError, TypeError, KeyError, RecursionError):
-        return GpuProbe(problem="NVML gave an answer that makes no sense", seconds=outcome.seconds)
+        return GpuProbe(problem="NVML gave an invalid answer", seconds=outcome.seconds)
     return probe
 
 
 def explain_code(code: int) -> str:
     """What one of NVML's numbers means."""
-    return _MEANINGS.get(code, f"error {code} of NVML")
+    return _MEANINGS.get(code, f"NVML error {code}")
 
 
 def _ask(library: str) -> bytes:
@@ -109,17 +109,17 @@ def _explain_silence(outcome: TaskOutcome, deadline: float) -> GpuProbe:
     return GpuProbe(problem=f"the process that asked NVML {how}", seconds=outcome.seconds)
 
 
-def _read_answer(told: dict[str, Any], seconds: float) -> GpuProbe:
-    if "error" in told:
-        code = int(told["error"])
+def _read_answer(answer: dict[str, Any], seconds: float) -> GpuProbe:
+    if "error" in answer:
+        code = int(answer["error"])
         if code == NOT_LOADED:
-            return GpuProbe(problem=f"libnvidia-ml cannot be loaded: {told['text']}", seconds=seconds)
-        return GpuProbe(problem=f"{explain_code(code)} ({told['call']}: {code})", code=code, seconds=seconds)
+            return GpuProbe(problem=f"libnvidia-ml cannot be loaded: {answer['text']}", seconds=seconds)
+        return GpuProbe(problem=f"{explain_code(code)} ({answer['call']}: {code})", code=code, seconds=seconds)
     return GpuProbe(
-        driver=told["driver"],
-        library=_read_library(told["nvml"], told["driver"]),
-        cuda=_read_cuda(told["cuda"]),
-        gpus=tuple(_read_gpu(gpu) for gpu in told["gpus"]),
+        driver=answer["driver"],
+        library=_read_library(answer["nvml"], answer["driver"]),
+        cuda=_read_cuda(answer["cuda"]),
+        gpus=tuple(_read_gpu(gpu) for gpu in answer["gpus"]),
         seconds=seconds,
     )
 
@@ -135,19 +135,19 @@ def _read_library(text: str, driver: str) -> str:
     return rest if dot and rest.count(".") >= driver.count(".") else text
 
 
-def _read_gpu(told: dict[str, Any]) -> ProbedGpu:
-    if "error" in told:
-        return ProbedGpu(problem=f"{explain_code(told['error'])} ({told['call']}: {told['error']})")
-    brand, capability, fabric = told["brand"], told["capability"], told["fabric"] or 0
+def _read_gpu(answer: dict[str, Any]) -> ProbedGpu:
+    if "error" in answer:
+        return ProbedGpu(problem=f"{explain_code(answer['error'])} ({answer['call']}: {answer['error']})")
+    brand, capability, fabric = answer["brand"], answer["capability"], answer["fabric"] or 0
     return ProbedGpu(
-        name=told["name"] or "",
-        uuid=told["uuid"] or "",
+        name=answer["name"] or "",
+        uuid=answer["uuid"] or "",
         capability=f"{capability[0]}.{capability[1]}" if capability else "",
         brand=_BRANDS[brand] if brand is not None and brand < len(_BRANDS) else "",
-        memory=told["memory"],
-        minor=told["minor"],
-        is_partitioned=told["mig"],
-        parts=tuple(told["parts"]),
-        is_persistent=None if told["persistence"] is None else bool(told["persistence"]),
+        memory=answer["memory"],
+        minor=answer["minor"],
+        is_partitioned=answer["mig"],
+        parts=tuple(answer["parts"]),
+        is_persistent=None if answer["persistence"] is None else bool(answer["persistence"]),
         fabric=_FABRIC[fabric] if fabric < len(_FABRIC) else "",
     )

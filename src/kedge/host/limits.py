@@ -106,7 +106,7 @@ def _find_memory(root: Path, hierarchies: list[Hierarchy], address_space: int | 
         candidates.append((address_space, "RLIMIT_AS (ulimit -v)"))
     physical = (_find_field(root / "proc/meminfo", "MemTotal") or "").split()
     if physical and physical[0].isdecimal():
-        candidates.append((int(physical[0]) << 10, "the memory of this machine"))
+        candidates.append((int(physical[0]) << 10, "the memory of this host"))
     return min(candidates) if candidates else (None, "")
 
 
@@ -156,14 +156,14 @@ def _count_process(status: Path, uid: int) -> int:
 def _read_own_limits(root: Path) -> dict[str, int]:
     """The soft limits of /proc/self/limits that are set: `Max processes   4096   4096   processes`."""
     wanted = {"Max processes": "processes", "Max address space": "address space"}
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     with contextlib.suppress(OSError):
         for line in (root / "proc/self/limits").read_text(errors="replace").splitlines():
             words = line[26:].split()
             name = wanted.get(line[:26].strip())
             if name and words and words[0].isdecimal():
-                found[name] = int(words[0])
-    return found
+                limits[name] = int(words[0])
+    return limits
 
 
 def _find_field(path: Path, name: str) -> str | None:

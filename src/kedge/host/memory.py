@@ -59,7 +59,7 @@ def count_memory_kills(root: Path = Path("/")) -> tuple[int | None, str]:
 def explain_memory(limits: Limits) -> str:
     """One sentence: how much memory there is, and what says so."""
     if limits.memory is None:
-        return "no memory limit is set here"
+        return "this process has no memory limit"
     return f"this process may use {format_size(limits.memory)} of memory ({limits.memory_from})"
 
 
@@ -82,7 +82,7 @@ def make_memory_error(what: str, limits: Limits, argv: Sequence[str] | None = No
     return LimitReached(
         f"{what} ran out of memory: {explain_memory(limits)}",
         context={"memory": str(limits.memory), "limit": limits.memory_from},
-        hint=f"run it inside a job, where there is more: {job}" if job else f"run it in a job, or {fewer}",
+        hint=f"run it in a job with more memory: {job}" if job else f"run it in a job, or {fewer}",
     )
 
 
@@ -117,9 +117,7 @@ class KillWatch:
         return LimitReached(
             f"{what} was killed by SIGKILL: by somebody, by the site's watchdog, or because the machine ran out of "
             f"memory; {explain_memory(limits)}",
-            hint=f"run it inside a job: {job}"
-            if job
-            else "login nodes often allow little time and memory; run it in a job",
+            hint=f"run it in a job: {job}" if job else "run it in a job: login nodes often limit time and memory",
         )
 
 
@@ -145,7 +143,7 @@ def explain_killed(folder: Path, what: str | None = None) -> list[str]:
 
     `what` restricts it to attempts at the same thing.
     """
-    told = []
+    sentences = []
     for path in _list_marks(folder):
         attempt = _read_mark(path)
         gone = owner_is_gone(path.name)
@@ -157,8 +155,8 @@ def explain_killed(folder: Path, what: str | None = None) -> list[str]:
         with contextlib.suppress(OSError):
             path.unlink()
             if attempt is not None:
-                told.append(describe_killed(attempt))
-    return told
+                sentences.append(describe_killed(attempt))
+    return sentences
 
 
 def list_attempts(folder: Path) -> list[_WorkMark]:
@@ -171,7 +169,7 @@ def describe_killed(attempt: _WorkMark) -> str:
     kills = _read_kills(attempt.group)
     limit = "" if attempt.memory is None else f"; it could use {format_size(attempt.memory)} ({attempt.memory_from})"
     job = suggest_job()
-    remedy = f". Inside a job there may be more: {job}" if job else ". Fewer threads (--threads 1) need less"
+    remedy = f". Run it in a job with more memory: {job}" if job else ". Use fewer threads (--threads 1)"
     if kills is not None and attempt.kills is not None and kills > attempt.kills:
         return f"the last attempt at {attempt.what} was killed because memory ran out{limit}{remedy}"
     return (

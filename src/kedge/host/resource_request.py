@@ -42,12 +42,12 @@ class ResourceRequest:
 def read_request(limits: Sequence[str]) -> ResourceRequest:
     """The request that `memory=8G` and the like make; later ones win."""
     request = ResourceRequest()
-    for each in limits:
-        name, _, value = each.partition("=")
+    for limit in limits:
+        name, _, value = limit.partition("=")
         request = replace(request, **_READERS[name](value, f"--{name}"))
     if request.swap not in (None, UNLIMITED) and (request.memory is None or (request.swap or 0) < request.memory):
         raise UsageError(
-            "--memory-swap counts memory and swap together, so it needs a --memory that is not larger",
+            "--memory-swap limits memory and swap together: it needs --memory, with the same or a smaller value",
             hint="--memory 4G --memory-swap 6G gives 4 GiB of memory and 2 GiB of swap",
         )
     return request
@@ -55,16 +55,16 @@ def read_request(limits: Sequence[str]) -> ResourceRequest:
 
 def parse_size(text: str, flag: str) -> int:
     """`512M`, `8G` or a number of bytes."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise UsageError(f"'{text}' is no value for {flag}", hint=f"such as {flag} 512M or {flag} 8G")
-    unit = 1024 ** (_UNITS.index(found[3].lower()) + 1) if found[3] else 1
-    return int(found[1]) * unit + int(float(f"0.{found[2] or 0}") * unit)
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"'{text}' is not a valid value of {flag}", hint=f"for example {flag} 512M or {flag} 8G")
+    unit = 1024 ** (_UNITS.index(match[3].lower()) + 1) if match[3] else 1
+    return int(match[1]) * unit + int(float(f"0.{match[2] or 0}") * unit)
 
 
 def _parse_number(text: str, flag: str, least: int, most: int) -> int:
     if not re.fullmatch(r"-?[0-9]{1,18}", text.strip()) or not least <= int(text) <= most:
-        raise UsageError(f"'{text}' is no value for {flag}", hint=f"a number from {least} to {most}")
+        raise UsageError(f"'{text}' is not a valid value of {flag}", hint=f"use a number from {least} to {most}")
     return int(text)
 
 
@@ -74,27 +74,27 @@ def _parse_quota(text: str, flag: str) -> int:
     except ValueError:
         cpus = math.nan
     if not 0.01 <= cpus <= 1 << 16:
-        raise UsageError(f"'{text}' is no value for {flag}", hint=f"how many processors, such as {flag} 1.5")
+        raise UsageError(f"'{text}' is not a valid value of {flag}", hint=f"a number of CPUs, for example {flag} 1.5")
     return int(cpus * _PERIOD)
 
 
 def _parse_list(text: str, flag: str) -> str:
     if not _LIST.fullmatch(text):
-        raise UsageError(f"'{text}' is no value for {flag}", hint=f"such as {flag} 0-3,8")
+        raise UsageError(f"'{text}' is not a valid value of {flag}", hint=f"for example {flag} 0-3,8")
     return text
 
 
 def _parse_weights(text: str, flag: str) -> dict[str, int]:
     """`/dev/sda:500`, several separated by commas."""
     weights = {}
-    for each in text.split(","):
-        path, _, weight = each.rpartition(":")
+    for entry in text.split(","):
+        path, _, weight = entry.rpartition(":")
         try:
             number = Path(path).stat().st_rdev
         except OSError:
             number = 0
         if not number:
-            raise UsageError(f"'{each}' is no value for {flag}", hint=f"a device and its weight: {flag} /dev/sda:500")
+            raise UsageError(f"'{entry}' is not a valid value of {flag}", hint=f"write {flag} /dev/sda:500")
         weights[f"{os.major(number)}:{os.minor(number)}"] = _parse_number(weight, flag, 10, 1000)
     return weights
 
@@ -112,16 +112,16 @@ def _read_file(text: str, flag: str) -> dict[str, Any]:
         tables = tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise UsageError(f"{flag} {path} is not TOML: {problem}") from None
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for table, values in tables.items():
         for key, value in (values if isinstance(values, dict) else {"": values}).items():
             if (table, key) not in _FILE_KEYS:
                 known = ", ".join(f"{table}.{key}" for table, key in _FILE_KEYS)
-                raise UsageError(f"{path}: kedge cannot set '{table}.{key}'", hint=f"it can set: {known}")
+                raise UsageError(f"{path}: kedge cannot set '{table}.{key}'", hint=f"use {known}")
             name = _FILE_KEYS[table, key]
             shown = str(value / _PERIOD) if name == "cpus" and isinstance(value, int) else str(value)
-            found.update(_READERS[name](shown, f"{path}: {table}.{key}"))
-    return found
+            limits.update(_READERS[name](shown, f"{path}: {table}.{key}"))
+    return limits
 
 
 _FILE_KEYS = {
@@ -168,15 +168,13 @@ def plan_first(request: ResourceRequest) -> Writes:
     _add(writes["pids"], "pids.max", _or_max(request.processes))
     _add(writes["blkio"], "blkio.weight", request.weight)
     writes["blkio"] += [("blkio.weight_device", f"{device} {weight}") for device, weight in request.weights.items()]
-    return {controller: found for controller, found in writes.items() if found}
+    return {controller: values for controller, values in writes.items() if values}
 
 
 def plan_second(request: ResourceRequest) -> Writes:
     """The files of control groups version 2."""
     if request.keeps_oom:
-        raise UsageError(
-            "--oom-kill-disable cannot be applied: control groups version 2 have no such switch", hint="leave it out"
-        )
+        raise UsageError("--oom-kill-disable cannot be applied: cgroup v2 has no such setting", hint="leave it out")
     writes: Writes = {"memory": [], "cpu": [], "cpuset": [], "pids": [], "io": []}
     _add(writes["memory"], "memory.max", request.memory)
     _add(writes["memory"], "memory.low", request.reservation)
@@ -190,7 +188,7 @@ def plan_second(request: ResourceRequest) -> Writes:
     _add(writes["pids"], "pids.max", _or_max(request.processes))
     _add(writes["io"], "io.weight", f"default {request.weight}" if request.weight is not None else None)
     writes["io"] += [("io.weight", f"{device} {weight}") for device, weight in request.weights.items()]
-    return {controller: found for controller, found in writes.items() if found}
+    return {controller: values for controller, values in writes.items() if values}
 
 
 def _add(writes: list[tuple[str, str]], name: str, value: object) -> None:

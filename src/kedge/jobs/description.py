@@ -232,7 +232,7 @@ class _Reader:
     def _refuse_top(self, key: str) -> NoReturn:
         field = BY_KEY.get(key) or find_meaning(key)
         hint = f"put '{field.key}' below a line [job] or [jobs.NAME]" if field else propose(key, _TOP_KEYS)
-        self._refuse((key,), "unknown key", hint or f"at the top there is: {', '.join(_TOP_KEYS)}")
+        self._refuse((key,), "unknown key", hint or f"the keys at the top are: {', '.join(_TOP_KEYS)}")
 
     def _refuse_key(self, place: tuple[str, ...], key: str) -> NoReturn:
         meant = find_meaning(key)
@@ -242,7 +242,7 @@ class _Reader:
             hint = f"'{key}' is for the whole file: put it at the top, above every [table]"
         else:
             hint = f"in {FILE_NAME} it is called '{meant.key}'" if meant else propose(key, BY_KEY)
-        self._refuse((*place, key), "there is no such key", hint or f"the keys are: {', '.join(BY_KEY)}")
+        self._refuse((*place, key), "unknown key", hint or f"the keys are: {', '.join(BY_KEY)}")
 
     def _check_cycles(self, jobs: Mapping[str, Job]) -> None:
         """Raise for jobs that wait for each other."""

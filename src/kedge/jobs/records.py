@@ -335,7 +335,7 @@ class Records:
                 record = self.read(key, ids.get(key, ""))
                 if word in (record.name, "last") and site in ("", record.site):
                     return record
-        raise JobNotFound(f"there is no record of a job '{word}'", hint="'kedge jobs' lists what there is")
+        raise JobNotFound(f"there is no record of a job '{word}'", hint="list the jobs: kedge jobs")
 
     def _list_known(self, site: str) -> dict[str, str]:
         """Key to id of all jobs of a site, or of all sites."""

@@ -69,7 +69,9 @@ def read_directives(text: str) -> dict[str, str]:
 def _read_line(text: str, number: int) -> tuple[str, str]:
     matched = re.fullmatch(r"--([a-z-]+)(?:(?:=|\s+)(.*))?", text)
     if matched is None:
-        raise InvalidJob(f"line {number}: '{text[:80]}' is no option", hint="a line looks like: #KEDGE --time=1:00:00")
+        raise InvalidJob(
+            f"line {number}: '{text[:80]}' is not an option", hint="a line looks like: #KEDGE --time=1:00:00"
+        )
     name, value = matched[1], matched[2] or ""
     if name not in OPTIONS:
         hint = propose(name, OPTIONS) or f"they are: {', '.join('--' + each for each in OPTIONS)}"
@@ -79,7 +81,7 @@ def _read_line(text: str, number: int) -> tuple[str, str]:
             value = json.loads(value)
         except ValueError:
             raise InvalidJob(
-                f"line {number}: {value[:80]} is no text in double quotes", context={"key": name}
+                f"line {number}: {value[:80]} is not text in double quotes", context={"key": name}
             ) from None
     return name, str(value)
 
@@ -98,7 +100,7 @@ def apply_options(base: LocalRequest, options: Mapping[str, str]) -> LocalReques
 
 def _read_count(text: str, least: int) -> int:
     if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= _MOST:
-        raise InvalidJob(f"'{text[:60]}' is no number from {least} on")
+        raise InvalidJob(f"'{text[:60]}' is not a number of at least {least}")
     return int(text)
 
 
@@ -136,7 +138,7 @@ def _read_begin(text: str) -> float:
             return _make_time([int(each or 0) for each in day.groups()])
     except (ValueError, OverflowError):
         pass
-    raise InvalidJob(f"'{text[:60]}' is no time to begin at", hint="such as now+2h, 18:30 or 2030-01-31T08:00")
+    raise InvalidJob(f"'{text[:60]}' is not a start time", hint="write it as now+2h, 18:30 or 2030-01-31T08:00")
 
 
 def _make_time(numbers: list[int]) -> float:

@@ -239,7 +239,7 @@ def _read_job(parent: Path, id: int) -> StoredJob | None:
         return None
     except (OSError, ValueError, TypeError) as problem:
         raise FileProblem(
-            f"{folder / 'job.json'} is damaged: {problem}", hint=f"if nothing of it is needed: rm -r {folder}"
+            f"{folder / 'job.json'} is damaged: {problem}", hint=f"if you need nothing of it: rm -r {folder}"
         ) from None
     tasks: dict[str, set[int | None]] = {kind: set() for kind in _KINDS}
     for name in names:

@@ -83,7 +83,7 @@ def _find_state(kind: str, history: TaskHistory) -> State:
 
 def _describe_unbegun(job: StoredJob, index: int | None) -> JobStatus:
     status = _make_status(job, index, State.CANCELLED)
-    return replace(status, ended=read_cancel_time(job, index), reason="it was cancelled before it began")
+    return replace(status, ended=read_cancel_time(job, index), reason="it was cancelled before it started")
 
 
 def _describe_waiting(job: StoredJob, waiting: Sequence[int | None], survey: Survey) -> JobStatus:

@@ -59,7 +59,7 @@ class LocalRequest:
         """Read what `encode` wrote; raises ValueError for anything else. Fields of a later version are passed over."""
         table = json.loads(data)
         if not isinstance(table, dict):
-            raise ValueError("it is no table")
+            raise ValueError("not a table")
         known = {name: table[name] for name in list_names(cls) if name in table}
         known["arguments"] = tuple(map(str, known.get("arguments", ())))
         known["after"] = tuple((str(kind), str(id)) for kind, id in known.get("after", ()))

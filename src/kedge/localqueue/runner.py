@@ -135,8 +135,8 @@ def _run_script(task: RunningTask, environ: Mapping[str, str]) -> None:
         child = _begin(task, program)
     except KedgeError as problem:
         if streams:
-            tell(f"did not begin: {problem.message}")
-        task.end(State.FAILED, f"it did not begin: {problem.message}")
+            tell(f"did not start: {problem.message}")
+        task.end(State.FAILED, f"it did not start: {problem.message}")
         return
     _see_to_end(task, child, tell)
 
@@ -172,7 +172,7 @@ def _watch_orphan(task: RunningTask) -> None:
     orphan = Orphan(history.machine, history.pid, history.start)
     limits = JobLimits(history.begun or time.time(), request.time, request.memory)
     ending = _watch(task, orphan, limits, _tell_nobody)
-    verdict = ending.verdict or EndReason(State.LOST, "its runner was killed while it ran; nobody saw how it ended")
+    verdict = ending.verdict or EndReason(State.LOST, "its runner was killed while it ran; its exit code is unknown")
     task.end(verdict.state, verdict.reason)
 
 
@@ -180,7 +180,7 @@ def _watch(task: RunningTask, watched: Watched, limits: JobLimits, tell: Callabl
     def note(verdict: EndReason) -> None:
         with contextlib.suppress(OSError):  # a full disk must not keep it from being ended
             append_event(task.file, ending=verdict.state, reason=verdict.reason)
-        tell(f"is ended now: {verdict.reason or 'it was cancelled'}")
+        tell(f"is being stopped: {verdict.reason or 'it was cancelled'}")
 
     return watch_to_end(watched, limits, task.is_cancelled, note)
 
@@ -198,7 +198,7 @@ def _judge(ending: ProgramEnd, kills_before: int | None) -> tuple[State, str]:
     if _KILLED in (ending.signal, (ending.exit_code or 0) - 128):
         kills, _ = count_memory_kills()
         if kills is not None and kills_before is not None and kills > kills_before:
-            return State.OUT_OF_MEMORY, "the kernel killed it, because the memory of this machine was used up"
+            return State.OUT_OF_MEMORY, "the kernel killed it: this host ran out of memory"
     return State.FAILED, ""
 
 

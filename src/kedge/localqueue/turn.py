@@ -198,7 +198,7 @@ def _recover_task(queue: LocalQueue, job: StoredJob, index: int | None, file: in
             _start_runner(queue, job, index, file, environ)  # sees that it has begun, and watches what is left
     else:
         state = history.ending or State.LOST
-        reason = "" if history.ending else "its runner was killed, or the machine went down; nobody saw how it ended"
+        reason = "" if history.ending else "its runner was killed, or the host went down; its exit code is unknown"
         end_task(file, path, state=state, reason=reason)
 
 

@@ -129,7 +129,7 @@ class JobLimits:
     def check(self, watched: Watched) -> EndReason | None:
         """Time is looked at always, memory about once a second."""
         if self._deadline is not None and time.time() >= self._deadline:
-            return EndReason(State.TIMEOUT, f"it ran for its time limit of {shorten_duration(self._seconds)}")
+            return EndReason(State.TIMEOUT, f"it reached its time limit of {shorten_duration(self._seconds)}")
         began = time.monotonic()
         if self._memory is None or began < self._next_look:
             return None
@@ -137,8 +137,8 @@ class JobLimits:
         self._next_look = time.monotonic() + max(1.0, 20 * (time.monotonic() - began))
         if used <= self._memory:
             return None
-        shown = f"{shorten_memory(used >> 20 << 20)} of memory, and asked for {shorten_memory(self._memory)}"
-        return EndReason(State.OUT_OF_MEMORY, f"it used {shown}")
+        shown = f"{shorten_memory(used >> 20 << 20)} of memory, requested {shorten_memory(self._memory)}"
+        return EndReason(State.OUT_OF_MEMORY, f"used {shown}")
 
     def _measure(self, processes: list[Process]) -> int:
         resident = sum(each.resident for each in processes)
@@ -169,7 +169,7 @@ def _find_verdict(watched: Watched, limits: JobLimits, is_cancelled: Callable[[]
     if is_cancelled():
         return EndReason(State.CANCELLED)
     if watched.is_told_to_end:
-        return EndReason(State.NODE_FAILED, "the machine went down, or its session was closed, while it ran")
+        return EndReason(State.NODE_FAILED, "the host went down, or its session was closed, while it ran")
     return limits.check(watched)
 
 

@@ -78,9 +78,9 @@ def load_site(name: str, folders: Sequence[ProfileDirectory]) -> Site:
     if path_found is None:
         known = sorted({each.stem for each in _list_files(folders)})
         raise SiteProblem(
-            f"there is no site '{name}'",
+            f"no site is called '{name}'",
             context={"folders": ", ".join(str(each.path) for each in folders)},
-            hint=propose(name, known) or "'kedge site list' shows the sites, 'kedge site init' makes a new profile",
+            hint=propose(name, known) or "list the sites: kedge site list; write a new profile: kedge site init",
         )
     return _read_site(path_found, name, folders)
 
@@ -89,7 +89,7 @@ def check_name(name: str, *, where: str) -> None:
     """Raise SiteProblem where a name cannot be a site's: it becomes the name of a file."""
     if not _NAME.fullmatch(name):
         raise SiteProblem(
-            f"{where}: '{name[:80]}' cannot be the name of a site", hint="use letters, digits, '-', '_' and '.'"
+            f"{where}: '{name[:80]}' is not a valid site name", hint="use letters, digits, '-', '_' and '.'"
         )
 
 
@@ -134,7 +134,7 @@ def list_sites(folders: Sequence[ProfileDirectory]) -> list[SiteSummary]:
 def list_signs(folders: Sequence[ProfileDirectory]) -> list[Sign]:
     """By what each site is known, without reading the rest of its profile: this happens at every start of a job.
 
-    A profile that is broken has no sign; who asks for it by name is told.
+    A profile that is broken has no sign; `load_site` reports it.
     """
     found: dict[str, Sign] = {}
     for path in _list_files(folders):
@@ -230,7 +230,7 @@ def _read_chain(path: Path, name: str, folders: Sequence[ProfileDirectory]) -> d
         # a profile may refine the one that it hides
         found = _find_profile(parent, folders, behind=path if parent == name else None)
         if found is None or found in seen or len(seen) > _DEEPEST:
-            why = "there is no such profile" if found is None else "that leads back to itself"
+            why = "no such profile exists" if found is None else "that forms a cycle"
             raise SiteProblem(f"{path}: it inherits '{parent}', but {why}", context={"key": "inherits"})
         seen.add(found)
         path, name = found, parent
@@ -248,7 +248,7 @@ def read_table(path: Path) -> dict[str, Any]:
     with explained(path), path.open("rb") as file:
         data = file.read(_FILE_LIMIT + 1)
     if len(data) > _FILE_LIMIT:
-        raise SiteProblem(f"{path} is too large for a profile", hint="it should be some lines of TOML")
+        raise SiteProblem(f"{path} is too large for a profile", hint="a profile has some lines of TOML")
     try:
         text = data.decode()
     except UnicodeDecodeError as problem:
@@ -293,17 +293,17 @@ class _Reader:
             key = keys.get(name)
             if key is None:
                 hint = propose(name, [*keys, *more]) or f"the keys are: {', '.join(sorted([*keys, *more]))}"
-                raise self.refuse(table, name, "there is no such key", hint=hint)
+                raise self.refuse(table, name, "unknown key", hint=hint)
             try:
                 values[name] = key.read(value)
             except Unusable as problem:
-                raise self.refuse(table, name, f"it cannot be {str(value)[:80]!r}: {problem}") from None
+                raise self.refuse(table, name, f"{str(value)[:80]!r} is not valid: {problem}") from None
         return values
 
     def read_queues(self, raw: object) -> list[dict[str, Any]]:
         """The tables of [[queues]]."""
         if not isinstance(raw, list) or not all(isinstance(each, dict) for each in raw):
-            raise self.refuse("", "queues", "queues are tables that begin with the line [[queues]]")
+            raise self.refuse("", "queues", "each queue is a table that begins with the line [[queues]]")
         queues = []
         for number, each in enumerate(raw):
             table = f"queues[{number}]"

@@ -53,12 +53,12 @@ def parse_time(value: object) -> int:
 def _parse_text(value: object) -> str:
     """Text of one line."""
     if not isinstance(value, str) or not (value == "" or value.isprintable()):
-        raise Unusable("it must be text of one line, in quotes")
+        raise Unusable("it must be one line of text, in quotes")
     return value
 
 
 def _parse_version(value: object) -> str:
-    """The version of a driver: `535.104.05`, or as much of it as is known: `535`; empty: not known."""
+    """The version of a driver: `535.104.05`, or as much of it as is known: `535`; empty: unknown."""
     text = _parse_text(value)
     if not re.fullmatch(r"([0-9]{2,4}(\.[0-9]{1,4}){0,2})?", text):
         raise Unusable("it must be the version of a driver, such as '535' or '535.104.05'")
@@ -86,7 +86,7 @@ def parse_list(value: object) -> tuple[str, ...]:
     try:
         return tuple(_parse_text(each) for each in value)
     except Unusable:
-        raise Unusable("it must be a list of texts of one line, as in ['a', 'b']") from None
+        raise Unusable("it must be a list of one-line texts, as in ['a', 'b']") from None
 
 
 def parse_table(value: object) -> tuple[tuple[str, str], ...]:
@@ -95,7 +95,7 @@ def parse_table(value: object) -> tuple[tuple[str, str], ...]:
         raise Unusable("it must be a table of texts")
     for name, each in value.items():
         if not isinstance(each, str) or not each.isprintable():
-            raise Unusable(f"'{name}' in it must be text of one line, in quotes")
+            raise Unusable(f"'{name}' in it must be one line of text, in quotes")
     return tuple(value.items())
 
 
@@ -134,7 +134,7 @@ class Key:
             _check_patterns(parsed)
         wrong = [word for word in _listed(parsed) if self.choices and word not in self.choices]
         if wrong:
-            raise Unusable(f"'{wrong[0]}' is none of: {', '.join(self.choices)}")
+            raise Unusable(f"'{wrong[0]}' is not one of: {', '.join(self.choices)}")
         return parsed
 
 

@@ -35,8 +35,8 @@ def places() -> Iterator[Places]:
 
 
 @pytest.fixture(scope="module")
-def places_without_ids() -> Iterator[Places]:
-    with open_places(with_subordinates=False) as opened:
+def places_without_ids(places: Places) -> Iterator[Places]:
+    with open_places(places.images, with_subordinates=False) as opened:
         yield opened
 
 
@@ -59,7 +59,7 @@ def test_conformance_holds_without_subordinate_ids(places_without_ids: Places, c
 @pytest.fixture(scope="module")
 def places_with_registry(places: Places, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     with docker_registry(tmp_path_factory.mktemp("registry"), htpasswd={"somebody": "secret"}) as registry:
-        registry.copy_in(f"oci-archive:{places.kedge.folder.parent / 'images/base.oci.tar'}", "private/base:1")
+        registry.copy_in(f"oci-archive:{places.images / 'base.oci.tar'}", "private/base:1")
         for place in (places.apptainer, places.kedge):
             (place.folder / "srv/registry").write_text(registry.host)
         yield places

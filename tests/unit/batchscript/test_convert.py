@@ -79,7 +79,7 @@ def test_convert_says_what_belongs_to_the_old_cluster() -> None:
     )
     assert (done.job.queue, done.job.qos, done.job.dependencies) == ("", "", ())
     said = " ".join(each.why for each in done.left)
-    for word in ("queue", "quality of service", "5", "SLURM_JOB_ID"):
+    for word in ("queue", "QOS", "5", "SLURM_JOB_ID"):
         assert word in said
 
 
@@ -147,7 +147,7 @@ def test_convert_hands_the_words_of_run_to_the_images_script() -> None:
 def test_convert_wraps_no_words_for_the_images_script(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.runscript, done.job.command) == ("", False, ("bash", "-c", body))
-    assert any("because only the shell on the node can tell" in remark for _, remark in done.remarks)
+    assert any("because only the shell on the node knows" in remark for _, remark in done.remarks)
 
 
 def test_convert_hands_all_arguments_to_the_images_script() -> None:
@@ -186,7 +186,7 @@ def test_convert_reads_pyxis() -> None:
 def test_convert_keeps_whole_what_is_more_than_one_container(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.command) == ("", ("bash", "-c", body))
-    assert any("kept as they are" in remark for _, remark in done.remarks)
+    assert any("stay unchanged" in remark for _, remark in done.remarks)
 
 
 def test_convert_keeps_the_shell_or_language_of_a_script() -> None:
@@ -345,7 +345,7 @@ def test_convert_never_guesses_what_a_shell_would_make_of_a_line(body: str) -> N
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.command[:3]) == ("", ("bash", "-c", body))
     assert done.job.tasks is None
-    assert any("kept as they are" in remark for _, remark in done.remarks)
+    assert any("stay unchanged" in remark for _, remark in done.remarks)
 
 
 def test_convert_leaves_the_sizes_of_a_launcher_to_a_script_that_is_kept() -> None:

@@ -109,7 +109,7 @@ def test_doctor_gpu_answer_of_another_version_is_a_mismatch(machine: Path, monke
     monkeypatch.setenv("FAKE_NVML_DRIVER", "535.104.05")
     last = check_nvml(make_surroundings(machine))[-1]
     assert last.level == FAIL
-    assert last.what == "the driver says it is 535.104.05, the kernel runs 580.95.05"
+    assert last.what == "the driver library is version 535.104.05, the kernel runs 580.95.05"
     assert "rebooted" in last.fix
 
 
@@ -125,7 +125,7 @@ def test_doctor_gpu_fabric_that_is_not_joined_fails(machine: Path, monkeypatch: 
     monkeypatch.setenv("FAKE_NVML_FABRIC", "1")
     finding = check_nvml(make_surroundings(machine))[-1]
     assert finding.level == FAIL
-    assert "NVLink fabric is not started" in finding.what
+    assert "NVLink fabric not started" in finding.what
     assert "802" in finding.why
 
 
@@ -133,14 +133,14 @@ def test_doctor_gpu_mig_says_how_to_choose_a_part(machine: Path, monkeypatch: py
     monkeypatch.setenv("FAKE_NVML_MIG", "1")
     finding = check_nvml(make_surroundings(machine))[-1]
     assert finding.level == NOTE
-    assert "divided by MIG: 2 parts" in finding.what
+    assert "uses MIG: 2 instances" in finding.what
     assert "CUDA_VISIBLE_DEVICES=MIG-" in finding.fix
 
 
 def test_doctor_gpu_driver_without_gpus_is_a_warning() -> None:
     finding = only(judge_probe(GpuProbe(driver="580.95.05", cuda="13.0"), "580.95.05"))
     assert finding.level == WARNING
-    assert "no GPU for this process" in finding.what
+    assert "gives this process no GPU" in finding.what
 
 
 def test_doctor_gpu_libraries_of_another_driver_fail(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_doctor_gpu_libraries_of_another_driver_fail(tmp_path: Path) -> None:
     assert "rebooted" in finding.what
 
 
-@pytest.mark.parametrize(("content", "word"), [(b"", "is empty"), (b"<html>", "is no library")])
+@pytest.mark.parametrize(("content", "word"), [(b"", "is empty"), (b"<html>", "is not a library")])
 def test_doctor_gpu_broken_library_is_named(tmp_path: Path, content: bytes, word: str) -> None:
     tree = make_gpu_tree()
     tree[f"{FOLDER}/libcuda.so.580.95.05"] = content
@@ -165,7 +165,7 @@ def test_doctor_gpu_missing_compiler_of_ptx_is_a_warning(tmp_path: Path) -> None
     tree = make_gpu_tree(libraries={stem: name for stem, name in ALL.items() if "ptxjit" not in stem})
     finding = only(check_libraries(make_surroundings(write_machine(tmp_path, tree))))
     assert finding.level == WARNING
-    assert "libnvidia-ptxjitcompiler.so.580.95.05 is not here" in finding.what
+    assert "libnvidia-ptxjitcompiler.so.580.95.05 is missing" in finding.what
 
 
 @pytest.mark.parametrize(
@@ -195,14 +195,14 @@ def test_doctor_gpu_selection_in_a_job_that_was_given_none(machine: Path) -> Non
 
 
 def test_doctor_gpu_selection_outside_a_job_is_said(machine: Path) -> None:
-    assert only(check_selection(make_surroundings(machine, CUDA_VISIBLE_DEVICES="0"))).what.endswith("no job has set")
+    assert only(check_selection(make_surroundings(machine, CUDA_VISIBLE_DEVICES="0"))).what.endswith("not set by a job")
 
 
 def test_doctor_gpu_unknown_part_of_mig_is_a_warning(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_NVML_MIG", "1")
     last = check_nvml(make_surroundings(machine, CUDA_VISIBLE_DEVICES="MIG-ffff"))[-1]
     assert last.level == WARNING
-    assert "names MIG-ffff, and there is no such part" in last.what
+    assert "names MIG-ffff, which is not a MIG instance" in last.what
     known = check_nvml(make_surroundings(machine, CUDA_VISIBLE_DEVICES="MIG-0111"))[-1]
     assert known.level == NOTE
 
@@ -238,7 +238,7 @@ def test_doctor_cdi_stale_specification_names_both_drivers(machine: Path) -> Non
     write_specification(machine, f"{FOLDER}/libcuda.so.535.104.05")
     finding = only(check_cdi(make_surroundings(machine)))
     assert finding.level == WARNING
-    assert "it is for driver 535.104.05, and 580.95.05 runs" in finding.what
+    assert "it is for driver 535.104.05, but the kernel runs 580.95.05" in finding.what
     assert "nvidia-ctk cdi generate" in finding.fix
 
 
@@ -253,7 +253,7 @@ def test_doctor_cdi_unreadable_specification_is_a_warning(machine: Path) -> None
 def test_doctor_cdi_none_is_no_fault(machine: Path) -> None:
     finding = only(check_cdi(make_surroundings(machine)))
     assert finding.level == OK
-    assert "'--nv' needs none" in finding.what
+    assert "--nv does not need them" in finding.what
 
 
 def test_doctor_fabric_nvswitch_without_its_manager_warns(tmp_path: Path) -> None:
@@ -309,8 +309,8 @@ def test_doctor_gpu_findings_that_are_not_ok_say_why_and_lead_to_docs(tmp_path: 
 @pytest.mark.parametrize(
     ("files", "environ", "said"),
     [
-        ({"/usr/local/cuda/version.json": '{"cuda": {"version": "13.2.1"}}'}, {}, "13.2.1 is installed here"),
-        ({"/sw/cuda/version.txt": "CUDA Version 13.1.0\n"}, {"CUDA_HOME": "/sw/cuda/"}, "13.1.0 is installed here"),
+        ({"/usr/local/cuda/version.json": '{"cuda": {"version": "13.2.1"}}'}, {}, "13.2.1 is installed"),
+        ({"/sw/cuda/version.txt": "CUDA Version 13.1.0\n"}, {"CUDA_HOME": "/sw/cuda/"}, "13.1.0 is installed"),
         ({"/sw/c/bin/nvcc": "#!", "/sw/c/version.txt": "CUDA Version 13.1.0\n"}, {"PATH": "/sw/c/bin"}, "(/sw/c)"),
         ({"/usr/local/cuda/version.json": '{"cuda": {"version": "12.4.1"}}'}, {}, ""),
         ({"/usr/local/cuda/version.json": '{"cuda": 7}', "/usr/local/cuda/version.txt": "?"}, {}, ""),

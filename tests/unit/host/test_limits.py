@@ -21,7 +21,7 @@ SPLIT = "".join(
 
 def test_limits_without_any_are_the_machine(tmp_path: Path) -> None:
     limits = read_limits(write_host(tmp_path), uid=1000)
-    assert limits == Limits(16, 64 << 30, None, None, "affinity", "the memory of this machine", "")
+    assert limits == Limits(16, 64 << 30, None, None, "affinity", "the memory of this host", "")
 
 
 def test_limits_of_this_machine_can_be_read() -> None:

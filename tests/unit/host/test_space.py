@@ -52,7 +52,7 @@ def test_require_space_says_how_another_place_is_chosen(tmp_path: Path) -> None:
     """KEDGE_CACHEDIR is no remedy where the output does not fit."""
     with pytest.raises(NoSpace) as caught:
         require_space(tmp_path, HUGE, "pulling debian", environ={}, choice="--dir {}")
-    assert (caught.value.hint or "").endswith("choose a larger place: --dir PLACE")
+    assert (caught.value.hint or "").endswith("choose another directory: --dir DIRECTORY")
 
 
 def test_require_space_proposes_a_place_with_room(tmp_path: Path) -> None:

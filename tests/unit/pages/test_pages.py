@@ -255,7 +255,7 @@ def test_pages_commands_are_set_as_code() -> None:
         ("nothing, if they are meant; else: unset A B", ["unset A B"]),
         ("unset A, or name in it only what the image needs.", ["unset A"]),
         (
-            "administrators start 'nvidia-persistenced', or 'nvidia-smi -pm 1'",
+            "administrators can start 'nvidia-persistenced' or run 'nvidia-smi -pm 1'",
             ["nvidia-persistenced", "nvidia-smi -pm 1"],
         ),
         ("none is needed: kedge keeps them outside", []),

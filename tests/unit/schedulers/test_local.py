@@ -129,9 +129,9 @@ def test_directives_end_at_the_first_command() -> None:
     ("line", "says"),
     [
         ("#KEDGE --tiem=1h", "line 2: the local queue has no option --tiem"),
-        ("#KEDGE time=1h", "line 2: 'time=1h' is no option"),
+        ("#KEDGE time=1h", "line 2: 'time=1h' is not an option"),
         ("#KEDGE", "line 2"),
-        ('#KEDGE --name="open', "no text in double quotes"),
+        ('#KEDGE --name="open', "not text in double quotes"),
     ],
 )
 def test_directives_name_the_line_of_a_mistake(line: str, says: str) -> None:
@@ -180,7 +180,7 @@ def test_request_survives_its_file() -> None:
     request = LocalRequest(name=HOSTILE, arguments=("\udcff", "a"), array="1-3", after=(("after", "4"),), begin=1.5)
     assert LocalRequest.decode(request.encode()) == request
     assert LocalRequest.decode(b'{"name": "x", "of a later version": 1}').name == "x"
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError, match="not a table"):
         LocalRequest.decode(b"[]")
 
 
@@ -222,7 +222,7 @@ def test_argv_names_jobs_as_they_are() -> None:
         (State.HELD, "DependencyNeverSatisfied", {"waits for": "3"}, "it never starts: job 3 did not end"),
         (State.QUEUED, "BeginTime", {"begins": "1900000000"}, "it starts at 2030-"),
         (State.QUEUED, "", {}, "in a moment"),
-        (State.TIMEOUT, "it ran for its time limit of 1h", {}, "request more with --time"),
+        (State.TIMEOUT, "it reached its time limit of 1h", {}, "request more with --time"),
         (State.OUT_OF_MEMORY, "it used 2G", {}, "request more with --mem"),
         (State.LOST, "its runner was killed", {}, "its runner was killed"),
         (State.QUEUED, "SomethingElse", {}, "SomethingElse"),

@@ -220,14 +220,14 @@ def test_profiles_inherit_and_may_refine_what_they_hide(tmp_path: Path) -> None:
 def test_profiles_that_inherit_in_a_circle_are_refused(tmp_path: Path) -> None:
     own = write(tmp_path, "a", 'inherits = "b"\n')
     write(tmp_path, "b", 'inherits = "a"\n')
-    with pytest.raises(SiteProblem, match="leads back to itself"):
+    with pytest.raises(SiteProblem, match="forms a cycle"):
         load_site("a", (own,))
     list_signs((own,))
     write(tmp_path, "c", 'inherits = "gone"\n')
-    with pytest.raises(SiteProblem, match="there is no such profile"):
+    with pytest.raises(SiteProblem, match="no such profile exists"):
         load_site("c", (own,))
     write(tmp_path, "itself", 'inherits = "itself"\n')
-    with pytest.raises(SiteProblem, match="there is no such profile"):
+    with pytest.raises(SiteProblem, match="no such profile exists"):
         load_site("itself", (own,))
 
 
@@ -239,24 +239,24 @@ def test_profiles_can_be_files_anywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ('title = "x"\nschedular = "slurm"\n', 2, "there is no such key"),
-        ('title = "x"\nscheduler = "slrm"\n', 2, "'slrm' is none of: slurm"),
-        ('title = 4\nscheduler = "slurm"\n', 1, "it must be text"),
-        ('title = "x"\nrequires = ["acount"]\n', 2, "'acount' is none of"),
+        ('title = "x"\nschedular = "slurm"\n', 2, "unknown key"),
+        ('title = "x"\nscheduler = "slrm"\n', 2, "'slrm' is not one of: slurm"),
+        ('title = 4\nscheduler = "slurm"\n', 1, "it must be one line of text"),
+        ('title = "x"\nrequires = ["acount"]\n', 2, "'acount' is not one of"),
         ('title = "x"\nrequires = "account"\n', 2, "it must be a list"),
         ('title = "x"\nhostnames = ["a["]\n', 2, "not a regular expression"),
         ('title = "x"\nhome_on_nodes = "no"\n', 2, "it must be true or false"),
-        ('title = "x"\n\n[environment]\nA = 1\n', 3, "'A' in it must be text"),
+        ('title = "x"\n\n[environment]\nA = 1\n', 3, "'A' in it must be one line of text"),
         ('title = "x"\n[[queues]]\nname = "a"\n[[queues]]\nname = "b"\nmax_time = 20\n', 6, "it must be a time"),
         ('title = "x"\n[[queues]]\nname = "a"\nmemory_per_node = "lots"\n', 4, "it must be a size"),
         ('title = "x"\n[[queues]]\nname = "a"\ngpus_per_node = -1\n', 4, "it must be a whole number"),
-        ('title = "x"\n[[queues]]\nname = "a"\ngpu_per_node = 1\n', 4, "there is no such key"),
+        ('title = "x"\n[[queues]]\nname = "a"\ngpu_per_node = 1\n', 4, "unknown key"),
         ('title = "x"\n[[queues]]\nname = "a"\ndriver = "new"\n', 4, "it must be the version of a driver"),
-        ('title = "x"\n[[queues]]\nname = "a"\ndriver = 535\n', 4, "it must be text"),
+        ('title = "x"\n[[queues]]\nname = "a"\ndriver = 535\n', 4, "it must be one line of text"),
         ('title = "x"\n[[queues]]\ntitle = "a"\n', 2, "a queue needs a name"),
-        ('title = "x"\nqueues = 3\n', 2, "begin with the line"),
+        ('title = "x"\nqueues = 3\n', 2, "begins with the line"),
         ('title = "x"\ninherits = "../../etc/passwd"\n', 2, "it must be the name of a profile"),
-        ('title = "x\\ny"\n', 1, "text of one line"),
+        ('title = "x\\ny"\n', 1, "one line of text"),
     ],
 )
 def test_profiles_errors_name_file_line_and_key(text: str, line: int, said: str) -> None:
@@ -302,7 +302,7 @@ def test_profiles_need_a_title_and_a_scheduler_and_no_queue_twice(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["", "..", "a b", "-x", "x" * 65, "\n"])
 def test_profiles_names_are_names(name: str) -> None:
-    with pytest.raises(SiteProblem, match="cannot be the name of a site"):
+    with pytest.raises(SiteProblem, match="is not a valid site name"):
         load_site(name, FOLDERS)
 
 

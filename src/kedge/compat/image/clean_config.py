@@ -43,14 +43,14 @@ def list_commands(history: Iterable[object]) -> tuple[str, ...]:
 
 def read_history_variables(lines: Iterable[str]) -> dict[str, str]:
     """Variables that builds were given (`ARG PYVER=3.12`, `RUN |1 PYVER=3.12 …`), which the config does not keep."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in lines:
         text = line[:_LONGEST_LINE]
         given = _ARGUMENTS.search(text)
         declared = _DECLARATION.search(text)
         for part in (given[1] if given else "", declared[1] if declared else ""):
-            found.update((name, value.strip("'\"")) for name, value in _SETTING.findall(part))
-    return found
+            settings.update((name, value.strip("'\"")) for name, value in _SETTING.findall(part))
+    return settings
 
 
 def strip_build(version: str) -> str:

@@ -68,9 +68,9 @@ def read_label_system(labels: Mapping[str, str]) -> str:
 
 def read_tag_system(tag: str) -> str:
     """The distribution that a tag names: `Ubuntu 22.04` of `12.4.1-base-ubuntu22.04`."""
-    found = _TAG.search(tag)
-    if found:
-        return f"{_TAG_NAMES[found[1]]} {found[2]}"
+    match = _TAG.search(tag)
+    if match:
+        return f"{_TAG_NAMES[match[1]]} {match[2]}"
     debian = _DEBIAN.search(tag)
     return f"Debian {_DEBIAN_NAMES[debian[2]]}" if debian and debian[2] else ""
 
@@ -78,18 +78,18 @@ def read_tag_system(tag: str) -> str:
 def read_history_system(lines: Sequence[str]) -> str:
     """The Debian release that Debian's own images were made of, from their first history line."""
     for line in lines[:3]:
-        found = _DEBIAN.search(line[:500])
-        if found and found[1] in _DEBIAN_NAMES:
-            return f"Debian {_DEBIAN_NAMES[found[1]]}"
+        match = _DEBIAN.search(line[:500])
+        if match and match[1] in _DEBIAN_NAMES:
+            return f"Debian {_DEBIAN_NAMES[match[1]]}"
     return ""
 
 
 def find_glibc(system: str) -> str:
-    """The glibc version of a distribution's release; empty where it is not known."""
+    """The glibc version of a distribution's release; empty where it is unknown."""
     name, _, version = system.rpartition(" ")
     fields = version.split(".")
     for count in (2, 1):
-        found = _GLIBC.get(f"{name} {'.'.join(fields[:count])}")
-        if found:
-            return found
+        glibc = _GLIBC.get(f"{name} {'.'.join(fields[:count])}")
+        if glibc:
+            return glibc
     return ""

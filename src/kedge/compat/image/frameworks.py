@@ -40,8 +40,8 @@ def find_framework(
     if not name and image in _BY_TAG:
         name = Fact(_BY_TAG[image], "the image's name")
     if not version and image in _BY_TAG:
-        found = _TAG_VERSION.match(tag)
-        version = Fact(found[0], "the tag") if found else UNKNOWN
+        match = _TAG_VERSION.match(tag)
+        version = Fact(match[0], "the tag") if match else UNKNOWN
     if not release and image in _RELEASED_MONTHLY:
         month = _MONTH.match(tag)
         release = Fact(month[0], "the tag") if month else UNKNOWN
@@ -67,7 +67,7 @@ def _read_variables(environment: Mapping[str, str], built_with: Mapping[str, str
 
 def _ordered(wanted: str) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
     """The product that the image says it is stands first: images of Triton hold PyTorch, too."""
-    return tuple(sorted(_FRAMEWORKS, key=lambda each: each[0] != wanted))
+    return tuple(sorted(_FRAMEWORKS, key=lambda framework: framework[0] != wanted))
 
 
 def _find(variables: Mapping[str, str], names: tuple[str, ...], where: str) -> Fact:

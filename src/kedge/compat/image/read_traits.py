@@ -146,12 +146,12 @@ class _Reading:
 
     def list_requirements(self) -> tuple[tuple[str, str], ...]:
         """NVIDIA_REQUIRE_*; those of Jetson systems are passed over, as NVIDIA's toolkit does."""
-        found = [
+        requirements = [
             (clean_text(name), clean_text(value, _LONGEST_REQUIREMENT))
             for name, value in sorted(self.environment.items())
             if name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK") and value.strip()
         ]
-        return tuple(found[:_MOST_REQUIREMENTS])
+        return tuple(requirements[:_MOST_REQUIREMENTS])
 
     def list_notes(self) -> list[str]:
         """What a reader must know that is no fact of its own."""
@@ -171,25 +171,25 @@ class _Reading:
 
     def _version(self, variables: tuple[str, ...], label: str) -> Fact:
         for name in variables:
-            found = self._variable(name)
-            if found:
-                return Fact(strip_build(found.value), found.source)
-        found = _make_version(self.labels.get(label, ""), f"image label, {label}")
-        return Fact(strip_build(found.value), found.source) if found else UNKNOWN
+            version = self._variable(name)
+            if version:
+                return Fact(strip_build(version.value), version.source)
+        version = _make_version(self.labels.get(label, ""), f"image label, {label}")
+        return Fact(strip_build(version.value), version.source) if version else UNKNOWN
 
     def _mpi(self) -> Fact:
         for name, family in _MPI.items():
-            found = self._variable(name)
-            if found:
-                return Fact(f"{family} {found.value}", found.source)
+            version = self._variable(name)
+            if version:
+                return Fact(f"{family} {version.value}", version.source)
         return UNKNOWN
 
     def _system(self) -> Fact:
-        told = read_label_system(self.labels)
-        if told:
-            return Fact(clean_text(told), "image label, org.opencontainers.image.version")
-        told = read_history_system(self.lines)
-        return Fact(told, "image history") if told else UNKNOWN
+        system = read_label_system(self.labels)
+        if system:
+            return Fact(clean_text(system), "image label, org.opencontainers.image.version")
+        system = read_history_system(self.lines)
+        return Fact(system, "image history") if system else UNKNOWN
 
     def _compat(self) -> Fact:
         for name in ("CUDA_DRIVER_VERSION", "NV_CUDA_COMPAT_PACKAGE", "_CUDA_COMPAT_PATH"):
@@ -221,7 +221,7 @@ def _make_version(text: str, source: str) -> Fact:
 
 
 def _join(facts: dict[str, Fact], told: Mapping[str, Fact]) -> list[str]:
-    """Fill what is not known from the table's row; the sentences about what it contradicts."""
+    """Fill what is unknown from the table's row; the sentences about what it contradicts."""
     notes = []
     if told["framework_version"] and not facts["framework_version"]:  # `Triton + vLLM` and its version are one
         facts["framework"], facts["framework_version"] = told["framework"], told["framework_version"]
@@ -251,8 +251,8 @@ def _agree(one: str, other: str) -> bool:
 def _complete(facts: dict[str, Fact], tag: str, tables: Tables) -> None:
     """What follows from other facts: the tag's own words, the C library of a distribution, the toolkit's branches."""
     if not facts["cuda"]:
-        found = _TAG_CUDA.search(tag)
-        facts["cuda"] = Fact(found[1], "the tag") if found else UNKNOWN
+        match = _TAG_CUDA.search(tag)
+        facts["cuda"] = Fact(match[1], "the tag") if match else UNKNOWN
     if not facts["os"]:
         named = read_tag_system(tag)
         facts["os"] = Fact(named, "the tag") if named else UNKNOWN

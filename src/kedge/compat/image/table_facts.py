@@ -66,15 +66,15 @@ def list_row_notes(row: NgcRelease, known: Mapping[str, Fact]) -> list[str]:
 
 
 def _describe_month(text: str, known: Mapping[str, Fact]) -> str:
-    """`CUDA 11.3.1, NCCL 2.9.9 (TensorFlow 21.06 notes)`: what is not known of the tag itself."""
+    """`CUDA 11.3.1, NCCL 2.9.9 (TensorFlow 21.06 notes)`: what is unknown of the tag itself."""
     pairs, _, source = text.partition(" (")
-    told = []
+    parts = []
     for pair in pairs.split(";"):
         key, _, value = pair.partition("=")
         name, title = _MONTH_NAMES.get(key.strip(), ("", ""))
         if title and not known.get(name, UNKNOWN):
-            told.append(f"{title} {value.strip()}")
-    return f"{', '.join(told)} ({source}" if told and source else ", ".join(told)
+            parts.append(f"{title} {value.strip()}")
+    return f"{', '.join(parts)} ({source}" if parts and source else ", ".join(parts)
 
 
 def _has_flavour(row: NgcRelease, tag: str, *words: str) -> bool:
@@ -95,7 +95,7 @@ def _python(text: str, tag: str) -> str:
 
 
 def _by_machine(text: str, architecture: str) -> str:
-    found = _BY_MACHINE.match(text)
-    if found:
-        return found[2] if architecture == "arm64" else found[1]
+    match = _BY_MACHINE.match(text)
+    if match:
+        return match[2] if architecture == "arm64" else match[1]
     return _plain(text)

@@ -81,14 +81,14 @@ def is_since(name: TagName, since: str) -> bool | None:
 
 
 def list_architectures(row: NgcRelease | None, name: TagName) -> tuple[str, ...]:
-    """The processors that a tag is known to be for; empty where that is not known."""
+    """The architectures that a tag is known to be for; empty where that is unknown."""
     if name.machine:
         return (name.machine,)
     if row is None:
         return ()
-    told = _ARCHITECTURES.search(row.notes)
-    if told:
-        return tuple(told[1].split(","))
+    match = _ARCHITECTURES.search(row.notes)
+    if match:
+        return tuple(match[1].split(","))
     parts = [part.partition(": ")[0] for part in row.capabilities.split("; ")]
     listed = tuple(part for part in parts if part in ("amd64", "arm64"))
     return listed if len(listed) > 1 else ()
@@ -124,9 +124,9 @@ def list_ended(image: str, names: Iterable[TagName]) -> list[EndedSeries]:
     """The series of an image that have ended; none of which a newer tag is seen, whatever was known before."""
     known = list(names)
     return [
-        each
-        for each in _ENDED
-        if each.image == image and not any(covers(each, name) and _is_later(name, each.last) for name in known)
+        series
+        for series in _ENDED
+        if series.image == image and not any(covers(series, name) and _is_later(name, series.last) for name in known)
     ]
 
 

@@ -75,40 +75,48 @@ def read_tag(text: str, image: str = "") -> TagName:
 
 
 def _read_words(text: str, first: re.Match[str], words: list[str], image: str) -> TagName:
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     rest: list[str] = []
     before = _rank_prerelease(first[2], first[3])
     for word in words:
         earlier = _PRERELEASE.match(word)
         if earlier and not before[0]:
             before = _rank_prerelease(earlier[1], earlier[2])
-        elif not _read_word(word, found):
+        elif not _read_word(word, fields):
             rest.append(word)
     version = first[1]
     is_cuda = image.rpartition("/")[2] == "cuda"
-    month = "" if is_cuda else _read_month(version, words, found)
+    month = "" if is_cuda else _read_month(version, words, fields)
     if is_cuda:
-        found.setdefault("cuda", version)
+        fields.setdefault("cuda", version)
     is_jetson = "igpu" in rest or "l4t" in image or "jetson" in image
     series = "-".join(word for word in rest if word != "igpu")
     return TagName(
-        text, VERSION, version, before, month, system=read_tag_system(text), series=series, is_jetson=is_jetson, **found
+        text,
+        VERSION,
+        version,
+        before,
+        month,
+        system=read_tag_system(text),
+        series=series,
+        is_jetson=is_jetson,
+        **fields,
     )
 
 
-def _read_word(word: str, found: dict[str, str]) -> bool:
+def _read_word(word: str, fields: dict[str, str]) -> bool:
     """Note what a word says; False where it says nothing that is known."""
     cuda, python = _CUDA.match(word), _PYTHON.match(word)
     if word in _FLAVOURS:
-        found["flavour"] = word
+        fields["flavour"] = word
     elif cuda:
-        found["cuda"] = cuda[1] or f"{cuda[2]}.{cuda[3]}"
+        fields["cuda"] = cuda[1] or f"{cuda[2]}.{cuda[3]}"
     elif python:
-        found["python"] = python[1]
+        fields["python"] = python[1]
     elif _CUDNN.match(word):
-        found["cudnn"] = word[5:] or "yes"
+        fields["cudnn"] = word[5:] or "yes"
     elif word in _MACHINES:
-        found["machine"] = _MACHINES[word]
+        fields["machine"] = _MACHINES[word]
     else:
         return bool(read_tag_system(f"x-{word}"))
     return True
@@ -118,12 +126,12 @@ def _rank_prerelease(word: str | None, number: str | None) -> tuple[int, int]:
     return (_RANKS_BEFORE.get(word, -4), int(number or 0)) if word else (0, 0)
 
 
-def _read_month(version: str, words: list[str], found: dict[str, str]) -> str:
+def _read_month(version: str, words: list[str], fields: dict[str, str]) -> str:
     """The month of `24.03-py3`: other images have such numbers, too, but not with what NVIDIA puts behind them."""
     monthly = _MONTHLY.match(version)
-    if monthly is None and found.get("flavour") and words[0] in _FLAVOURS:  # nvhpc: 22.3-devel-cuda11.6-ubuntu20.04
+    if monthly is None and fields.get("flavour") and words[0] in _FLAVOURS:  # nvhpc: 22.3-devel-cuda11.6-ubuntu20.04
         monthly = _MONTHLY_SHORT.match(version)
-    is_usual = "python" in found or "cuda" in found
+    is_usual = "python" in fields or "cuda" in fields
     return f"20{monthly[1]}-{int(monthly[2]):02}" if monthly and is_usual else ""
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which CUDA toolkit a folder holds, by NVIDIA's own file in it: version.json since CUDA 11.1, version.txt before."""
+"""Which CUDA toolkit a directory holds, by NVIDIA's file in it: version.json since CUDA 11.1, version.txt before."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def read_toolkit(folder: str, read: Callable[[str, int], bytes | None]) -> Fact:
     if isinstance(version, str) and order(version):
         return Fact(clean_text(version, _LONGEST), f"file {path}")
     path = f"{folder}/version.txt"
-    found = _OLD.match(read(path, _LARGEST) or b"")
-    return Fact(clean_text(found[1].decode(), _LONGEST), f"file {path}") if found else UNKNOWN
+    match = _OLD.match(read(path, _LARGEST) or b"")
+    return Fact(clean_text(match[1].decode(), _LONGEST), f"file {path}") if match else UNKNOWN

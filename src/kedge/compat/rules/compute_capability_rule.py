@@ -15,7 +15,7 @@ LISTED = "listed"
 STATED = "stated"  # NVIDIA's notes say from which GPU on; no list of kernels
 TOOLKIT = "toolkit"  # the image is a toolkit, and that makes code for the GPU
 FROM_PTX = "from-ptx"
-PTX_OPEN = "ptx-open"  # which libcuda compiles it is not known
+PTX_OPEN = "ptx-open"  # which libcuda compiles it is unknown
 PTX_REFUSED = "ptx-refused"  # the driver is older than the toolkit that made the PTX
 OLDER = "older-gpu"  # than all in the list
 NEWER = "newer-gpu"  # than all in the list, and there is no PTX
@@ -44,11 +44,15 @@ class _KernelList:
 
     def show(self) -> str:
         """As people read it: `7.5 8.0 9.0a 12.0+PTX`."""
-        words = {each: f"{each[0]}.{each[1]}" for each in self.kernels}
-        words |= {each: f"{each[0]}.{each[1]}a" for each in self.exact if each not in words}
-        for each in self.ptx:
-            words[each] = f"{words[each]}+PTX" if each in words else f"{each[0]}.{each[1]} as PTX"
-        return " ".join(words[each] for each in sorted(words))
+        words = {capability: f"{capability[0]}.{capability[1]}" for capability in self.kernels}
+        words |= {
+            capability: f"{capability[0]}.{capability[1]}a" for capability in self.exact if capability not in words
+        }
+        for capability in self.ptx:
+            words[capability] = (
+                f"{words[capability]}+PTX" if capability in words else f"{capability[0]}.{capability[1]} as PTX"
+            )
+        return " ".join(words[capability] for capability in sorted(words))
 
 
 class KernelAnswer:
@@ -65,7 +69,7 @@ class KernelAnswer:
 
 def read_kernels(text: str, architecture: str = "") -> _KernelList:
     """A list in any form that is met: `7.5 8.0+PTX`, `7.5;8.0`, `sm_90 compute_90`, `amd64: … ; arm64: …`, `6.0+`."""
-    found = _KernelList()
+    kernels = _KernelList()
     wanted = f"{architecture or 'amd64'}:"
     is_meant = True
     for word in _strip_remarks(text).replace(";", " ; ").replace(",", " ").split():
@@ -74,8 +78,8 @@ def read_kernels(text: str, architecture: str = "") -> _KernelList:
         elif word == ";":
             continue
         elif is_meant:
-            _read_word(word.lower(), found)
-    return found
+            _read_word(word.lower(), kernels)
+    return kernels
 
 
 def judge_kernels(
@@ -92,7 +96,7 @@ def judge_kernels(
     """Whether an image with the list `text` has code for a GPU of `capability`.
 
     `cuda_range`: first and last toolkit that make code for the GPU, empty where none is known. `accepts_ptx`: the
-    driver takes PTX of the image's toolkit, which is not so under minor-version compatibility; None: not known.
+    driver takes PTX of the image's toolkit, which is not so under minor-version compatibility; None: unknown.
     `is_toolkit`: the image holds CUDA and no programs of its own.
     """
     kernels = read_kernels(text, architecture)
@@ -120,11 +124,11 @@ def _search_list(
 ) -> KernelAnswer:
     if device in kernels.exact or device in kernels.kernels:
         return KernelAnswer(NATIVE, LISTED, kernels, device)
-    near = [each for each in kernels.kernels if each[0] == device[0] and each[1] <= device[1]]
+    near = [capability for capability in kernels.kernels if capability[0] == device[0] and capability[1] <= device[1]]
     if near:
         # on Jetson, kernels for other GPUs do not run, though their numbers are near
         return KernelAnswer(UNKNOWN if is_jetson else NATIVE, OTHER_FAMILY if is_jetson else LISTED, kernels, max(near))
-    older = [each for each in kernels.ptx if each <= device]
+    older = [capability for capability in kernels.ptx if capability <= device]
     if older:
         mode, reason = {True: (PTX, FROM_PTX), False: (NO, PTX_REFUSED), None: (UNKNOWN, PTX_OPEN)}[accepts_ptx]
         return KernelAnswer(mode, reason, kernels, max(older))
@@ -134,7 +138,7 @@ def _search_list(
 
 
 def _compare_toolkit(cuda: str, cuda_range: tuple[str, str]) -> str:
-    """Whether a toolkit makes code for a GPU; empty: not known."""
+    """Whether a toolkit makes code for a GPU; empty: unknown."""
     ours, first, last = order(cuda)[:2], order(cuda_range[0]), order(cuda_range[1])
     if not ours or not first:
         return ""
@@ -155,10 +159,10 @@ def _strip_remarks(text: str) -> str:
     return "".join(kept)
 
 
-def _read_word(word: str, found: _KernelList) -> None:
+def _read_word(word: str, kernels: _KernelList) -> None:
     if word.endswith(("~", "+")):
         fields = order(word.rstrip("~+"))
-        found.stated = (fields[0], fields[1]) if len(fields) > 1 else found.stated
+        kernels.stated = (fields[0], fields[1]) if len(fields) > 1 else kernels.stated
         return
     plain = word.removesuffix("+ptx")
     is_virtual = plain.startswith("compute_")
@@ -170,8 +174,8 @@ def _read_word(word: str, found: _KernelList) -> None:
     fields = order(number)
     if len(fields) != 2 or not number.replace(".", "").isdigit():
         return
-    each = (fields[0], fields[1])
+    capability = (fields[0], fields[1])
     if word.endswith("+ptx") or is_virtual:
-        found.ptx.append(each)
+        kernels.ptx.append(capability)
     if not is_virtual:
-        (found.exact if is_exact else found.kernels).append(each)
+        (kernels.exact if is_exact else kernels.kernels).append(capability)

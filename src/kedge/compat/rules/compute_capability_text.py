@@ -21,17 +21,17 @@ class Subject:
     def __init__(
         self, gpu: str, capability: str, *, cuda: str = "", cuda_range: tuple[str, str] = ("", ""), driver: str = ""
     ) -> None:
-        self.gpu = gpu  # empty: not known
+        self.gpu = gpu  # empty: unknown
         self.capability = capability
         self.cuda = ".".join(str(field) for field in order(cuda)[:3])
         self.cuda_range = cuda_range  # first and last toolkit that make code for the GPU
         self.driver = driver
 
     def __str__(self) -> str:
-        told = f"compute capability {self.capability}"
-        if not self.capability or told in self.gpu:
+        stated = f"compute capability {self.capability}"
+        if not self.capability or stated in self.gpu:
             return self.gpu
-        return f"{self.gpu[:-1]}; {told})" if self.gpu.endswith(")") else f"{self.gpu} ({told})"
+        return f"{self.gpu[:-1]}; {stated})" if self.gpu.endswith(")") else f"{self.gpu} ({stated})"
 
 
 def tell_kernels(answer: KernelAnswer, subject: Subject) -> tuple[str, str]:

@@ -19,7 +19,7 @@ def judge_processor(traits: ImageTraits, target: Target) -> list[Judgement]:
     if not ours or not any(offered):
         return []
     if ours not in offered:
-        return [_refuse(" and ".join(each for each in offered if each), offered[0], target)]
+        return [_refuse(" and ".join(architecture for architecture in offered if architecture), offered[0], target)]
     if not traits.tells_processors:
         return _judge_unseen(traits, target)
     if traits.architecture and traits.architecture != ours:

@@ -25,7 +25,7 @@ class DriverChoice:
     """The tag to take with the drivers of one branch."""
 
     branch: int  # 535
-    cuda: str  # 12.2: the newest that the branch offers by itself; empty: not known
+    cuda: str  # 12.2: the newest that the branch offers by itself; empty: unknown
     tag: str
     outcome: str
 
@@ -38,7 +38,7 @@ def list_branches(tables: Tables) -> list[int]:
 def find_newest(tables: Tables) -> dict[int, str]:
     """The newest driver of each branch that the tables name."""
     newest: dict[int, str] = {}
-    for driver in [*(each.min_driver for each in tables.cuda), *(each.bundled_driver for each in tables.releases)]:
+    for driver in [*(row.min_driver for row in tables.cuda), *(row.bundled_driver for row in tables.releases)]:
         fields = order(driver)
         if len(fields) > 1 and fields > order(newest.get(fields[0], "")):
             newest[fields[0]] = driver
@@ -48,8 +48,8 @@ def find_newest(tables: Tables) -> dict[int, str]:
 def tell_choices(name: str, where: str, choices: Sequence[DriverChoice], ways: dict[str, str]) -> str:
     """The sentence where the tag depends on the driver."""
     listed = "; ".join(
-        f"{each.branch}: {each.tag}{'' if ways[each.outcome] == 'natively' else f' ({ways[each.outcome]})'}"
-        for each in choices
+        f"{choice.branch}: {choice.tag}{'' if ways[choice.outcome] == 'natively' else f' ({ways[choice.outcome]})'}"
+        for choice in choices
     )
     return (
         f"The newest tag of {name} that runs natively depends on the driver of {where}, which is unknown. "

@@ -29,17 +29,17 @@ def judge_glibc(traits: ImageTraits, target: Target) -> list[Judgement]:
     if not ours or not theirs or theirs <= ours:
         return []
     older = f"The image has glibc {traits.glibc.value}, older than the {target.glibc} of {target.title}."
-    found = []
+    judgements = []
     if target.has_gpus is not False and theirs >= _GLVND_SINCE > ours:
         sentence = (
             f"{older} With 'apptainer --nv', which mounts graphics libraries of the host, programs can fail with "
             f"'GLIBC_2.34 not found'. kedge mounts the driver's own libraries only, which avoids this."
         )
-        found.append(Judgement("glibc", NOTE, sentence))
+        judgements.append(Judgement("glibc", NOTE, sentence))
     if target.mpi:
         sentence = f"{older} The host's {target.mpi}, if bound into the image, may need the newer one and not load."
-        found.append(Judgement("glibc", WARNING, sentence, "Use the image's own MPI, or a newer image."))
-    return found
+        judgements.append(Judgement("glibc", WARNING, sentence, "Use the image's own MPI, or a newer image."))
+    return judgements
 
 
 def _is_musl(traits: ImageTraits) -> bool:

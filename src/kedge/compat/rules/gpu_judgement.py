@@ -140,14 +140,14 @@ def _find_neighbours(
     release = order(traits.release.value)
     if len(release) < _MONTHLY:
         return None, None
-    told = []
+    pairs = []
     for row in tables.list_releases(traits.name):
         listed = row.capabilities if is_stated else row.capabilities_on(traits.architecture)
         kernels = read_kernels(listed)
         if kernels.stated is not None if is_stated else kernels:
-            told.append((order(row.tag), row))
-    before = [pair for pair in told if pair[0] < release]
-    after = [pair for pair in told if pair[0] > release]
+            pairs.append((order(row.tag), row))
+    before = [pair for pair in pairs if pair[0] < release]
+    after = [pair for pair in pairs if pair[0] > release]
     return (
         max(before, key=lambda pair: pair[0])[1] if before else None,
         min(after, key=lambda pair: pair[0])[1] if after else None,

@@ -31,7 +31,7 @@ _LONGEST_TERM = 127  # NVIDIA's program refuses longer ones when they do not hol
 
 @frozen
 class ExpressionValues:
-    """What the names of an expression mean on one machine, for one GPU; what is not known is empty."""
+    """What the names of an expression mean on one host, for one GPU; unknown values are empty."""
 
     cuda: str = ""
     driver: str = ""
@@ -42,7 +42,7 @@ class ExpressionValues:
 
 @frozen
 class Evaluation:
-    """Whether an expression holds; None: something that it asks for is not known."""
+    """Whether an expression holds; None: something that it asks for is unknown."""
 
     holds: bool | None
     problem: str = ""  # as nvidia-container-cli puts it
@@ -78,25 +78,25 @@ def judge_requirements(traits: ImageTraits, target: Target, tables: Tables, *, o
     """What is to be said about the gate of docker and enroot, beside a verdict of `outcome`."""
     if traits.disables_requires or not target.driver or any(gpu.brand == "amd" for gpu in target.gpus):
         return []
-    found: list[Judgement] = []
+    judgements: list[Judgement] = []
     for name, expression in list_requirements(traits):
         for gpu in target.gpus or (Gpu(""),):
             answer = evaluate(expression, _find_surroundings(target, gpu, tables))
             judgement = _make_judgement(name, expression, answer, target, gpu, outcome=outcome)
-            if judgement is not None and judgement not in found:
-                found.append(judgement)
-    return found
+            if judgement is not None and judgement not in judgements:
+                judgements.append(judgement)
+    return judgements
 
 
 def list_requirements(traits: ImageTraits) -> list[tuple[str, str]]:
     """The variables that count, and the one that NVIDIA's toolkit adds for old images, which have CUDA_VERSION only."""
-    found = [
+    conditions = [
         (name, value) for name, value in traits.requires if value and not name.startswith("NVIDIA_REQUIRE_JETPACK")
     ]
     is_told = traits.cuda.source == "image config, CUDA_VERSION"
     if is_told and not any(name == "NVIDIA_REQUIRE_CUDA" for name, _ in traits.requires):
-        found.append(("CUDA_VERSION", f"cuda>={major_minor(traits.cuda.value)}"))
-    return found
+        conditions.append(("CUDA_VERSION", f"cuda>={major_minor(traits.cuda.value)}"))
+    return conditions
 
 
 def _find_surroundings(target: Target, gpu: Gpu, tables: Tables) -> ExpressionValues:
@@ -150,14 +150,14 @@ def _evaluate_terms(terms: Sequence[str], there: ExpressionValues) -> bool | Non
     holds: bool | None = True
     for term in terms:
         try:
-            each = _evaluate_term(term, there)
+            term_holds = _evaluate_term(term, there)
         except _InvalidError:
             if holds is None:
                 return None  # were the open one false, this would not be looked at
             raise
-        if each is False:
+        if term_holds is False:
             return False
-        holds = None if each is None else holds
+        holds = None if term_holds is None else holds
     return holds
 
 
@@ -166,7 +166,7 @@ def _evaluate_term(term: str, there: ExpressionValues) -> bool | None:
     signs = term[at:][: len(term[at:]) - len(term[at:].lstrip("<>=!"))]
     name, value = term[:at].lower(), term[at + len(signs) :]
     # a lone `!` counts as `!=`, as the first characters are all that NVIDIA's program compares
-    operator = next((each for each in _OPERATORS if each.startswith(signs)), "")
+    operator = next((known for known in _OPERATORS if known.startswith(signs)), "")
     if not name or not operator or not value:
         raise _InvalidError
     if name in ("arch", "brand") and not there.has_gpu:

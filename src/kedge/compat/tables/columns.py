@@ -57,8 +57,8 @@ def _strip_note(text: str) -> str:
 
 def split_pattern(tag: str) -> tuple[str, tuple[str, ...], str] | None:
     """`12.4.1-`, (`base`, `devel`), `-ubuntu22.04` of `12.4.1-{base,devel}-ubuntu22.04`; None of a plain tag."""
-    found = _PATTERN.match(tag)
-    return (found[1], tuple(found[2].split(",")), found[3]) if found else None
+    match = _PATTERN.match(tag)
+    return (match[1], tuple(match[2].split(",")), match[3]) if match else None
 
 
 def _make_cuda(cells: _Cells) -> CudaRelease:
@@ -95,7 +95,7 @@ def _make_gpu(cells: _Cells) -> GpuModel:
         architecture=cells["architecture"],
         capability=capability,
         memory=cells["memory_gb"],
-        smi_names=tuple(each.strip() for each in cells["nvidia_smi_names"].split(";") if each.strip()),
+        smi_names=tuple(name.strip() for name in cells["nvidia_smi_names"].split(";") if name.strip()),
         first_cuda=_read_version(cells, "first_cuda"),
         last_cuda="" if cells["last_cuda_toolkit"].startswith("still ") else _read_version(cells, "last_cuda_toolkit"),
         last_driver_branch=_read_branch(cells, "last_driver_branch"),
@@ -163,19 +163,19 @@ def _read_driver(cells: _Cells, column: str) -> str:
 def _clean_cell(cells: _Cells, column: str, clean: Callable[[str], str | None], words: tuple[str, str]) -> str:
     """What `clean` makes of a cell that is not empty; `words` say what it should be, and how that is written."""
     text = cells[column]
-    found = clean(text) if text else ""
-    if found is None:
+    value = clean(text) if text else ""
+    if value is None:
         raise CellProblem(column, f"'{text}' is no {words[0]}", words[1])
-    return found
+    return value
 
 
 def _read_branches(cells: _Cells, column: str) -> tuple[int, ...]:
     """(384, 410) of `384.111+;410`."""
     text = cells[column]
-    found = _clean_branches(text) if text else ()
-    if found is None:
+    branches = _clean_branches(text) if text else ()
+    if branches is None:
         raise CellProblem(column, f"'{text}' is no list of driver branches", "such as 470;525;535")
-    return found
+    return branches
 
 
 # The same few texts stand in most rows: each is looked at once.
@@ -193,9 +193,9 @@ def _clean_version(text: str) -> str | None:
 
 @functools.lru_cache(maxsize=2048)
 def _clean_versions(text: str) -> str | None:
-    found = [part.strip().removesuffix("-1") for part in _strip_note(text).split(";")]
-    is_good = all(len(part) <= _LONGEST_VERSION and _VERSION.match(part) for part in found)
-    return ";".join(dict.fromkeys(found)) if is_good else None
+    versions = [part.strip().removesuffix("-1") for part in _strip_note(text).split(";")]
+    is_good = all(len(part) <= _LONGEST_VERSION and _VERSION.match(part) for part in versions)
+    return ";".join(dict.fromkeys(versions)) if is_good else None
 
 
 @functools.lru_cache(maxsize=2048)
@@ -206,8 +206,8 @@ def _clean_driver(text: str) -> str | None:
 
 @functools.lru_cache(maxsize=2048)
 def _clean_branches(text: str) -> tuple[int, ...] | None:
-    found = [_clean_driver(part.strip()) for part in _strip_note(text).split(";")]
-    return tuple(int(part.split(".")[0]) for part in found if part) if all(found) else None
+    drivers = [_clean_driver(part.strip()) for part in _strip_note(text).split(";")]
+    return tuple(int(part.split(".")[0]) for part in drivers if part) if all(drivers) else None
 
 
 def _read_branch(cells: _Cells, column: str) -> int | None:

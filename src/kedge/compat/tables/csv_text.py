@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The text of a table: CSV with one line for each row. Each thing that is wrong names file, line and column."""
+"""The text of a table: CSV with one line for each row. Each problem names file, line and column."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def parse_table(data: bytes, where: str, kind: TableKind | None = None) -> Parse
     header = next(lines, None)
     if header is None:
         raise _problem_at(where, 1, "", "the file is empty", "the first line names the columns")
-    found = kind or _find_kind(header[1], where)
-    columns = _check_header(header[1], found, where, whole=kind is not None)
-    reading = _Reading(found, columns, where)
+    table_kind = kind or _find_kind(header[1], where)
+    columns = _check_header(header[1], table_kind, where, whole=kind is not None)
+    reading = _Reading(table_kind, columns, where)
     for line, cells in lines:
         reading.add(line, cells)
-    return ParsedTable(found, tuple(reading.rows), (*reading.problems, *lines.problems))
+    return ParsedTable(table_kind, tuple(reading.rows), (*reading.problems, *lines.problems))
 
 
 def _problem_at(where: str, line: int, column: str, message: str, hint: str) -> TableProblem:

@@ -37,9 +37,9 @@ def find_gpu(text: str, tables: Tables) -> Gpu:
     name = " ".join(_GRES.sub("", text.strip()).split())
     if not name or len(name) > _LONGEST or not name.isprintable():
         raise _refuse(f"{text[:40]!r}{'…' * (len(text) > 40)} is no name of a GPU", "", tables)
-    found = _find_capability(name, tables) or _find_family(name, tables) or _find_amd(name)
-    if found is not None:
-        return found
+    gpu = _find_capability(name, tables) or _find_family(name, tables) or _find_amd(name)
+    if gpu is not None:
+        return gpu
     rows = find_models(name, tables)
     if not rows:
         raise _refuse(f"no GPU is known by the name '{name}'", name, tables)
@@ -50,7 +50,7 @@ def find_gpu(text: str, tables: Tables) -> Gpu:
 
 
 def make_gpu(model_name: str, tables: Tables) -> Gpu:
-    """What is known about a GPU under the name its driver reports; of one that is not known, the name alone."""
+    """What is known about a GPU under the name its driver reports; of an unknown one, the name alone."""
     rows = find_models(model_name, tables)
     if not rows or len({row.capability for row in rows}) > 1:
         is_consumer = {"geforce", "titan"} & set(split_name(model_name))
@@ -64,7 +64,7 @@ def find_models(name: str, tables: Tables) -> list[GpuModel]:
     wanted = _split(name)
     if not wanted:
         return []
-    named = [(row, [_split(each) for each in (row.name, *row.smi_names)]) for row in tables.gpus]
+    named = [(row, [_split(model) for model in (row.name, *row.smi_names)]) for row in tables.gpus]
     exact = [row for row, names in named if wanted in names]
     if exact:
         return exact
@@ -74,7 +74,7 @@ def find_models(name: str, tables: Tables) -> list[GpuModel]:
 
 
 def _split(text: str) -> list[str]:
-    return _GLUED.sub(lambda found: f"{found[1] or ''} ", " ".join(split_name(text))).split()
+    return _GLUED.sub(lambda match: f"{match[1] or ''} ", " ".join(split_name(text))).split()
 
 
 def _score(wanted: Sequence[str], row: GpuModel, names: Iterable[Sequence[str]]) -> int | None:
@@ -107,8 +107,8 @@ def _is_form(word: str, row: GpuModel) -> bool:
 
 
 def _tell_memory(word: str) -> str:
-    found = _MEMORY.match(word)
-    return found[1] if found else ""
+    match = _MEMORY.match(word)
+    return match[1] if match else ""
 
 
 def _list_memories(row: GpuModel) -> list[str]:
@@ -118,10 +118,10 @@ def _list_memories(row: GpuModel) -> list[str]:
 def _read_memory(name: str, rows: Sequence[GpuModel]) -> str:
     """GB, where the name or all that it may mean say the same."""
     known = {row.memory for row in rows}
-    told = [memory for word in _split(name) if word.endswith("b") and (memory := _tell_memory(word))]
-    is_processors = any("GH200" in row.name and told[:1] != [_list_memories(row)[0]] for row in rows)
-    if told and not is_processors:  # `GH200 480GB` tells the processor's memory
-        return told[0]
+    memories = [memory for word in _split(name) if word.endswith("b") and (memory := _tell_memory(word))]
+    is_processors = any("GH200" in row.name and memories[:1] != [_list_memories(row)[0]] for row in rows)
+    if memories and not is_processors:  # `GH200 480GB` tells the CPU's memory
+        return memories[0]
     return known.pop() if len(known) == 1 else ""
 
 
@@ -129,8 +129,8 @@ def _describe(rows: Sequence[GpuModel], name: str, memory: str) -> Gpu:
     """What all rows have in common."""
 
     def share(values: Iterable[str]) -> str:
-        found = set(values)
-        return found.pop() if len(found) == 1 else ""
+        distinct = set(values)
+        return distinct.pop() if len(distinct) == 1 else ""
 
     forward = {row.takes_forward_compat for row in rows}
     branches = {row.last_driver_branch for row in rows}
@@ -164,7 +164,7 @@ def _name_variants(rows: Sequence[GpuModel]) -> str:
 
 
 def _find_brand(name: str, kind: str) -> str:
-    """The word that NVML has for a product line; empty where it is not known."""
+    """The word that NVML has for a product line; empty where it is unknown."""
     words = name.lower().replace("nvidia ", "").split()
     first = words[0] if words else ""
     if first == "quadro":
@@ -177,10 +177,10 @@ def _find_brand(name: str, kind: str) -> str:
 
 
 def _find_capability(name: str, tables: Tables) -> Gpu | None:
-    found = _SM.match(name)
-    if found is None:
+    match = _SM.match(name)
+    if match is None:
         return None
-    capability = f"{found[1] or found[3]}.{found[2] or found[4]}"
+    capability = f"{match[1] or match[3]}.{match[2] or match[4]}"
     rows = [row for row in tables.gpus if row.capability == capability]
     if not rows:
         known = sorted({row.capability for row in tables.gpus}, key=float)
@@ -197,8 +197,8 @@ def _find_family(name: str, tables: Tables) -> Gpu | None:
         return None
     capabilities = sorted({row.capability for row in rows}, key=float)
     if len(capabilities) > 1:
-        each = [next(row.name for row in rows if row.capability == capability) for capability in capabilities]
-        meant = ", ".join(f"{capability} ({model})" for capability, model in zip(capabilities, each, strict=True))
+        models = [next(row.name for row in rows if row.capability == capability) for capability in capabilities]
+        meant = ", ".join(f"{capability} ({model})" for capability, model in zip(capabilities, models, strict=True))
         message = f"{rows[0].architecture} GPUs have different compute capabilities: {meant}"
         raise UnknownGpu(message, hint="name the model, or the capability")
     return replace(_describe(rows, f"{rows[0].architecture} GPU", ""), architecture=rows[0].architecture)
@@ -214,7 +214,7 @@ def _find_amd(name: str) -> Gpu | None:
 
 def _refuse(message: str, name: str, tables: Tables) -> UnknownGpu:
     """Proposes what the name is with noughts for the letters that people type, or else the nearest model."""
-    typed = re.sub(r"(?<=[0-9])o+", lambda found: "0" * len(found[0]), " ".join(_split(name)))
+    typed = re.sub(r"(?<=[0-9])o+", lambda match: "0" * len(match[0]), " ".join(_split(name)))
     meant = find_models(typed, tables)
     near = meant[0].name if meant else _find_nearest(typed, tables)
     if near:
@@ -225,7 +225,7 @@ def _refuse(message: str, name: str, tables: Tables) -> UnknownGpu:
 def _find_nearest(typed: str, tables: Tables) -> str:
     shorts: dict[str, str] = {}
     for row in tables.gpus:
-        for each in (row.name, *row.smi_names):
-            words = [word for word in _split(each) if not _FORM.fullmatch(word)]
+        for model in (row.name, *row.smi_names):
+            words = [word for word in _split(model) if not _FORM.fullmatch(word)]
             shorts.setdefault(" ".join(words), row.name)
     return shorts.get(find_near(typed, shorts) or "", "")

@@ -53,15 +53,15 @@ def _list_facts(traits: ImageTraits) -> dict[str, str]:
     known = {name: fact.value for name, fact in traits.known.items() if fact.source.startswith("image ")}
     if traits.compat_branches.source.startswith("image "):
         known["compat_branches"] = traits.compat_branches.value
-    found = {column: known.get(name, "") for column, name in _FACTS.items()}
+    cells = {column: known.get(name, "") for column, name in _FACTS.items()}
     system, mpi = known.get("os", ""), known.get("mpi", "")
-    found["ubuntu"] = system.removeprefix("Ubuntu ") if system.startswith("Ubuntu ") else ""
-    found["openmpi"] = mpi.removeprefix("Open MPI ") if mpi.startswith("Open MPI ") else ""
-    found["datacenter_compat_drivers_stated"] = ";".join(known.get("compat_branches", "").split())
+    cells["ubuntu"] = system.removeprefix("Ubuntu ") if system.startswith("Ubuntu ") else ""
+    cells["openmpi"] = mpi.removeprefix("Open MPI ") if mpi.startswith("Open MPI ") else ""
+    cells["datacenter_compat_drivers_stated"] = ";".join(known.get("compat_branches", "").split())
     listed = known.get("capabilities", "")
     is_other = traits.architecture not in ("", "amd64")
-    found["compute_capabilities"] = f"{traits.architecture}: {listed}" if listed and is_other else listed
-    return {column: value for column, value in found.items() if _is_plain(value)}
+    cells["compute_capabilities"] = f"{traits.architecture}: {listed}" if listed and is_other else listed
+    return {column: value for column, value in cells.items() if _is_plain(value)}
 
 
 def _is_plain(value: str) -> bool:

@@ -83,9 +83,9 @@ class Tables:
         return replace(max(near, key=lambda pair: pair[0])[1], stands_for=version)
 
     def _find_shipped(self, image: str, tag: str) -> NgcRelease | None:
-        found = self._exact.get((image, tag))
-        if found is not None:
-            return found
+        exact = self._exact.get((image, tag))
+        if exact is not None:
+            return exact
         for row in self._patterns.get((image, tag.partition("-")[0] + "-"), ()):
             for name, flavour in _list_flavours(row.tag):
                 if name == tag:
@@ -212,9 +212,9 @@ def _list_real_names(pattern: str) -> list[tuple[str, str]]:
 def _narrow_row(row: NgcRelease, tag: str, flavour: str) -> NgcRelease:
     """What a row for several tags says about one of them: images without cuDNN or NCCL have no version of it."""
     base, _, extra = flavour.partition("-")
-    cudnn = [each for each in row.cudnn.split(";") if each] if extra.startswith("cudnn") else []
+    cudnn = [version for version in row.cudnn.split(";") if version] if extra.startswith("cudnn") else []
     wanted = extra.removeprefix("cudnn")
-    cudnn = [each for each in cudnn if not wanted or each.split(".")[0] == wanted]
+    cudnn = [version for version in cudnn if not wanted or version.split(".")[0] == wanted]
     return replace(
         row,
         tag=tag,

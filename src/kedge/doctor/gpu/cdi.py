@@ -14,9 +14,7 @@ from kedge.runtime.devices.cdi_hooks import as_mappings
 NAME = "cdi"
 _DOCS = f"kedge help doctor {NAME}"
 _VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
-_MAKE = (
-    "administrators make it anew with 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml'; --nv needs none of it"
-)
+_MAKE = "administrators renew it with 'nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml'; --nv does not need it"
 
 
 def check_cdi(surroundings: Surroundings) -> list[Finding]:
@@ -25,28 +23,27 @@ def check_cdi(surroundings: Surroundings) -> list[Finding]:
     view = gpus.host.view
     specifications, problems = read_specifications(view, list(FOLDERS))
     findings = [
-        Finding(NAME, WARNING, problem, "--device does not know what it describes", _MAKE, _DOCS)
-        for problem in problems
+        Finding(NAME, WARNING, problem, "--device cannot use its devices", _MAKE, _DOCS) for problem in problems
     ]
     findings += [_judge(specification, gpus) for specification in specifications]
     if not findings and gpus.has_gpu:
-        return [Finding(NAME, OK, "there are no specifications, so '--device' knows no GPU; '--nv' needs none")]
+        return [Finding(NAME, OK, "no CDI files: --device finds no GPU; --nv does not need them")]
     return findings
 
 
 def _judge(specification: Specification, gpus: GpuHost) -> Finding:
     paths = _list_paths(specification)
     missing = [path for path in paths if not gpus.host.view.kind(path)]
-    versions = {found[1] for path in paths if (found := _VERSION.search(path))}
+    versions = {match[1] for path in paths if (match := _VERSION.search(path))}
     running = gpus.driver.version
     if missing or (running and versions and running not in versions and specification.kind.startswith("nvidia.com/")):
-        said = f"it is for driver {', '.join(sorted(versions))}, and {running or 'another one'} runs"
-        told = said if versions and running and running not in versions else f"{missing[0]} is not there"
+        said = f"it is for driver {', '.join(sorted(versions))}, but the kernel runs {running or 'another one'}"
+        reason = said if versions and running and running not in versions else f"{missing[0]} does not exist"
         return Finding(
             NAME,
             WARNING,
-            f"{specification.path} is older than the driver: {told}",
-            "a container with --device gets files that are not there, or of the wrong version",
+            f"{specification.path} is older than the driver: {reason}",
+            "containers with --device miss files or get the wrong version",
             _MAKE,
             _DOCS,
         )
@@ -58,6 +55,6 @@ def _list_paths(specification: Specification) -> list[str]:
     """The files and nodes of the host that it names."""
     paths = []
     for edits in (specification.edits, *specification.devices.values()):
-        paths += [str(each.get("hostPath") or "") for each in as_mappings(edits.get("mounts"))]
-        paths += [str(each.get("hostPath") or each.get("path") or "") for each in as_mappings(edits.get("deviceNodes"))]
+        paths += [str(mount.get("hostPath") or "") for mount in as_mappings(edits.get("mounts"))]
+        paths += [str(node.get("hostPath") or node.get("path") or "") for node in as_mappings(edits.get("deviceNodes"))]
     return [path for path in paths if path.startswith("/")]

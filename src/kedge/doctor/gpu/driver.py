@@ -26,7 +26,7 @@ def check_driver(surroundings: Surroundings) -> list[Finding]:
     present = {name: report for name, report in reports.items() if not report.list_lacks("absent")}
     if not present:
         lack = next(lack for report in reports.values() for lack in report.list_lacks("absent"))
-        why = "programs that need a GPU do not run here, which is normal on a login node"
+        why = "GPU programs do not run on this host; normal for a login node"
         return [_make_finding("gpu-driver", NOTE, lack, why)]
     findings = []
     for name, report in present.items():
@@ -45,9 +45,9 @@ def _judge_driver(vendor: str, report: DriverReport) -> list[Finding]:
         Finding(
             "gpu-driver",
             WARNING,
-            f"{vendor} driver of unknown version: neither the kernel nor its libraries name it",
-            "it decides which images run here, and 'kedge explain' cannot judge without it",
-            "look it up with 'nvidia-smi', then name it: 'kedge explain IMAGE --driver VERSION'",
+            f"{vendor} driver version unknown: neither the kernel nor the driver libraries name it",
+            "'kedge explain' needs the driver version to judge images",
+            "read the version with 'nvidia-smi' and pass it: 'kedge explain IMAGE --driver VERSION'",
             f"{_PAGE} gpu-driver",
         )
     ]
@@ -57,7 +57,7 @@ def check_devices(surroundings: Surroundings) -> list[Finding]:
     """The nodes in /dev: there, and for this user."""
     reports = [report for report in _examine_drivers(surroundings).values() if report.has_gpu]
     level = NOTE if any(report.usable for report in reports) else FAIL
-    why = "a container gets the host's device nodes: its programs will find no GPU"
+    why = "programs in containers find no GPU: containers get the host's device nodes"
     findings = []
     for report in reports:
         lacks = report.list_lacks("devices")
@@ -69,7 +69,7 @@ def check_devices(surroundings: Surroundings) -> list[Finding]:
 
 def _describe_nodes(report: DriverReport) -> str:
     refused = len(report.refused)
-    more = f" ({refused} more {'is' if refused == 1 else 'are'} not for this process)" if refused else ""
+    more = f" ({refused} more {'is' if refused == 1 else 'are'} not allowed for this process)" if refused else ""
     return f"{count_things(len(report.usable), 'GPU')}: {', '.join(report.usable)}{more}"
 
 

@@ -31,12 +31,12 @@ def check_fabric(surroundings: Surroundings) -> list[Finding]:
     if adapters:
         findings += _judge_adapters(view, adapters)
         if gpus.has_gpu and gpus.driver.usable and not view.kind("/dev/gdrdrv"):
-            why = "small messages between GPUs of different nodes go through the processor's memory; a little slower"
-            fix = "administrators load the module 'gdrdrv' (GDRCopy), if it is wanted"
-            findings.append(Finding(NAME, NOTE, "/dev/gdrdrv is not there", why, fix, _DOCS))
+            why = "small messages between GPUs of different nodes are copied through host memory, a little slower"
+            fix = "administrators can load the module 'gdrdrv' (GDRCopy)"
+            findings.append(Finding(NAME, NOTE, "/dev/gdrdrv does not exist", why, fix, _DOCS))
     others = [node for node in list_fabric(view) if node != _NODES]
     if others:
-        findings.append(Finding(NAME, OK, f"also here: {', '.join(others)}"))
+        findings.append(Finding(NAME, OK, f"also found: {', '.join(others)}"))
     return findings
 
 
@@ -46,43 +46,50 @@ def _judge_switches(gpus: GpuHost) -> list[Finding]:
     if not switches:
         return []
     if gpus.host.view.kind(_MANAGER_SOCKET) or _is_running(gpus.host.view, _MANAGER):
-        return [Finding(NAME, OK, "NVSwitch, and its fabric manager runs")]
+        return [Finding(NAME, OK, "NVSwitch with a running fabric manager")]
     return [
         Finding(
             NAME,
             WARNING,
-            "this machine has NVSwitch, but no fabric manager is seen to run",
-            "without it CUDA does not start (error 802, system not yet initialized)",
-            "'systemctl status nvidia-fabricmanager' tells; if it is down, use another node, and tell the "
-            "administrators. Inside a container the service is not seen, and may run all the same",
+            "this node has NVSwitch, but kedge sees no running fabric manager",
+            "CUDA does not start without it (error 802, system not yet initialized)",
+            "check 'systemctl status nvidia-fabricmanager'. If it is down, use another node and tell the "
+            "administrators. Inside a container kedge cannot see the service, although it may run",
             _DOCS,
         )
     ]
 
 
 def _is_running(view: View, name: str) -> bool:
-    numbers = [each for each in view.names("/proc") if each.isdigit()][:_MOST_PROCESSES]
-    return any((view.read(f"/proc/{each}/comm", 64) or b"").strip() == name.encode() for each in numbers)
+    numbers = [number for number in view.names("/proc") if number.isdigit()][:_MOST_PROCESSES]
+    return any((view.read(f"/proc/{number}/comm", 64) or b"").strip() == name.encode() for number in numbers)
 
 
 def _judge_adapters(view: View, adapters: list[str]) -> list[Finding]:
     nodes = [f"{_NODES}/{name}" for name in view.names(_NODES) if name.startswith("uverbs")]
     if not nodes:
-        what = f"there are adapters ({', '.join(adapters)}), but no {_NODES}/uverbs*"
-        why = "MPI and NCCL fall back to TCP, which is many times slower, without a word"
-        fix = "administrators load the module 'ib_uverbs'; inside a container, start it with the devices"
+        what = f"this node has adapters ({', '.join(adapters)}), but no {_NODES}/uverbs*"
+        why = "MPI and NCCL silently fall back to TCP, which is many times slower"
+        fix = "administrators must load the module 'ib_uverbs'; a container must be started with these devices"
         return [Finding(NAME, WARNING, what, why, fix, _DOCS)]
     refused = [node for node in nodes if not view.can_use(node)]
     if len(refused) == len(nodes):
-        what, why = f"{refused[0]} may not be opened by you", "MPI and NCCL fall back to TCP, which is much slower"
+        what, why = f"you may not open {refused[0]}", "MPI and NCCL fall back to TCP, which is much slower"
         return [
-            Finding(NAME, WARNING, what, why, "ask the administrators; jobs may be allowed what logins are not", _DOCS)
+            Finding(
+                NAME,
+                WARNING,
+                what,
+                why,
+                "try it in a job; if that fails too, tell the administrators",
+                _DOCS,
+            )
         ]
     shown = [f"{adapter} {_read_port(view, adapter)}".rstrip() for adapter in adapters]
-    if not any("ACTIVE" in each for each in shown):
+    if not any("ACTIVE" in port for port in shown):
         what = f"no port is up: {', '.join(shown)}"
         why = "MPI and NCCL cannot use these adapters"
-        return [Finding(NAME, WARNING, what, why, "use another node, and tell the administrators", _DOCS)]
+        return [Finding(NAME, WARNING, what, why, "use another node and tell the administrators", _DOCS)]
     return [Finding(NAME, OK, ", ".join(shown))]
 
 
@@ -91,4 +98,4 @@ def _read_port(view: View, adapter: str) -> str:
     folder = f"{_ADAPTERS}/{adapter}/ports/1"
     state = (view.read(f"{folder}/state", 64) or b"").decode(errors="replace").rpartition(":")[2].strip()
     rate = (view.read(f"{folder}/rate", 64) or b"").decode(errors="replace").strip()
-    return ", ".join(each for each in (state, rate if state == "ACTIVE" else "") if each)
+    return ", ".join(part for part in (state, rate if state == "ACTIVE" else "") if part)

@@ -151,9 +151,9 @@ def _show_image(word: str, tables: Tables) -> list[Section]:
     images = [image for image in tables.images if name == image or ("/" not in name and image.endswith(f"/{name}"))]
     rows: list[NgcRelease] = []
     for image in images:
-        found = tables.find_release(image, tag) if tag else None
-        if tag and found is not None:
-            rows.append(found)
+        release = tables.find_release(image, tag) if tag else None
+        if tag and release is not None:
+            rows.append(release)
         elif not tag:
             rows += [row for row in tables.releases if row.image == image]
     if tag and images and not rows:
@@ -209,15 +209,15 @@ def _key_of(row: Any, kind: TableKind) -> tuple[str, ...]:
 
 def _compare(row: Any, there: Any) -> list[str]:
     """The figures in which two rows with one key differ; where both are there, somebody has to decide."""
-    found = []
+    differences = []
     for name in list_names(type(row)):
         ours, theirs = getattr(row, name), getattr(there, name)
         if name not in _NO_FIGURES and ours and theirs and ours != theirs:
-            found.append(
+            differences.append(
                 f"{name} is {_tell(ours)} in this file, but {_tell(theirs)} in the shipped table ({there.source})"
             )
-    return found
+    return differences
 
 
 def _tell(value: object) -> str:
-    return ";".join(str(each) for each in value) if isinstance(value, tuple) else f"{value}"
+    return ";".join(str(item) for item in value) if isinstance(value, tuple) else f"{value}"

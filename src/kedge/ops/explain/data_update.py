@@ -76,7 +76,7 @@ class _UpdateResult:
     @property
     def learned(self) -> int:
         """How many tags."""
-        return sum(len(each.learned) for each in self.images)
+        return sum(len(image.learned) for image in self.images)
 
 
 def update_tables(workplace: Workplace, environ: Mapping[str, str], request: UpdateRequest) -> _UpdateResult:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is in an image that is a file, a folder or an archive, here or elsewhere: labels, scripts, and files inside."""
+"""What is in an image that is a file, a directory or an archive, local or remote: labels, scripts, and files inside."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BELIEVED_FILES = (
 
 
 def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tables) -> ImageTraits:
-    """Of an archive or layout on this machine its manifest and config are read."""
+    """Of an archive or layout on this host its manifest and config are read."""
     image = open_any_image(reference, workplace)
     try:
         if not isinstance(image, LayeredImage):
@@ -59,11 +59,11 @@ def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tabl
 def read_remote_sif_traits(source: Source, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
     """Of a SIF elsewhere its labels and config are read, by ranges; one that is stored is read as a file is."""
     with workplace.open_store() as store:
-        found = inspect_remote_sif(source, workplace, store, offline=offline)
-    if found.path is not None:
-        return replace(read_path_traits(found.path, tables), name=name_reference(source.reference))
-    traits = _read_inspection(name_reference(source.reference), found.inspection, tables, found.architecture)
-    return replace(traits, size=found.size)
+        remote = inspect_remote_sif(source, workplace, store, offline=offline)
+    if remote.path is not None:
+        return replace(read_path_traits(remote.path, tables), name=name_reference(source.reference))
+    traits = _read_inspection(name_reference(source.reference), remote.inspection, tables, remote.architecture)
+    return replace(traits, size=remote.size)
 
 
 def read_path_traits(path: Path, tables: Tables) -> ImageTraits:
@@ -139,7 +139,7 @@ def _read_inspection(name: str, inspection: Inspection, tables: Tables, architec
 
 
 def _read_environment(inspection: Inspection) -> dict[str, str]:
-    """The variables that the image sets, read from its scripts; those that a script computes are not known."""
+    """The variables that the image sets, read from its scripts; those that a script computes are unknown."""
     known = inspection.oci_config or {}
     safe = {"Env": _list_words(known.get("Env"))} if "Env" in known else {}
     return split_variables(_list_words(derive_section(inspection.report, safe)[0].get("Env")))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -10,7 +11,6 @@ from kedge.compat.tables.gpu_names import make_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
 from kedge.frozen import replace
-from kedge.host.glibc import read_glibc
 from kedge.host.gpu_probe import GpuProbe, ProbedGpu, probe_gpus
 from kedge.host.mpi import find_mpi
 from kedge.host.processor import read_processor
@@ -24,12 +24,12 @@ def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe
     driver = Driver(host.view)
     cards = driver.usable or driver.cards
     notes = _note_absence(driver)
-    told = _ask_driver(host, driver, probe) if cards and not all(card.model for card in cards) else GpuProbe()
-    version, source = _find_version(host, driver, told)
+    probed = _ask_driver(host, driver, probe) if cards and not all(card.model for card in cards) else GpuProbe()
+    version, source = _find_version(host, driver, probed)
     if cards and not version:
         notes.append("the driver version is unknown: neither the kernel nor the driver's libraries report it")
-    if told.gpus:
-        gpus = _count_same(_describe_probed(gpu, tables) for gpu in told.gpus if not gpu.problem)
+    if probed.gpus:
+        gpus = _count_same(_describe_probed(gpu, tables) for gpu in probed.gpus if not gpu.problem)
     else:
         gpus = _count_same(_describe_card(card, tables) for card in cards)
     notes += [f"the compute capability of '{gpu.name}' is unknown" for gpu in gpus if not gpu.capability]
@@ -41,7 +41,7 @@ def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe
         has_gpus=bool(cards),
         driver=version,
         driver_source=source,
-        cuda=told.cuda,
+        cuda=probed.cuda,
         architecture=processor.architecture,
         cpu_features=processor.features,
         cpu=processor.model,
@@ -62,11 +62,11 @@ def _ask_driver(host: HostFacts, driver: Driver, probe: Callable[..., GpuProbe])
     return probe(library=find_libraries(host, driver.version).find("libnvidia-ml"))
 
 
-def _find_version(host: HostFacts, driver: Driver, told: GpuProbe) -> tuple[str, str]:
+def _find_version(host: HostFacts, driver: Driver, probed: GpuProbe) -> tuple[str, str]:
     if driver.version:
         return driver.version, "the kernel's module"
-    if told.driver:
-        return told.driver, "the driver itself (NVML)"
+    if probed.driver:
+        return probed.driver, "the driver itself (NVML)"
     version = find_libraries(host, "").version if driver.cards else ""
     return version, "the driver's libraries" if version else ""
 
@@ -83,3 +83,13 @@ def _describe_probed(gpu: ProbedGpu, tables: Tables) -> Gpu:
 def _count_same(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """Each kind once, with how many there are."""
     return tuple(replace(gpu, count=count) for gpu, count in Counter(gpus).items())
+
+
+def read_glibc() -> str:
+    """`2.36`; empty where the C library is another one, such as musl."""
+    try:
+        told = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        return ""
+    name, _, version = told.partition(" ")
+    return version if name == "glibc" else ""

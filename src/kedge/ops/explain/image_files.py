@@ -102,8 +102,8 @@ def _read_c_library(view: View) -> Fact:
         if view.kind(path) != "f":
             continue
         named = re.match(r"libc-(\d+\.\d+)\.so\Z", view.resolve(path).rpartition("/")[2])
-        found = None if named else _RELEASE.search(view.read(path, _LIBC) or b"")
-        version = named[1] if named else found[1].decode() if found else ""
+        release = None if named else _RELEASE.search(view.read(path, _LIBC) or b"")
+        version = named[1] if named else release[1].decode() if release else ""
         if version:
             return Fact(version, f"file {path}")
     for name in _list_names(view, "/lib"):
@@ -119,9 +119,9 @@ def _read_python(view: View, environment: Mapping[str, str]) -> Fact:
         path = f"{folder}/python3"
         if view.kind(path) != "f":
             continue
-        found = re.match(r"python(3\.\d+)\Z", view.resolve(path).rpartition("/")[2])
-        if found:
-            return Fact(found[1], f"file {path}")
+        match = re.match(r"python(3\.\d+)\Z", view.resolve(path).rpartition("/")[2])
+        if match:
+            return Fact(match[1], f"file {path}")
     return Fact()
 
 
@@ -134,7 +134,7 @@ def _read_driver(view: View) -> Iterator[tuple[str, Fact]]:
     yield "driver", Fact(carried.version, source)
     yield "compat", Fact("yes", source)
     read_branches(view, carried)
-    branches = sorted(each for each in carried.branches or () if 0 < each < 10_000)
+    branches = sorted(branch for branch in carried.branches or () if 0 < branch < 10_000)
     yield "compat_branches", Fact(" ".join(map(str, branches)), source)
 
 
@@ -157,23 +157,23 @@ def _read_mpi(view: View, environment: Mapping[str, str]) -> Fact:
     prefixes += _MPI_PREFIXES
     prefixes += [f"/opt/intel/oneapi/mpi/{name}" for name in _list_names(view, "/opt/intel/oneapi/mpi")[:20]]
     for prefix in dict.fromkeys(prefixes):
-        found = _read_mpi_prefix(view, prefix.rstrip("/"))
-        if found:
-            return found
+        mpi = _read_mpi_prefix(view, prefix.rstrip("/"))
+        if mpi:
+            return mpi
     for folder in _LIBRARIES:
         places = [folder, *(folder + below for below in _MPI_LIBRARIES)]
         for place in places:
-            found = _read_mpi_library(view, place)
-            if found:
-                return found
+            mpi = _read_mpi_library(view, place)
+            if mpi:
+                return mpi
     return Fact()
 
 
 def _read_mpi_prefix(view: View, prefix: str) -> Fact:
     wrapper = f"{prefix}/share/openmpi/mpicc-wrapper-data.txt"
-    told = re.search(rb"^version=v?(\d[\w.]*)", view.read(wrapper, _SMALL) or b"", re.MULTILINE)
-    if told:
-        return Fact(f"{OPEN_MPI} {told[1].decode()}", f"file {wrapper}")
+    match = re.search(rb"^version=v?(\d[\w.]*)", view.read(wrapper, _SMALL) or b"", re.MULTILINE)
+    if match:
+        return Fact(f"{OPEN_MPI} {match[1].decode()}", f"file {wrapper}")
     for header in (f"{prefix}/include/mpi.h", f"{prefix}/include/openmpi/mpi.h"):
         text = (view.read(header, _HEADER) or b"").decode("utf-8", "replace")
         for family, version in read_definitions(text):
@@ -184,9 +184,9 @@ def _read_mpi_prefix(view: View, prefix: str) -> Fact:
 def _read_mpi_library(view: View, folder: str) -> Fact:
     """By the name of the library: libmpi.so.40.30.4 is of Open MPI 4.1; .12 is of MPICH and its kin."""
     for name in _list_names(view, folder):
-        found = re.match(r"libmpi\.so\.40\.(\d+)\.\d+\Z", name)
-        if found and found[1] in _SONAMES:
-            return Fact(f"{OPEN_MPI} {_SONAMES[found[1]]}", f"file {folder}/{name}")
+        match = re.match(r"libmpi\.so\.40\.(\d+)\.\d+\Z", name)
+        if match and match[1] in _SONAMES:
+            return Fact(f"{OPEN_MPI} {_SONAMES[match[1]]}", f"file {folder}/{name}")
         if re.match(r"libmpich\.so\.12", name):
             return Fact("MPICH", f"file {folder}/{name}")
     return Fact()

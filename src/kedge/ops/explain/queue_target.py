@@ -55,23 +55,23 @@ def describe_queues(
 
 def _add_seen(target: Target, queues: Sequence[Queue], seen: Mapping[str, Sequence[Remembered]]) -> Target:
     """The CPU and the C library that all nodes have that were seen; of every queue one must have been."""
-    facts = [each.facts for queue in queues for each in seen[queue.name]]
+    facts = [node.facts for queue in queues for node in seen[queue.name]]
     if not facts or not all(seen.values()):
         return target
-    flags = [frozenset(each.cpu_features) for each in facts]
+    flags = [frozenset(node.cpu_features) for node in facts]
     return replace(
         target,
-        architecture=target.architecture or _share(each.architecture for each in facts),
-        cpu=_share(each.cpu for each in facts),
+        architecture=target.architecture or _share(node.architecture for node in facts),
+        cpu=_share(node.cpu for node in facts),
         cpu_features=frozenset.intersection(*flags) if all(flags) else None,
-        glibc=_share(each.glibc for each in facts),
+        glibc=_share(node.glibc for node in facts),
     )
 
 
 def _share(values: Iterable[str]) -> str:
     """What all of them are; empty where they differ."""
-    found = set(values)
-    return found.pop() if len(found) == 1 else ""
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else ""
 
 
 def split_queue(text: str) -> tuple[str, str]:
@@ -83,7 +83,7 @@ def split_queue(text: str) -> tuple[str, str]:
 def _find_queue(site: Site, name: str) -> Queue:
     queue = site.find_queue(name)
     if queue is None:
-        known = [each.name for each in site.queues]
+        known = [known_queue.name for known_queue in site.queues]
         raise SiteProblem(
             f"the site {site.name} has no queue '{name[:80]}'",
             context={"queues": ", ".join(known) or "none"},
@@ -97,8 +97,8 @@ def _choose_queues(site: Site) -> list[Queue]:
     default = site.default_queue
     if default is not None and _has_gpus([default]):
         return [default]
-    live = [each for each in site.queues if not each.is_retired] or list(site.queues)
-    return [each for each in live if _has_gpus([each])] or ([default] if default is not None else live)
+    live = [queue for queue in site.queues if not queue.is_retired] or list(site.queues)
+    return [queue for queue in live if _has_gpus([queue])] or ([default] if default is not None else live)
 
 
 def _has_gpus(queues: Sequence[Queue]) -> bool | None:
@@ -113,10 +113,10 @@ def _list_queue_gpus(queue: Queue, seen: Sequence[Remembered], tables: Tables, n
     if queue.gpus_per_node == 0:
         return []
     if not name:
-        found = [make_gpu(model, tables) for each in seen for model in each.facts.gpus]
-        if not found and _has_gpus([queue]):
+        gpus = [make_gpu(model, tables) for node in seen for model in node.facts.gpus]
+        if not gpus and _has_gpus([queue]):
             notes.append(f"the queue '{queue.name}' has GPUs, but their model is unknown")
-        return [replace(gpu, count=count) for gpu in found]
+        return [replace(gpu, count=count) for gpu in gpus]
     try:
         return [replace(find_gpu(name, tables), count=count)]
     except UnknownGpu:
@@ -137,7 +137,7 @@ def _find_queue_driver(
             "the driver of the nodes is unknown: give it with '--driver VERSION', or run 'kedge doctor' in a job there"
         )
         return "", ""
-    versions = {version: source for each in known for version, source in each}
+    versions = {version: source for drivers in known for version, source in drivers}
     oldest = min(versions, key=order)
     if len(versions) > 1:
         others = ", ".join(sorted(versions, key=order))
@@ -147,8 +147,8 @@ def _find_queue_driver(
 
 def _list_drivers(queue: Queue, seen: Sequence[Remembered]) -> list[tuple[str, str]]:
     """What a job saw lately is surer than a profile, and a profile is surer than what was seen long ago."""
-    fresh = [(each.facts.driver, each.source) for each in seen if each.facts.driver and not each.is_stale]
-    stale = [(each.facts.driver, each.source) for each in seen if each.facts.driver and each.is_stale]
+    fresh = [(node.facts.driver, node.source) for node in seen if node.facts.driver and not node.is_stale]
+    stale = [(node.facts.driver, node.source) for node in seen if node.facts.driver and node.is_stale]
     return fresh or ([(queue.driver, "the site's profile")] if queue.driver else stale)
 
 

@@ -77,22 +77,24 @@ def recommend_tag(
         notes.append(f"{repository.registry} was not asked (--offline): it is unknown whether it still has the tag")
     wanted = match or repository.tag
     tags = _choose_tags([row.tag for row in known] if there is None else there, wanted)
-    found = recommend(repository.image, target, tables, tags=tags)
+    recommendation = recommend(repository.image, target, tables, tags=tags)
     newer = tuple(tag for tag in list_newer(repository.image, there or (), tables) if not match or tag in tags)
     # What the target says about an unknown driver, the recommendation says better.
-    caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *found.notes]
+    caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *recommendation.notes]
     if wanted:
         caveats.append(f"only tags that match '{wanted}' were considered")
     notes += _tell_newer(newer)
-    if found.best is None and not found.by_driver:
-        hint = _find_remedy(found, repository, target, tables)
-        raise _explain_nothing(found, caveats, match=wanted, hint=hint)
+    if recommendation.best is None and not recommendation.by_driver:
+        hint = _find_remedy(recommendation, repository, target, tables)
+        raise _explain_nothing(recommendation, caveats, match=wanted, hint=hint)
     name, command = repository.name, ""
-    if found.best is not None:
-        name = f"{repository.name}:{found.best.tag}"
+    if recommendation.best is not None:
+        name = f"{repository.name}:{recommendation.best.tag}"
         command = f"kedge pull docker://{name}"
-    told = tuple(dict.fromkeys(caveats))
-    return Advice(found, found.best, name, command, there is not None, newer, told, tuple(notes))
+    caveats = list(dict.fromkeys(caveats))
+    return Advice(
+        recommendation, recommendation.best, name, command, there is not None, newer, tuple(caveats), tuple(notes)
+    )
 
 
 def _choose_tags(tags: Sequence[str], match: str) -> list[str]:
@@ -117,15 +119,15 @@ def _explain_unknown(repository: Repository, tables: Tables) -> NothingFits:
     )
 
 
-def _find_remedy(found: Recommendation, repository: Repository, target: Target, tables: Tables) -> str:
+def _find_remedy(recommendation: Recommendation, repository: Repository, target: Target, tables: Tables) -> str:
     """What to do where nothing fits."""
-    if found.reason == NO_KERNELS:
+    if recommendation.reason == NO_KERNELS:
         return tell_other_image(repository.image, target, tables).rstrip(".")
-    if found.reason == OTHER_MAKER:
+    if recommendation.reason == OTHER_MAKER:
         return "AMD's own are on Docker Hub, such as rocm/pytorch: 'kedge tags docker.io/rocm/pytorch'"
-    if found.reason == NOT_KNOWN and _can_learn(tables.list_releases(repository.image)):
+    if recommendation.reason == NOT_KNOWN and _can_learn(tables.list_releases(repository.image)):
         return f"'kedge data update' learns what the configs of {repository.name} say"
-    if found.reason == NOT_KNOWN:
+    if recommendation.reason == NOT_KNOWN:
         return f"'kedge explain {repository.name}:TAG' shows what is known; 'kedge run --nv' on such a node tries it"
     return f"'kedge tags {repository.name}' with the same options shows what each tag needs"
 
@@ -136,9 +138,13 @@ def _can_learn(rows: Sequence[NgcRelease]) -> bool:
     return any(not row.cuda or (lists_kernels and not row.capabilities and not has_all(row)) for row in rows)
 
 
-def _explain_nothing(found: Recommendation, caveats: Sequence[str], *, match: str, hint: str) -> NothingFits:
+def _explain_nothing(recommendation: Recommendation, caveats: Sequence[str], *, match: str, hint: str) -> NothingFits:
     if match:
         hint += "; without --match other tags may fit"
-    context = {"target": found.target, "tags judged": str(found.judged), "tags not known enough": str(found.skipped)}
+    context = {
+        "target": recommendation.target,
+        "tags judged": str(recommendation.judged),
+        "tags not known enough": str(recommendation.skipped),
+    }
     context |= {f"note {number}": note for number, note in enumerate(caveats, 1)}
-    return NothingFits(found.sentence.rstrip("."), context=context, hint=hint)
+    return NothingFits(recommendation.sentence.rstrip("."), context=context, hint=hint)

@@ -50,7 +50,9 @@ def name_reference(reference: Reference) -> str:
 def _list_index_architectures(index: Index) -> tuple[str, ...]:
     """The architectures that an index has images for, in its order."""
     platforms = [entry.platform for entry in index.manifests if entry.platform is not None]
-    usable = [each.architecture for each in platforms if each.os == "linux" and each.architecture != "unknown"]
+    usable = [
+        platform.architecture for platform in platforms if platform.os == "linux" and platform.architecture != "unknown"
+    ]
     return tuple(dict.fromkeys(clean_text(name, 20) for name in usable))[:50]
 
 

@@ -49,17 +49,17 @@ def search(
     answers, problems = _ask(text, workplace, catalogs, limit)
     if not answers:
         raise _explain_silence(problems, text)
-    found = {title: answer.entries for title, answer in answers.items()}
+    entries = {title: answer.entries for title, answer in answers.items()}
     totals = {title: answer.total for title, answer in answers.items()}
     silent = {title: problem.message for title, problem in problems.items()}
-    return SearchResult(_merge(found, known), totals, silent)
+    return SearchResult(_merge(entries, known), totals, silent)
 
 
 def _search_tables(words: Sequence[str], tables: Tables) -> list[CatalogEntry]:
     """The repositories of the tables whose name or framework has all the words."""
     from kedge.registry.catalog import CatalogEntry
 
-    found = []
+    entries = []
     for image in tables.images:
         rows = tables.list_releases(image)
         framework = next((row.framework for row in rows if row.framework), "")
@@ -67,8 +67,8 @@ def _search_tables(words: Sequence[str], tables: Tables) -> list[CatalogEntry]:
         if rows and all(word.lower() in text for word in words):
             count = f"{len(rows)} tags" if len(rows) > 1 else "one tag"
             about = f"{framework}; kedge's tables know {count}" if framework else f"kedge's tables know {count}"
-            found.append(CatalogEntry(image, TABLES, framework, about, known_tag=rows[0].tag))
-    return found
+            entries.append(CatalogEntry(image, TABLES, framework, about, known_tag=rows[0].tag))
+    return entries
 
 
 def _ask(
@@ -85,12 +85,12 @@ def _ask(
         if unknown is not None:
             raise UsageError(f"unknown catalogue '{unknown[:40]}'", hint=f"use {NGC} or {HUB}")
         chosen = {known[name].title: known[name] for name in catalogs}
-        asked = {title: partial(_note, each.search, text, limit) for title, each in chosen.items()}
-        told = answer_within(_PATIENCE, asked)
+        asked = {title: partial(_note, catalog.search, text, limit) for title, catalog in chosen.items()}
+        answered = answer_within(_PATIENCE, asked)
     late = {title: NetworkFailed(f"{title} did not answer within {_PATIENCE:.0f} s") for title in chosen}
-    outcomes = {title: told.get(title, late[title]) for title in chosen}
-    said = {title: each for title, each in outcomes.items() if not isinstance(each, KedgeError)}
-    return said, {title: each for title, each in outcomes.items() if isinstance(each, KedgeError)}
+    outcomes = {title: answered.get(title, late[title]) for title in chosen}
+    said = {title: outcome for title, outcome in outcomes.items() if not isinstance(outcome, KedgeError)}
+    return said, {title: outcome for title, outcome in outcomes.items() if isinstance(outcome, KedgeError)}
 
 
 def _note(ask: Callable[[str, int], CatalogAnswer], text: str, limit: int) -> CatalogAnswer | KedgeError:
@@ -100,12 +100,14 @@ def _note(ask: Callable[[str, int], CatalogAnswer], text: str, limit: int) -> Ca
         return problem
 
 
-def _merge(found: dict[str, tuple[CatalogEntry, ...]], known: list[CatalogEntry]) -> tuple[CatalogEntry, ...]:
+def _merge(by_catalog: dict[str, tuple[CatalogEntry, ...]], known: list[CatalogEntry]) -> tuple[CatalogEntry, ...]:
     """NVIDIA's results with the newest tag of the tables, what the tables know besides, and Docker Hub's results."""
-    told = {entry.name: entry for entry in known}
-    ours = [entry for title, entries in found.items() if title == "NGC" for entry in entries]
-    others = [entry for title, entries in found.items() if title != "NGC" for entry in entries]
-    merged = [replace(entry, known_tag=told[entry.name].known_tag) if entry.name in told else entry for entry in ours]
+    by_name = {entry.name: entry for entry in known}
+    ours = [entry for title, entries in by_catalog.items() if title == "NGC" for entry in entries]
+    others = [entry for title, entries in by_catalog.items() if title != "NGC" for entry in entries]
+    merged = [
+        replace(entry, known_tag=by_name[entry.name].known_tag) if entry.name in by_name else entry for entry in ours
+    ]
     names = {entry.name for entry in ours}
     return (*merged, *(entry for entry in known if entry.name not in names), *others)
 

@@ -52,7 +52,7 @@ class TagQuery:
 
 @frozen
 class TagRow:
-    """One tag; what is not known is empty."""
+    """One tag; unknown values are empty."""
 
     tag: str
     released: str = ""  # 2024-03, or a day
@@ -219,7 +219,7 @@ class _RowMaker:
         marks = {mark for row in shown for mark in row.marks}
         notes = [sentence for mark, sentence in _MARKS.items() if mark in marks]
         names = [self._names[row.tag] for row in shown]
-        notes += [each.sentence for each in self._ended if any(covers(each, name) for name in names)]
+        notes += [series.sentence for series in self._ended if any(covers(series, name) for name in names)]
         newer = self._list_newer()
         if newer:
             notes.append(
@@ -234,7 +234,7 @@ class _RowMaker:
     def _list_marks(self, name: TagName, *, is_ending: bool) -> list[str]:
         is_gone = self._there is not None and name.text not in self._there
         marks = [DELETED] if is_gone else [ENDING] if is_ending else []
-        if any(covers(each, name) for each in self._ended):
+        if any(covers(series, name) for series in self._ended):
             marks.append(ENDED)
         return marks + ([JETSON] if name.is_jetson else [])
 
@@ -245,13 +245,13 @@ def _look(
     """The rows with what their images' configs say."""
     wanted = [row.tag for row in rows if row.is_there]
     looks = read_tag_configs(wanted, repository, workplace, maker.tables, architecture=maker.architecture)
-    found = {look.tag: look for look in looks}
+    by_tag = {look.tag: look for look in looks}
     problems = [look.problem for look in looks if look.problem]
     if problems:
         notes.append(f"{_count(len(problems), 'config', 'configs')} could not be read: {problems[0]}")
     made = []
     for row in rows:
-        look = found.get(row.tag)
+        look = by_tag.get(row.tag)
         if look is not None and look.traits is not None:
             row = replace(maker.apply(row, look.traits, look.traits.architectures), is_looked_at=True)
         made.append(row)
@@ -276,11 +276,11 @@ def _filter_names(names: list[TagName], query: TagQuery, notes: list[str]) -> li
         chosen = [name for name in chosen if fnmatchcase(name.text, query.match)]
     if query.since:
         since = read_since(query.since)
-        told = [(name, is_since(name, since)) for name in chosen]
-        silent = sum(answer is None for _, answer in told)
+        answers = [(name, is_since(name, since)) for name in chosen]
+        silent = sum(answer is None for _, answer in answers)
         if silent:
             notes.append(f"skipped {_count(silent, 'tag', 'tags')} of unknown age (--since)")
-        chosen = [name for name, answer in told if answer]
+        chosen = [name for name, answer in answers if answer]
     return chosen
 
 

@@ -121,21 +121,21 @@ def _settle_architecture(target: Target, wanted: str, settings: Settings) -> Tar
         wanted = settings.architecture or ""
     named = Platform.parse(wanted).architecture if wanted else ""
     if named and named != own:
-        told = (f"judged for {named} (--arch), although {target.title} has {own}",) if own else ()
-        return _set_architecture(target, named, NAMED, told)
+        notes = (f"judged for {named} (--arch), although {target.title} has {own}",) if own else ()
+        return _set_architecture(target, named, NAMED, notes)
     if own:
         return target
     built = {gpu.processor for gpu in target.gpus}
     if len(built) == 1 and built != {""}:
-        found = built.pop()
-        why = f"judged for {found}: hosts with {target.gpus[0].name} have such CPUs"
-        return _set_architecture(target, found, BUILT_IN, (why,))
+        architecture = built.pop()
+        why = f"judged for {architecture}: hosts with {target.gpus[0].name} have such CPUs"
+        return _set_architecture(target, architecture, BUILT_IN, (why,))
     here = Platform.host().architecture
     if target.gpus and all(gpu.brand == AMD for gpu in target.gpus):
         return _set_architecture(target, here, THIS_MACHINE, ())  # what is to be said of them is another matter
     other = "arm64" if here == "amd64" else "amd64"
-    told = (f"judged for {here}, the architecture of this host; --arch {other} judges for {other}",)
-    return _set_architecture(target, here, THIS_MACHINE, told)
+    notes = (f"judged for {here}, the architecture of this host; --arch {other} judges for {other}",)
+    return _set_architecture(target, here, THIS_MACHINE, notes)
 
 
 def _set_architecture(target: Target, architecture: str, source: str, notes: tuple[str, ...]) -> Target:

@@ -40,7 +40,7 @@ def find_adapter(runtime: str) -> Adapter:
     """The runtime that users call so."""
     adapter = RUNTIMES.get(runtime)
     if adapter is None:
-        raise UsageError(f"there is no runtime '{runtime}'", hint=f"the runtimes are: kedge, {', '.join(RUNTIMES)}")
+        raise UsageError(f"unknown runtime '{runtime}'", hint=f"use kedge, {', '.join(RUNTIMES)}")
     return adapter
 
 
@@ -73,11 +73,11 @@ def apply_rules(runtime: str, options: RunOptions, plan: ForeignPlan) -> list[st
         if rule.how == REFUSED:
             plan.refused.append((shown, rule.text))
         elif rule.how == IGNORED:
-            plan.notes.append(f"{runtime} does not take {shown}: {rule.text}")
+            plan.notes.append(f"{runtime} ignores {shown}: {rule.text}")
         elif rule.words is not None:
             words += rule.words(getattr(options, name))
     if options.verb not in _VERBS:
-        plan.refused.append((f"'{options.verb}'", "only exec, run, shell and test can be handed to another runtime"))
+        plan.refused.append((f"'{options.verb}'", "other runtimes can do exec, run, shell and test only"))
     return words
 
 
@@ -92,7 +92,7 @@ def render_table() -> str:
         if all(rule.how == OWN for rule in rules):
             continue
         shown = [rule.text if rule.how == HONOURED else f"*{rule.how}*: {rule.text}" for rule in rules]
-        label = {"verb": "verbs", "passed_on": "what kedge itself refuses", "limits": "`--memory`, `--cpus` …"}.get(
+        label = {"verb": "verbs", "passed_on": "options that kedge refuses", "limits": "`--memory`, `--cpus` …"}.get(
             name, f"`{flag_name(name)}`"
         )
         lines.append(f"| {label} | " + " | ".join(text.replace("|", "\\|") for text in shown) + " |")

@@ -30,7 +30,7 @@ _BINDS = ("BIND", "BINDPATH", "MOUNT")
 def _choose_root(unpack: str) -> FieldRule:
     return FieldRule(
         "honoured",
-        f"`{unpack}` for `unpack`; else its own choice",
+        f"`{unpack}` for `unpack`; otherwise the runtime chooses",
         lambda value: [unpack] if value == "unpack" else [],
     )
 
@@ -45,9 +45,9 @@ _RULES: dict[str, FieldRule] = {
     "cleanenv": flag("--cleanenv"),
     "env": each("--env"),
     "env_file": each("--env-file"),
-    "no_env": honoured("taken out of the environment beforehand"),
+    "no_env": honoured("kedge removes them first"),
     "no_eval": flag("--no-eval"),
-    "keep": ignored("it lets every variable of the host in"),
+    "keep": ignored("it passes all host variables"),
     "bind": honoured("`--bind`"),
     "mount": honoured("`--bind`"),
     "contain_libs": honoured("`--bind`"),
@@ -57,14 +57,14 @@ _RULES: dict[str, FieldRule] = {
     "no_home": flag("--no-home"),
     "workdir": valued("--workdir"),
     "pwd": valued("--pwd"),
-    "no_workdir": honoured("it never goes to the image's WORKDIR"),
+    "no_workdir": honoured("it never uses the image's WORKDIR"),
     "no_mount": each("--no-mount"),
     "contain": flag("--contain"),
     "containall": EXPANDED,
     "compat": EXPANDED,
     "writable": flag("--writable"),
     "writable_tmpfs": flag("--writable-tmpfs"),
-    "tmpfs_size": ignored("'sessiondir max size' in its configuration decides"),
+    "tmpfs_size": ignored("'sessiondir max size' in its configuration sets the size"),
     "underlay": flag("--underlay"),
     "fakeroot": flag("--fakeroot"),
     "ignore_subuid": flag("--ignore-subuid"),
@@ -80,14 +80,14 @@ _RULES: dict[str, FieldRule] = {
     "no_privs": flag("--no-privs"),
     "keep_privs": flag("--keep-privs"),
     "drop_caps": _join("--drop-caps"),
-    "limits": FieldRule("honoured", "as they are", lambda values: [f"--{value}" for value in values]),
+    "limits": FieldRule("honoured", "unchanged", lambda values: [f"--{value}" for value in values]),
     "passphrase": flag("--passphrase"),
     "pem_path": valued("--pem-path"),
-    "passed_on": FieldRule("honoured", "as they are; it may have what kedge lacks", list),
+    "passed_on": FieldRule("honoured", "passed unchanged", list),
     "dns": valued("--dns"),
     "sharens": flag("--sharens"),
     **rule_gpus(
-        lambda vendor, switch: flag(f"--{switch.name}") if vendor.in_apptainer else refused("it does not have it"),
+        lambda vendor, switch: flag(f"--{switch.name}") if vendor.in_apptainer else refused("not supported"),
         lambda vendor: flag(f"--{vendor.off.name}") if vendor.in_apptainer else NOT_ADDED,
     ),
     "device": each("--device", "`--device` (1.5 and newer)"),
@@ -140,10 +140,10 @@ class Singularity(Apptainer):
         """As Apptainer's, less what only that has."""
         return {
             **_RULES,
-            "ignore_subuid": ignored("only Apptainer knows it"),
-            "sharens": ignored("only Apptainer shares namespaces between the processes of a node"),
-            "device": refused("it takes CDI devices only together with --oci"),
-            "cdi_dirs": ignored("it takes CDI devices only together with --oci"),
+            "ignore_subuid": ignored("only Apptainer has it"),
+            "sharens": ignored("only Apptainer shares a container among the processes of a node"),
+            "device": refused("it needs --oci for CDI devices"),
+            "cdi_dirs": ignored("it needs --oci for CDI devices"),
             "root": _choose_root("--tmp-sandbox"),
         }
 

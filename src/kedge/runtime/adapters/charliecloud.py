@@ -25,24 +25,24 @@ from kedge.runtime.adapters.rules import (
 from kedge.runtime.adapters.start import Started, merge_environment, plan_start
 from kedge.runtime.facts import Bind
 
-_LIKE_KEDGE = honoured("as kedge does it")
-_BOUND = honoured("libraries and programs bound one by one")
-_NO_NAMESPACE = "it makes user and mount namespaces only"
+_LIKE_KEDGE = honoured("done by kedge")
+_BOUND = honoured("`--bind` for each library and program")
+_NO_NAMESPACE = "it has user and mount namespaces only"
 
 _RULES: dict[str, FieldRule] = {
     **OWN_RULES,
-    "verb": honoured("`exec`, `run`, `shell`, `test`, as kedge does it"),
+    "verb": honoured("`exec`, `run`, `shell`, `test`, done by kedge"),
     "cleanenv": _LIKE_KEDGE,
     "env": _LIKE_KEDGE,
     "env_file": _LIKE_KEDGE,
-    "no_env": honoured("taken out of the environment beforehand"),
+    "no_env": honoured("kedge removes them first"),
     "no_eval": _LIKE_KEDGE,
     "keep": _LIKE_KEDGE,
-    "bind": honoured("`--bind`; read-only ones are writable, with a note"),
-    "mount": honoured("`--bind`; read-only ones are writable, with a note"),
+    "bind": honoured("`--bind`; read-only binds become writable, with a warning"),
+    "mount": honoured("`--bind`; read-only binds become writable, with a warning"),
     "contain_libs": honoured("`--bind`"),
-    "scratch": refused("it has no empty directories but /tmp; bind a directory with --bind"),
-    "overlay": refused("it has no overlays that stay"),
+    "scratch": refused("its only empty directory is /tmp; bind a directory with --bind"),
+    "overlay": refused("it has no persistent overlays"),
     "home": honoured("`--bind`"),
     "no_home": honoured("not bound"),
     "workdir": ignored("private directories are in memory"),
@@ -65,26 +65,26 @@ _RULES: dict[str, FieldRule] = {
     "hostname": refused(_NO_NAMESPACE),
     "net": refused(_NO_NAMESPACE),
     "network": refused(_NO_NAMESPACE),
-    "no_init": honoured("there is no init"),
-    "no_umask": ignored("the umask always passes"),
+    "no_init": honoured("it has no init"),
+    "no_umask": ignored("it always passes the umask"),
     "no_privs": honoured("always"),
-    "keep_privs": ignored("it never has privileges"),
+    "keep_privs": ignored("it never keeps privileges"),
     "drop_caps": honoured("it has none"),
-    "limits": refused("it makes no control groups"),
-    "passphrase": refused("it reads no encrypted images"),
-    "pem_path": refused("it reads no encrypted images"),
-    "passed_on": refused("only Apptainer and Singularity know it"),
+    "limits": refused("it creates no control groups"),
+    "passphrase": refused("it cannot read encrypted images"),
+    "pem_path": refused("it cannot read encrypted images"),
+    "passed_on": refused("only Apptainer and Singularity have it"),
     "dns": refused("it binds the host's resolv.conf"),
     "sharens": flag("--join"),
     **rule_gpus(
-        lambda vendor, switch: _BOUND if switch is vendor.on[0] else ignored("libraries are bound one by one instead"),
+        lambda vendor, switch: _BOUND if switch is vendor.on[0] else ignored("kedge binds each library instead"),
         lambda _: NOT_ADDED,
     ),
     "device": _BOUND,
     "cdi_dirs": _BOUND,
     "app": _LIKE_KEDGE,
     "shell": _LIKE_KEDGE,
-    "root": honoured("`unpack` gives it a directory, all others a SquashFS file"),
+    "root": honoured("a directory for `unpack`, otherwise a SquashFS file"),
     "quiet": flag("--quiet"),
 }
 
@@ -141,7 +141,7 @@ class Charliecloud:
         if bind.image_source or bind.partition:
             plan.refused.append((f"the bind {bind!r}", "ch-run cannot bind from inside an image file"))
         if bind.readonly and bind.origin:
-            plan.notes.append(f"ch-run binds {bind.source} so that it can be written: it knows no read-only binds")
+            plan.notes.append(f"{bind.source} is writable in the container: ch-run has no read-only binds")
         return f"{bind.source}:{bind.destination}"
 
     def _choose_writing(self, request: RuntimeCall, plan: ForeignPlan) -> list[str]:
@@ -149,5 +149,5 @@ class Charliecloud:
         if not options.writable:
             return [f"--write-fake={options.tmpfs_size}" if options.tmpfs_size else "--write-fake"]
         if request.image.kind != "folder":
-            plan.refused.append(("--writable", "a SquashFS file cannot be written; give a directory"))
+            plan.refused.append(("--writable", "a SquashFS file is read-only; use a directory"))
         return ["--write"]

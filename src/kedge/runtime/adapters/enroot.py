@@ -24,7 +24,7 @@ from kedge.runtime.adapters.start import Started, merge_environment, plan_start
 from kedge.runtime.facts import Additions, Bind
 from kedge.runtime.gpu_vendors import VENDORS, Vendor
 
-_LIKE_KEDGE = honoured("as kedge does it")
+_LIKE_KEDGE = honoured("done by kedge")
 _MOUNTED = honoured("libraries and programs, `--mount` for each")
 
 
@@ -39,7 +39,7 @@ def _name_selector(vendor: Vendor) -> str:
 
 _RULES: dict[str, FieldRule] = {
     **OWN_RULES,
-    "verb": honoured("`exec`, `run`, `shell`, `test`, as kedge does it"),
+    "verb": honoured("`exec`, `run`, `shell`, `test`, done by kedge"),
     "cleanenv": _LIKE_KEDGE,
     "env": _LIKE_KEDGE,
     "env_file": _LIKE_KEDGE,
@@ -50,7 +50,7 @@ _RULES: dict[str, FieldRule] = {
     "mount": honoured("`--mount`"),
     "contain_libs": honoured("`--mount`"),
     "scratch": honoured("`--mount` of a tmpfs"),
-    "overlay": refused("it has no overlays that stay"),
+    "overlay": refused("it has no persistent overlays"),
     "home": honoured("`--mount`"),
     "no_home": honoured("not mounted"),
     "workdir": ignored("private directories are in memory"),
@@ -62,7 +62,7 @@ _RULES: dict[str, FieldRule] = {
     "compat": EXPANDED,
     "writable": refused("a SquashFS file cannot be written; --writable-tmpfs keeps changes in memory"),
     "writable_tmpfs": flag("--rw"),
-    "tmpfs_size": ignored("the kernel's limit of half the memory holds"),
+    "tmpfs_size": ignored("the kernel's limit applies (half of the memory)"),
     "underlay": ignored("mount points are made in an overlay"),
     "fakeroot": flag("--root"),
     "ignore_subuid": honoured("it never uses them"),
@@ -70,20 +70,20 @@ _RULES: dict[str, FieldRule] = {
     "pid": flag("--pid", since="4.1"),
     "ipc": flag("--ipc", since="4.1"),
     "uts": flag("--uts", since="4.1"),
-    "hostname": refused("it cannot set one"),
+    "hostname": refused("it cannot set a host name"),
     "net": flag("--net", since="4.1"),
     "network": honoured("`none` only"),
-    "no_init": honoured("there is no init"),
-    "no_umask": ignored("the umask always passes"),
+    "no_init": honoured("it has no init"),
+    "no_umask": ignored("it always passes the umask"),
     "no_privs": honoured("always"),
-    "keep_privs": ignored("it never has privileges"),
-    "drop_caps": honoured("it drops all"),
-    "limits": refused("it makes no control groups"),
-    "passphrase": refused("it reads no encrypted images"),
-    "pem_path": refused("it reads no encrypted images"),
-    "passed_on": refused("only Apptainer and Singularity know it"),
+    "keep_privs": ignored("it never keeps privileges"),
+    "drop_caps": honoured("it always drops all"),
+    "limits": refused("it creates no control groups"),
+    "passphrase": refused("it cannot read encrypted images"),
+    "pem_path": refused("it cannot read encrypted images"),
+    "passed_on": refused("only Apptainer and Singularity have it"),
     "dns": refused("it binds the host's resolv.conf"),
-    "sharens": ignored("every process gets namespaces of its own"),
+    "sharens": ignored("every process gets its own namespaces"),
     **rule_gpus(
         lambda vendor, _: _use_hook(vendor) if vendor.enroot_variables else _MOUNTED,
         lambda vendor: honoured(f"`{_name_selector(vendor)}=void`") if vendor.enroot_variables else NOT_ADDED,
@@ -93,7 +93,7 @@ _RULES: dict[str, FieldRule] = {
     "app": _LIKE_KEDGE,
     "shell": _LIKE_KEDGE,
     "root": ignored("it mounts SquashFS files with squashfuse"),
-    "quiet": honoured("it says little"),
+    "quiet": honoured("it prints little"),
 }
 _LINES = "KEDGE_LINES"
 _OPTIONS = "x-create=auto,rbind,nosuid,nodev"
@@ -116,7 +116,7 @@ class Enroot:
         """`enroot start OPTIONS --mount … --env … IMAGE /bin/sh -c … PROGRAM …`."""
         options = request.options
         if options.network not in ("", "none", "host"):
-            plan.refused.append(("--network", "it has 'none' only, and the host's"))
+            plan.refused.append(("--network", "it supports none and host only"))
         if any(vendor.enroot_variables and vendor.is_asked(options) for vendor in VENDORS):
             request = replace(request, additions=Additions())  # its own hook does it
         mounts = plan_mounts(request)
@@ -143,7 +143,7 @@ class Enroot:
             return started.argv
         if not request.image.facts.view.is_executable("/bin/sh"):
             plan.notes.append(
-                "without a shell in the image, enroot starts the program in / and with values of one line"
+                "the image has no shell: enroot starts the program in / and cuts variables at the first line"
             )
             for name in torn:
                 del started.inherited[name]

@@ -44,7 +44,7 @@ def plan_mounts(request: RuntimeCall) -> Mounts:
     mounts.binds = [bind for bind in mounts.binds if not bind.is_optional or host.view.kind(bind.source)]
     others = sorted(absent - {"home", "cwd", "tmp"})
     if others:
-        mounts.notes.append(f"--no-mount leaves out home, cwd and tmp only: {', '.join(others)} cannot be left out")
+        mounts.notes.append(f"--no-mount {','.join(others)} is ignored: only home, cwd and tmp can be left out")
     return mounts
 
 

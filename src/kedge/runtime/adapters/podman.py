@@ -25,7 +25,7 @@ from kedge.runtime.adapters.start import merge_environment, plan_start
 from kedge.runtime.facts import Additions, Bind
 from kedge.runtime.gpu_vendors import VENDORS, Vendor
 
-_LIKE_KEDGE = honoured("as kedge does it")
+_LIKE_KEDGE = honoured("done by kedge")
 _INITS = (
     "/usr/libexec/podman/catatonit",
     "/usr/lib/podman/catatonit",
@@ -48,7 +48,7 @@ def _add_gpus(vendor: Vendor) -> FieldRule:
 
 _RULES: dict[str, FieldRule] = {
     **OWN_RULES,
-    "verb": honoured("`exec`, `run`, `shell`, `test`, as kedge does it"),
+    "verb": honoured("`exec`, `run`, `shell`, `test`, done by kedge"),
     "cleanenv": _LIKE_KEDGE,
     "env": _LIKE_KEDGE,
     "env_file": _LIKE_KEDGE,
@@ -76,7 +76,7 @@ _RULES: dict[str, FieldRule] = {
     "fakeroot": honoured("no `--userns=keep-id`"),
     "ignore_subuid": ignored("its users come from /etc/subuid"),
     "userns": honoured("always"),
-    "pid": honoured("always: without control groups it must"),
+    "pid": honoured("always (required without control groups)"),
     "ipc": honoured("no `--ipc=host`"),
     "uts": honoured("no `--uts=host`"),
     "hostname": valued("--hostname"),
@@ -87,14 +87,14 @@ _RULES: dict[str, FieldRule] = {
     "no_privs": honoured("`--cap-drop=all`, always"),
     "keep_privs": honoured("no `--cap-drop=all`"),
     "drop_caps": _split_commas("--cap-drop"),
-    "limits": FieldRule("honoured", "as they are", lambda values: [f"--{value}" for value in values]),
-    "passphrase": refused("it reads no encrypted images"),
-    "pem_path": refused("it reads no encrypted images"),
-    "passed_on": refused("only Apptainer and Singularity know it"),
+    "limits": FieldRule("honoured", "unchanged", lambda values: [f"--{value}" for value in values]),
+    "passphrase": refused("it cannot read encrypted images"),
+    "pem_path": refused("it cannot read encrypted images"),
+    "passed_on": refused("only Apptainer and Singularity have it"),
     "dns": FieldRule("honoured", "`--dns`", lambda value: [f"--dns={part}" for part in value.split(",")]),
-    "sharens": ignored("every process gets a container of its own"),
+    "sharens": ignored("every process gets its own container"),
     **rule_gpus(
-        lambda vendor, switch: _add_gpus(vendor) if switch is vendor.on[0] else ignored("CDI does it"),
+        lambda vendor, switch: _add_gpus(vendor) if switch is vendor.on[0] else ignored("CDI adds the GPUs"),
         lambda _: NOT_ADDED,
     ),
     "device": each("--device"),
@@ -130,7 +130,7 @@ class Podman:
         plan.details += mounts.notes
         flags = [*_basic_flags(request), *_namespace_flags(request), *_privilege_flags(request), *words]
         if not (options.fakeroot or _has_range(request)):
-            plan.notes.append("/etc/subuid has no range for you, so podman can only make you root inside")
+            plan.notes.append("podman can only make you root in the container: /etc/subuid has no range for you")
         flags += [f"--tmpfs={folder}:rw,mode=1777" for folder in mounts.empty]
         for bind in mounts.binds:
             if bind.image_source or bind.partition:

@@ -53,9 +53,9 @@ class ForeignPlan:
         reasons = "; ".join(f"{option}: {reason}" for option, reason in self.refused)
         names = " and ".join(dict.fromkeys(option for option, _ in self.refused))
         raise RuntimeUnsuited(
-            f"{self.runtime} cannot do what is asked of it: {reasons}",
+            f"{self.runtime} does not support {reasons}",
             context={"runtime": self.runtime, "options": names},
-            hint=f"leave out {names}, or leave out --runtime {self.runtime}: kedge itself can do it",
+            hint=f"leave out {names}, or leave out --runtime {self.runtime}: kedge itself supports it",
         )
 
 

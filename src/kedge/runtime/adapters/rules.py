@@ -74,8 +74,8 @@ def rule_gpus(on: Callable[[Vendor, Switch], FieldRule], off: Callable[[Vendor],
     return rules
 
 
-NOT_ADDED = honoured("nothing is added unasked")
-EXPANDED = honoured("as the options it stands for")
+NOT_ADDED = honoured("never added by default")
+EXPANDED = honoured("expanded into its options")
 _OWN = FieldRule(OWN, "kedge's own")
 # what kedge sees to itself, whatever the runtime
 OWN_RULES = {
@@ -98,7 +98,7 @@ def option_names() -> tuple[str, ...]:
 
 def flag_name(name: str) -> str:
     """The flag that sets an attribute."""
-    return next((f"--{each.names[0]}" for each in FLAGS if each.attribute == name), f"--{name.replace('_', '-')}")
+    return next((f"--{flag.names[0]}" for flag in FLAGS if flag.attribute == name), f"--{name.replace('_', '-')}")
 
 
 def is_given(options: RunOptions, name: str) -> bool:

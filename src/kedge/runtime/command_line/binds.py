@@ -34,14 +34,14 @@ class _Problem(Exception):
 
 def collect_binds(options: RunOptions, environ: Mapping[str, str], cwd: str) -> list[Bind]:
     """Every bind that was asked for, flags first; of several to one place the first counts, and this is said."""
-    found: list[Bind] = []
+    binds: list[Bind] = []
     for origin, spec in _list_specs(options.bind, "--bind", environ, ("BIND", "BINDPATH")):
-        found += _read(parse_bind, origin, spec, cwd)
+        binds += _read(parse_bind, origin, spec, cwd)
     for origin, spec in _list_specs(options.mount, "--mount", environ, ("MOUNT",)):
-        found += _read(parse_mount, origin, spec, cwd)
+        binds += _read(parse_mount, origin, spec, cwd)
     for spec in options.contain_libs:
-        found += _read(_parse_libraries, options.given.get("contain_libs", "--containlibs"), spec, cwd)
-    return _drop_repeated(found, options.warnings)
+        binds += _read(_parse_libraries, options.given.get("contain_libs", "--containlibs"), spec, cwd)
+    return _drop_repeated(binds, options.warnings)
 
 
 def parse_bind(spec: str, cwd: str) -> list[Bind]:
@@ -64,9 +64,9 @@ def _add_option(parts: list[str], word: str) -> None:
     """Add `word`, which a comma separates from the bind `parts`, to its options."""
     if _is_option(word) and len(parts) < 3:
         place = ":".join(parts if len(parts) > 1 else parts * 2)
-        raise _Problem(f"the option '{word}' needs a destination before it: {place}:{word}")
+        raise _Problem(f"the option '{word}' needs a destination before it: write {place}:{word}")
     if not _is_option(word):
-        raise _Problem(f"'{word}' is neither an option nor a path; a directory here is ./{word}")
+        raise _Problem(f"'{word}' is neither an option nor a path; write ./{word} for a directory")
     parts.append(word)
 
 
@@ -136,7 +136,7 @@ def _is_option(word: str) -> bool:
 def _make_bind(parts: list[str], cwd: str) -> Bind:
     source = _make_absolute(parts[0], cwd) if parts[0] else ""
     if not source:
-        raise _Problem("the source is empty; is a shell variable not set?")
+        raise _Problem("the source is empty; check whether a shell variable is unset")
     destination = source
     if len(parts) > 1:
         destination = _check_destination(parts[1], parts[0])
@@ -144,7 +144,7 @@ def _make_bind(parts: list[str], cwd: str) -> Bind:
     for option in parts[2:]:
         name, _, value = option.partition("=")
         if not _is_option(option):
-            raise _Problem(f"there is no option '{option}'" if option else "the option behind the last ':' is missing")
+            raise _Problem(f"unknown option '{option}'" if option else "an option is missing after the last ':'")
         _set_option(bind, name, value or "/" if name == "image-src" else value)
     return _finish(bind)
 
@@ -172,19 +172,19 @@ def _set_mount_option(bind: Bind, key: str, value: str, has_value: bool) -> None
     if key in ("ro", "readonly", "rw", "nonested"):
         truth = read_truth(value) if has_value else True
         if truth is None:
-            raise _Problem(f"'{value}' is no value for '{key}': it takes true or false")
+            raise _Problem(f"'{value}' is not a valid value of '{key}': use true or false")
         if key == "nonested":
             bind.outermost = truth
         elif key != "rw":
             bind.readonly = truth
     elif key == "bind-propagation":
-        raise _Problem("the propagation of single mounts cannot be chosen; they follow the host")
+        raise _Problem("kedge cannot set the propagation of a mount; mounts follow the host")
     elif key in _VALUES:
         if not value:
             raise _Problem(f"'{key}' is empty")
         _set_option(bind, key, value)
     else:
-        raise _Problem(f"there is no key '{key}'")
+        raise _Problem(f"unknown key '{key}'")
 
 
 def _set_option(bind: Bind, name: str, value: str) -> None:
@@ -194,23 +194,23 @@ def _set_option(bind: Bind, name: str, value: str) -> None:
         bind.image_source = value
     elif name == "id":
         if not (value.isascii() and value.isdecimal()):
-            raise _Problem(f"'{value}' is no number of a SIF object")
+            raise _Problem(f"'{value}' is not the number of a SIF object")
         bind.partition = value
     elif name == "archive-src":
-        raise _Problem("archives cannot be bound; unpack it and bind the directory")
+        raise _Problem("kedge cannot bind an archive; unpack it and bind the directory")
 
 
 def _finish(bind: Bind) -> Bind:
     if bind.partition and not bind.image_source:
         bind.image_source = "/"
     if bind.destination == "/":
-        raise _Problem("nothing can be bound over the root of the container")
+        raise _Problem("kedge cannot bind over the root of the container")
     return bind
 
 
 def _check_destination(destination: str, source: str) -> str:
     if not destination:
-        raise _Problem("the destination is empty; leave the ':' out to use the source's path")
+        raise _Problem("the destination is empty; leave out the ':' to use the source's path")
     if not destination.startswith("/"):
         better = f"{source}:/{destination}" if source else f"/{destination}"
         raise _Problem(f"the destination '{destination}' is not an absolute path; write {better}")
@@ -222,9 +222,9 @@ def _make_absolute(path: str, cwd: str) -> str:
         from kedge.model.image_argument import is_address  # late: hardly any path has that
 
         if is_address(path):
-            raise _Problem(f"'{path}' is not a path; pull the image first, and bind the file")
+            raise _Problem(f"'{path}' is not a path; pull the image first and bind the file")
     if path.startswith("~") and not os.path.lexists(os.path.join(cwd, path)):
-        raise _Problem(f"the shell left '{path}' as it is; write $HOME{path[1:] if path[1:2] in ('', '/') else '/...'}")
+        raise _Problem(f"'{path}' was not expanded; write $HOME{path[1:] if path[1:2] in ('', '/') else '/...'}")
     if path.startswith("/"):
         return _clean(path)
     joined = os.path.join(cwd, path)
@@ -254,7 +254,7 @@ def _read_csv(text: str) -> list[list[str]]:
             end = min(index for index in (text.find(",", position), text.find("\n", position), len(text)) if index >= 0)
             field, position = text[position:end], end
             if '"' in field:
-                raise _Problem('a quotation mark belongs around the whole field: "source=/a,b"')
+                raise _Problem('quote the whole field: "source=/a,b"')
         fields[-1] = field.rstrip("\r") if text[position : position + 1] in ("\n", "") else field
         if text[position : position + 1] == ",":
             fields.append("")
@@ -280,7 +280,7 @@ def _read_quoted(text: str, position: int) -> tuple[str, int]:
         field += '"'
         position = end + 2
     if text[end + 1 : end + 2] not in ("", ",", "\n", "\r"):
-        raise _Problem("a quotation mark ends before its field does")
+        raise _Problem("a quotation mark closes before the end of its field")
     return field, end + 1 + (text[end + 1 : end + 2] == "\r")
 
 
@@ -290,7 +290,7 @@ def _drop_repeated(binds: list[Bind], warnings: list[str]) -> list[Bind]:
         first = kept.setdefault(bind.destination, bind)
         if first is not bind and (first.source, first.readonly) != (bind.source, bind.readonly):
             warnings.append(
-                f"{bind.destination} is asked for twice: {first.source} ({first.origin}) is there, "
-                f"{bind.source} ({bind.origin}) is left out"
+                f"two binds have the destination {bind.destination}: kedge uses {first.source} ({first.origin}) "
+                f"and ignores {bind.source} ({bind.origin})"
             )
     return list(kept.values())

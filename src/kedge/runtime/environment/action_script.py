@@ -111,7 +111,7 @@ def make_shell_payload(settings: EnvironmentInputs, done: int, entry: Entrypoint
     environ.update(zip(names, pieces, strict=True))
     code = f'kedge_action="{evaluate}"; unset {" ".join(names)}; eval "$kedge_action"'
     payload = Payload([shell, "-c", code, f"/.singularity.d/actions/{verb}", *entry.words], environ)
-    payload.notes.append(f"{settings.steps[done][1] or 'a variable'} needs a shell: {shell} makes the environment")
+    payload.notes.append(f"{settings.steps[done][1] or 'a variable'} needs a shell: {shell} sets the environment")
     return payload
 
 

@@ -37,7 +37,7 @@ class Entrypoint:
 def choose_entry(options: RunOptions, image: ImageFacts) -> Entrypoint:
     """The program and its arguments for a verb."""
     if options.app and image.view.kind(f"/scif/apps/{options.app}") != "d":
-        raise _refuse_app(f"there is no app {options.app} in {image.name}", image.view)
+        raise _refuse_app(f"{image.name} has no app {options.app}", image.view)
     if options.verb == "exec":
         return Entrypoint(list(options.arguments))
     if options.verb == "shell":
@@ -59,7 +59,7 @@ def _choose_without_script(options: RunOptions, image: ImageFacts) -> Entrypoint
     view = image.view
     if options.verb != "run":
         entry = Entrypoint([])
-        entry.notes.append(f"the image has no {_SCRIPT_NAMES[options.verb]} script: there is nothing to do")
+        entry.notes.append(f"the image has no {_SCRIPT_NAMES[options.verb]} script: nothing to run")
         return entry
     for path in ("/singularity", "/apptainer"):  # images of Singularity 2
         if view.is_executable(path):
@@ -69,13 +69,13 @@ def _choose_without_script(options: RunOptions, image: ImageFacts) -> Entrypoint
         return Entrypoint(words)
     if view.is_executable("/bin/sh"):
         entry = Entrypoint(["/bin/sh", *options.arguments])
-        entry.notes.append("the image does not say what to run: /bin/sh is started")
+        entry.notes.append("the image has no default command: kedge starts /bin/sh")
         return entry
     from kedge.errors import CannotStart  # late: only for the message
 
     raise CannotStart(
-        f"{image.name} does not say what to run, and has no /bin/sh",
-        hint=f"name the program: kedge exec {image.name} PROGRAM",
+        f"{image.name} has no default command and no /bin/sh",
+        hint=f"name a program: kedge exec {image.name} PROGRAM",
     )
 
 
@@ -87,13 +87,13 @@ def _choose_shell(options: RunOptions, view: View) -> Entrypoint:
             entry = Entrypoint([path, *flags, *options.arguments])
             entry.variables["SHELL"] = path
             if options.shell:
-                entry.warnings.append(f"the image has no {options.shell}: {path} is started")
+                entry.warnings.append(f"the image has no {options.shell}: kedge starts {path}")
             return entry
     from kedge.errors import CannotStart  # late: only for the message
 
     raise CannotStart(
-        "there is no shell in this image",
-        hint="start a program of the image with 'kedge exec IMAGE PROGRAM'; 'kedge run IMAGE' starts its own",
+        "this image has no shell",
+        hint="start a program: kedge exec IMAGE PROGRAM; or the image's default command: kedge run IMAGE",
     )
 
 

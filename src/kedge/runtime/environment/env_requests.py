@@ -65,22 +65,22 @@ def collect_requests(options: RunOptions, host: HostFacts, warnings: list[str]) 
         asked.update(_read_environment_file(path, host))
     for text in options.env:
         asked.update(split_pairs(text))
-    found: dict[str, str] = {}
+    accepted: dict[str, str] = {}
     for name, value in asked.items():
         if name in _REFUSED and not (name == "HOME" and host.environ.get(_JOB_HOME) == value):
             hint = "; use --home" if name == "HOME" else ""
-            warnings.append(f"the variable {name} cannot be set with --env or APPTAINERENV_{name}{hint}")
+            warnings.append(f"--env and APPTAINERENV_{name} cannot set the variable {name}{hint}")
         elif not is_name(name):
-            warnings.append(f"'{name}' is no name for a variable; it was left out")
+            warnings.append(f"'{name}' is not a valid variable name: ignored")
         elif name not in ("UID", "GID"):
-            found[PATH_REQUESTS.get(name, name)] = value
-    return found
+            accepted[PATH_REQUESTS.get(name, name)] = value
+    return accepted
 
 
 def split_pairs(text: str) -> dict[str, str]:
     """`A=1,B=2` as a table; commas belong to the value where there is one equals sign or quotes go around a pair."""
     pairs = [text.strip('"')] if text.count("=") == 1 else _split_quoted(text)
-    found = {}
+    values = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
@@ -91,8 +91,8 @@ def split_pairs(text: str) -> dict[str, str]:
                 hint="write --env NAME=VALUE, or --env 'A=1,B=2' for several",
             )
         if name:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _split_quoted(text: str) -> list[str]:
@@ -129,8 +129,8 @@ def _refuse_quotes(text: str) -> Exception:
     from kedge.errors import UsageError  # late: only for the message
 
     return UsageError(
-        f"--env {text}: the quotes do not fit",
-        hint="give each variable its own --env, or put quotes around a whole pair: '\"A=1,2\",B=3'",
+        f"--env {text}: a quotation mark is missing or misplaced",
+        hint="use one --env per variable, or quote whole pairs: '\"A=1,2\",B=3'",
     )
 
 
@@ -146,8 +146,8 @@ def _read_environment_file(path: str, host: HostFacts) -> dict[str, str]:
 
         shown = str(problem).strip().partition("\n")[0][:60]
         raise UsageError(
-            f"the environment file {path} has more than variables in it, at '{shown}'",
-            hint="write NAME=VALUE lines and put quotes around values with blanks or other special characters",
+            f"'{shown}' in the environment file {path} is not NAME=VALUE",
+            hint="write one NAME=VALUE per line and quote values with spaces or special characters",
         ) from None
     return {name: value for name, value in variables.exports().items() if name not in _SHELL_NAMES}
 
@@ -170,7 +170,7 @@ def _read_file(path: str, host: HostFacts) -> bytes:
         from kedge.errors import FileProblem  # late: only for the message
 
         raise FileProblem(
-            f"the environment file {path} cannot be read",
-            hint="give --env-file a file that exists and that you may read",
+            f"kedge cannot read the environment file {path}",
+            hint="give --env-file an existing file that you may read",
         )
     return data

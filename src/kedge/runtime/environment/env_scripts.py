@@ -26,7 +26,7 @@ _BRANCH_WORDS = ("if", "elif", "else", "fi")
 _LONGEST = 64_000  # characters; longer ones are read sooner by a shell
 _DEEPEST = 8  # scripts that source each other
 _LARGEST = 1 << 20  # bytes: no environment script is that large, and a shell would read it for minutes
-_WAY_AROUND = "the image is broken, or means harm; look at it with 'kedge inspect --environment'"
+_WAY_AROUND = "the image is broken or malicious; inspect it: kedge inspect --environment IMAGE"
 _MOST = 1000  # scripts in one image
 _LONGEST_VALUE = 131_072  # the kernel gives no program a longer variable; `A=$A$A` grows without end
 _MOST_EXPANDED = 8 << 20  # characters of all values that are put into others: `B=$A$A…` of a long A fills the memory
@@ -51,7 +51,7 @@ class Variables:
         value = self.values.get(name)
         self.expanded += len(value or "")
         if self.expanded > _MOST_EXPANDED:
-            raise NotPlain("more text than an environment has")
+            raise NotPlain("more text than an environment can hold")
         return value
 
     def assign(self, name: str, value: str, *, is_exported: bool = False) -> None:
@@ -95,7 +95,7 @@ def list_scripts(view: View, folder: str) -> list[str]:
         return names
     from kedge.errors import CannotStart  # late: only for an error
 
-    raise CannotStart(f"the image has {len(names)} environment scripts in {folder}", hint=_WAY_AROUND)
+    raise CannotStart(f"the image has too many environment scripts: {len(names)} in {folder}", hint=_WAY_AROUND)
 
 
 def read_script(view: View, path: str) -> str:
@@ -105,13 +105,13 @@ def read_script(view: View, path: str) -> str:
         return data.decode(errors="surrogateescape")
     from kedge.errors import CannotStart  # late: only for an error
 
-    raise CannotStart(f"{path} in the image is no environment script: it is larger than 1 MiB", hint=_WAY_AROUND)
+    raise CannotStart(f"{path} in the image is too large for an environment script (over 1 MiB)", hint=_WAY_AROUND)
 
 
 def run_script(text: str, variables: Variables, view: View | None, depth: int = 0) -> None:
     """Do what the script does to `variables`; raises NotPlain, with `variables` half changed, when it needs a shell."""
     if len(text) > _LONGEST or "\0" in text or depth > _DEEPEST:
-        raise NotPlain("no script of usual size")
+        raise NotPlain("a script of unusual size")
     try:
         _Reader(text, variables, view, depth).run()
     except RecursionError:
@@ -146,7 +146,7 @@ class _Reader:
             else:
                 self._run_assignments(word)
         if self.open_ifs:
-            raise NotPlain("an if that does not end")
+            raise NotPlain("an if without fi")
 
     def _find_statement(self) -> bool:
         """Go to the next statement, past blank lines and comments."""
@@ -191,7 +191,7 @@ class _Reader:
     def _read_value(self) -> str:
         value, self.at = read_word(self.text, self.at, self.variables.lookup)
         if len(value) > _LONGEST_VALUE:
-            raise NotPlain("a value that no program can get")
+            raise NotPlain("a value that cannot be passed to a program")
         return value
 
     def _run_assignments(self, name: str) -> None:
@@ -276,7 +276,7 @@ class _Reader:
                     self._take_branch(word)
                 return word
             depth -= word == "fi"
-        raise NotPlain("an if that does not end")
+        raise NotPlain("an if without fi")
 
     def _cut_statement(self) -> str:
         """The text up to the next line or semicolon, quoted or not, without a comment."""

@@ -43,13 +43,13 @@ def find_groups(gid: int) -> tuple[tuple[int, str], ...]:
     numbers = os.getgroups()
     if gid not in numbers:
         numbers.append(gid)
-    found = []
+    groups = []
     for number in numbers:
         try:
-            found.append((number, grp.getgrgid(number).gr_name))
+            groups.append((number, grp.getgrgid(number).gr_name))
         except (KeyError, OSError):
             continue
-    return tuple(found)
+    return tuple(groups)
 
 
 def make_passwd(text: bytes | None, host: HostFacts, home: str, *, fakeroot: bool = False) -> bytes | None:
@@ -107,7 +107,7 @@ def choose_home(options: RunOptions, host: HostFacts) -> tuple[str, str]:
         from kedge.errors import UsageError  # late: only for an error
 
         raise UsageError(
-            f"--home {options.home}: where it goes in the container must be an absolute path",
-            hint=f"such as --home {source}:/home/{host.user}",
+            f"--home {options.home}: the path in the container must be absolute",
+            hint=f"for example --home {source}:/home/{host.user}",
         )
     return os.path.normpath(os.path.join(host.cwd, source)), destination or source

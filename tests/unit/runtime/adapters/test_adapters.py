@@ -183,8 +183,8 @@ def test_charliecloud_contained_gets_nothing_of_the_host() -> None:
     assert "SECRET" not in found.environ
     assert "--unset-env=USER" in found.argv
     assert [note.split(":")[0] for note in found.notes[:2]] == [
-        "charliecloud does not take --pid (part of --containall)",
-        "charliecloud does not take --ipc (part of --containall)",
+        "charliecloud ignores --pid (part of --containall)",
+        "charliecloud ignores --ipc (part of --containall)",
     ]
 
 

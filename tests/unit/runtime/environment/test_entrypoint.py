@@ -101,12 +101,12 @@ def test_run_starts_scripts_that_somebody_wrote(script: str) -> None:
 def test_run_without_script_takes_what_there_is() -> None:
     payload = plan(make_plain_image({"/bin/sh": ""}), verb="run", arguments=["-c", "true"])
     assert payload.argv == ["/bin/sh", "-c", "true"]
-    assert any("/bin/sh is started" in note for note in payload.notes)
+    assert any("kedge starts /bin/sh" in note for note in payload.notes)
     config = json.dumps({"config": {"Entrypoint": ["/app"], "Cmd": ["$x"]}}).encode()
     bare = make_plain_image({}, executables=(), config=config)
     assert plan(bare, verb="run", arguments=[]).argv == ["/app", "$x"]
     assert plan(bare, verb="run", arguments=["y"]).argv == ["/app", "y"]
-    with pytest.raises(CannotStart, match="does not say what to run"):
+    with pytest.raises(CannotStart, match="has no default command"):
         plan(make_plain_image({}, executables=()), verb="run", arguments=[])
 
 

@@ -15,7 +15,7 @@ from kedge.runtime.devices.nvidia.card_selection import VARIABLE
 NAME = "gpu-answer"
 _DOCS = f"kedge help doctor {NAME}"
 _SECONDS = 1.5  # a driver that must first wake its GPUs may take longer; the finding says so
-_TELL = "use another node, and tell the administrators"
+_TELL = "use another node and tell the administrators"
 
 
 def check_nvml(surroundings: Surroundings) -> list[Finding]:
@@ -35,16 +35,16 @@ def judge_probe(probe: GpuProbe, version: str) -> list[Finding]:
         return [_explain_silence(probe)]
     findings = [Finding(NAME, OK, _describe(probe))] if any(not gpu.problem for gpu in probe.gpus) else []
     if version and probe.driver and probe.driver != version:
-        findings.append(_explain_mismatch(f"the driver says it is {probe.driver}, the kernel runs {version}"))
+        findings.append(_explain_mismatch(f"the driver library is version {probe.driver}, the kernel runs {version}"))
     if not probe.gpus:
-        what = f"driver {probe.driver} answers, but has no GPU for this process"
-        fix = "ask the scheduler for GPUs; in a job that did: " + _TELL
-        findings.append(Finding(NAME, WARNING, what, "programs will find no GPU", fix, _DOCS))
+        what = f"driver {probe.driver} gives this process no GPU"
+        fix = "request GPUs from the scheduler; in a job that did: " + _TELL
+        findings.append(Finding(NAME, WARNING, what, "programs find no GPU", fix, _DOCS))
     for number, gpu in enumerate(probe.gpus):
         findings += _judge_gpu(number, gpu)
     if any(gpu.is_persistent is False for gpu in probe.gpus):
-        why = "the driver wakes the GPUs anew for the first program, which waits for that, often for seconds"
-        fix = "administrators start 'nvidia-persistenced', or 'nvidia-smi -pm 1'"
+        why = "the first GPU program waits, often for seconds, until the driver has initialised the GPUs"
+        fix = "administrators can start 'nvidia-persistenced' or run 'nvidia-smi -pm 1'"
         findings.append(Finding(NAME, NOTE, "persistence mode is off", why, fix, _DOCS))
     return findings
 
@@ -53,10 +53,10 @@ def _explain_silence(probe: GpuProbe) -> Finding:
     if probe.code == MISMATCH:
         return _explain_mismatch(probe.problem)
     if probe.has_hung:
-        why = "nvidia-smi, NCCL and CUDA ask in the same way, and may hang, too"
-        fix = "try 'timeout 60 nvidia-smi': if it is slow only, persistence mode is off; if it does not end, " + _TELL
+        why = "nvidia-smi, NCCL and CUDA use the same calls and may hang too"
+        fix = "run 'timeout 60 nvidia-smi': if it is only slow, persistence mode is off; if it hangs, " + _TELL
         return Finding(NAME, WARNING, probe.problem, why, fix, _DOCS)
-    why = "nvidia-smi and NCCL ask the driver in the same way and will fail"
+    why = "nvidia-smi and NCCL use the same calls and will fail"
     return Finding(NAME, FAIL, probe.problem, why, _TELL, _DOCS)
 
 
@@ -65,9 +65,9 @@ def _explain_mismatch(what: str) -> Finding:
         NAME,
         FAIL,
         what,
-        "the driver was updated while the old one still runs: CUDA and nvidia-smi fail with 'Driver/library version "
+        "the driver was updated, but the old module still runs: CUDA and nvidia-smi fail with 'Driver/library version "
         "mismatch' (NVML 18, CUDA 803)",
-        "the node must be rebooted, or the module loaded anew: " + _TELL,
+        "the node must be rebooted, or its module reloaded: " + _TELL,
         _DOCS,
     )
 
@@ -75,25 +75,23 @@ def _explain_mismatch(what: str) -> Finding:
 def _judge_gpu(number: int, gpu: ProbedGpu) -> list[Finding]:
     """What is wrong with one of them, or must be known."""
     if gpu.problem:
-        why = "programs that are given this GPU fail; the others may work"
+        why = "programs on this GPU fail; other GPUs may work"
         return [Finding(NAME, FAIL, f"GPU {number}: {gpu.problem}", why, _TELL, _DOCS)]
     findings = []
     if gpu.fabric in ("not started", "in progress"):
-        what = f"GPU {number}: its NVLink fabric is {gpu.fabric}"
-        why = (
-            "CUDA does not start before the fabric manager has joined the GPUs (error 802, system not yet initialized)"
-        )
-        fix = "wait a minute; if it stays so, the service nvidia-fabricmanager does not run: " + _TELL
+        what = f"GPU {number}: NVLink fabric {gpu.fabric}"
+        why = "CUDA does not start until the fabric manager has set up the GPUs (error 802, system not yet initialized)"
+        fix = "wait a minute; if it does not change, the service nvidia-fabricmanager is not running: " + _TELL
         findings.append(Finding(NAME, FAIL, what, why, fix, _DOCS))
     if gpu.is_partitioned and gpu.parts:
-        what = f"GPU {number} is divided by MIG: {count_things(len(gpu.parts), 'part')} for this process"
-        why = "a CUDA program uses one part of it, never several"
-        fix = f"choose one with CUDA_VISIBLE_DEVICES={gpu.parts[0]}; in a job the scheduler does that"
+        what = f"GPU {number} uses MIG: {count_things(len(gpu.parts), 'instance')} for this process"
+        why = "a CUDA program can use one MIG instance only"
+        fix = f"set CUDA_VISIBLE_DEVICES={gpu.parts[0]}; in a job the scheduler sets it"
         findings.append(Finding(NAME, NOTE, what, why, fix, _DOCS))
     elif gpu.is_partitioned:
-        what = f"GPU {number}: MIG is on, but there is no part of it for this process"
-        why = "CUDA programs will find no device"
-        fix = "ask the scheduler for a part; administrators make parts with 'nvidia-smi mig -cgi'"
+        what = f"GPU {number}: MIG is on, but this process has no MIG instance"
+        why = "CUDA programs find no device"
+        fix = "request a MIG instance from the scheduler; administrators create them with 'nvidia-smi mig -cgi'"
         findings.append(Finding(NAME, WARNING, what, why, fix, _DOCS))
     return findings
 
@@ -105,9 +103,9 @@ def _judge_parts(value: str, probe: GpuProbe) -> list[Finding]:
     lost = [word for word in named if not any(part.startswith(word) for part in known)]
     if not lost or not probe.has_answered:
         return []
-    what = f"{VARIABLE} names {lost[0]}, and there is no such part of a GPU for this process"
-    fix = f"there are: {', '.join(known)}" if known else f"ask the scheduler for a part, or 'unset {VARIABLE}'"
-    return [Finding(NAME, WARNING, what, "CUDA programs will find no device", fix, _DOCS)]
+    what = f"{VARIABLE} names {lost[0]}, which is not a MIG instance of this process"
+    fix = f"use {', '.join(known)}" if known else f"request a MIG instance from the scheduler, or 'unset {VARIABLE}'"
+    return [Finding(NAME, WARNING, what, "CUDA programs find no device", fix, _DOCS)]
 
 
 def _describe(probe: GpuProbe) -> str:
@@ -118,4 +116,4 @@ def _describe(probe: GpuProbe) -> str:
         for (name, capability), count in kinds.items()
     ]
     cuda = f", CUDA up to {probe.cuda}" if probe.cuda else ""
-    return f"driver {probe.driver or 'of a version it does not tell'}{cuda}; {', '.join(shown)}"
+    return f"driver {probe.driver or 'of unknown version'}{cuda}; {', '.join(shown)}"

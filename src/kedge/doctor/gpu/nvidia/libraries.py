@@ -21,7 +21,7 @@ def check_libraries(surroundings: Surroundings) -> list[Finding]:
     gpus = look_at_gpus(surroundings)
     if not gpus.can_be_examined:
         return []
-    why = "containers get these libraries from the host, and CUDA programs do not start without them"
+    why = "CUDA programs in containers need these libraries of the host"
     findings = [
         Finding(NAME, FAIL, lack.what.rstrip("."), why, lack.fix or "tell the administrators", _DOCS)
         for lack in gpus.report.list_lacks("libraries")
@@ -41,7 +41,7 @@ def _judge_files(gpus: GpuHost) -> list[Finding]:
         return []
     needed = [path for path in broken if path in map(gpus.libraries.find, _NEEDED)]
     first = next(iter(needed or broken))
-    state = {None: "cannot be read", b"": "is empty"}.get(broken[first], "is no library")
+    state = {None: "cannot be read", b"": "is empty"}.get(broken[first], "is not a library")
     more = f", and so are {len(broken) - 1} more" if len(broken) > 1 else ""
     return [
         Finding(
@@ -49,7 +49,7 @@ def _judge_files(gpus: GpuHost) -> list[Finding]:
             FAIL if needed else WARNING,
             f"{first} {state}{more}",
             "programs that load it end with 'file too short' or 'invalid ELF header'",
-            "the driver must be installed anew: use another node, and tell the administrators",
+            "use another node and tell the administrators: the driver must be reinstalled",
             _DOCS,
         )
     ]
@@ -63,9 +63,9 @@ def _judge_compiler(gpus: GpuHost) -> list[Finding]:
         Finding(
             NAME,
             WARNING,
-            f"libnvidia-ptxjitcompiler.so.{gpus.libraries.version} is not here",
-            "kernels that an image has only as PTX cannot be compiled: programs with such kernels fail",
-            "the driver was installed without all of its compute part: tell the administrators",
+            f"libnvidia-ptxjitcompiler.so.{gpus.libraries.version} is missing",
+            "programs fail if the image has their kernels as PTX only: the driver cannot compile them",
+            "tell the administrators: the compute part of the driver is incomplete",
             _DOCS,
         )
     ]
@@ -81,9 +81,9 @@ def _judge_others(gpus: GpuHost) -> list[Finding]:
         Finding(
             NAME,
             NOTE,
-            f"libraries of other driver versions lie here, too: {shown}",
-            f"kedge takes those of {gpus.libraries.version} only; other tools may take the wrong ones",
-            "administrators remove what is left of the old driver",
+            f"this node also has libraries of other driver versions: {shown}",
+            f"kedge uses those of {gpus.libraries.version} only; other tools may use the wrong ones",
+            "administrators should remove the old driver's files",
             _DOCS,
         )
     ]
@@ -103,9 +103,9 @@ def _judge_shell(gpus: GpuHost) -> list[Finding]:
                 NAME,
                 WARNING,
                 f"LD_LIBRARY_PATH of this shell has another libcuda than the driver's {version}: {folder}, {suffix}",
-                "programs outside of containers take it and end with error 803 or 804 where it does not go with the "
-                "driver or the GPU, though nvidia-smi is fine; in containers kedge takes the right one",
-                f"take {folder} out of LD_LIBRARY_PATH, or unload the module that puts it there",
+                "programs outside of containers load it and fail with error 803 or 804 if it does not fit the driver "
+                "or the GPU, although nvidia-smi works; in containers kedge uses the right one",
+                f"remove {folder} from LD_LIBRARY_PATH, or unload the module that adds it",
                 _DOCS,
             )
         ]

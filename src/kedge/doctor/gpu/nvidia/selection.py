@@ -34,7 +34,7 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
     if value is None and job is not None and gpus.driver.usable and not has_grant(surroundings.environ):
         usable = count_things(len(gpus.driver.usable), "GPU")
         what = f"this {job.title} job was given no GPU, but {usable} can be opened"
-        why = "nothing keeps its programs from GPUs that other jobs were given: both get slow, or run out of memory"
+        why = "its programs can use GPUs of other jobs: both become slow or run out of memory"
         return [Finding(NAME, WARNING, what, why, f"request GPUs, or hide them: 'export {VARIABLE}='", _DOCS)]
     granted = _list_granted(surroundings)
     if value is None and granted and len(granted) < len(gpus.driver.usable):
@@ -43,17 +43,17 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         what = f"this {title}job was given {given}, but {VARIABLE} is not set"
         why = f"programs see all {len(gpus.driver.usable)} GPUs, those of other jobs too: sbatch --export=NIL, "
         why += "'env -i' and 'ssh' lose the variable"
-        fix = "start programs with srun, which sets it for every task, or leave out what drops it"
+        fix = "start programs with srun, which sets it for every task"
         return [Finding(NAME, WARNING, what, why, fix, _DOCS)]
     if value is None:
-        return [Finding(NAME, OK, f"{VARIABLE} is not set: programs see every GPU that they may use")]
+        return [Finding(NAME, OK, f"{VARIABLE} is not set: programs see all GPUs that this user may open")]
     words = [word.strip() for word in value.split(",")]
     twice = next((word for word, count in Counter(words).items() if count > 1), None)
     if twice is not None:
         what = f"{VARIABLE}={value} names '{twice}' twice"
         fix = "name every GPU once"
-        return [Finding(NAME, WARNING, what, "CUDA takes that for an error, and programs see no GPU", fix, _DOCS)]
-    return [Finding(NAME, OK, f"{VARIABLE}={value}" + ("" if job else ", which no job has set"))]
+        return [Finding(NAME, WARNING, what, "CUDA treats this as an error: programs see no GPU", fix, _DOCS)]
+    return [Finding(NAME, OK, f"{VARIABLE}={value}" + ("" if job else ", not set by a job"))]
 
 
 def _list_granted(surroundings: Surroundings) -> list[str]:

@@ -29,10 +29,9 @@ def judge_toolkit(surroundings: Surroundings) -> list[Finding]:
         Finding(
             "gpu-driver",
             NOTE,
-            f"a CUDA toolkit {version} is installed here ({folder}), but driver {driver} runs CUDA up to {offered}",
-            "images bring their own toolkit: what runs in them is decided by the driver; nvcc and the toolkit of this "
-            "machine make no difference",
-            f"choose images by the driver: 'kedge recommend IMAGE'; for CUDA {version} ask for a newer driver",
+            f"CUDA toolkit {version} is installed ({folder}), but driver {driver} runs CUDA up to {offered}",
+            "images bring their own toolkit: only the driver decides what runs in them, not the host's toolkit or nvcc",
+            f"choose images by the driver: 'kedge recommend IMAGE'; CUDA {version} needs a newer driver",
             "kedge help doctor gpu-driver",
         )
     ]
@@ -47,7 +46,7 @@ def _find_toolkit(gpus: GpuHost) -> tuple[str, str]:
     numbered = [name for name in view.names("/usr/local") if name.startswith("cuda-")][:_MOST]
     places += ["/usr/local/cuda", *(f"/usr/local/{name}" for name in sorted(numbered, reverse=True))]
     for folder in dict.fromkeys(place.rstrip("/") for place in places if place.startswith("/")):
-        found = read_toolkit(folder, view.read)
-        if found:
-            return folder, ".".join(str(field) for field in order(found.value)[:3])
+        toolkit = read_toolkit(folder, view.read)
+        if toolkit:
+            return folder, ".".join(str(field) for field in order(toolkit.value)[:3])
     return "", ""
