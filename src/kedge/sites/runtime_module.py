@@ -13,8 +13,8 @@ _RUNTIME = re.compile(r"(?:[\w.+-]+/)*(?:[\w.+-]*-)?(?:apptainer|singularity(?:p
 def find_runtime_module(text: str) -> str:
     """The module of Apptainer, else of Singularity; without a version where the site has a default. Empty: none."""
     names = [re.sub(r"\((?:default|D|L)\)$", "", line.strip()) for line in text.splitlines()]
-    found = [name.rstrip("/") for name in names if _RUNTIME.fullmatch(name.rstrip("/"))]
-    if not found:
+    modules = [name.rstrip("/") for name in names if _RUNTIME.fullmatch(name.rstrip("/"))]
+    if not modules:
         return ""
-    best = min(found, key=lambda name: ("apptainer" not in name.lower(), "/" in name))
+    best = min(modules, key=lambda name: ("apptainer" not in name.lower(), "/" in name))
     return best.rpartition("/")[0] if re.fullmatch(r"v?\d.*", best.rpartition("/")[2]) else best
