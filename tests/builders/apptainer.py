@@ -43,6 +43,13 @@ class Apptainer:
             raise AssertionError(f"{shlex.join(map(str, words))}: {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
 
+    def answer(self, *commands: tuple[str | Path, ...]) -> list[tuple[int, str]]:
+        """The status and the output of several commands of Apptainer, for which its tree is entered once."""
+        lines = [f"apptainer -s {shlex.join(map(str, words))}; printf '\\0%d\\0' $?" for words in commands]
+        fields = self.run("sh", "-c", "\n".join(lines), shell=True).stdout.split("\0")
+        assert len(fields) == 2 * len(commands) + 1, fields
+        return [(int(status), output) for output, status in zip(fields[:-1:2], fields[1::2], strict=True)]
+
     def own(self, path: Path) -> Path:
         """Give a file or directory to its user."""
         for each in (path, *(path.rglob("*") if path.is_dir() else ())):

@@ -54,9 +54,9 @@ def test_pull_of_a_local_sif_keeps_its_bytes_and_signatures(tmp_path: Path, sign
     ("words", "said"),
     [
         (("--compress", "gzip", "y.sif"), "1 signature(s) of {} are left out"),
-        (("--sandbox", "y"), "{}: its 1 signature(s) stay behind"),
-        (("y.sqsh",), "{}: its 1 signature(s) stay behind"),
-        (("oci:y",), "{}: its 1 signature(s) stay behind"),
+        (("--sandbox", "y"), "{}: its 1 signature(s) are not copied"),
+        (("y.sqsh",), "{}: its 1 signature(s) are not copied"),
+        (("oci:y",), "{}: its 1 signature(s) are not copied"),
     ],
 )
 def test_pull_says_where_signatures_are_dropped(

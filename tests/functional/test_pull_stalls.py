@@ -117,7 +117,7 @@ def test_the_final_error_says_what_arrived_and_the_next_pull_goes_on_from_there(
     assert done.returncode == NetworkFailed.exit_code, done.stderr
     assert "the download was given up: no data from" in done.stderr
     assert re.search(r"; 90 kB of 400 kB of [0-9a-f]{12} have arrived", done.stderr)  # three times 30 kB
-    assert "goes on from there" in done.stderr
+    assert "resumes this download" in done.stderr
     kept = max(path.stat().st_size for path in (tmp_path / "c/partial").rglob("*"))
     assert kept > 0
     registry.server.faults.clear()

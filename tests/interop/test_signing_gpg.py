@@ -90,7 +90,7 @@ def test_gpg_signature_is_verified(kind: str, gpg: Gpg, gpg_keys: dict[str, KeyB
         read = check(message, *gpg_keys.values())
         assert read.rstrip() == re.sub(rb"[ \t]+\n", b"\n", text).rstrip()
     changed = gpg.clearsign(b"pay 10", gpg_keys[kind].fingerprint).replace(b"pay 10", b"pay 99")
-    with pytest.raises(SignatureInvalid, match="does not fit"):
+    with pytest.raises(SignatureInvalid, match="does not match"):
         check(changed, *gpg_keys.values())
 
 

@@ -137,7 +137,7 @@ def check_library_path(parts: list[str], text: str) -> None:
             raise refuse(
                 text,
                 f"'{part}' is not a valid part of a library path",
-                "the form is library://[HOST/]ENTITY/COLLECTION/CONTAINER:TAG",
+                "the format is library://[HOST/]ENTITY/COLLECTION/CONTAINER:TAG",
             )
 
 

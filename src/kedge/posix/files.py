@@ -173,7 +173,7 @@ def explain(problem: OSError, path: Path | str) -> KedgeError:
         hint = "'ulimit -n' shows the limit; raise it with 'ulimit -n 1024', or run it in a job"
         return LimitReached(f"cannot open {path}: too many open files", context=context, hint=hint)
     hints = {
-        errno.EFBIG: "'ulimit -f' shows how large a file may become here; raise it, or choose another file system",
+        errno.EFBIG: "'ulimit -f' shows the largest file size allowed; raise it, or choose another file system",
         errno.ENOENT: "check the spelling; relative names are looked up from the current directory",
         errno.EACCES: "you have no permission: ask its owner, or choose a directory of your own",
         errno.EROFS: "the file system is read-only: choose another directory",

@@ -91,7 +91,7 @@ def refuse_changed(path: Path, forbidden: int = OTHERS_ENTER) -> None:
     status = _look_at(str(path))
     reason = find_intruder(status, forbidden) if status is not None else ""
     if reason:
-        raise make_refusal(path, reason, f"look at what is in it; if all of it is yours: chmod 700 {path}")
+        raise make_refusal(path, reason, f"check its contents; if all files are yours: chmod 700 {path}")
 
 
 def make_refusal(path: Path | str, reason: str, hint: str) -> KedgeError:

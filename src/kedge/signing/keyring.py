@@ -57,7 +57,7 @@ def select_key(blocks: Sequence[KeyBlock], wanted: str, where: str) -> KeyBlock:
     digits = normalize_fingerprint(wanted)
     matching = [block for block in blocks if block.fingerprint.endswith(digits)]
     if not matching:
-        raise KeyNotFound(f"there is no key {digits} in {where}", hint="'kedge key list' shows what is there")
+        raise KeyNotFound(f"{where} has no key {digits}", hint="list the keys with: kedge key list")
     if len(matching) > 1:
         raise UsageError(f"{len(matching)} keys in {where} end with {digits}", hint="give the whole fingerprint")
     return matching[0]

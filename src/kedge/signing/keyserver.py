@@ -55,7 +55,7 @@ def build_lookup(server: str, operation: str, search: str) -> str:
     """The address of an `index` (list of keys) or `get` (one key) request."""
     text = search.strip()
     if not text:
-        raise UsageError("there is nothing to search for", hint="give a name, an e-mail address or a fingerprint")
+        raise UsageError("the search text is empty", hint="give a name, an e-mail address or a fingerprint")
     key_id = _HEX.fullmatch(text.replace(" ", ""))
     if key_id:
         text = "0x" + key_id[2].upper()

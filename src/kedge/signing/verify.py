@@ -213,7 +213,7 @@ class _Verifier:
                 result.form = "DSSE"
                 self._check_envelope(data, task, result, what)
             else:
-                raise _invalid("bad-signature", f"{what} is of no known form")
+                raise _invalid("bad-signature", f"{what} has an unknown format")
         except KedgeError as problem:
             problem.context.setdefault("reason", "bad-signature")
             result.error = problem
@@ -275,7 +275,7 @@ class _Verifier:
             ids = ", ".join(item.key_id or "unnamed" for item in envelope.signatures[:4])
             known = any(item.key_id == key.key_id for item in envelope.signatures for key in self.material.keys)
             reason = "bad-signature" if known else "wrong-key"
-            text = "does not fit what it signs" if known else "was not made by the given key"
+            text = "does not match the signed content" if known else "was not made by the given key"
             error = _invalid(reason, f"{what} {text}", None if known else "give the signer's public key")
             error.context |= {"signed by": ids, "given": ", ".join(key.key_id for key in self.material.keys)}
             raise error
@@ -290,5 +290,5 @@ class _Verifier:
         signed = text[len(_LEGACY_START) :].strip().decode("ascii", "replace").lower()
         if algorithm is None or signed != self.digester.hash_together(chosen, algorithm):
             numbers = ", ".join(str(item.id) for item in chosen)
-            raise _invalid("object-changed", f"object {numbers} of {self.reader.where} is not what was signed")
+            raise _invalid("object-changed", f"object {numbers} of {self.reader.where} was changed after signing")
         return tuple(chosen)

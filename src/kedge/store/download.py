@@ -277,7 +277,7 @@ class Download:
         context = problem.context if isinstance(problem, KedgeError) else {}
         hint = (problem.hint if isinstance(problem, KedgeError) else None) or "try again later"
         if self._options.keep_partial and self._offset > 0:
-            hint = "what arrived is kept: the same command goes on from there"
+            hint = "run the same command again: it resumes this download"
         return NetworkFailed(
             f"the download was given up: {_reason(problem)}; {self._describe_arrived()}",
             context={

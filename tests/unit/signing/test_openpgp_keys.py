@@ -70,7 +70,7 @@ def test_key_signs_and_verifies_with_every_curve(kind: str) -> None:
     signer = unlock_key(block, never, NOW).signer
     judged = judge(make_public(block), NOW)
     check_document(judged, sign_text(signer), b"text", NOW, "s")
-    assert "does not fit" in refuse(judged, sign_text(signer), text=b"texT")
+    assert "does not match" in refuse(judged, sign_text(signer), text=b"texT")
 
 
 def test_key_rsa_signs_and_verifies() -> None:

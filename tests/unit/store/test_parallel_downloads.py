@@ -86,7 +86,7 @@ def test_ingest_gives_up_after_failures_without_progress_and_keeps_the_partial(s
     with pytest.raises(NetworkFailed, match=r"given up: .*; 1 MB of 3") as caught:
         receive(store, source, IngestOptions(first_pause=0.001, tries=3))
     assert source.offsets == [0, 1_000_000, 1_000_000]
-    assert "goes on from there" in (caught.value.hint or "")
+    assert "resumes this download" in (caught.value.hint or "")
     assert partial_of(store).stat().st_size == 1_000_000
     later = BlobSource(CONTENT)
     assert receive(store, later) == CONTENT

@@ -17,7 +17,7 @@ from kedge.registry.probe import ProbeResult, is_listening_within, probe_registr
 from kedge.registry.proxies import Proxy, parse_proxy
 from kedge.schedulers.current_job import find_current_job
 
-REGISTRIES = ("nvcr.io", "docker.io")
+_USUAL_REGISTRIES = ("nvcr.io", "docker.io")
 SECONDS = 1.0  # for what is asked over the network; the check has a little more
 _MOST_MIRRORS = 6
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
@@ -165,7 +165,9 @@ def check_registries(surroundings: Surroundings) -> list[Finding]:
     ]
     with access:
         mirrors = list_mirrors(access.registries)
-        places = [Endpoint(name, "") for name in REGISTRIES] + [each for group in mirrors.values() for each in group]
+        places = [Endpoint(name, "") for name in _USUAL_REGISTRIES] + [
+            each for group in mirrors.values() for each in group
+        ]
         reached = probe_registries(dict.fromkeys(places), access, SECONDS * surroundings.patience)
     return findings + judge_reach(reached, mirrors, surroundings)
 

@@ -25,7 +25,9 @@ def save_from_daemon(reference: Reference, target: BinaryIO) -> None:
     except ProgramFailed as problem:
         if _NO_IMAGE.search(problem.context.get("stderr", "")):
             raise ImageNotFound(
-                f"{engine} has no image '{name}'", context=problem.context, hint=f"'{engine} images' lists what it has"
+                f"{engine} has no image '{name}'",
+                context=problem.context,
+                hint=f"list its images with: {engine} images",
             ) from problem
         raise
 

@@ -148,7 +148,7 @@ def is_good_signature(public: PublicNumbers, hash_name: str, digest: bytes, sign
     if public.algorithm == ED25519:
         return crypto.verify_ed25519(public.point, digest, reader.take(64))
     if not public.can_sign:
-        raise SignatureInvalid(f"signatures with {NAMES.get(public.algorithm, 'unknown')} keys cannot be checked here")
+        raise SignatureInvalid(f"kedge cannot check signatures with {NAMES.get(public.algorithm, 'unknown')} keys")
     r, s = reader.take_integer(), reader.take_integer()
     if public.algorithm == DSA:
         numbers = (public.numbers[0], public.numbers[1], public.numbers[2], public.numbers[3])

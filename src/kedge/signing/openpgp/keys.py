@@ -178,7 +178,7 @@ def make_public(block: KeyBlock) -> KeyBlock:
         return block
     if block.key is None:
         raise KeyUnusable(
-            f"the public part of {block.fingerprint} cannot be told from its secret part: {block.problem}"
+            f"kedge cannot separate the public part of {block.fingerprint} from its secret part: {block.problem}"
         )
     parts = []
     for part in block.components:

@@ -72,7 +72,9 @@ class SecretKey:
         size = _AES_KEY_SIZES.get(self.protection.cipher)
         if size is None:
             name = _CIPHER_NAMES.get(self.protection.cipher, f"cipher {self.protection.cipher}")
-            raise KeyUnusable(f"the secret key is locked with {name}; only AES can be unlocked here", hint=_REPROTECT)
+            raise KeyUnusable(
+                f"kedge cannot unlock the secret key: it is locked with {name}, not with AES", hint=_REPROTECT
+            )
         return crypto.decrypt_cfb(_derive_key(self.protection, passphrase, size), self.protection.vector, self.content)
 
 
@@ -86,13 +88,13 @@ def parse_secret_key(body: bytes, what: str) -> SecretKey:
         return SecretKey(public, _Protection(0), reader.take_rest())
     if usage not in (254, 255):
         kind = "AEAD" if usage == 253 else "a method of the 1990s"
-        raise KeyUnusable(f"{what} is locked with {kind}, which cannot be unlocked here", hint=_REPROTECT)
+        raise KeyUnusable(f"kedge cannot unlock {what}: it is locked with {kind}", hint=_REPROTECT)
     cipher = reader.take_number(1)
     method = reader.take_number(1)
     if method == 101:
         return SecretKey(public, _Protection(usage, cipher, method), b"")
     if method not in (0, 1, _ITERATED):
-        raise KeyUnusable(f"{what} is locked with the unknown passphrase method {method}", hint=_REPROTECT)
+        raise KeyUnusable(f"kedge cannot unlock {what}: the passphrase method {method} is unknown", hint=_REPROTECT)
     hash_number = reader.take_number(1)
     salt = reader.take(8) if method else b""
     code = reader.take_number(1) if method == _ITERATED else 0
@@ -105,7 +107,7 @@ def _derive_key(protection: _Protection, passphrase: str, size: int) -> bytes:
     """The key derived from a passphrase: salted and hashed many times."""
     name = _S2K_HASHES.get(protection.hash_number)
     if name is None:
-        raise KeyUnusable(f"the secret key is locked with the unknown hash {protection.hash_number}")
+        raise KeyUnusable(f"kedge cannot unlock the secret key: the hash {protection.hash_number} is unknown")
     text = protection.salt + passphrase.encode(errors="surrogateescape")  # as typed, whatever the locale
     total = max(protection.count, len(text))
     result = b""

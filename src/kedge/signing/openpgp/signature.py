@@ -180,7 +180,9 @@ def check_numbers(
     if signature.digest_start != digest[:2] or not algorithms.is_good_signature(
         public, name, digest, signature.numbers
     ):
-        raise SignatureInvalid(f"{what} does not fit what it signs", hint="the content or the signature was changed")
+        raise SignatureInvalid(
+            f"{what} does not match the signed content", hint="the content or the signature was changed"
+        )
 
 
 def check_times(signature: Signature, now: int, what: str) -> None:
