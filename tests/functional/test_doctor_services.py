@@ -229,7 +229,7 @@ def test_image_of_a_registry_that_stalls_is_told_from_the_tables(ngc: NgcSite, u
     finally:
         ngc.registry.server.faults.clear()
     assert findings[0].what.startswith("nvcr.io/nvidia/pytorch:24.05-py3: PyTorch ")
-    assert findings[-1].what == "nvcr.io did not tell of nvidia/pytorch:24.05-py3 within 3.6 s"
+    assert findings[-1].what == "nvcr.io did not describe nvidia/pytorch:24.05-py3 within 3.6 s"
 
 
 def test_image_file_that_is_cut_short(user: dict[str, str], tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_nodes_that_a_job_saw_are_known_on_the_login_node(user: dict[str, str]) 
     job = {**login, "SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "alpha"}
     findings = diagnose(Surroundings(job, settings, site=site, patience=PATIENCE), ["compute-nodes"]).findings
     assert [each.level for each in findings] == [OK]
-    assert findings[0].what.startswith("kept for the login node: ")
+    assert findings[0].what.startswith("saved for the login node: ")
     (seen,) = recall_nodes("zih-alpha", "alpha", login, settings)
     assert seen.facts.architecture
     assert seen.facts.glibc

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The check of what is known about compute nodes: inside a job it is kept, on a login node it is told."""
+"""The check of compute nodes: inside a job it saves the node's facts, on a login node it shows them."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def make_node_check() -> Check:
 
 
 def check_nodes(surroundings: Surroundings) -> list[Finding]:
-    """Keep what this node is, in a job; else say what jobs saw of the site's nodes."""
+    """In a job save the facts of this node; else show what jobs saw of the site's nodes."""
     environ, settings, site = surroundings.environ, surroundings.settings, surroundings.site
     place = find_job_place(environ, settings)
     if place is not None:
         facts = make_facts(describe_host(gather_host(environ), load_tables()))
         if remember_node(environ, settings, facts) is None:
             return [_explain_unwritten()]
-        what = f"kept for the login node: {_describe(facts)}, in the queue {place.queue} of {place.site.name}"
+        what = f"saved for the login node: {_describe(facts)}, in the queue {place.queue} of {place.site.name}"
         return [Finding(NAME, OK, what)]
     if site is None or site.scheduler == "local":
         return []
     seen = recall_nodes(site.name, "", environ, settings)
     if not seen:
         return _explain_unseen(site)
-    stale = [each for each in seen if each.is_stale]
-    findings = [Finding(NAME, OK, _tell(each)) for each in seen[:_MOST_SHOWN] if not each.is_stale]
-    return findings + [_explain_stale(each) for each in stale[:_MOST_SHOWN]]
+    stale = [node for node in seen if node.is_stale]
+    findings = [Finding(NAME, OK, _tell(node)) for node in seen[:_MOST_SHOWN] if not node.is_stale]
+    return findings + [_explain_stale(node) for node in stale[:_MOST_SHOWN]]
 
 
 def make_facts(target: Target) -> NodeFacts:
-    """This machine, in the words that are kept."""
+    """The facts of this host, as they are saved."""
     return NodeFacts(
         driver=target.driver,
         gpus=tuple(sorted({gpu.name for gpu in target.gpus})),
@@ -84,5 +84,5 @@ def _explain_unseen(site: Site) -> list[Finding]:
 
 def _explain_stale(seen: Remembered) -> Finding:
     days = int((time.time() - seen.when) // 86400)
-    why = f"that was {days} days ago; drivers are replaced a few times a year"
+    why = f"seen {days} days ago; clusters update drivers a few times a year"
     return Finding(NAME, NOTE, _tell(seen), why, f"run 'kedge doctor' in a job of the queue {seen.queue}", _DOCS)
