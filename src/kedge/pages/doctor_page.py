@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The page of `kedge doctor`: what keeps containers and jobs from working here, and how it is mended."""
+"""The page of `kedge doctor`: what keeps containers and jobs from working on this host, and how to fix it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def fold_layers(layers: Sequence[Layer]) -> list[_Bar]:
     if len(ordered) - len(large) == 1:  # `1 more` would take the same room
         large = ordered
     bars = [
-        _Bar(each.size, clean_text(each.created_by, _LONGEST_LINE) or "history not known", f"bar{min(place, _TONES)}")
+        _Bar(each.size, clean_text(each.created_by, _LONGEST_LINE) or "history unknown", f"bar{min(place, _TONES)}")
         for place, each in enumerate(large, 1)
     ]
     small = ordered[len(large) :]

@@ -60,7 +60,7 @@ def make_facts(target: Target) -> NodeFacts:
 def _describe(facts: NodeFacts) -> str:
     gpus = f"{facts.gpu_count} × {' and '.join(facts.gpus)}" if facts.gpus else "no GPU"
     driver = f", driver {facts.driver}" if facts.driver else ""
-    return f"{gpus}{driver}, {facts.architecture or 'architecture not known'}"
+    return f"{gpus}{driver}, {facts.architecture or 'architecture unknown'}"
 
 
 def _tell(seen: Remembered) -> str:
@@ -68,17 +68,17 @@ def _tell(seen: Remembered) -> str:
 
 
 def _explain_unwritten() -> Finding:
-    what = "what this node is could not be kept for the login node"
-    why = "there 'kedge explain' does not know the driver of these nodes"
-    return Finding(NAME, NOTE, what, why, "see the check 'job-records', whose place is used", _DOCS)
+    what = "kedge could not save the facts of this node for the login node"
+    why = "'kedge explain' on the login node does not know the driver of these nodes"
+    return Finding(NAME, NOTE, what, why, "see the check 'job-records', whose directory is used", _DOCS)
 
 
 def _explain_unseen(site: Site) -> list[Finding]:
     queues = [queue for queue in site.queues if queue.gpus_per_node or queue.gpu]
     if not queues or all(queue.driver for queue in queues):
         return []
-    what = f"which driver the GPU nodes of {site.name} have is not known here"
-    why = "whether an image runs on them cannot be said before a job has looked"
+    what = f"unknown: the driver of the GPU nodes of {site.name}"
+    why = "kedge cannot say whether an image runs on them before a job has checked"
     return [Finding(NAME, NOTE, what, why, f"run 'kedge doctor' once in a job of the queue {queues[0].name}", _DOCS)]
 
 

@@ -50,7 +50,7 @@ def make_report(diagnosis: Diagnosis, surroundings: Surroundings, *, command: st
     for title, outcome in outcomes.items():
         text = outcome.answer.decode(errors="replace").strip() if outcome.state == ANSWERED else ""
         if outcome.state != ANSWERED:
-            text = "did not answer in time" if outcome.state == LATE else "could not be found out"
+            text = "did not answer in time" if outcome.state == LATE else "unknown: the check failed"
         parts.append(f"{title}\n{'-' * len(title)}\n{text or 'none'}")
     censor = Censor(surroundings.environ, redact, home=home_directory(surroundings.environ))
     return censor.clean("\n\n".join(parts) + "\n")
@@ -84,10 +84,10 @@ def _show_findings(diagnosis: Diagnosis) -> Iterator[str]:
 def _show_machine(diagnosis: Diagnosis) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in diagnosis.machine.items())
     yield f"Python: {platform.python_version()} ({own_interpreter()})"
-    yield f"C library: {' '.join(platform.libc_ver()) or 'not known'}"
+    yield f"C library: {' '.join(platform.libc_ver()) or 'unknown'}"
     for line in _read("/proc/cpuinfo").splitlines():
         if line.startswith(("model name", "Model")):
-            yield f"processor: {line.partition(':')[2].strip()}"
+            yield f"CPU: {line.partition(':')[2].strip()}"
             break
     yield f"kernel: {_read('/proc/version').strip()}"
     yield f"control groups: {' '.join(_read('/proc/self/cgroup').split())}"
@@ -115,7 +115,7 @@ def _show_mounts(surroundings: Surroundings) -> Iterator[str]:
     }
     for name, path in places.items():
         mount = find_mount(path)
-        shown = f"{mount.kind} {mount.source} on {mount.point}" if mount else "not known"
+        shown = f"{mount.kind} {mount.source} on {mount.point}" if mount else "unknown"
         yield f"{name}: {path}: {shown}"
 
 
