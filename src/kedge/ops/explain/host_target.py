@@ -88,8 +88,8 @@ def _count_same(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 def read_glibc() -> str:
     """`2.36`; empty where the C library is another one, such as musl."""
     try:
-        told = os.confstr("CS_GNU_LIBC_VERSION") or ""
+        library = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):
         return ""
-    name, _, version = told.partition(" ")
+    name, _, version = library.partition(" ")
     return version if name == "glibc" else ""
