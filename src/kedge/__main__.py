@@ -18,7 +18,7 @@ if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # Ctrl-C w
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
-def settle_path() -> None:
+def _settle_path() -> None:
     """Let modules come from where this Python has its own, and from the directories that PYTHONPATH names."""
     place = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - not loaded yet
     given = (os.environ.get("PYTHONPATH") or "/").split(":")
@@ -38,7 +38,7 @@ def settle_path() -> None:
         sys.pycache_prefix = None
 
 
-settle_path()
+_settle_path()
 
 from kedge.cli.entry import main  # noqa: E402 - as said above
 

@@ -3,8 +3,8 @@
 
 A message says what was tried and why it failed; `context` names the file, host, field or offset; `hint` is the next
 thing to type. Domain code raises these; only `cli/main.py` catches and renders them. Codes 1-9 are general,
-10-19 registries, 20-29 image content, 30-39 files and the store, 40-49 limits of this machine, 50-59 settings,
-60-69 containers, 70-79 jobs, 80-89 what does not fit together. `run`, `exec`, `shell` and `test` end with 255 instead,
+10-19 registries, 20-29 image content, 30-39 files and the cache, 40-49 limits of this host, 50-59 settings,
+60-69 containers, 70-79 jobs, 80-89 compatibility and diagnosis. `run`, `exec`, `shell` and `test` end with 255 instead,
 which no program uses for itself.
 """
 
@@ -39,13 +39,13 @@ class KedgeError(Exception):
 
 
 class UsageError(KedgeError):
-    """The command line makes no sense."""
+    """The command line is not valid."""
 
     reference, exit_code = "usage", 2
 
 
 class InvalidReference(KedgeError):
-    """The image reference cannot be read."""
+    """The image reference is not valid."""
 
     reference, exit_code = "invalid-reference", 10
 
@@ -63,13 +63,13 @@ class AuthenticationFailed(KedgeError):
 
 
 class AccessDenied(KedgeError):
-    """The registry knows who asks and says no (403)."""
+    """The registry does not allow this user the access (403)."""
 
     reference, exit_code = "access-denied", 13
 
 
 class NetworkFailed(KedgeError):
-    """No connection, a broken connection, TLS trouble, or a server error that outlived the retries."""
+    """No connection, a broken connection, a TLS error, or a server error that remained after all retries."""
 
     reference, exit_code = "network-failed", 14
 
@@ -88,7 +88,7 @@ class NetworkFailed(KedgeError):
 
 
 class RateLimited(KedgeError):
-    """The registry asks us to wait longer than we will (429)."""
+    """The registry's rate limit is reached, and the wait would be too long (429)."""
 
     reference, exit_code = "rate-limited", 15
 
@@ -106,7 +106,7 @@ class NoMatchingPlatform(KedgeError):
 
 
 class DigestMismatch(KedgeError):
-    """Bytes do not have the digest or size that was promised."""
+    """The data do not have the expected digest or size."""
 
     reference, exit_code = "digest-mismatch", 20
 
@@ -118,31 +118,31 @@ class CorruptImage(KedgeError):
 
 
 class HostileImage(KedgeError):
-    """The image tries something no honest image does (leaves its root, expands without bound)."""
+    """The image attacks the host: it writes outside its root, or expands without bound."""
 
     reference, exit_code = "hostile-image", 22
 
 
 class UnsupportedFormat(KedgeError):
-    """A well-formed thing of a kind that is not supported."""
+    """The file is valid, but kedge does not support its format."""
 
     reference, exit_code = "unsupported-format", 23
 
 
 class SignatureInvalid(KedgeError):
-    """A signature does not fit the image, or there is none where one is required."""
+    """A signature does not match the image, or a required signature is missing."""
 
     reference, exit_code = "signature-invalid", 24
 
 
 class KeyNotFound(KedgeError):
-    """The key to sign or verify with is not in the keyring."""
+    """The key for signing or verifying is not in the keyring."""
 
     reference, exit_code = "key-not-found", 25
 
 
 class KeyUnusable(KedgeError):
-    """A key is damaged, expired, revoked, locked by another passphrase, or of a kind that cannot be used."""
+    """A key is damaged, expired, revoked, locked with another passphrase, or of an unsupported type."""
 
     reference, exit_code = "key-unusable", 26
 
@@ -154,91 +154,91 @@ class FileProblem(KedgeError):
 
 
 class OutputExists(KedgeError):
-    """The output is there already and --force was not given."""
+    """The output exists already, and --force was not given."""
 
     reference, exit_code = "output-exists", 31
 
 
 class NoSpace(KedgeError):
-    """The file system or the quota has no room."""
+    """The file system or the quota is full."""
 
     reference, exit_code = "no-space", 32
 
 
 class StoreBusy(KedgeError):
-    """Another process holds the lease and does not let go."""
+    """Another process works on the same item and does not finish."""
 
     reference, exit_code = "store-busy", 33
 
 
 class LimitReached(KedgeError):
-    """A memory, process or thread limit of this machine is too low."""
+    """A memory, process or thread limit of this host is too low."""
 
     reference, exit_code = "limit-reached", 40
 
 
 class ProgramMissing(KedgeError):
-    """A program of the host that this path needs is not installed."""
+    """A required program is not installed on this host."""
 
     reference, exit_code = "program-missing", 41
 
 
 class ProgramFailed(KedgeError):
-    """A program of the host was started and failed."""
+    """A program of the host failed."""
 
     reference, exit_code = "program-failed", 42
 
 
 class InvalidSetting(KedgeError):
-    """A configuration file, environment variable or option has a value that cannot be used."""
+    """A configuration file, environment variable or option has an invalid value."""
 
     reference, exit_code = "invalid-setting", 50
 
 
 class MissingExtra(KedgeError):
-    """An optional Python package is needed; the hint names the extra to install."""
+    """An optional Python package is missing; the hint names the extra to install."""
 
     reference, exit_code = "missing-extra", 51
 
 
 class NamespaceRefused(KedgeError):
-    """This machine does not let the user make the namespaces that a container needs."""
+    """This host does not allow the namespaces that a container needs."""
 
     reference, exit_code = "namespace-refused", 60
 
 
 class MountFailed(KedgeError):
-    """A part of the container's file system could not be put in its place."""
+    """kedge could not mount a part of the container's file system."""
 
     reference, exit_code = "mount-failed", 61
 
 
 class CannotStart(KedgeError):
-    """The program inside the container could not be started: it is not there, or made for another machine."""
+    """kedge could not start the program in the container: it is missing, or built for another architecture."""
 
     reference, exit_code = "cannot-start", 62
 
 
 class InstanceProblem(KedgeError):
-    """A named container is not there, is there already, or has ended."""
+    """An instance does not exist, exists already, or has ended."""
 
     reference, exit_code = "instance-problem", 63
 
 
 class DeviceProblem(KedgeError):
-    """A GPU or another device was asked for and cannot be given."""
+    """A requested GPU or other device is not available."""
 
     reference, exit_code = "device-problem", 64
 
 
 class RuntimeUnsuited(KedgeError):
-    """Another runtime was asked for and is not here, or cannot do what the options say."""
+    """The requested runtime is not installed, or does not support the options."""
 
     reference, exit_code = "runtime-unsuited", 65
 
 
 class NotReady(KedgeError):
-    """The child that pulls and unpacks an image has failed, and has said why."""
+    """Pulling or unpacking the image failed; the reason was printed before."""
 
     reference, exit_code = "not-ready", 66
     is_reported = True
@@ -252,84 +252,84 @@ def all_errors() -> list[type[KedgeError]]:
     return sorted(set(found), key=lambda kind: kind.exit_code)
 
 
-def rebuild_error(told: dict[str, object]) -> KedgeError:
+def rebuild_error(fields: dict[str, object]) -> KedgeError:
     """The error that another process described with `as_dict`."""
     kinds = {kind.reference: kind for kind in all_errors()}
-    kind = kinds.get(str(told.get("error")), KedgeError)
-    context = told.get("context")
+    kind = kinds.get(str(fields.get("error")), KedgeError)
+    context = fields.get("context")
     shown = {str(name): str(value) for name, value in context.items()} if isinstance(context, dict) else None
-    hint = told.get("hint")
-    return kind(str(told.get("message")), context=shown, hint=str(hint) if hint else None)
+    hint = fields.get("hint")
+    return kind(str(fields.get("message")), context=shown, hint=str(hint) if hint else None)
 
 
 class InvalidJob(KedgeError):
-    """The description of a job cannot be used: context names the key or flag, and the file it stands in."""
+    """The description of a job is not valid: the context names the key or flag, and its file."""
 
     reference, exit_code = "invalid-job", 70
 
 
 class RequestRefused(KedgeError):
-    """The site or its scheduler cannot serve a request; the hint is the nearest one that would do."""
+    """The site or its scheduler cannot serve the request; the hint names the closest request that works."""
 
     reference, exit_code = "request-refused", 71
 
 
 class SchedulerFailed(KedgeError):
-    """A program of the scheduler failed, or said what cannot be understood; its words are in the context."""
+    """A program of the scheduler failed or printed unexpected output; the context contains it."""
 
     reference, exit_code = "scheduler-failed", 72
 
 
 class JobNotFound(KedgeError):
-    """Nobody knows that job: no record of kedge's, and not the scheduler."""
+    """Neither kedge's records nor the scheduler have that job."""
 
     reference, exit_code = "job-not-found", 73
 
 
 class NoScheduler(KedgeError):
-    """There is no scheduler here, or not the one that was asked for."""
+    """This host has no scheduler, or not the requested one."""
 
     reference, exit_code = "no-scheduler", 74
 
 
 class SiteProblem(KedgeError):
-    """A site is not known, or its profile cannot be used."""
+    """The site is unknown, or its profile is not valid."""
 
     reference, exit_code = "site-problem", 75
 
 
 class JobFailed(KedgeError):
-    """A job that was waited for did not end well."""
+    """A job did not complete: it failed, was cancelled or reached its time limit."""
 
     reference, exit_code = "job-failed", 76
 
 
 class JobStuck(KedgeError):
-    """A job that was waited for never begins by itself: what it waits for cannot happen, or an error holds it."""
+    """A pending job will never start: its condition cannot be met, or an error holds it."""
 
     reference, exit_code = "job-stuck", 77
 
 
 class WillNotRun(KedgeError):
-    """The image does not run on this machine or in this queue: driver, GPU or processor do not fit."""
+    """The image does not run on this host or queue: the driver, GPU or architecture does not match."""
 
     reference, exit_code = "will-not-run", 80
 
 
 class TableProblem(KedgeError):
-    """A table of drivers, GPUs or releases has a row that makes no sense."""
+    """A table of drivers, GPUs or releases has an invalid row."""
 
     reference, exit_code = "table-problem", 81
 
 
 class NothingFits(KedgeError):
-    """No image that is known runs there."""
+    """No known image runs there."""
 
     reference, exit_code = "nothing-fits", 82
 
 
 class UnknownGpu(KedgeError):
-    """No GPU is known by that name."""
+    """The GPU's name is unknown."""
 
     reference, exit_code = "unknown-gpu", 83
 

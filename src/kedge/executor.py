@@ -108,7 +108,7 @@ class Executor(futures.Executor):
             self._is_shut = True
             pending = list(self._pending)
         if cancel_futures:
-            _cancel_all(future for each in pending for future in each.futures)
+            _cancel_all(future for call in pending for future in call.futures)
         watcher = self._watcher
         if wait and watcher is not None:
             watcher.join()
@@ -173,11 +173,11 @@ class Executor(futures.Executor):
             if time.monotonic() >= due:
                 over = self._find_over(pending)
                 due = time.monotonic() + _ASK
-            for each in pending:
-                if _settle(each, files, is_over=(each.job.id, each.index) in over):
-                    self._has_failed |= any(not one.cancelled() and one.exception() is not None for one in each.futures)
+            for call in pending:
+                if _settle(call, files, is_over=(call.job.id, call.index) in over):
+                    self._has_failed |= any(not one.cancelled() and one.exception() is not None for one in call.futures)
                     with self._lock:
-                        self._pending.remove(each)
+                        self._pending.remove(call)
             time.sleep(_GLANCE)
 
     def _find_over(self, pending: Sequence[_Pending]) -> set[tuple[str, int | None]]:
@@ -186,20 +186,20 @@ class Executor(futures.Executor):
         While it does not answer, scripts that ended by themselves say it.
         """
         try:
-            found = [view.status for view in survey(self._cluster)]
+            statuses = [view.status for view in survey(self._cluster)]
         except KedgeError:
-            records = {each.job.id: each.job.record for each in pending if each.was_ended}
+            records = {call.job.id: call.job.record for call in pending if call.was_ended}
             return {(each.id, each.index) for record in records.values() for each in find_ended(record)}
-        known = {(each.id, each.index) for each in found if each.state.is_over}
+        known = {(each.id, each.index) for each in statuses if each.state.is_over}
         is_stuck = self._cluster.backend.is_stuck
-        going_on = {each.id for each in found if not each.state.is_over and not is_stuck(each)}
-        whole = {each.id for each in found} - going_on
-        return {(each.job.id, each.index) for each in pending if each.job.id in whole} | known
+        going_on = {each.id for each in statuses if not each.state.is_over and not is_stuck(each)}
+        whole = {each.id for each in statuses} - going_on
+        return {(call.job.id, call.index) for call in pending if call.job.id in whole} | known
 
 
 def _list_files(pending: Sequence[_Pending]) -> set[Path]:
     """All files that results and ends of tasks may be: one look at each directory, however many tasks there are."""
-    folders = {folder for each in pending for folder in (each.result.parent, each.job.record.folder)}
+    folders = {folder for call in pending for folder in (call.result.parent, call.job.record.folder)}
     found: set[Path] = set()
     for folder in folders:
         with contextlib.suppress(OSError):
@@ -209,9 +209,9 @@ def _list_files(pending: Sequence[_Pending]) -> set[Path]:
 
 def _note_ended(pending: Sequence[_Pending], files: set[Path]) -> bool:
     """Whether a script has ended that had not before: then the scheduler knows whether that was all."""
-    new = [each for each in pending if not each.was_ended and _name_ended(each) in files]
-    for each in new:
-        each.was_ended = True
+    new = [call for call in pending if not call.was_ended and _name_ended(call) in files]
+    for call in new:
+        call.was_ended = True
     return bool(new)
 
 

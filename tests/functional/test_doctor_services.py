@@ -83,7 +83,7 @@ def test_registries_answer_through_the_proxy(world: World) -> None:
 def test_registries_with_an_authority_that_nobody_told_kedge(world: World) -> None:
     (finding,) = check_registries(world.surround(KEDGE_CA_BUNDLE=""))
     assert finding.level == WARNING
-    assert "authority that is not trusted here" in finding.what
+    assert "this host does not trust the authority" in finding.what
     assert "KEDGE_CA_BUNDLE=FILE" in finding.fix
 
 
@@ -103,7 +103,7 @@ def test_registries_behind_a_proxy_that_wants_a_login(world: World) -> None:
 
 def test_logins_key_that_is_taken(world: World) -> None:
     findings = check_logins(world.surround(NGC_API_KEY=KEY))
-    assert findings == [Finding("logins", OK, "nvcr.io takes the login")]
+    assert findings == [Finding("logins", OK, "nvcr.io accepts the login")]
     assert not world.hub.server.log  # a key for nvcr.io is nobody else's business
 
 
@@ -128,7 +128,7 @@ def test_logins_registry_that_stalls_is_not_waited_for(world: World) -> None:
         (finding,) = check_logins(replace(world.surround(NGC_API_KEY=KEY), patience=1.0))
         assert time.monotonic() - began < LONG
     assert finding.level == NOTE
-    assert "is not known" in finding.what
+    assert "unknown whether" in finding.what
 
 
 def test_checks_of_services_end_in_time_when_everything_stalls(world: World, tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ def test_checks_of_services_end_in_time_where_packets_vanish(tmp_path: Path) -> 
     seconds, *told = done.stdout.splitlines()
     assert float(seconds) < LONG
     assert "warning nvcr.io: no answer within 3 s" in told
-    assert "warning registry-1.docker.io: the name service does not answer" in told
-    assert any(line.startswith("note whether nvcr.io takes the login is not known") for line in told)
+    assert "warning registry-1.docker.io: the name server (DNS) does not answer" in told
+    assert any(line.startswith("note unknown whether nvcr.io accepts the login") for line in told)
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_image_of_a_registry_that_stalls_is_told_from_the_tables(ngc: NgcSite, u
     finally:
         ngc.registry.server.faults.clear()
     assert findings[0].what.startswith("nvcr.io/nvidia/pytorch:24.05-py3: PyTorch ")
-    assert findings[-1].what == "nvcr.io did not tell of nvidia/pytorch:24.05-py3 within 3.6 s"
+    assert findings[-1].what == "nvcr.io did not describe nvidia/pytorch:24.05-py3 within 3.6 s"
 
 
 def test_image_file_that_is_cut_short(user: dict[str, str], tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_nodes_that_a_job_saw_are_known_on_the_login_node(user: dict[str, str]) 
     job = {**login, "SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "alpha"}
     findings = diagnose(Surroundings(job, settings, site=site, patience=PATIENCE), ["compute-nodes"]).findings
     assert [each.level for each in findings] == [OK]
-    assert findings[0].what.startswith("kept for the login node: ")
+    assert findings[0].what.startswith("saved for the login node: ")
     (seen,) = recall_nodes("zih-alpha", "alpha", login, settings)
     assert seen.facts.architecture
     assert seen.facts.glibc

@@ -225,7 +225,11 @@ def test_shim_version_can_be_parsed() -> None:
         ("apptainer buld x y", "'apptainer' has no verb 'buld'", "did you mean 'build'?"),
         ("apptainer capability list", "kedge does not support 'apptainer capability'", "rights of their caller"),
         ("singularity oci run", "kedge does not support 'singularity oci'", "kedge run oci:DIRECTORY"),
-        ("apptainer config fakeroot --add x", "does not support 'apptainer config fakeroot'", "kedge config fakeroot"),
+        (
+            "apptainer config fakeroot --add x",
+            "kedge does not support 'apptainer config fakeroot'",
+            "kedge config fakeroot",
+        ),
         ("apptainer config global --get x", "kedge does not support 'apptainer config'", "kedge config show"),
         ("apptainer keyserver login https://k", "kedge does not support 'apptainer keyserver login'", "no credentials"),
         ("apptainer plugin install x", "kedge does not support 'apptainer plugin'", "no plugins"),

@@ -184,7 +184,7 @@ def authority(tmp_path: Path) -> Authority:
 def test_tls_of_a_private_authority_is_explained_and_never_downgraded(tmp_path: Path, authority: Authority) -> None:
     waits = Waits()
     with docker_registry(tmp_path, tls=authority) as registry:
-        with pytest.raises(NetworkFailed, match="authority that is not trusted") as caught:
+        with pytest.raises(NetworkFailed, match="authority that this host does not trust") as caught:
             RegistryClient(registry.host, make_access(tmp_path, waits=waits)).get_manifest("a", "b")
         assert "KEDGE_CA_BUNDLE" in (caught.value.hint or "")
         assert f"/etc/docker/certs.d/{registry.host}/ca.crt" in (caught.value.hint or "")

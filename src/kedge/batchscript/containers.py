@@ -50,7 +50,9 @@ def find_containers(commands: Iterable[Command]) -> tuple[ContainerCall, ...]:
 
 def find_launchers(commands: Iterable[Command]) -> tuple[Command, ...]:
     """The commands that start others on nodes or tasks."""
-    return tuple(each for each in commands if any(word.text in _LAUNCHERS for word in skip_prefix(each.words)[:1]))
+    return tuple(
+        command for command in commands if any(word.text in _LAUNCHERS for word in skip_prefix(command.words)[:1])
+    )
 
 
 def find_modules(commands: Iterable[Command]) -> tuple[tuple[int, str], ...]:

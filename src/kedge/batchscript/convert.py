@@ -57,9 +57,9 @@ def convert_script(script: BatchScript, *, target: str = "", site: Site | None =
     fields |= {key: value for key, value in body.fields.items() if value or value is False}
     left = [*_find_ignored(script), *body.left]
     if target == script.scheduler:
-        kept = [each for each in request.left if each.words and not each.is_refused]
-        fields["directives"] = tuple(_quote(each.words) for each in kept)
-        left += [each for each in request.left if each not in kept]
+        kept = [loss for loss in request.left if loss.words and not loss.is_refused]
+        fields["directives"] = tuple(_quote(directive.words) for directive in kept)
+        left += [loss for loss in request.left if loss not in kept]
     else:
         left += request.left
         left += _drop_local(fields, request, site)
@@ -67,7 +67,7 @@ def convert_script(script: BatchScript, *, target: str = "", site: Site | None =
     fields.pop("parallel_environment", None)
     job = Job(**fields)
     _note_gpus(script, job, body.remarks)
-    lost = [replace(each, words=mask_secrets(each.words), why=mask_secrets(each.why)) for each in left]
+    lost = [replace(loss, words=mask_secrets(loss.words), why=mask_secrets(loss.why)) for loss in left]
     return Conversion(job, tuple(sorted(lost, key=lambda each: each.line)), tuple(sorted(body.remarks)))
 
 
@@ -80,7 +80,7 @@ def _refuse(script: BatchScript) -> None:
             context={"scheduler": title},
             hint=f"replace the {prefix} lines by #SBATCH, #PBS or #$ lines that request the same",
         )
-    between = next((each for each in script.live if each.option in language.separators), None)
+    between = next((directive for directive in script.live if directive.option in language.separators), None)
     if between is not None:
         raise InvalidJob(
             f"kedge cannot describe a heterogeneous job: line {between.line} begins a second part",
@@ -118,9 +118,9 @@ def _quote(words: str) -> str:
 def _find_ignored(script: BatchScript) -> list[Left]:
     """What the scheduler did not read is not carried over either; that of the same kind is worth a word."""
     return [
-        Left(each.line, "", f"the scheduler ignored it already: {each.raw.strip()} ({each.reason})")
-        for each in script.directives
-        if not each.is_live and each.reason != "it is a comment"
+        Left(directive.line, "", f"the scheduler ignored it already: {directive.raw.strip()} ({directive.reason})")
+        for directive in script.directives
+        if not directive.is_live and directive.reason != "it is a comment"
     ]
 
 

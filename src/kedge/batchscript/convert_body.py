@@ -74,13 +74,13 @@ def _find_single_call(script: BatchScript) -> tuple[ContainerCall | None, str]:
     if call.program not in ("singularity", "apptainer", "kedge", "singularity-ce", "srun") or call.verb in _OTHER_VERBS:
         return None, f"'{call.program} {call.verb}'".replace(" '", "'") + " has no counterpart"
     index = script.commands.index(call.source)
-    if any(each.depth or (each.words and each.words[0].raw in KEYWORDS) for each in script.commands):
+    if any(command.depth or (command.words and command.words[0].raw in KEYWORDS) for command in script.commands):
         return None, "it has loops, conditions or functions"
     if call.source.redirects or call.source.end not in ("\n", "", ";"):
         return None, "the container's input or output is redirected"
-    if any(each.name not in _AFTER or each.end == "|" for each in script.commands[index + 1 :]):
+    if any(command.name not in _AFTER or command.end == "|" for command in script.commands[index + 1 :]):
         return None, "commands follow the container"
-    if any(each.line == call.line and each.end not in ("&&", ";") for each in script.commands[:index]):
+    if any(command.line == call.line and command.end not in ("&&", ";") for command in script.commands[:index]):
         return None, "the container's command is part of a larger one"
     if call.image is None:
         return None, "the container has no image"
@@ -120,7 +120,7 @@ def _convert_call(script: BatchScript, call: ContainerCall, request: ScriptReque
         body.fields["nv"] = True
     elif call.has_option("--rocm", "--nvccli") and request.wants_gpus:
         body.fields["nv"] = False  # which GPUs would bring along
-    body.left += [Left(each.line, "", f"a command after the container: {each.source}") for each in after]
+    body.left += [Left(command.line, "", f"a command after the container: {command.source}") for command in after]
     return body
 
 
@@ -144,7 +144,7 @@ def _find_problem(
 
 def _find_documents(script: BatchScript, call: ContainerCall, before: Sequence[Command]) -> list[str]:
     """Lines of here documents in which the shell expands variables: those whose end has no quotes."""
-    if not any(_OPEN_DOCUMENT.match(redirect) for each in before for redirect in each.redirects):
+    if not any(_OPEN_DOCUMENT.match(redirect) for command in before for redirect in command.redirects):
         return []
     return [line for number, line in script.body if number < call.line and number in script.inner_lines]
 
@@ -167,7 +167,7 @@ def _convert_before(script: BatchScript, before: Sequence[Command], call: Contai
 
     Fields come before lines, so that only what does not mind the order becomes one.
     """
-    directives = {each.line for each in script.directives}  # some stand too late, among the commands
+    directives = {directive.line for directive in script.directives}  # some stand too late, among the commands
     lines = {number: text for number, text in script.body if number < call.line and number not in directives}
     modules: list[str] = []
     environment: dict[str, str] = {}
@@ -221,8 +221,8 @@ def _is_movable(command: Command, index: int, commands: Sequence[Command]) -> bo
 
 def _find_alone(commands: Sequence[Command]) -> set[int]:
     """Lines that hold one command, and nothing of another."""
-    lines = Counter(each.line + offset for each in commands for offset in range(each.source.count("\n") + 1))
-    return {each.line for each in commands if lines[each.line] == 1 and each.end in ("\n", "", ";")}
+    lines = Counter(command.line + offset for command in commands for offset in range(command.source.count("\n") + 1))
+    return {command.line for command in commands if lines[command.line] == 1 and command.end in ("\n", "", ";")}
 
 
 def _is_plain(command: Command) -> bool:
@@ -339,11 +339,11 @@ def _drop_unused(body: Body) -> None:
     while dropped and len(setup) <= _MOST_LINES:  # one that is dropped may have been the last to use another
         dropped = False
         for index in reversed(range(len(setup))):
-            found = _ASSIGNMENT.match(setup[index])
+            match = _ASSIGNMENT.match(setup[index])
             rest = "\n".join(setup[:index] + setup[index + 1 :])
-            if found is None or found[1] in kept or _KNOWN.fullmatch(found[1]):
+            if match is None or match[1] in kept or _KNOWN.fullmatch(match[1]):
                 continue
-            if not re.search(rf"\b{found[1]}\b", rest):
+            if not re.search(rf"\b{match[1]}\b", rest):
                 del setup[index]
                 dropped = True
     body.fields["setup"] = _trim(setup)

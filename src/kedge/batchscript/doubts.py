@@ -34,7 +34,7 @@ def find_doubt(call: ContainerCall, values: Mapping[str, str], before: Sequence[
     for word in unknown:
         if _HOSTS_OWN.search(_QUOTED.sub(_leave_expansions, _SIMPLE.sub(_leave_escapes, word.raw))):
             return f"'{word.raw}' is expanded on the node and cannot be expanded in the container"
-    text = "\n".join(each.source for each in before)
+    text = "\n".join(command.source for command in before)
     for name in dict.fromkeys(name for word in unknown for name in find_names(word.raw)):
         if re.search(
             rf"\b{name}\+?=\(|\b(?:read|mapfile|readarray|getopts|printf|declare|typeset|local|let)\b.*\b{name}\b", text
@@ -51,19 +51,19 @@ def find_expanded(words: Sequence[Word]) -> list[str]:
     return find_names("\n".join(_QUOTED.sub(_leave_open, word.raw) for word in words))
 
 
-def _leave_open(found: re.Match[str]) -> str:
-    text = found.group()
+def _leave_open(match: re.Match[str]) -> str:
+    text = match.group()
     return re.sub(r"\\.", "", text) if text.startswith('"') else ""
 
 
-def _leave_escapes(found: re.Match[str]) -> str:
+def _leave_escapes(match: re.Match[str]) -> str:
     """Nothing of a variable; an escape stays, so that an escaped quote begins nothing."""
-    return found.group() if found.group().startswith("\\") else ""
+    return match.group() if match.group().startswith("\\") else ""
 
 
-def _leave_expansions(found: re.Match[str]) -> str:
+def _leave_expansions(match: re.Match[str]) -> str:
     """Only $ and backquotes mean something between double quotes, and nothing between single ones."""
-    text = found.group()
+    text = match.group()
     return "".join(re.findall(r"[$`]", _SIMPLE.sub("", text))) if text.startswith('"') else ""
 
 

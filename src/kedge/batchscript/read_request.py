@@ -60,4 +60,4 @@ def _name_resource(request: ScriptRequest, site: Site | None) -> None:
 
 def find_resource(site: Site | None, name: str) -> Queue | None:
     """The queue that a site writes as this resource."""
-    return next((each for each in site.queues if each.resource == name), None) if site else None
+    return next((queue for queue in site.queues if queue.resource == name), None) if site else None

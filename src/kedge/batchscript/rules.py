@@ -32,11 +32,11 @@ def check_script(
     request = read_request(script, site)
     queue = rules_site.find_queue(site, request.get("queue"))
     case = Case(script, request, site, queue, has_file)
-    found = [
+    findings = [
         ScriptFinding(
             rule.id, rule.severity, each.line, mask_secrets(each.message), mask_secrets(each.remedy or rule.remedy)
         )
         for rule in RULES
         for each in rule.check(case)
     ]
-    return sorted(found, key=lambda finding: finding.line)
+    return sorted(findings, key=lambda finding: finding.line)

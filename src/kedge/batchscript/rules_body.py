@@ -62,7 +62,7 @@ def _may_have_gpus(case: Case) -> bool:
     words = [word.text for command in case.script.launchers for word in command.words]
     if case.request.get("exclusive") or any(_GPU_OPTIONS.match(word) for word in words):
         return True
-    if any(_GPU_OPTIONS.match(each.option) for each in case.script.live):  # in a way that is not understood
+    if any(_GPU_OPTIONS.match(directive.option) for directive in case.script.live):  # in a way that is not understood
         return True
     return case.queue is None and (
         not case.script.language.has_gpu_options or {"queue", "constraint"} & set(case.request.asked) != set()
@@ -71,9 +71,9 @@ def _may_have_gpus(case: Case) -> bool:
 
 def _check_port(case: Case) -> Iterator[CheckResult]:
     for number, line in list_code(case):
-        if (found := _PORT.search(line)) and found[1] != "0":
+        if (match := _PORT.search(line)) and match[1] != "0":
             yield CheckResult(
-                number, f"the port {found[1]} is fixed: two jobs on one node collide there, and one of them hangs"
+                number, f"the port {match[1]} is fixed: two jobs on one node collide there, and one of them hangs"
             )
 
 
@@ -111,8 +111,8 @@ def _check_placeholders(case: Case) -> Iterator[CheckResult]:
         code = line[:1] + _COMMENT.sub("", line[1:]) if number in live else _COMMENT.sub("", line)
         if number not in live and _PLACEHOLDER.search(code):
             code = _drop_messages(code)
-        if found := _PLACEHOLDER.search(code):
-            yield CheckResult(number, f"{found.group()} is a placeholder: replace it")
+        if match := _PLACEHOLDER.search(code):
+            yield CheckResult(number, f"{match.group()} is a placeholder: replace it")
 
 
 def _drop_messages(line: str) -> str:

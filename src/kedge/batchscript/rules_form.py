@@ -24,7 +24,7 @@ def _check_supported(case: Case) -> Iterator[CheckResult]:
     language = case.script.language
     if not language.is_read:
         title, prefix = language.facts.title, language.facts.prefix
-        line = next((each.line for each in case.script.directives if each.scheduler == language.name), 1)
+        line = next((directive.line for directive in case.script.directives if directive.scheduler == language.name), 1)
         yield CheckResult(line, f"kedge does not support {title}: it did not check the {prefix} lines")
 
 
@@ -49,9 +49,9 @@ def _check_mark(case: Case) -> Iterator[CheckResult]:
 
 def _check_after_command(case: Case) -> Iterator[CheckResult]:
     lines: dict[int, list[Directive]] = {}
-    for each in case.script.directives:
-        if not each.is_live and "stops reading" in each.reason and _is_meant(each):
-            lines.setdefault(each.line, []).append(each)
+    for directive in case.script.directives:
+        if not directive.is_live and "stops reading" in directive.reason and _is_meant(directive):
+            lines.setdefault(directive.line, []).append(directive)
     for number, found in lines.items():
         yield CheckResult(number, f"{' '.join(map(_shown, found))} is ignored: {found[0].reason}")
 
@@ -64,72 +64,87 @@ def _is_meant(directive: Directive) -> bool:
 
 
 def _check_not_read(case: Case) -> Iterator[CheckResult]:
-    for each in case.script.directives:
-        if not each.is_live and ("indented" in each.reason or "capitals" in each.reason):
-            yield CheckResult(each.line, f"{_shown(each)} is ignored: {each.reason}")
+    for directive in case.script.directives:
+        if not directive.is_live and ("indented" in directive.reason or "capitals" in directive.reason):
+            yield CheckResult(directive.line, f"{_shown(directive)} is ignored: {directive.reason}")
 
 
 def _check_disabled(case: Case) -> Iterator[CheckResult]:
-    for each in case.script.directives:
-        if not each.is_live and each.reason == "it is a comment":
-            yield CheckResult(each.line, f"{_shown(each)} is switched off: {each.reason}")
+    for directive in case.script.directives:
+        if not directive.is_live and directive.reason == "it is a comment":
+            yield CheckResult(directive.line, f"{_shown(directive)} is switched off: {directive.reason}")
 
 
 def _check_other_scheduler(case: Case) -> Iterator[CheckResult]:
     own = case.script.language
     lines: set[tuple[int, str]] = set()
-    for each in case.script.directives:
-        if each.scheduler == own.name or (each.line, each.scheduler) in lines or each.reason == "it is a comment":
+    for directive in case.script.directives:
+        if (
+            directive.scheduler == own.name
+            or (directive.line, directive.scheduler) in lines
+            or directive.reason == "it is a comment"
+        ):
             continue
-        lines.add((each.line, each.scheduler))
-        prefix = find_language(each.scheduler).facts.prefix
-        if each.is_live:
+        lines.add((directive.line, directive.scheduler))
+        prefix = find_language(directive.scheduler).facts.prefix
+        if directive.is_live:
             yield CheckResult(
-                each.line,
+                directive.line,
                 f"{_submit(case)} reads {prefix} lines too, and takes this one",
                 f"delete it, or add {own.ignore_others}",
             )
-        elif "does not read" in each.reason:
-            yield CheckResult(each.line, f"the script is for {own.facts.title}, which does not read {prefix} lines")
+        elif "does not read" in directive.reason:
+            yield CheckResult(
+                directive.line, f"the script is for {own.facts.title}, which does not read {prefix} lines"
+            )
 
 
 def _check_variables(case: Case) -> Iterator[CheckResult]:
-    for each in case.script.live:
-        value = each.value or ""
-        language = find_language(each.scheduler)
-        is_path = each.option in language.path_options
+    for directive in case.script.live:
+        value = directive.value or ""
+        language = find_language(directive.scheduler)
+        is_path = directive.option in language.path_options
         if is_path and language.path_variables:
             value = language.path_variables.sub("", value)
-        if each.option != "--wrap" and _EXPANDED.search(value):
+        if directive.option != "--wrap" and _EXPANDED.search(value):
             usual = "write the value out, or give it on the command line"
             remedy = (is_path and language.path_remedy) or usual
             yield CheckResult(
-                each.line, f"nothing is expanded in directives: {_shown(each)} is taken as it stands", remedy
+                directive.line, f"nothing is expanded in directives: {_shown(directive)} is taken as it stands", remedy
             )
 
 
 def _check_hash(case: Case) -> Iterator[CheckResult]:
     """A `#` inside a word, which ends it."""
     seen = set()
-    for each in case.script.live:
-        language = find_language(each.scheduler)
-        if each.line in seen or not language.has_comments:
+    for directive in case.script.live:
+        language = find_language(directive.scheduler)
+        if directive.line in seen or not language.has_comments:
             continue
-        seen.add(each.line)
-        rest = each.raw.lstrip()[len(language.facts.prefix) :]
+        seen.add(directive.line)
+        rest = directive.raw.lstrip()[len(language.facts.prefix) :]
         _, comment, _ = split_directive(language, rest)
         before = rest[: len(rest) - len(comment)]
         if comment and before and not before[-1].isspace():
-            yield CheckResult(each.line, f"'#' begins a comment here too: the value ends before '{comment.split()[0]}'")
+            yield CheckResult(
+                directive.line, f"'#' begins a comment here too: the value ends before '{comment.split()[0]}'"
+            )
 
 
 def _check_refused_words(case: Case) -> Iterator[CheckResult]:
     lines = set()
-    for each in case.script.live:
-        if not each.problem or each.problem == "unknown" or each.line in lines or _is_copied(each.value or ""):
+    for directive in case.script.live:
+        if (
+            not directive.problem
+            or directive.problem == "unknown"
+            or directive.line in lines
+            or _is_copied(directive.value or "")
+        ):
             continue
-        lines.add(each.line)
-        yield CheckResult(each.line, f"{_submit(case)} refuses this directive: {each.problem}", _find_word_remedy(each))
+        lines.add(directive.line)
+        yield CheckResult(
+            directive.line, f"{_submit(case)} refuses this directive: {directive.problem}", _find_word_remedy(directive)
+        )
 
 
 def _find_word_remedy(directive: Directive) -> str:
@@ -140,29 +155,35 @@ def _find_word_remedy(directive: Directive) -> str:
 
 
 def _check_unknown(case: Case) -> Iterator[CheckResult]:
-    for each in _unknown(case):
-        if _near(each) is None:
-            remedy = find_language(each.scheduler).remedies.get(each.option, "")
-            yield CheckResult(each.line, f"{_submit(case)} does not know {each.option}, and refuses the script", remedy)
+    for directive in _unknown(case):
+        if _near(directive) is None:
+            remedy = find_language(directive.scheduler).remedies.get(directive.option, "")
+            yield CheckResult(
+                directive.line, f"{_submit(case)} does not know {directive.option}, and refuses the script", remedy
+            )
 
 
 def _check_added(case: Case) -> Iterator[CheckResult]:
-    for each in case.script.live:
-        if by := find_language(each.scheduler).added.get(each.option):
-            yield CheckResult(each.line, f"{each.option} comes with {by}: {_submit(case)} refuses it elsewhere")
+    for directive in case.script.live:
+        if by := find_language(directive.scheduler).added.get(directive.option):
+            yield CheckResult(
+                directive.line, f"{directive.option} comes with {by}: {_submit(case)} refuses it elsewhere"
+            )
 
 
 def _check_misspelled(case: Case) -> Iterator[CheckResult]:
-    for each in _unknown(case):
-        if near := _near(each):
-            yield CheckResult(each.line, f"{_submit(case)} does not know {each.option}, and refuses the script", near)
+    for directive in _unknown(case):
+        if near := _near(directive):
+            yield CheckResult(
+                directive.line, f"{_submit(case)} does not know {directive.option}, and refuses the script", near
+            )
 
 
 def _unknown(case: Case) -> Iterator[Directive]:
-    for each in case.script.live:
-        has_rule = each.option in find_language(each.scheduler).command_line_only
-        if each.problem == "unknown" and not has_rule and not _is_copied(each.option):
-            yield each
+    for directive in case.script.live:
+        has_rule = directive.option in find_language(directive.scheduler).command_line_only
+        if directive.problem == "unknown" and not has_rule and not _is_copied(directive.option):
+            yield directive
 
 
 def _near(directive: Directive) -> str | None:
@@ -173,7 +194,7 @@ def _near(directive: Directive) -> str | None:
 
 
 def _check_values(case: Case) -> Iterator[CheckResult]:
-    problems = {each.line for each in case.script.live if each.problem}
+    problems = {directive.line for directive in case.script.live if directive.problem}
     for left in case.request.left:
         if left.is_refused and left.line not in problems:
             yield CheckResult(left.line, f"{_submit(case)} refuses {left.words}: {left.why}")
@@ -181,16 +202,18 @@ def _check_values(case: Case) -> Iterator[CheckResult]:
 
 def _check_repeated(case: Case) -> Iterator[CheckResult]:
     last: dict[str, Directive] = {}
-    for each in case.script.live:
-        language = find_language(each.scheduler)
-        if each.option in language.separators:
+    for directive in case.script.live:
+        language = find_language(directive.scheduler)
+        if directive.option in language.separators:
             last.clear()
-        if language.repeatable is None or not each.option or each.option in language.repeatable:
+        if language.repeatable is None or not directive.option or directive.option in language.repeatable:
             continue
-        earlier = last.get(each.option)
-        if earlier is not None and earlier.value != each.value:
-            yield CheckResult(earlier.line, f"{_shown(earlier)} is replaced by {show_option(each)} in line {each.line}")
-        last[each.option] = each
+        earlier = last.get(directive.option)
+        if earlier is not None and earlier.value != directive.value:
+            yield CheckResult(
+                earlier.line, f"{_shown(earlier)} is replaced by {show_option(directive)} in line {directive.line}"
+            )
+        last[directive.option] = directive
 
 
 def _check_dashes(case: Case) -> Iterator[CheckResult]:

@@ -44,10 +44,10 @@ def _check_time(case: Case) -> Iterator[CheckResult]:
     asked = case.request.asked.get("time")
     if asked is None:
         return
-    found = re.search(r"(?:h_rt|walltime)=(\d+)(?![\d:])", asked.directive.value or "")
-    if found and int(found[1]) < 600:
+    match = re.search(r"(?:h_rt|walltime)=(\d+)(?![\d:])", asked.directive.value or "")
+    if match and int(match[1]) < 600:
         yield CheckResult(
-            asked.line, f"a bare number is seconds: {found[0]} is {found[1]} seconds", "write hours:minutes:seconds"
+            asked.line, f"a bare number is seconds: {match[0]} is {match[1]} seconds", "write hours:minutes:seconds"
         )
 
 
@@ -81,7 +81,9 @@ def _needs_directory(case: Case) -> bool:
 
 def _is_moved(case: Case) -> bool:
     """NCI's PBS has a resource for it: `-l wd`."""
-    return any(each.option == "-l" and "wd" in (each.value or "").split(",") for each in case.script.live)
+    return any(
+        directive.option == "-l" and "wd" in (directive.value or "").split(",") for directive in case.script.live
+    )
 
 
 def _check_output_folder(case: Case) -> Iterator[CheckResult]:

@@ -53,11 +53,13 @@ def _check_refused(case: Case) -> Iterator[CheckResult]:
     if case.site is None:
         return
     for name in case.site.refuses:
-        for each in case.script.live:
-            options = find_language(each.scheduler).refusable.get(name, ())
-            is_other = each.option == "--gres" and "gpu" not in (each.value or "")
-            if each.option in options and not is_other:
-                yield CheckResult(each.line, f"{case.site.name} refuses {show_option(each)}: {_REFUSED[name]}")
+        for directive in case.script.live:
+            options = find_language(directive.scheduler).refusable.get(name, ())
+            is_other = directive.option == "--gres" and "gpu" not in (directive.value or "")
+            if directive.option in options and not is_other:
+                yield CheckResult(
+                    directive.line, f"{case.site.name} refuses {show_option(directive)}: {_REFUSED[name]}"
+                )
 
 
 def _check_required(case: Case) -> Iterator[CheckResult]:
@@ -84,9 +86,9 @@ def _check_names(case: Case) -> Iterator[CheckResult]:
 
 
 def _check_account(case: Case) -> Iterator[CheckResult]:
-    for each in case.script.live:
-        if sentence := find_language(each.scheduler).command_line_only.get(each.option):
-            yield CheckResult(each.line, sentence)
+    for directive in case.script.live:
+        if sentence := find_language(directive.scheduler).command_line_only.get(directive.option):
+            yield CheckResult(directive.line, sentence)
 
 
 def _check_unknown_queue(case: Case) -> Iterator[CheckResult]:
@@ -97,7 +99,7 @@ def _check_unknown_queue(case: Case) -> Iterator[CheckResult]:
     for part in str(name).split(","):
         part = part.partition("@")[0]
         if case.site.find_queue(part) is None:
-            known = [each.name for each in case.site.queues if not each.is_retired]
+            known = [queue.name for queue in case.site.queues if not queue.is_retired]
             remedy = propose(part, known) or f"it has: {', '.join(known[:12])}"
             yield CheckResult(case.request.line("queue"), f"{case.site.name} has no {word} '{part}'", remedy)
 
@@ -169,9 +171,9 @@ def _check_hidden(case: Case) -> Iterator[CheckResult]:
     pattern = re.compile(rf"(?:^|(?<=[\s:,='\"]))(?:{'|'.join(hidden)})(?![\w.-])")
     live = case.script.live_lines
     for number, line in enumerate(case.script.text.split("\n"), 1):
-        if (number in live or not line.lstrip().startswith("#")) and (found := pattern.search(line)):
+        if (number in live or not line.lstrip().startswith("#")) and (match := pattern.search(line)):
             where = case.site.scratch or "the scratch file system"
-            shown = found.group() + ("}" if found.group().startswith("${") else "")
+            shown = match.group() + ("}" if match.group().startswith("${") else "")
             yield CheckResult(number, f"compute nodes of {case.site.name} do not see {shown}", f"put it on {where}")
 
 

@@ -85,36 +85,40 @@ def _is_range(request: ScriptRequest) -> bool:
 
 def _options(case: Case) -> dict[str, int]:
     """The options and their lines; none of a heterogeneous job, whose parts are judged each alone."""
-    live = [each for each in case.script.live if each.scheduler == FACTS.name]
-    if case.script.scheduler != FACTS.name or any(each.option in LANGUAGE.separators for each in live):
+    live = [directive for directive in case.script.live if directive.scheduler == FACTS.name]
+    if case.script.scheduler != FACTS.name or any(directive.option in LANGUAGE.separators for directive in live):
         return {}
-    return {each.option: each.line for each in live}
+    return {directive.option: directive.line for directive in live}
 
 
 def _check_memory_twice(case: Case) -> Iterator[CheckResult]:
     if case.script.scheduler != FACTS.name:
         return
     asked: dict[str, int] = {}
-    for each in case.script.live:
-        if each.option in LANGUAGE.separators:
+    for directive in case.script.live:
+        if directive.option in LANGUAGE.separators:
             asked.clear()
-        elif each.option in ("--mem", "--mem-per-cpu", "--mem-per-gpu") and each.option not in asked:
-            asked[each.option] = each.line
+        elif directive.option in ("--mem", "--mem-per-cpu", "--mem-per-gpu") and directive.option not in asked:
+            asked[directive.option] = directive.line
             if len(asked) > 1:
-                yield CheckResult(each.line, f"sbatch refuses {' and '.join(sorted(asked))} together")
+                yield CheckResult(directive.line, f"sbatch refuses {' and '.join(sorted(asked))} together")
 
 
 def _check_mail_words(case: Case) -> Iterator[CheckResult]:
-    for each in case.script.live:
-        words = [word.strip() for word in (each.value or "").split(",")] if each.option == "--mail-type" else []
+    for directive in case.script.live:
+        words = (
+            [word.strip() for word in (directive.value or "").split(",")] if directive.option == "--mail-type" else []
+        )
         wrong = [word for word in words if word.lower() not in MAIL_TYPES and word]
         if wrong and len(wrong) < len(words):
-            yield CheckResult(each.line, f"sbatch ignores {wrong[0]} in {show_option(each)}: it is no reason for mail")
+            yield CheckResult(
+                directive.line, f"sbatch ignores {wrong[0]} in {show_option(directive)}: it is no reason for mail"
+            )
 
 
 def _check_masked_gpus(case: Case) -> Iterator[CheckResult]:
-    masks = [each for each in case.script.live if each.option in ("--gpus-per-task", "--gpu-bind")]
-    lines = [(each.line, show_option(each)) for each in masks if "none" not in (each.value or "")]
+    masks = [directive for directive in case.script.live if directive.option in ("--gpus-per-task", "--gpu-bind")]
+    lines = [(directive.line, show_option(directive)) for directive in masks if "none" not in (directive.value or "")]
     lines += [
         (command.line, word.text.partition("=")[0])
         for command in case.script.launchers

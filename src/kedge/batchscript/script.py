@@ -60,13 +60,13 @@ class BatchScript:
     @property
     def live(self) -> tuple[Directive, ...]:
         """The directives that are read."""
-        return tuple(each for each in self.directives if each.is_live)
+        return tuple(directive for directive in self.directives if directive.is_live)
 
     @property
     def live_lines(self) -> frozenset[int]:
         """The lines that hold a directive that is read."""
-        return frozenset(each.line for each in self.live)
+        return frozenset(directive.line for directive in self.live)
 
     def find(self, *options: str) -> Directive | None:
         """The last live directive with one of these options, which is the one that counts."""
-        return next((each for each in reversed(self.live) if each.option in options), None)
+        return next((directive for directive in reversed(self.live) if directive.option in options), None)

@@ -150,21 +150,21 @@ class _Lexer:
         self._add(raw, raw, literal=raw == "$")
 
     def _take_redirect(self) -> bool:
-        found = _REDIRECT.match(self.text, self.position) if self.text[self.position] in "<>&" else None
-        if found is None:
+        match = _REDIRECT.match(self.text, self.position) if self.text[self.position] in "<>&" else None
+        if match is None:
             return False
         has_number = self.in_word and len(self.raw) < 4 and "".join(self.raw).isdigit()
         if not has_number:
             self._end_word()
-        if self.text[found.end() : found.end() + 1] == "(" and found.group() in ("<", ">"):  # process substitution
-            end = _find_bracket_end(self.text, found.end() + 1)
+        if self.text[match.end() : match.end() + 1] == "(" and match.group() in ("<", ">"):  # process substitution
+            end = _find_bracket_end(self.text, match.end() + 1)
             raw = self.text[self.position : end]
             self._add(raw, raw, literal=False)
             return True
         number = "".join(self.raw)
         self._forget_word()
-        self.pending = number + found.group()
-        self.position = found.end()
+        self.pending = number + match.group()
+        self.position = match.end()
         return True
 
     def _take_operator(self, operator: str) -> None:

@@ -50,10 +50,10 @@ def _weigh(script: BatchScript, site: Site) -> tuple[int, str]:
 
 def _find_queues(script: BatchScript) -> list[str]:
     names = []
-    for each in script.live:
-        language, values = find_language(each.scheduler), (each.value or "").split(",")
-        if each.option in language.queue_options:
+    for directive in script.live:
+        language, values = find_language(directive.scheduler), (directive.value or "").split(",")
+        if directive.option in language.queue_options:
             names += [value.partition("@")[0] for value in values]
-        elif each.option == language.resource_option:
+        elif directive.option == language.resource_option:
             names += [value.partition("=")[0] for value in values]
     return names

@@ -22,9 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     install.add_argument("--force", action="store_true", help="replace other programs of these names")
     remove = commands.add_parser("remove", help="Remove these commands; other programs of these names stay")
     listing = commands.add_parser("list", help="List the installed commands and whether your shell finds them")
-    for each in (install, remove):
-        each.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin)")
-        add_dry_run(each)
+    for command in (install, remove):
+        command.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin)")
+        add_dry_run(command)
     listing.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin and all of PATH)")
 
 

@@ -62,7 +62,7 @@ RULES = {
 }
 
 # Verbs of Apptainer that kedge does not have, and what stands in their place; `kedge VERB` says the same
-MISSING = {
+_MISSING = {
     **{verb: VERB_HABITS[verb] for verb in ("buildcfg", "capability", "checkpoint", "oci", "plugin")},
     "completion": "to print kedge's completion script: kedge completion SHELL",
     "config": "to list kedge's settings: kedge config show",
@@ -100,8 +100,8 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
     if dot and family == "instance":  # as Singularity 2 wrote it
         verb, words = family, [command, *words]
     for missing in (f"{verb} {''.join(words[:1])}", verb):
-        if missing in MISSING:
-            raise UsageError(f"kedge does not support '{program} {missing}'", hint=MISSING[missing])
+        if missing in _MISSING:
+            raise UsageError(f"kedge does not support '{program} {missing}'", hint=_MISSING[missing])
     rule = RULES.get(verb)
     if rule is None:
         known = [*RULES, "exec", "run", "shell", "test", "version"]
@@ -163,7 +163,7 @@ def _cache(words: list[str]) -> list[str]:
 
 def _name_kind(text: str) -> str:
     kinds = {
-        "blob" if each.strip() == "blob" else "all" if each.strip() == "all" else "image" for each in text.split(",")
+        "blob" if kind.strip() == "blob" else "all" if kind.strip() == "all" else "image" for kind in text.split(",")
     }
     return kinds.pop() if len(kinds) == 1 else "all"
 
@@ -188,7 +188,7 @@ def _remote(words: list[str]) -> list[str]:
 def _names_registry(words: list[str]) -> bool:
     """Whether a login is to a registry: it names a host, or a user; remotes have plain names, and tokens."""
     name = words[-1] if words and not words[-1].startswith("-") else ""
-    return any(each in name for each in (".", ":", "/")) or bool({"-u", "--username"} & set(words))
+    return any(mark in name for mark in (".", ":", "/")) or bool({"-u", "--username"} & set(words))
 
 
 def _leave_remote_out(words: list[str]) -> list[str]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether an image runs on a machine: driver × CUDA × GPU generation × processor × MPI, over the tables of `data/`."""
+"""Whether an image runs on a host: driver × CUDA × GPU generation × CPU × MPI, over the tables of `data/`."""

@@ -21,12 +21,12 @@ _LONGEST_LABEL = 16
 
 @frozen
 class ChartColumn:
-    """One driver: the newest of its branch that the tables name, or the machine's own."""
+    """One driver: the newest of its branch that the tables name, or the host's own."""
 
     branch: str  # 535
     driver: str  # 535.104.05
     is_host: bool = False
-    cuda: str = ""  # 12.2: what it offers; empty: not known
+    cuda: str = ""  # 12.2: what it offers; empty: unknown
 
 
 @frozen
@@ -35,7 +35,7 @@ class ChartRow:
 
     label: str  # the tag, in short
     tag: str
-    cuda: str  # empty: not known
+    cuda: str  # empty: unknown
     cells: tuple[str, ...]  # outcomes, in the order of the columns
     is_image: bool = False
     skipped: int = 0  # tags between the row above and this one, which are not shown
@@ -105,8 +105,8 @@ class _Entry:
 
     name: str
     tag: str
-    is_known: bool  # whether the tables have its CUDA, without which all is not known
-    architecture: str = ""  # of the processors it is judged for
+    is_known: bool  # whether the tables have its CUDA, without which all is unknown
+    architecture: str = ""  # that it is judged for
     traits: ImageTraits | None = None
 
 
@@ -132,7 +132,7 @@ def _list_entries(image: str, tag: str, tables: Tables, traits: ImageTraits | No
 def _find_native(
     entries: Sequence[_Entry], machine: Target, columns: Sequence[ChartColumn], tables: Tables
 ) -> int | None:
-    """The place of the newest that runs natively with the machine's own driver."""
+    """The place of the newest that runs natively with the host's own driver."""
     host = next((column for column in columns if column.is_host), None)
     if host is None:
         return None
@@ -172,7 +172,7 @@ def _choose_rows(count: int, wanted: list[int], limit: int) -> list[int]:
 
 
 def _strip_target(target: Target | None) -> Target:
-    """The GPUs alone: neither processor nor MPI is a matter of the driver."""
+    """The GPUs alone: neither CPU nor MPI is a matter of the driver."""
     if target is None:
         return Target("any machine", "named")
     return Target(target.title, target.origin, target.gpus)
@@ -186,7 +186,7 @@ def _judge_cell(traits: ImageTraits, machine: Target, column: ChartColumn, table
     verdict = judge(traits, replace(machine, driver=column.driver), tables)
     if machine.gpus:
         return verdict.outcome
-    # Without a GPU the whole can be no more than not known; the driver's part can.
+    # Without a GPU the whole can be no more than unknown; the driver's part can.
     of_driver = [
         judgement.outcome for judgement in verdict.judgements if judgement.subject == "driver" and judgement.outcome
     ]

@@ -230,13 +230,13 @@ MESSAGES: tuple[Message, ...] = (
 
 def find_clues(text: str, *, notes: bool = False) -> tuple[Clue, ...]:
     """What of `text` explains a failure, causes first; with `notes` also what is said of compatibility modes."""
-    found = []
+    clues = []
     flat = text.replace("\r", "\n")
-    for each in MESSAGES:
-        match = each.pattern.search(flat) if each.is_failure or notes else None
+    for message in MESSAGES:
+        match = message.pattern.search(flat) if message.is_failure or notes else None
         if match is not None:
-            found.append(Clue(_cut_line(flat, match), _fill(each, match), each.remedy, each.is_failure))
-    return tuple(found)
+            clues.append(Clue(_cut_line(flat, match), _fill(message, match), message.remedy, message.is_failure))
+    return tuple(clues)
 
 
 def _cut_line(text: str, match: re.Match[str]) -> str:
@@ -250,6 +250,6 @@ def _cut_line(text: str, match: re.Match[str]) -> str:
 def _fill(message: Message, match: re.Match[str]) -> str:
     cause = message.cause
     for number, group in enumerate(match.groups(), 1):
-        told = clean_text(_ARCHITECTURE.sub(r"\1.\2", group), 120) if group else ""
-        cause = cause.replace(f"{{{number}}}", told or "others only")
+        shown = clean_text(_ARCHITECTURE.sub(r"\1.\2", group), 120) if group else ""
+        cause = cause.replace(f"{{{number}}}", shown or "others only")
     return cause

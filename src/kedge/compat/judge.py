@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Joins what the rules say about an image on a target into one verdict: the worst of driver, GPU and processor."""
+"""Joins what the rules say about an image on a target into one verdict: the worst of driver, GPU and CPU."""
 
 from __future__ import annotations
 

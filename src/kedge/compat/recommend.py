@@ -61,12 +61,12 @@ class Recommendation(JsonValue):
     image: str  # nvcr.io/nvidia/pytorch
     target: str
     sentence: str  # what a user reads
-    best: TagChoice | None = None  # None: nothing fits, or it depends on the driver, which is not known
+    best: TagChoice | None = None  # None: nothing fits, or it depends on the driver, which is unknown
     other: TagChoice | None = None  # newer than the best, and runs in another way
     judged: int = 0  # tags of which enough is known
     skipped: int = 0  # tags of which too little is known
     notes: tuple[str, ...] = ()
-    by_driver: tuple[DriverChoice, ...] = ()  # where the driver is not known: what to take with each branch
+    by_driver: tuple[DriverChoice, ...] = ()  # where the driver is unknown: what to take with each branch
     reason: str = ""  # where nothing fits: NO_KERNELS, or another of the words for it
 
     @property
@@ -270,7 +270,7 @@ def _tell_no_rows(name: str, target: Target, tables: Tables) -> str:
 
 
 def _find_reason(known: Sequence[TagChoice]) -> str:
-    """What keeps all of them from running, if it is one thing."""
+    """What keeps all of them from running, if it is one reason."""
     if not known:
         return NOT_KNOWN
     failing = [{each.subject for each in choice.verdict.failures} for choice in known]
@@ -281,7 +281,7 @@ def _find_reason(known: Sequence[TagChoice]) -> str:
 
 
 def _tell_nothing(field: _Field, known: Sequence[TagChoice], target: Target, reason: str) -> str:
-    """Why nothing fits; where the driver is not known, nothing fits with any."""
+    """Why nothing fits; where the driver is unknown, nothing fits with any."""
     name, rows = field.name, field.rows
     frameworks = {row.framework for row in rows if row.framework}
     label = frameworks.pop() if len(frameworks) == 1 else name.rpartition("/")[2]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an image is judged against: this machine, a queue of a cluster, or a GPU and a driver that somebody names."""
+"""What an image is judged against: this host, a queue of a cluster, or a GPU and a driver that somebody names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def join_names(names: Iterable[str]) -> str:
 
 @frozen
 class Gpu:
-    """One kind of GPU; what is not known is empty or None."""
+    """One kind of GPU; unknown values are empty or None."""
 
     name: str  # as it is to be read: `NVIDIA H200`
     capability: str = ""  # 9.0
@@ -27,17 +27,17 @@ class Gpu:
     kind: str = ""  # datacenter, workstation, consumer, embedded
     brand: str = ""  # NVML's word, as NVIDIA_REQUIRE_* uses it: tesla, nvidia, geforce, quadrortx, …
     takes_forward_compat: bool | None = None
-    last_driver_branch: int | None = None  # 470 for Kepler; None: current drivers serve it, or not known
+    last_driver_branch: int | None = None  # 470 for Kepler; None: current drivers serve it, or unknown
     first_cuda: str = ""
     last_cuda: str = ""  # the last toolkit that makes code for it; empty: current ones do
     memory: str = ""  # `80`, GB as the table has it
     count: int = 1
-    processor: str = ""  # arm64: of the machines it is built into, where that is one kind only
+    processor: str = ""  # arm64: of the hosts it is built into, where that is one kind only
 
 
 @frozen
 class Target:
-    """A machine, as far as it is known."""
+    """A host, as far as it is known."""
 
     title: str  # `this machine (a100-7)`, `site zih-alpha, queue alpha`, `H200 with driver 535.104`
     origin: str = "host"  # host, queue or named
@@ -47,8 +47,8 @@ class Target:
     driver_source: str = ""  # where that is known from: `/proc/driver/nvidia/version`, `seen by a job on DATE`
     cuda: str = ""  # CUDA version that the driver offers; empty: by the table
     architecture: str = ""  # amd64, arm64
-    architecture_source: str = ""  # where that is from: empty for the machine's own, else one of those words
-    cpu_features: frozenset[str] | None = None  # flags as /proc/cpuinfo names them; None: not known
+    architecture_source: str = ""  # where that is from: empty for the host's own, else one of those words
+    cpu_features: frozenset[str] | None = None  # flags as /proc/cpuinfo names them; None: unknown
     cpu: str = ""  # its model's name
     glibc: str = ""
     mpi: str = ""  # `Open MPI 4.1.4`

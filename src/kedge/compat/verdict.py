@@ -15,7 +15,7 @@ UNKNOWN = "unknown"
 OUTCOMES = (NATIVE, MINOR, FORWARD, PTX, NO, UNKNOWN)
 
 # Levels of judgements
-OK, NOTE, WARNING, FAIL, OPEN = "ok", "note", "warning", "fail", "open"  # open: not known
+OK, NOTE, WARNING, FAIL, OPEN = "ok", "note", "warning", "fail", "open"  # open: unknown
 
 
 @frozen
@@ -43,7 +43,7 @@ class Verdict(JsonValue):
 
     @property
     def runs(self) -> bool | None:
-        """Whether it runs; None where that is not known."""
+        """Whether it runs; None where that is unknown."""
         return None if self.outcome == UNKNOWN else self.outcome != NO
 
     @property

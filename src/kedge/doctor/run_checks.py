@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from pathlib import Path
 
 from kedge.doctor.check_list import CHECKS
 from kedge.doctor.diagnosis import Diagnosis
 from kedge.doctor.finding import FAIL, LEVELS, SKIPPED, WARNING, Finding
-from kedge.doctor.host_summary import describe_machine
 from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import KedgeError, UsageError
 from kedge.frozen import as_dict, replace
+from kedge.host.limits import read_limits
 from kedge.model.nearest import propose
+from kedge.model.size import format_size
 from kedge.posix.bounded_children import ANSWERED, LATE, REFUSED, BoundedTask, TaskOutcome, run_bounded
 from kedge.posix.process import describe_status
 
@@ -92,7 +96,7 @@ def _explain_problem(name: str, problem: Exception) -> Finding:
 
 
 def _describe(surroundings: Surroundings) -> bytes:
-    return json.dumps(describe_machine(surroundings)).encode()
+    return json.dumps(_describe_machine(surroundings)).encode()
 
 
 def _read_machine(outcome: TaskOutcome) -> dict[str, str]:
@@ -141,3 +145,30 @@ def _explain_late(check: Check, seconds: float) -> Finding:
         f"try again: {again}. If it still does not answer, tell the administrators",
         _DOCS,
     )
+
+
+def _describe_machine(surroundings: Surroundings) -> dict[str, str]:
+    """Describe host, system, kernel, CPUs, memory and user."""
+    root = Path(surroundings.root)
+    names = os.uname()
+    limits = read_limits(root)
+    memory = "unknown" if limits.memory is None else f"{format_size(limits.memory)} ({limits.memory_from})"
+    return {
+        "host": names.nodename,
+        "system": _read_distribution(root),
+        "kernel": f"{names.release} {names.machine}",
+        "processors": f"{limits.cpus} ({limits.cpus_from})",
+        "memory": memory,
+        "user": f"{surroundings.environ.get('USER') or surroundings.environ.get('LOGNAME') or '-'} ({os.getuid()})",
+    }
+
+
+def _read_distribution(root: Path) -> str:
+    """Read the distribution's name from os-release."""
+    for name in ("etc/os-release", "usr/lib/os-release"):
+        with contextlib.suppress(OSError):
+            for line in (root / name).read_text(errors="replace").splitlines():
+                key, _, value = line.partition("=")
+                if key == "PRETTY_NAME":
+                    return value.strip().strip("\"'")
+    return "unknown"

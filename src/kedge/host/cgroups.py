@@ -37,7 +37,7 @@ def read_hierarchies(root: Path = Path("/"), process: str = "self") -> list[Hier
     except OSError:
         return []
     groups = _parse_membership(ours)
-    found = []
+    hierarchies = []
     for line in mounts.splitlines():
         mount = _parse_mount(line)
         if mount is None:
@@ -51,8 +51,8 @@ def read_hierarchies(root: Path = Path("/"), process: str = "self") -> list[Hier
             path = next((groups[name] for name in controllers), None)
         if path is not None:
             version = 2 if kind == "cgroup2" else 1
-            found.append(Hierarchy(controllers, version, root / place.lstrip("/"), _relative(path, top)))
-    return found
+            hierarchies.append(Hierarchy(controllers, version, root / place.lstrip("/"), _relative(path, top)))
+    return hierarchies
 
 
 def _parse_membership(text: str) -> dict[str, str]:

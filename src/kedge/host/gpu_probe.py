@@ -82,8 +82,8 @@ def probe_gpus(deadline: float = 1.0, library: str = "") -> GpuProbe:
     if outcome.state != ANSWERED:
         return _explain_silence(outcome, deadline)
     try:
-        told = json.loads(outcome.answer)
-        probe = _read_answer(told, outcome.seconds)
+        answer = json.loads(outcome.answer)
+        probe = _read_answer(answer, outcome.seconds)
     except (ValueError, TypeError, KeyError, RecursionError):
         return GpuProbe(problem="NVML gave an invalid answer", seconds=outcome.seconds)
     return probe
@@ -109,17 +109,17 @@ def _explain_silence(outcome: TaskOutcome, deadline: float) -> GpuProbe:
     return GpuProbe(problem=f"the process that asked NVML {how}", seconds=outcome.seconds)
 
 
-def _read_answer(told: dict[str, Any], seconds: float) -> GpuProbe:
-    if "error" in told:
-        code = int(told["error"])
+def _read_answer(answer: dict[str, Any], seconds: float) -> GpuProbe:
+    if "error" in answer:
+        code = int(answer["error"])
         if code == NOT_LOADED:
-            return GpuProbe(problem=f"libnvidia-ml cannot be loaded: {told['text']}", seconds=seconds)
-        return GpuProbe(problem=f"{explain_code(code)} ({told['call']}: {code})", code=code, seconds=seconds)
+            return GpuProbe(problem=f"libnvidia-ml cannot be loaded: {answer['text']}", seconds=seconds)
+        return GpuProbe(problem=f"{explain_code(code)} ({answer['call']}: {code})", code=code, seconds=seconds)
     return GpuProbe(
-        driver=told["driver"],
-        library=_read_library(told["nvml"], told["driver"]),
-        cuda=_read_cuda(told["cuda"]),
-        gpus=tuple(_read_gpu(gpu) for gpu in told["gpus"]),
+        driver=answer["driver"],
+        library=_read_library(answer["nvml"], answer["driver"]),
+        cuda=_read_cuda(answer["cuda"]),
+        gpus=tuple(_read_gpu(gpu) for gpu in answer["gpus"]),
         seconds=seconds,
     )
 
@@ -135,19 +135,19 @@ def _read_library(text: str, driver: str) -> str:
     return rest if dot and rest.count(".") >= driver.count(".") else text
 
 
-def _read_gpu(told: dict[str, Any]) -> ProbedGpu:
-    if "error" in told:
-        return ProbedGpu(problem=f"{explain_code(told['error'])} ({told['call']}: {told['error']})")
-    brand, capability, fabric = told["brand"], told["capability"], told["fabric"] or 0
+def _read_gpu(answer: dict[str, Any]) -> ProbedGpu:
+    if "error" in answer:
+        return ProbedGpu(problem=f"{explain_code(answer['error'])} ({answer['call']}: {answer['error']})")
+    brand, capability, fabric = answer["brand"], answer["capability"], answer["fabric"] or 0
     return ProbedGpu(
-        name=told["name"] or "",
-        uuid=told["uuid"] or "",
+        name=answer["name"] or "",
+        uuid=answer["uuid"] or "",
         capability=f"{capability[0]}.{capability[1]}" if capability else "",
         brand=_BRANDS[brand] if brand is not None and brand < len(_BRANDS) else "",
-        memory=told["memory"],
-        minor=told["minor"],
-        is_partitioned=told["mig"],
-        parts=tuple(told["parts"]),
-        is_persistent=None if told["persistence"] is None else bool(told["persistence"]),
+        memory=answer["memory"],
+        minor=answer["minor"],
+        is_partitioned=answer["mig"],
+        parts=tuple(answer["parts"]),
+        is_persistent=None if answer["persistence"] is None else bool(answer["persistence"]),
         fabric=_FABRIC[fabric] if fabric < len(_FABRIC) else "",
     )

@@ -156,14 +156,14 @@ def _count_process(status: Path, uid: int) -> int:
 def _read_own_limits(root: Path) -> dict[str, int]:
     """The soft limits of /proc/self/limits that are set: `Max processes   4096   4096   processes`."""
     wanted = {"Max processes": "processes", "Max address space": "address space"}
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     with contextlib.suppress(OSError):
         for line in (root / "proc/self/limits").read_text(errors="replace").splitlines():
             words = line[26:].split()
             name = wanted.get(line[:26].strip())
             if name and words and words[0].isdecimal():
-                found[name] = int(words[0])
-    return found
+                limits[name] = int(words[0])
+    return limits
 
 
 def _find_field(path: Path, name: str) -> str | None:

@@ -143,7 +143,7 @@ def explain_killed(folder: Path, what: str | None = None) -> list[str]:
 
     `what` restricts it to attempts at the same thing.
     """
-    told = []
+    sentences = []
     for path in _list_marks(folder):
         attempt = _read_mark(path)
         gone = owner_is_gone(path.name)
@@ -155,8 +155,8 @@ def explain_killed(folder: Path, what: str | None = None) -> list[str]:
         with contextlib.suppress(OSError):
             path.unlink()
             if attempt is not None:
-                told.append(describe_killed(attempt))
-    return told
+                sentences.append(describe_killed(attempt))
+    return sentences
 
 
 def list_attempts(folder: Path) -> list[_WorkMark]:

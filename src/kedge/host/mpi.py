@@ -65,7 +65,7 @@ def find_mpi(environ: Mapping[str, str], *, deadline: float = 1.0) -> _HostMpi |
     if environ.get("CRAY_MPICH_VERSION"):
         return _HostMpi(CRAY, environ["CRAY_MPICH_VERSION"], source="the variable CRAY_MPICH_VERSION")
     path = environ.get("PATH", os.defpath)
-    launcher = next((found for name in list_launchers("library") if (found := find_program(name, path))), None)
+    launcher = next((program for name in list_launchers("library") if (program := find_program(name, path))), None)
     if launcher is None:
         return _read_modules(environ)
     return _read_files(Path(launcher)) or _ask_launcher(launcher, environ, deadline) or _HostMpi("MPI", "", launcher)
@@ -73,8 +73,8 @@ def find_mpi(environ: Mapping[str, str], *, deadline: float = 1.0) -> _HostMpi |
 
 def parse_answer(text: str) -> tuple[str, str] | None:
     """Family and version of what a launcher prints for --version."""
-    found = ((family, pattern.search(text)) for family, pattern in _ANSWERS)
-    return next(((family, match[1]) for family, match in found if match), None)
+    matches = ((family, pattern.search(text)) for family, pattern in _ANSWERS)
+    return next(((family, match[1]) for family, match in matches if match), None)
 
 
 def _ask_launcher(launcher: str, environ: Mapping[str, str], deadline: float) -> _HostMpi | None:
@@ -82,8 +82,8 @@ def _ask_launcher(launcher: str, environ: Mapping[str, str], deadline: float) ->
         done = run_program([launcher, "--version"], environment=environ, timeout=deadline, check=False)
     except (ProgramFailed, ProgramMissing):
         return None
-    told = parse_answer((done.output[:_READ_LIMIT] + b"\n" + done.errors[:_READ_LIMIT]).decode(errors="replace"))
-    return _HostMpi(*told, launcher=launcher, source=f"'{Path(launcher).name} --version'") if told else None
+    version = parse_answer((done.output[:_READ_LIMIT] + b"\n" + done.errors[:_READ_LIMIT]).decode(errors="replace"))
+    return _HostMpi(*version, launcher=launcher, source=f"'{Path(launcher).name} --version'") if version else None
 
 
 def _read_files(launcher: Path) -> _HostMpi | None:

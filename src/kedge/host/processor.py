@@ -68,18 +68,18 @@ def read_processor(root: str = "/", machine: str = "") -> Processor:
     except OSError:
         return Processor(architecture)
     fields = _read_first(data.decode(errors="replace"))
-    told = fields.get("flags", fields.get("features", ""))
-    return Processor(architecture, _name_model(fields), frozenset(told.split()) or None)
+    features = fields.get("flags", fields.get("features", ""))
+    return Processor(architecture, _name_model(fields), frozenset(features.split()) or None)
 
 
 def _read_first(text: str) -> dict[str, str]:
     """The fields of the first processor, by their names in small letters."""
     fields: dict[str, str] = {}
     for line in text.splitlines():
-        name, found, value = line.partition(":")
-        if not found and fields:
+        name, colon, value = line.partition(":")
+        if not colon and fields:
             break
-        if found:
+        if colon:
             fields.setdefault(name.strip().lower(), value.strip())
     return fields
 

@@ -25,9 +25,9 @@ _PROPERTIES = {"memory": "MemoryMax", "pids-limit": "TasksMax"}  # what systemd-
 def enter_limits(request: ResourceRequest, asked: Sequence[str], root: Path = Path("/")) -> list[Path]:
     """Put this process into groups with these limits; raises, and leaves nothing behind, where that cannot be."""
     hierarchies = read_hierarchies(root)
-    second = next((each for each in hierarchies if each.version == 2), None)
+    second = next((hierarchy for hierarchy in hierarchies if hierarchy.version == 2), None)
     wanted = plan_first(request)
-    firsts = {each: found for each in wanted if (found := _find_first(hierarchies, each)) is not None}
+    firsts = {name: first for name in wanted if (first := _find_first(hierarchies, name)) is not None}
     made: list[Path] = []
     try:
         for controller, hierarchy in firsts.items():
@@ -52,7 +52,9 @@ def _leave_out(firsts: Container[str], request: ResourceRequest) -> Writes:
 
 
 def _find_first(hierarchies: list[Hierarchy], controller: str) -> Hierarchy | None:
-    return next((each for each in hierarchies if each.version == 1 and controller in each.controllers), None)
+    return next(
+        (hierarchy for hierarchy in hierarchies if hierarchy.version == 1 and controller in hierarchy.controllers), None
+    )
 
 
 def _make_first(hierarchy: Hierarchy, controller: str, writes: list[tuple[str, str]]) -> Path:
@@ -70,9 +72,9 @@ def _make_second(hierarchy: Hierarchy | None, writes: Writes) -> Path:
     for parent in _list_parents(hierarchy) if hierarchy is not None else ():
         try:
             _enable(parent, list(writes))
-            return _fill(_make_group(parent), [write for each in writes.values() for write in each])
-        except OSError as found:
-            problem = found
+            return _fill(_make_group(parent), [write for group in writes.values() for write in group])
+        except OSError as failure:
+            problem = failure
     raise problem
 
 
@@ -95,9 +97,9 @@ def _is_limited(path: Path) -> bool:
 def _enable(parent: Path, controllers: list[str]) -> None:
     """Let groups below have these controllers."""
     enabled = (parent / "cgroup.subtree_control").read_text().split()
-    missing = [each for each in controllers if each not in enabled]
+    missing = [controller for controller in controllers if controller not in enabled]
     if missing:
-        _write(parent / "cgroup.subtree_control", " ".join(f"+{each}" for each in missing))
+        _write(parent / "cgroup.subtree_control", " ".join(f"+{controller}" for controller in missing))
 
 
 def _make_group(parent: Path) -> Path:
@@ -127,7 +129,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _refuse(problem: OSError, asked: Sequence[str]) -> RuntimeUnsuited:
-    flags = " ".join(f"--{each.partition('=')[0]}" for each in asked)
+    flags = " ".join(f"--{limit.partition('=')[0]}" for limit in asked)
     where = f" ({problem.filename})" if problem.filename else ""
     return RuntimeUnsuited(
         f"{flags} cannot be applied: you may not create control groups on this host: {problem.strerror}{where}",
@@ -138,9 +140,9 @@ def _refuse(problem: OSError, asked: Sequence[str]) -> RuntimeUnsuited:
 
 def _show_systemd(asked: Sequence[str]) -> str:
     """The same by the user's own systemd, which has a part of the tree on most login nodes."""
-    given = dict(each.split("=", 1) for each in asked if "=" in each)
+    given = dict(limit.split("=", 1) for limit in asked if "=" in limit)
     properties = [f"{_PROPERTIES[name]}={value}" for name, value in given.items() if name in _PROPERTIES]
     if "cpus" in given:
         properties.append(f"CPUQuota={float(given['cpus']):.0%}")
-    shown = " ".join(f"-p {shlex.quote(each)}" for each in properties or ["MemoryMax=8G"])
+    shown = " ".join(f"-p {shlex.quote(property_)}" for property_ in properties or ["MemoryMax=8G"])
     return f"systemd-run --user --scope {shown} kedge ..."

@@ -42,8 +42,8 @@ class ResourceRequest:
 def read_request(limits: Sequence[str]) -> ResourceRequest:
     """The request that `memory=8G` and the like make; later ones win."""
     request = ResourceRequest()
-    for each in limits:
-        name, _, value = each.partition("=")
+    for limit in limits:
+        name, _, value = limit.partition("=")
         request = replace(request, **_READERS[name](value, f"--{name}"))
     if request.swap not in (None, UNLIMITED) and (request.memory is None or (request.swap or 0) < request.memory):
         raise UsageError(
@@ -55,11 +55,11 @@ def read_request(limits: Sequence[str]) -> ResourceRequest:
 
 def parse_size(text: str, flag: str) -> int:
     """`512M`, `8G` or a number of bytes."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise UsageError(f"'{text}' is not a valid value of {flag}", hint=f"for example {flag} 512M or {flag} 8G")
-    unit = 1024 ** (_UNITS.index(found[3].lower()) + 1) if found[3] else 1
-    return int(found[1]) * unit + int(float(f"0.{found[2] or 0}") * unit)
+    unit = 1024 ** (_UNITS.index(match[3].lower()) + 1) if match[3] else 1
+    return int(match[1]) * unit + int(float(f"0.{match[2] or 0}") * unit)
 
 
 def _parse_number(text: str, flag: str, least: int, most: int) -> int:
@@ -87,14 +87,14 @@ def _parse_list(text: str, flag: str) -> str:
 def _parse_weights(text: str, flag: str) -> dict[str, int]:
     """`/dev/sda:500`, several separated by commas."""
     weights = {}
-    for each in text.split(","):
-        path, _, weight = each.rpartition(":")
+    for entry in text.split(","):
+        path, _, weight = entry.rpartition(":")
         try:
             number = Path(path).stat().st_rdev
         except OSError:
             number = 0
         if not number:
-            raise UsageError(f"'{each}' is not a valid value of {flag}", hint=f"write {flag} /dev/sda:500")
+            raise UsageError(f"'{entry}' is not a valid value of {flag}", hint=f"write {flag} /dev/sda:500")
         weights[f"{os.major(number)}:{os.minor(number)}"] = _parse_number(weight, flag, 10, 1000)
     return weights
 
@@ -112,7 +112,7 @@ def _read_file(text: str, flag: str) -> dict[str, Any]:
         tables = tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise UsageError(f"{flag} {path} is not TOML: {problem}") from None
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for table, values in tables.items():
         for key, value in (values if isinstance(values, dict) else {"": values}).items():
             if (table, key) not in _FILE_KEYS:
@@ -120,8 +120,8 @@ def _read_file(text: str, flag: str) -> dict[str, Any]:
                 raise UsageError(f"{path}: kedge cannot set '{table}.{key}'", hint=f"use {known}")
             name = _FILE_KEYS[table, key]
             shown = str(value / _PERIOD) if name == "cpus" and isinstance(value, int) else str(value)
-            found.update(_READERS[name](shown, f"{path}: {table}.{key}"))
-    return found
+            limits.update(_READERS[name](shown, f"{path}: {table}.{key}"))
+    return limits
 
 
 _FILE_KEYS = {
@@ -168,7 +168,7 @@ def plan_first(request: ResourceRequest) -> Writes:
     _add(writes["pids"], "pids.max", _or_max(request.processes))
     _add(writes["blkio"], "blkio.weight", request.weight)
     writes["blkio"] += [("blkio.weight_device", f"{device} {weight}") for device, weight in request.weights.items()]
-    return {controller: found for controller, found in writes.items() if found}
+    return {controller: values for controller, values in writes.items() if values}
 
 
 def plan_second(request: ResourceRequest) -> Writes:
@@ -188,7 +188,7 @@ def plan_second(request: ResourceRequest) -> Writes:
     _add(writes["pids"], "pids.max", _or_max(request.processes))
     _add(writes["io"], "io.weight", f"default {request.weight}" if request.weight is not None else None)
     writes["io"] += [("io.weight", f"{device} {weight}") for device, weight in request.weights.items()]
-    return {controller: found for controller, found in writes.items() if found}
+    return {controller: values for controller, values in writes.items() if values}
 
 
 def _add(writes: list[tuple[str, str]], name: str, value: object) -> None:

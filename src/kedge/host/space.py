@@ -131,10 +131,10 @@ def _find_existing(path: Path) -> Path:
 def read_quota(folder: Path) -> tuple[int | None, int | None]:
     """Bytes left and allowed by the tightest quota of this user at a directory; (None, None) where none is known."""
     mount = find_mount(folder)
-    found = list(_ask_kernel(folder, mount))
-    if not found and mount is not None:
-        found = list(_ask_program(mount))
-    limited = [(limit - used, limit) for used, limit in found if limit > 0]
+    quotas = list(_ask_kernel(folder, mount))
+    if not quotas and mount is not None:
+        quotas = list(_ask_program(mount))
+    limited = [(limit - used, limit) for used, limit in quotas if limit > 0]
     if not limited:
         return None, None
     left, limit = min(limited)
@@ -176,7 +176,7 @@ def parse_quota(text: str, mount: Mount) -> Iterator[tuple[int, int]]:
     for position, word in enumerate(words):
         if word not in (mount.source, mount.point):
             continue
-        numbers = [re.sub(r"[*\[\]]", "", each) for each in words[position + 1 : position + 4]]
+        numbers = [re.sub(r"[*\[\]]", "", word) for word in words[position + 1 : position + 4]]
         if len(numbers) == 3 and all(number.isdecimal() for number in numbers):
             used, soft, hard = (int(number) << 10 for number in numbers)
             yield used, hard or soft

@@ -13,10 +13,11 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat
 from kedge.formats.elf import ElfObject
-from kedge.hostpack import base_files, rules
+from kedge.hostpack import rules
 from kedge.hostpack.host_tree import HostTree
 from kedge.hostpack.linker import Linker, Needer, name_musl_paths, write_cache
 from kedge.hostpack.python_environment import ask_python
@@ -28,6 +29,31 @@ from kedge.model.tree import ContentSink, Node
 from kedge.posix.programs import find_program
 
 _MAXIMUM_SCRIPTS = 5  # a script may name a script as its interpreter; the kernel stops there too
+_PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+# On merged systems these are links into /usr, and programs written for either place must find their files.
+_MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_BASE_FOLDERS = (
+    "/dev",
+    "/etc",
+    "/home",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/srv",
+    "/sys",
+    "/usr/bin",
+    "/usr/lib",
+    "/var",
+)
+_BASE_FILES = {
+    "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+    "/etc/group": "root:x:0:\nnogroup:x:65534:\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+    "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+    "/etc/resolv.conf": "",  # runtimes mount the host's own over it
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +86,7 @@ def pack_host(programs: Sequence[str], sink: ContentSink) -> PackedHost:
         packer.add_program(program.path, program.packages)
     if shell is not None:
         packer.add_program(shell, ())
-    base_files.add_base(packer.tree)
+    _add_base(packer.tree)
     packer.finish()
     return PackedHost(packer.tree.finish(), _make_config(wanted), packer.tree.files, packer.missing())
 
@@ -111,7 +137,7 @@ def _not_found(name: str) -> FileProblem:
 
 def _make_config(wanted: Sequence[_Wanted]) -> ImageConfig:
     own = [folder for program in wanted for folder in _list_folders(program.path)]
-    folders = [*(folder for folder in own if folder not in base_files.PROGRAM_FOLDERS), *base_files.PROGRAM_FOLDERS]
+    folders = [*(folder for folder in own if folder not in _PROGRAM_FOLDERS), *_PROGRAM_FOLDERS]
     document = {
         "architecture": Platform.host().architecture,
         "os": "linux",
@@ -302,3 +328,16 @@ def _is_left_out_of_python(path: str) -> bool:
 def _glob(patterns: Sequence[str]) -> Iterator[str]:
     for pattern in patterns:
         yield from sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207 - absolute
+
+
+def _add_base(tree: HostTree) -> None:
+    """Directories to mount on, root and nobody, and name lookup; what the programs brought themselves is kept."""
+    for path in _MERGED:
+        if Path(path).is_symlink():
+            tree.add(path)
+    for path in _BASE_FOLDERS:
+        tree.make_folder(path)
+    for path in ("/tmp", "/var/tmp"):
+        tree.make_folder(path, 0o1777)
+    for path, text in _BASE_FILES.items():
+        tree.put(path, text.encode())

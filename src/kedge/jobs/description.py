@@ -59,7 +59,9 @@ class Description:
 
     def needs(self, name: str) -> tuple[str, ...]:
         """The jobs of this file that a job waits for."""
-        return tuple(dict.fromkeys(each.job for each in self.job(name).dependencies if each.job in self.jobs))
+        return tuple(
+            dict.fromkeys(dependency.job for dependency in self.job(name).dependencies if dependency.job in self.jobs)
+        )
 
     def order(self, names: Iterable[str] = ()) -> tuple[str, ...]:
         """These jobs, or all, and those of the file they wait for: each behind what it waits for."""
@@ -120,9 +122,9 @@ def parse_description(text: str, path: Path) -> Description:
     except RecursionError:
         raise InvalidJob(f"{path} is nested too deeply", context={"file": str(path)}, hint=_show_form()) from None
     except ValueError as problem:
-        found = re.search(r"at line ([0-9]+)", str(problem))
-        context = {"file": str(path)} | ({"line": found[1]} if found else {})
-        raise InvalidJob(f"{path} is not TOML: {problem}", context=context, hint=_explain_syntax(text, found)) from None
+        match = re.search(r"at line ([0-9]+)", str(problem))
+        context = {"file": str(path)} | ({"line": match[1]} if match else {})
+        raise InvalidJob(f"{path} is not TOML: {problem}", context=context, hint=_explain_syntax(text, match)) from None
     return _Reader(path, lines, content).read()
 
 
@@ -130,10 +132,10 @@ def _show_form() -> str:
     return 'a job looks like: [jobs.train], and below it lines such as image = "pytorch.sif" and time = "2h"'
 
 
-def _explain_syntax(text: str, found: re.Match[str] | None) -> str:
+def _explain_syntax(text: str, match: re.Match[str] | None) -> str:
     """Texts without quotes are the mistake that people make."""
     lines = text.splitlines()
-    number = int(found[1]) if found else 0
+    number = int(match[1]) if match else 0
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     is_short = len(line) < 200  # what is longer takes the search below minutes
     bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([^\"'\[{\s#][^\"'#]*?)\s*(#.*)?", line) if is_short else None
@@ -246,7 +248,10 @@ class _Reader:
 
     def _check_cycles(self, jobs: Mapping[str, Job]) -> None:
         """Raise for jobs that wait for each other."""
-        needs = {name: [each.job for each in job.dependencies if each.job in jobs] for name, job in jobs.items()}
+        needs = {
+            name: [dependency.job for dependency in job.dependencies if dependency.job in jobs]
+            for name, job in jobs.items()
+        }
         done: set[str] = set()
         for first in needs:
             trail: dict[str, None] = {}

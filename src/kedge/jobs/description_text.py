@@ -24,7 +24,9 @@ def write_description(jobs: Iterable[Job], *, site: str = "") -> str:
     blocks = [f"site = {write_text(site)}\n"] if site else []
     for key, job in zip(keys, listed, strict=True):
         known = {name: other for name, other in names.items() if name != job.name}  # its own is an earlier one's
-        waits = tuple(replace(each, job=known.get(each.job, each.job)) for each in job.dependencies)
+        waits = tuple(
+            replace(dependency, job=known.get(dependency.job, dependency.job)) for dependency in job.dependencies
+        )
         try:
             blocks.append(_write_job(key, replace(job, dependencies=waits)))
         except UnicodeEncodeError:
@@ -38,7 +40,7 @@ def write_description(jobs: Iterable[Job], *, site: str = "") -> str:
 def _choose_keys(jobs: Sequence[Job]) -> list[str]:
     """The name of each job's table: its own where a table can have it."""
     own = {job.name for job in jobs}
-    waits = {(each.job, job.name) for job in jobs for each in job.dependencies}
+    waits = {(dependency.job, job.name) for job in jobs for dependency in job.dependencies}
     taken = {waited for waited, name in waits if waited not in own or waited == name}  # elsewhere, and stay there
     keys: list[str] = []
     for job in jobs:

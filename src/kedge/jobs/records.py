@@ -167,7 +167,7 @@ class Record:
         with contextlib.suppress(OSError):
             said = (self.folder / "final.json").stat().st_mtime
             with os.scandir(self.folder) as files:
-                return any(each.name.startswith("began") and each.stat().st_mtime > said for each in files)
+                return any(entry.name.startswith("began") and entry.stat().st_mtime > said for entry in files)
         return False
 
 
@@ -293,7 +293,7 @@ class Records:
         """Keep the last word; what cannot be written is looked up again next time."""
         with contextlib.suppress(OSError):
             temporary = record.folder / f".final-{os.getpid()}"
-            temporary.write_bytes(b"[\n" + b",\n".join(_encode_status(each) for each in statuses) + b"\n]\n")
+            temporary.write_bytes(b"[\n" + b",\n".join(_encode_status(status) for status in statuses) + b"\n]\n")
             temporary.replace(record.folder / "final.json")
             (self._ids / f"{record.site}:{record.id}").rename(self._ended / f"{record.site}:{record.id}")
 

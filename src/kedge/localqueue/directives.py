@@ -55,15 +55,15 @@ OPTIONS = {
 
 def read_directives(text: str) -> dict[str, str]:
     """The options that a script's own lines give; raises InvalidJob that names the line."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
         words = line.split(None, 1)
         if words and not words[0].startswith("#"):
             break  # the first command
         if words and words[0] == _PREFIX:
             name, value = _read_line(words[1].strip() if len(words) > 1 else "", number)
-            found[name] = f"{found[name]},{value}" if name == "after" and name in found else value
-    return found
+            options[name] = f"{options[name]},{value}" if name == "after" and name in options else value
+    return options
 
 
 def _read_line(text: str, number: int) -> tuple[str, str]:
@@ -74,7 +74,7 @@ def _read_line(text: str, number: int) -> tuple[str, str]:
         )
     name, value = matched[1], matched[2] or ""
     if name not in OPTIONS:
-        hint = propose(name, OPTIONS) or f"they are: {', '.join('--' + each for each in OPTIONS)}"
+        hint = propose(name, OPTIONS) or f"they are: {', '.join('--' + option for option in OPTIONS)}"
         raise InvalidJob(f"line {number}: the local queue has no option --{name}", context={"key": name}, hint=hint)
     if value.startswith('"'):
         try:
@@ -109,7 +109,7 @@ def _read_array(text: str) -> str:
 
 
 def _read_after(text: str) -> tuple[tuple[str, str], ...]:
-    return tuple((each.kind.value, each.job) for each in parse_dependencies(text))
+    return tuple((dependency.kind.value, dependency.job) for dependency in parse_dependencies(text))
 
 
 def _read_flag(text: str) -> bool:
@@ -131,11 +131,11 @@ def _read_begin(text: str) -> float:
     today = time.localtime()
     try:
         if clock:
-            numbers = [today.tm_year, today.tm_mon, today.tm_mday, *(int(each or 0) for each in clock.groups())]
+            numbers = [today.tm_year, today.tm_mon, today.tm_mday, *(int(part or 0) for part in clock.groups())]
             moment = _make_time(numbers)
             return moment if moment > time.time() else _make_time([*numbers[:2], numbers[2] + 1, *numbers[3:]])
         if day:
-            return _make_time([int(each or 0) for each in day.groups()])
+            return _make_time([int(part or 0) for part in day.groups()])
     except (ValueError, OverflowError):
         pass
     raise InvalidJob(f"'{text[:60]}' is not a start time", hint="write it as now+2h, 18:30 or 2030-01-31T08:00")

@@ -220,12 +220,12 @@ def _read_time(path: Path) -> float:
 
 
 def _read_jobs(parent: Path, ids: Iterable[int]) -> list[StoredJob]:
-    found = []
+    jobs = []
     for id in sorted(ids):
         with contextlib.suppress(FileProblem):  # one damaged file must not stop the others; 'show' says what it is
             job = _read_job(parent, id)
-            found += [job] if job is not None else []
-    return found
+            jobs += [job] if job is not None else []
+    return jobs
 
 
 def _read_job(parent: Path, id: int) -> StoredJob | None:

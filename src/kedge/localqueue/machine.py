@@ -43,13 +43,13 @@ def _find_gpus(chosen: str, devices: str) -> tuple[str, ...]:
     if chosen.isascii() and chosen.isdecimal() and int(chosen) < 1024:
         return tuple(map(str, range(int(chosen))))
     if chosen:
-        found = tuple(chosen.split(","))
-        if not all(re.fullmatch(r"[A-Za-z0-9/-]+", each) for each in found) or len(set(found)) < len(found):
+        gpus = tuple(chosen.split(","))
+        if not all(re.fullmatch(r"[A-Za-z0-9/-]+", each) for each in gpus) or len(set(gpus)) < len(gpus):
             raise InvalidSetting(
                 f"KEDGE_LOCAL_GPUS={chosen!r} is not valid",
                 hint="set it to a number of GPUs or a list of them: 2 or 0,1",
             )
-        return found
+        return gpus
     try:
         names = os.listdir(devices)  # noqa: PTH208 - the names are all
     except OSError:

@@ -61,7 +61,7 @@ def plan_turn(machine: ResourceAmount, held: Mapping[str, ResourceAmount], claim
                 reason = Reason(ARRAY_LIMIT)
             elif not claim.need.fits(free):
                 lacks = _find_lacks(claim.need, free)
-                blame = tuple(id for id, need in held.items() if any(getattr(need, each) for each in lacks))
+                blame = tuple(id for id, need in held.items() if any(getattr(need, resource) for resource in lacks))
                 reason = Reason(PRIORITY, lacks, (ahead,)) if ahead else Reason(RESOURCES, lacks, blame)
                 free = _reserve(free, claim.need, lacks)
                 ahead = ahead or str(claim.id)
@@ -83,9 +83,13 @@ def _find_obstacle(claim: Claim, machine: ResourceAmount) -> Reason | None:
 
 
 def _find_lacks(need: ResourceAmount, free: ResourceAmount) -> tuple[str, ...]:
-    return tuple(each for each in ("cpus", "memory", "gpus") if getattr(need, each) > getattr(free, each))
+    return tuple(
+        resource for resource in ("cpus", "memory", "gpus") if getattr(need, resource) > getattr(free, resource)
+    )
 
 
 def _reserve(free: ResourceAmount, need: ResourceAmount, lacks: Sequence[str]) -> ResourceAmount:
     left = free.minus(need)
-    return ResourceAmount(**{each: 0 if each in lacks else getattr(left, each) for each in ("cpus", "memory", "gpus")})
+    return ResourceAmount(
+        **{resource: 0 if resource in lacks else getattr(left, resource) for resource in ("cpus", "memory", "gpus")}
+    )

@@ -20,11 +20,11 @@ from kedge.model.output_pattern import fill_pattern
 
 def describe_job(job: StoredJob, survey: Survey) -> list[JobStatus]:
     """All that is known about a job, in the order of its indices."""
-    found = [_describe_task(job, kind, index) for kind in (RUNNING, DONE, FAILED) for index in job.tasks[kind]]
-    found += [_describe_unbegun(job, index) for index in job.unbegun]
-    found.sort(key=lambda each: each.index or 0)
+    statuses = [_describe_task(job, kind, index) for kind in (RUNNING, DONE, FAILED) for index in job.tasks[kind]]
+    statuses += [_describe_unbegun(job, index) for index in job.unbegun]
+    statuses.sort(key=lambda each: each.index or 0)
     waiting = job.waiting
-    return [*found, _describe_waiting(job, waiting, survey)] if waiting else found
+    return [*statuses, _describe_waiting(job, waiting, survey)] if waiting else statuses
 
 
 def _make_status(job: StoredJob, index: int | None, state: State) -> JobStatus:

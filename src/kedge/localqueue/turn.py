@@ -61,9 +61,9 @@ class Survey:
 def take_turn(queue: LocalQueue, environ: Mapping[str, str], *, when_idle: Callable[[], None] | None = None) -> Survey:
     """Take a turn under the lock; `when_idle` is called under it when no job waits."""
     with queue.locked():
-        found = queue.list_active()
-        has_changed = [_recover_job(queue, job, environ) for job in found]
-        survey = make_survey(queue, environ, None if any(has_changed) else found)
+        active = queue.list_active()
+        has_changed = [_recover_job(queue, job, environ) for job in active]
+        survey = make_survey(queue, environ, None if any(has_changed) else active)
         jobs = {job.id: job for job in survey.jobs}
         for id, index in survey.plan.starts:
             if not jobs[id].request.is_interactive:  # those begin at their own terminal

@@ -58,7 +58,7 @@ class Watched(Protocol):
 
 def hear_signals() -> set[int]:
     """Keep the signals that `Child` asks for from now on; returns what was blocked before."""
-    return {int(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)}
+    return {int(signal_number) for signal_number in signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)}
 
 
 class Child:
@@ -141,7 +141,7 @@ class JobLimits:
         return EndReason(State.OUT_OF_MEMORY, f"used {shown}")
 
     def _measure(self, processes: list[Process]) -> int:
-        resident = sum(each.resident for each in processes)
+        resident = sum(process.resident for process in processes)
         # what processes share is in each one's figure: only when that is too much is it worth the exact one
         return resident if resident <= (self._memory or 0) else count_memory(processes)
 

@@ -181,7 +181,7 @@ def _make_table(chart: Chart) -> Markup:
         make_element("tbody", *body),
         class_="matrix",
     )
-    drivers = ", ".join(f"{column.driver} (CUDA {column.cuda or 'not known'})" for column in columns)
+    drivers = ", ".join(f"{column.driver} (CUDA {column.cuda or 'unknown'})" for column in columns)
     return make_element(
         "details",
         make_element("summary", "The same as a table"),

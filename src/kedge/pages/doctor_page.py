@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The page of `kedge doctor`: what keeps containers and jobs from working here, and how it is mended."""
+"""The page of `kedge doctor`: what keeps containers and jobs from working on this host, and how to fix it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from kedge.model.counting import count_things
 from kedge.pages.chart_picture import make_chart_picture
 from kedge.pages.document import Imprint, fit_page, make_page, make_section
 from kedge.pages.facts_part import make_facts, make_summary
-from kedge.pages.findings_part import make_findings, make_quiet_findings
 from kedge.pages.layers_picture import make_layers_picture
 from kedge.pages.markup import Markup, format_sentence, make_element
-from kedge.pages.symbols import MarkStyle, find_outcome_look, make_mark
-from kedge.pages.verdict_part import list_judgements, make_banner
+from kedge.pages.symbols import MarkStyle, find_level_look, find_outcome_look, make_mark
+from kedge.pages.verdict_part import list_judgements, make_banner, make_label, make_level_line, make_point, make_remedy
+
+_MOST_FINDINGS = 60
 
 
 @frozen
@@ -61,15 +62,15 @@ def _make_page(
     title, tally = heading
     parts = [
         _make_banner(findings, tally, image.verdict),
-        make_findings("Problems", [each for each in findings if each.level == FAIL]),
-        make_findings("Warnings", [each for each in findings if each.level == WARNING]),
+        _make_findings("Problems", [each for each in findings if each.level == FAIL]),
+        _make_findings("Warnings", [each for each in findings if each.level == WARNING]),
         _make_image_part(image.verdict),
-        make_findings("Notes", [each for each in findings if each.level == NOTE or each.level not in LEVELS]),
+        _make_findings("Notes", [each for each in findings if each.level == NOTE or each.level not in LEVELS]),
         make_summary(summary, "This machine"),
         make_chart_picture(image.chart),
         make_facts(image.traits) if image.traits else None,
         make_layers_picture(image.traits.layers) if image.traits else None,
-        make_quiet_findings([each for each in findings if each.level in (OK, SKIPPED)]),
+        _make_quiet_findings([each for each in findings if each.level in (OK, SKIPPED)]),
     ]
     return make_page(title, "kedge doctor", parts, imprint)
 
@@ -100,3 +101,56 @@ def _make_image_part(verdict: Verdict | None) -> Markup | None:
     words = make_element("p", make_mark(look), Markup(" "), make_element("strong", look.word, class_=look.tone))
     headline = make_element("p", format_sentence(verdict.headline), class_="text")
     return make_section(f"The image {verdict.image}".rstrip(), words, headline, list_judgements(verdict))
+
+
+def _make_findings(title: str, findings: Sequence[Finding]) -> Markup | None:
+    """A part of the page with one point for each; None where there is none."""
+    if not findings:
+        return None
+    points = (_make_point(each) for each in findings[:_MOST_FINDINGS])
+    return make_section(title, make_element("ul", *points, class_="points"), _say_rest(findings))
+
+
+def _make_quiet_findings(findings: Sequence[Finding]) -> Markup | None:
+    """What is in order or was not checked, as a table that opens on demand."""
+    if not findings:
+        return None
+    passed = sum(each.level == OK for each in findings)
+    skipped = len(findings) - passed
+    words = f"{passed} in order" + (f", {skipped} not checked" if skipped else "")
+    names = ("Check", "Result", "Found")
+    head = make_element("thead", make_element("tr", *(make_element("th", name, scope="col") for name in names)))
+    body = make_element("tbody", *(_make_row(each) for each in findings[:_MOST_FINDINGS]))
+    table = make_element("table", head, body, class_="facts")
+    folded = make_element("details", make_element("summary", words), table, _say_rest(findings))
+    return make_section("The other checks", folded)
+
+
+def _make_point(finding: Finding) -> Markup:
+    look = find_level_look(finding.level)
+    body = [
+        make_level_line(look, finding.check),
+        make_element("p", make_element("strong", format_sentence(finding.what)), class_="text"),
+        make_element("p", make_label("Why"), format_sentence(finding.why), class_="text") if finding.why else None,
+        make_remedy("Fix", finding.fix),
+        _make_reference(finding.docs),
+    ]
+    return make_point(look, body)
+
+
+def _make_reference(docs: str) -> Markup | None:
+    if not docs:
+        return None
+    return make_element("p", Markup("More: "), make_element("code", docs), class_="quiet small")
+
+
+def _make_row(finding: Finding) -> Markup:
+    look = find_level_look(finding.level)
+    word = make_element("span", make_mark(look), Markup(" "), look.word, class_=look.tone)
+    found = make_element("td", format_sentence(finding.what), class_="text")
+    return make_element("tr", make_element("th", finding.check, scope="row"), make_element("td", word), found)
+
+
+def _say_rest(findings: Sequence[Finding]) -> Markup | None:
+    rest = len(findings) - _MOST_FINDINGS
+    return make_element("p", f"{rest} more are not shown.", class_="quiet") if rest > 0 else None

@@ -11,7 +11,7 @@ from kedge.model.size import format_size
 from kedge.pages.document import make_section
 from kedge.pages.markup import Markup, format_sentence, make_element
 
-NOT_KNOWN = Markup('<span class="quiet">not known</span>')
+UNKNOWN_VALUE = Markup('<span class="quiet">unknown</span>')
 _MOST_ROWS = 60
 _CONFIG = "image config"
 
@@ -28,7 +28,7 @@ def make_facts(traits: ImageTraits) -> Markup:
 
 
 def _make_row(title: str, fact: Fact) -> Markup:
-    value = make_element("span", fact.value, class_="text") if fact else NOT_KNOWN
+    value = make_element("span", fact.value, class_="text") if fact else UNKNOWN_VALUE
     source = make_element("td", fact.source if fact else "", class_="source")
     return make_element("tr", make_element("th", title, scope="row"), make_element("td", value), source)
 
@@ -40,7 +40,7 @@ def _list_more_facts(traits: ImageTraits) -> list[tuple[str, Fact]]:
         ("Libraries for older drivers", traits.compat),
         ("… for host driver branches", traits.compat_branches),
         *((name, Fact(value, _CONFIG)) for name, value in traits.requires[:8]),
-        ("Processor architecture", Fact(traits.architecture, _CONFIG)),
+        ("CPU architecture", Fact(traits.architecture, _CONFIG)),
         ("Architectures under this name", Fact(", ".join(traits.architectures[:12]), "image index")),
         ("Entrypoint", Fact(" ".join(traits.entrypoint[:20]), _CONFIG)),
         ("Command", Fact(" ".join(traits.command[:20]), _CONFIG)),
@@ -58,12 +58,12 @@ def make_machine(target: Target | None, offered: str = "") -> Markup | None:
     if target is None:
         return None
     gpus = "none" if target.has_gpus is False else ", ".join(_describe_gpu(gpu) for gpu in target.gpus[:12])
-    processor = " · ".join(part for part in (target.architecture, target.cpu) if part)
+    cpu = " · ".join(part for part in (target.architecture, target.cpu) if part)
     cards = [
         _make_card("GPU", gpus),
         _make_card("Driver", target.driver, target.driver_source),
         _make_card("CUDA that the driver offers", target.cuda or offered, "" if target.cuda else "by the table"),
-        _make_card("Processor", processor),
+        _make_card("CPU", cpu),
         _make_card("glibc", target.glibc),
         _make_card("MPI", target.mpi),
     ]
@@ -79,7 +79,7 @@ def _describe_gpu(gpu: Gpu) -> str:
 
 
 def _make_card(title: str, value: str, source: str = "") -> Markup:
-    shown = make_element("dd", value or NOT_KNOWN)
+    shown = make_element("dd", value or UNKNOWN_VALUE)
     return make_element(
         "div",
         make_element("dt", title),
@@ -94,7 +94,7 @@ def make_summary(summary: Mapping[str, str] | Iterable[tuple[str, str]], title: 
     if not pairs:
         return None
     rows = (
-        make_element("tr", make_element("th", name, scope="row"), make_element("td", value or NOT_KNOWN))
+        make_element("tr", make_element("th", name, scope="row"), make_element("td", value or UNKNOWN_VALUE))
         for name, value in pairs
     )
     return make_section(title, make_element("table", make_element("tbody", *rows), class_="summary"))

@@ -29,7 +29,7 @@ class _Bar:
 
 def make_layers_picture(layers: Sequence[Layer]) -> Markup | None:
     """The strip and the bars, largest first; None where sizes are not known."""
-    total = sum(max(each.size, 0) for each in layers)
+    total = sum(max(layer.size, 0) for layer in layers)
     if not total:
         return None
     bars = fold_layers(layers)
@@ -44,18 +44,18 @@ def make_layers_picture(layers: Sequence[Layer]) -> Markup | None:
 
 def fold_layers(layers: Sequence[Layer]) -> list[_Bar]:
     """The bars: the largest layers by size, the others folded into one that is the last."""
-    ordered = sorted(layers, key=lambda each: -each.size)
-    total = sum(max(each.size, 0) for each in layers)
-    large = [each for each in ordered[:_MOST_BARS] if each.size >= _SMALLEST_SHARE * total]
+    ordered = sorted(layers, key=lambda layer: -layer.size)
+    total = sum(max(layer.size, 0) for layer in layers)
+    large = [layer for layer in ordered[:_MOST_BARS] if layer.size >= _SMALLEST_SHARE * total]
     if len(ordered) - len(large) == 1:  # `1 more` would take the same room
         large = ordered
     bars = [
-        _Bar(each.size, clean_text(each.created_by, _LONGEST_LINE) or "history not known", f"bar{min(place, _TONES)}")
-        for place, each in enumerate(large, 1)
+        _Bar(layer.size, clean_text(layer.created_by, _LONGEST_LINE) or "history unknown", f"bar{min(place, _TONES)}")
+        for place, layer in enumerate(large, 1)
     ]
     small = ordered[len(large) :]
     if small:
-        bars.append(_Bar(sum(max(each.size, 0) for each in small), f"{len(small)} more, each smaller", "bar6"))
+        bars.append(_Bar(sum(max(layer.size, 0) for layer in small), f"{len(small)} more, each smaller", "bar6"))
     return bars
 
 

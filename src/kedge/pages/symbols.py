@@ -39,20 +39,20 @@ _OUTCOME_LOOKS = {
     ),
     verdict.PTX: MarkStyle("bolt", "fair", "Runs from PTX, compiled at start", "It runs, but starts slowly"),
     verdict.NO: MarkStyle("cross", "bad", "Does not run", "It does not run"),
-    verdict.UNKNOWN: MarkStyle("question", "plain", "Not known", "It is not known whether it runs"),
+    verdict.UNKNOWN: MarkStyle("question", "plain", "Unknown", "Unknown whether it runs"),
 }
 _LEVEL_LOOKS = {
     verdict.FAIL: MarkStyle("cross", "bad", "Problem"),
     verdict.WARNING: MarkStyle("exclamation", "fair", "Warning"),
     verdict.NOTE: MarkStyle("letter", "other", "Note"),
-    verdict.OPEN: MarkStyle("question", "plain", "Not known"),
+    verdict.OPEN: MarkStyle("question", "plain", "Unknown"),
     verdict.OK: MarkStyle("check", "good", "OK"),
     finding.SKIPPED: MarkStyle("dash", "plain", "Not checked"),
 }
 
 
 def find_outcome_look(outcome: str) -> MarkStyle:
-    """How an outcome is shown; one that nobody knows is not known."""
+    """How an outcome is shown; any other text counts as unknown."""
     return _OUTCOME_LOOKS.get(outcome, _OUTCOME_LOOKS[verdict.UNKNOWN])
 
 

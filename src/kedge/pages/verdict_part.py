@@ -15,7 +15,7 @@ _SUBJECTS = {
     "driver": "Driver",
     "gpu": "GPU",
     "requirement": "What the image demands",
-    "processor": "Processor",
+    "processor": "CPU",
     "glibc": "C library",
     "mpi": "MPI",
     "image": "Image",

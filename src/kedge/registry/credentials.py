@@ -7,15 +7,17 @@ Apptainer, and never goes to a mirror. `~/.netrc` is not read: it is not about r
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.errors import InvalidSetting, UsageError
+from kedge.errors import InvalidSetting, KedgeError, ProgramFailed, UsageError
 from kedge.frozen import NOTHING
 from kedge.model.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
 from kedge.posix.private_files import find_foreign_hand
-from kedge.registry.credential_helpers import TOKEN_USER, try_helper
+from kedge.posix.process import run_program
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import NetrcEntry, parse_netrc
 from kedge.registry.ngc_keys import NGC_REGISTRY, NGC_USER, holds_ngc_key, is_ngc_registry
@@ -26,6 +28,9 @@ _ENROOT_NAMES = {
     "nvcr.io": ("nvcr.io", "authn.nvidia.com"),
     "docker.io": ("registry-1.docker.io", "auth.docker.io", "docker.io", "index.docker.io"),
 }
+_HELPER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_HELPER_SECONDS = 30.0
+_TOKEN_USER = "<token>"  # the user name that marks an identity token
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +176,7 @@ def _is_ours(folder: str) -> bool:
 
 def make_login(username: str, password: Secret) -> Login:
     """A login from a user name and a password; the user `<token>` marks an identity token."""
-    return Login(identity_token=password) if username == TOKEN_USER else Login(username, password)
+    return Login(identity_token=password) if username == _TOKEN_USER else Login(username, password)
 
 
 def login_file(home: Path, environ: Mapping[str, str] = NOTHING) -> Path:
@@ -193,14 +198,14 @@ def _search_file(auth_file: AuthFile, registry: str, repository: str, notes: lis
     helper = auth_file.find_helper(registry, repository)
     if helper:
         name, key = helper
-        login, note = try_helper(name, key)
+        login, note = _try_helper(name, key)
         if note:
             notes.append(f"{auth_file.path}: {note}")
         if login is not None:
             yield Credential(login, f"docker-credential-{name} (named in {auth_file.path})")
     stored = auth_file.find_login(registry, repository)
     if stored is not None:
-        if stored.username == TOKEN_USER and stored.password:
+        if stored.username == _TOKEN_USER and stored.password:
             stored = Login(identity_token=stored.password)
         yield Credential(stored, str(auth_file.path))
 
@@ -236,3 +241,36 @@ def _describe_file(auth_file: AuthFile) -> list[tuple[str, str, str]]:
     if auth_file.store:
         shown.append(("*", "(asked when needed)", f"docker-credential-{auth_file.store} (named in {auth_file.path})"))
     return shown
+
+
+def _ask_helper(name: str, key: str) -> Login | None:
+    """The helper's login for `key`, or None; the error of a failed helper does not repeat its output."""
+    if not _HELPER_NAME.match(name):
+        raise ProgramFailed(f"'{name}' is not a valid name of a credential helper")
+    program = f"docker-credential-{name}"
+    done = run_program([program, "get"], stdin=key.encode(), timeout=_HELPER_SECONDS, check=False)
+    if done.status:
+        said = (done.output + done.errors)[:2000].decode(errors="replace").lower()
+        if "not found" in said:  # every helper says so in its own way; status 1 alone can mean anything
+            return None
+        raise ProgramFailed(f"{program} failed with status {done.status} for {key}")
+    return _parse_helper(done.output, program)
+
+
+def _parse_helper(output: bytes, program: str) -> Login | None:
+    try:
+        answer = json.loads(output[: 1 << 20])
+        username, password = answer["Username"], answer["Secret"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ProgramFailed(f"{program} sent an answer that is not a login") from None
+    if not isinstance(username, str) or not isinstance(password, str):
+        raise ProgramFailed(f"{program} sent an answer that is not a login")
+    return make_login(username, Secret(password)) if password else None
+
+
+def _try_helper(name: str, key: str) -> tuple[Login | None, str | None]:
+    """As `_ask_helper`, but a helper that fails is only noted: a public image needs none."""
+    try:
+        return _ask_helper(name, key), None
+    except KedgeError as problem:
+        return None, problem.message

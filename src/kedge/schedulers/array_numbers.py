@@ -34,10 +34,10 @@ def restore_indices(scheduler: str, array: JobArray, statuses: Sequence[JobStatu
     """What a scheduler says of an array, with the user's indices."""
     indices = array.indices
     if len(indices) == 1:  # PBS has no arrays of one, so its answer has no number
-        return [each if each.pending_indices else replace(each, index=indices[0]) for each in statuses]
+        return [status if status.pending_indices else replace(status, index=indices[0]) for status in statuses]
     if not _is_renumbered(scheduler, array):
         return list(statuses)
-    return [_restore(each, indices) for each in statuses]
+    return [_restore(status, indices) for status in statuses]
 
 
 def _restore(status: JobStatus, indices: Sequence[int]) -> JobStatus:

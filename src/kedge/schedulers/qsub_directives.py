@@ -44,7 +44,7 @@ def merge_directives(ours: Sequence[Words], job: Job, site: Site, grammar: Gramm
         lines = [each for each in lines if not _is_dropped(each, dropped, grammar)]
         for text in added:
             new = read_directive(text, grammar)
-            keys = {key for each in new for key in _find_keys(each, grammar)}
+            keys = {key for call in new for key in _find_keys(call, grammar)}
             lines = [each for each in lines if not keys & _find_keys(each, grammar)] + new
     return lines
 
@@ -59,15 +59,15 @@ def read_directive(text: str, grammar: Grammar) -> list[Words]:
         words = shlex.split(line)
     except ValueError as problem:
         raise InvalidJob(f"'{text}' cannot be read: {problem}", context={"key": "directives"}, hint=hint) from None
-    found: list[Words] = []
+    options: list[Words] = []
     for word in words:
         if not _OPTION.match(word):
-            found[-1] = (*found[-1], word)
+            options[-1] = (*options[-1], word)
         elif grammar.is_attached and len(word) > 2 and not word.startswith("--"):
-            found.append((word[:2], word[2:]))
+            options.append((word[:2], word[2:]))
         else:
-            found.append((word,))
-    return found
+            options.append((word,))
+    return options
 
 
 def write_directive(words: Words, grammar: Grammar) -> str:

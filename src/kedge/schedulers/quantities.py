@@ -40,10 +40,10 @@ def parse_array(text: str) -> JobArray:
 
 def parse_dependencies(text: str) -> tuple[Dependency, ...]:
     """`afterok:12:13,afterany:14`, as Slurm and PBS write it."""
-    found: list[Dependency] = []
+    dependencies: list[Dependency] = []
     for part in text.split(","):
         kind, *jobs = part.split(":")
         if kind not in DependencyKind.__members__.values() or not jobs or not all(jobs):
             raise ValueError(f"'{part}' is not a dependency that every scheduler knows")
-        found += [Dependency(DependencyKind(kind), job) for job in jobs]
-    return tuple(found)
+        dependencies += [Dependency(DependencyKind(kind), job) for job in jobs]
+    return tuple(dependencies)

@@ -120,7 +120,7 @@ def _load_modules(job: Job, site: Site) -> list[str]:
         return []
     setup = site.module_setup or _FIND_MODULES
     # a module that is missing is a reason to end: what follows would run with other programs than were meant
-    return [*setup, f"module load {' '.join(quote(each) for each in modules)} || exit"]
+    return [*setup, f"module load {' '.join(quote(module) for module in modules)} || exit"]
 
 
 def _set_environment(job: Job, site: Site, place: ScriptContext) -> list[str]:
@@ -147,15 +147,16 @@ def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
     if dialect.has_dependency_kinds:
         return []
     lines = []
-    for each in job.dependencies:
-        if each.kind not in (DependencyKind.AFTER_OK, DependencyKind.AFTER_NOT_OK) or not each.record:
+    for dependency in job.dependencies:
+        if dependency.kind not in (DependencyKind.AFTER_OK, DependencyKind.AFTER_NOT_OK) or not dependency.record:
             continue
-        wanted = "=" if each.kind is DependencyKind.AFTER_OK else "!="
+        wanted = "=" if dependency.kind is DependencyKind.AFTER_OK else "!="
         lines += [
-            f"for file in {quote(each.record)}/began*; do",
+            f"for file in {quote(dependency.record)}/began*; do",
             '    ended=$(cut -d" " -f1 "${file/%began*/ended}${file##*/began}" 2>/dev/null || echo killed)',
             f'    if ! [ "$ended" {wanted} 0 ]; then',
-            f'        echo "kedge: job {each.job} ended with $ended, and this one wants it {each.kind.value}" >&2',
+            f'        echo "kedge: job {dependency.job} ended with $ended, and'
+            f' this one wants it {dependency.kind.value}" >&2',
             "        exit 1",
             "    fi",
             "done",

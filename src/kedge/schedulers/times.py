@@ -42,10 +42,10 @@ def read_printed_time(text: str) -> float | None:
 
 def read_seconds(text: str) -> int | None:
     """`3`, `0:10:0`: a limit as it was asked for."""
-    found = _CLOCK.fullmatch(text.strip())
-    if found is None:
+    match = _CLOCK.fullmatch(text.strip())
+    if match is None:
         return None
-    parts = [int(each) for each in found.groups() if each is not None]
+    parts = [int(each) for each in match.groups() if each is not None]
     seconds = 0
     for part in parts:
         seconds = seconds * 60 + part

@@ -61,7 +61,7 @@ def check_request(
     request = QueueRequest(job, site, Queue(""), interactive, environ or {}, tuple(paths), architecture)
     asked = _list_asked(request)
     outcomes = [_settle(replace(request, queue=queue)) for queue in asked]
-    clean = next((each for each in outcomes if each.is_clean), None)
+    clean = next((outcome for outcome in outcomes if outcome.is_clean), None)
     if clean is not None and clean.job is not None:
         return _finish(clean.job, site, clean.queue)
     nearest = _find_nearest(request, outcomes)
@@ -84,7 +84,7 @@ def nearest_request(
     except RequestRefused:
         asked = []
     outcomes = [_settle(replace(request, queue=queue)) for queue in asked]
-    if any(each.is_clean for each in outcomes):
+    if any(outcome.is_clean for outcome in outcomes):
         return job
     nearest = _find_nearest(request, outcomes)
     return nearest.job if nearest is not None else None
@@ -189,12 +189,12 @@ def _refuse(request: QueueRequest, outcome: _Outcome, nearest: _Outcome | None) 
 
 def _list_gpus(site: Site) -> str:
     """The types to choose from: `alpha: a100; ml: v100`."""
-    known = {each.name: ", ".join(each.gpu_types) or each.gpu_type or each.gpu for each in site.queues}
+    known = {queue.name: ", ".join(queue.gpu_types) or queue.gpu_type or queue.gpu for queue in site.queues}
     return "; ".join(f"{name}: {types}" for name, types in known.items() if types)
 
 
 def _hint_without_nearest(request: QueueRequest) -> str:
-    arches = sorted({each.arch for each in request.site.queues if each.arch})
+    arches = sorted({queue.arch for queue in request.site.queues if queue.arch})
     if request.architecture and arches and request.architecture not in arches:
         return f"pull the image for the nodes there: kedge pull --arch {arches[0]} …"
     return "kedge site show lists what the site has; --site chooses another"

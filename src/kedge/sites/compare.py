@@ -29,7 +29,7 @@ class Difference:
 
 def compare_sites(profile: Site, live: Site) -> list[Difference]:
     """What differs, queue by queue; what one of them does not know is no difference."""
-    found = []
+    differences = []
     if profile.scheduler != live.scheduler:
         return [Difference(profile.name, "scheduler", profile.scheduler, live.scheduler)]
     for queue in profile.queues:
@@ -37,26 +37,26 @@ def compare_sites(profile: Site, live: Site) -> list[Difference]:
         if queue.resource:  # no queue of the scheduler's, but a resource
             continue
         if other is None and not queue.is_retired:
-            found.append(Difference(queue.name, "", "in the profile, not in the scheduler", ""))
+            differences.append(Difference(queue.name, "", "in the profile, not in the scheduler", ""))
         elif other is not None:
-            found += _compare_queues(queue, other)
+            differences += _compare_queues(queue, other)
     known = {each.name for each in profile.queues}
     if known:
         new = [each.name for each in live.queues if each.name not in known]
-        found += [Difference(name, "", "", "in the scheduler, not in the profile") for name in new]
-    return found
+        differences += [Difference(name, "", "", "in the scheduler, not in the profile") for name in new]
+    return differences
 
 
 def _compare_queues(queue: Queue, other: Queue) -> list[Difference]:
-    found = []
+    differences = []
     for key in _AMOUNTS:
         said, is_so = getattr(queue, key), getattr(other, key)
         if said is None or is_so is None or said == is_so:
             continue
         if key in ("nodes", "memory_per_node") and abs(said - is_so) <= _LOOSE * max(said, is_so):
             continue
-        found.append(Difference(queue.name, key, _show(key, said), _show(key, is_so)))
-    return found
+        differences.append(Difference(queue.name, key, _show(key, said), _show(key, is_so)))
+    return differences
 
 
 def _show(key: str, value: int) -> str:

@@ -79,7 +79,7 @@ def load_site(name: str, folders: Sequence[ProfileDirectory]) -> Site:
         known = sorted({each.stem for each in _list_files(folders)})
         raise SiteProblem(
             f"no site is called '{name}'",
-            context={"folders": ", ".join(str(each.path) for each in folders)},
+            context={"folders": ", ".join(str(folder.path) for folder in folders)},
             hint=propose(name, known) or "list the sites: kedge site list; write a new profile: kedge site init",
         )
     return _read_site(path_found, name, folders)
@@ -109,7 +109,7 @@ def make_site(table: dict[str, Any], name: str, origin: str) -> Site:
                 hint='add it, or inherit a profile that has it: inherits = "generic-slurm"',
             )
     queues = tuple(Queue(**each) for each in table.pop("queues", ()))
-    names = [each.name for each in queues]
+    names = [queue.name for queue in queues]
     twice = next((each for each in names if names.count(each) > 1), None)
     if twice is not None:
         raise SiteProblem(f"{origin}: two queues are called '{twice}'", context={"key": "queues"})
@@ -118,17 +118,17 @@ def make_site(table: dict[str, Any], name: str, origin: str) -> Site:
 
 def is_retired(site: Site) -> bool:
     """Whether all of it is switched off: the profile is for documents that still name it."""
-    return bool(site.queues) and all(each.is_retired for each in site.queues)
+    return bool(site.queues) and all(queue.is_retired for queue in site.queues)
 
 
 def list_sites(folders: Sequence[ProfileDirectory]) -> list[SiteSummary]:
     """Every site by name; of two with one name, the one that `load_site` takes."""
-    found: dict[str, SiteSummary] = {}
+    summaries: dict[str, SiteSummary] = {}
     for folder in folders:
         for path in _list_files((folder,)):
-            if path.stem not in found:
-                found[path.stem] = _summarize(path, folder, folders)
-    return [found[name] for name in sorted(found)]
+            if path.stem not in summaries:
+                summaries[path.stem] = _summarize(path, folder, folders)
+    return [summaries[name] for name in sorted(summaries)]
 
 
 def list_signs(folders: Sequence[ProfileDirectory]) -> list[Sign]:
@@ -136,11 +136,11 @@ def list_signs(folders: Sequence[ProfileDirectory]) -> list[Sign]:
 
     A profile that is broken has no sign; `load_site` reports it.
     """
-    found: dict[str, Sign] = {}
+    signs: dict[str, Sign] = {}
     for path in _list_files(folders):
-        if path.stem not in found:
-            found[path.stem] = _read_sign(path, folders)
-    return list(found.values())
+        if path.stem not in signs:
+            signs[path.stem] = _read_sign(path, folders)
+    return list(signs.values())
 
 
 def _read_sign(path: Path, folders: Sequence[ProfileDirectory]) -> Sign:
@@ -195,10 +195,10 @@ def _summarize(path: Path, folder: ProfileDirectory, folders: Sequence[ProfileDi
 def _list_files(folders: Sequence[ProfileDirectory]) -> Iterator[Path]:
     for folder in folders:
         try:
-            found = sorted(folder.path.glob("*.toml"))
+            paths = sorted(folder.path.glob("*.toml"))
         except OSError:  # not ours to read: then it has nothing for us
             continue
-        yield from (path for path in found if _NAME.fullmatch(path.stem))
+        yield from (path for path in paths if _NAME.fullmatch(path.stem))
 
 
 def _find_profile(name: str, folders: Sequence[ProfileDirectory], *, behind: Path | None = None) -> Path | None:
@@ -207,7 +207,7 @@ def _find_profile(name: str, folders: Sequence[ProfileDirectory], *, behind: Pat
     if behind is not None:
         places = [number for number, each in enumerate(folders) if each.path == behind.parent]
         remaining = remaining[places[0] + 1 :] if places else remaining
-    return next((path for each in remaining if _is_file(path := each.path / f"{name}.toml")), None)
+    return next((path for folder in remaining if _is_file(path := folder.path / f"{name}.toml")), None)
 
 
 def _is_file(path: Path) -> bool:
@@ -228,12 +228,12 @@ def _read_chain(path: Path, name: str, folders: Sequence[ProfileDirectory]) -> d
         if not parent:
             break
         # a profile may refine the one that it hides
-        found = _find_profile(parent, folders, behind=path if parent == name else None)
-        if found is None or found in seen or len(seen) > _DEEPEST:
-            why = "no such profile exists" if found is None else "that forms a cycle"
+        inherited = _find_profile(parent, folders, behind=path if parent == name else None)
+        if inherited is None or inherited in seen or len(seen) > _DEEPEST:
+            why = "no such profile exists" if inherited is None else "that forms a cycle"
             raise SiteProblem(f"{path}: it inherits '{parent}', but {why}", context={"key": "inherits"})
-        seen.add(found)
-        path, name = found, parent
+        seen.add(inherited)
+        path, name = inherited, parent
     merged: dict[str, Any] = {}
     for table in reversed(tables):
         for key, value in table.items():

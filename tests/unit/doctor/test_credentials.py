@@ -52,7 +52,7 @@ def entry(user: str, password: str) -> dict[str, str]:
 
 
 def test_credentials_none_are_fine(tmp_path: Path) -> None:
-    assert check(tmp_path) == [Finding("credentials", OK, "no login for any registry: public images need none")]
+    assert check(tmp_path) == [Finding("credentials", OK, "no login for any registry; public images need none")]
 
 
 @pytest.mark.parametrize("key", [KEY, OLD_KEY])
@@ -71,15 +71,15 @@ def test_credentials_that_are_good(tmp_path: Path, key: str) -> None:
 def test_credentials_user_name_that_the_shell_took_away(tmp_path: Path, prefix: str) -> None:
     user, password = f"{prefix}_DOCKER_USERNAME", f"{prefix}_DOCKER_PASSWORD"
     findings = check(tmp_path, {user: "", password: KEY})
-    assert warnings(findings) == [f"{password} is set, and {user} is empty"]
+    assert warnings(findings) == [f"{password} is set, but {user} is empty"]
     assert findings[0].fix == f"export {user}='$oauthtoken' (in single quotes)"
-    assert "the shell makes nothing of $oauthtoken" in findings[0].why
+    assert "the shell replaces $oauthtoken by nothing" in findings[0].why
 
 
 def test_credentials_user_without_password(tmp_path: Path) -> None:
     environ = {"SINGULARITY_DOCKER_USERNAME": USER}
     assert warnings(check(tmp_path, environ)) == [
-        "SINGULARITY_DOCKER_USERNAME is set, and SINGULARITY_DOCKER_PASSWORD is empty"
+        "SINGULARITY_DOCKER_USERNAME is set, but SINGULARITY_DOCKER_PASSWORD is empty"
     ]
 
 
@@ -91,9 +91,9 @@ def test_credentials_user_without_password(tmp_path: Path) -> None:
         (f'"{KEY}"', "stands in quotes, which count as a part of it"),
         (f"nvapi- {KEY}", "has a space in it"),
         (f"{KEY}\u200b", "has a character in it that cannot be seen"),
-        ("<YOUR_API_KEY>", "is a stand-in, not a key"),
-        ("$NGC_API_KEY", "is a stand-in, not a key"),
-        ("your-api-key", "is a stand-in, not a key"),
+        ("<YOUR_API_KEY>", "is a placeholder, not a key"),
+        ("$NGC_API_KEY", "is a placeholder, not a key"),
+        ("your-api-key", "is a placeholder, not a key"),
         ("hunter22", "does not look like an NGC API key"),
     ],
 )
@@ -116,8 +116,8 @@ def test_credentials_user_name_other_than_the_one(tmp_path: Path) -> None:
     [
         ("docker.io", USER, "the login for docker.io in {} is $oauthtoken"),
         ("https://index.docker.io/v1/", "jane", "the login for docker.io in {} holds an NGC API key"),
-        ("ngc.nvidia.com", "jane", "{} has a login for ngc.nvidia.com, which is no registry"),
-        ("nvrc.io", "jane", "{} has a login for nvrc.io, which is no registry"),
+        ("ngc.nvidia.com", "jane", "{} has a login for ngc.nvidia.com, which is not a registry"),
+        ("nvrc.io", "jane", "{} has a login for nvrc.io, which is not a registry"),
     ],
 )
 def test_credentials_for_the_wrong_host(tmp_path: Path, host: str, user: str, said: str) -> None:
@@ -130,14 +130,14 @@ def test_credentials_of_the_environment_that_hide_the_ones_that_are_meant(tmp_pa
     environ = {"SINGULARITY_DOCKER_USERNAME": "jane", "SINGULARITY_DOCKER_PASSWORD": "hunter22"}
     names = "SINGULARITY_DOCKER_USERNAME and SINGULARITY_DOCKER_PASSWORD"
     findings = check(tmp_path, environ)
-    assert warnings(findings) == [f"{names} are sent to nvcr.io, not the login in {path}"]
+    assert warnings(findings) == [f"kedge sends {names} to nvcr.io, not the login in {path}"]
     assert "unset SINGULARITY_DOCKER_USERNAME SINGULARITY_DOCKER_PASSWORD" in findings[0].fix
 
 
 def test_credentials_helper_of_another_computer(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"credsStore": "desktop", "credHelpers": {"nvcr.io": "../../bin/sh"}, "auths": {}})
     said = warnings(check(tmp_path))
-    assert said[0] == f"{path} names the helper docker-credential-desktop, which is not here"
+    assert said[0] == f"{path} names the helper docker-credential-desktop, which is not installed"
     assert len(said) == 2
 
 
@@ -157,7 +157,7 @@ def test_credentials_that_others_can_read(tmp_path: Path, mode: int, who: str) -
     open_way(tmp_path)
     path = write_config(tmp_path, {"auths": {"nvcr.io": entry(USER, KEY)}}, mode=mode)
     said = warnings(check(tmp_path))
-    assert said == ([f"{path} can be read by {who} on this system"] if who else [])
+    assert said == ([f"{path} is readable by {who} on this host"] if who else [])
 
 
 def test_credentials_in_a_closed_folder_are_safe_whatever_their_mode(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_credentials_of_enroot(tmp_path: Path) -> None:
     path.write_text(f"machine nvcr.io login {USER} password {KEY}\nmachine r.example login a password $(cat {KEY})\n")
     path.chmod(0o644)
     findings = check(tmp_path, {"ENROOT_CONFIG_PATH": str(folder)})
-    assert warnings(findings) == [f"{path} can be read by everybody on this system"]
+    assert warnings(findings) == [f"{path} is readable by everybody on this host"]
     assert [each.what for each in findings if each.level == NOTE] == [
         f"a password in {path} is a command, which kedge does not run"
     ]
@@ -186,7 +186,7 @@ def test_credentials_of_enroot(tmp_path: Path) -> None:
 def test_credentials_files_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
     path = write_config(tmp_path, {})
     path.write_bytes(content)
-    assert warnings(check(tmp_path)) == [f"{path} cannot be read as a file of logins"]
+    assert warnings(check(tmp_path)) == [f"{path} is not a valid file of logins"]
 
 
 def make_token(moment: float) -> str:
@@ -278,5 +278,5 @@ def test_logins_without_an_answer_are_not_called_wrong(tmp_path: Path) -> None:
     environ = {"NGC_API_KEY": KEY, "https_proxy": "http://127.0.0.1:9"}
     (finding,) = check_logins(surround(tmp_path, environ))
     assert finding.level == NOTE
-    assert finding.what.startswith("whether nvcr.io takes the login is not known: cannot reach nvcr.io")
+    assert finding.what.startswith("unknown whether nvcr.io accepts the login: cannot reach nvcr.io")
     assert finding.level != FAIL

@@ -51,19 +51,19 @@ def find(findings: list[Finding], level: str) -> Finding:
 
 
 def test_proxies_none_are_fine(tmp_path: Path) -> None:
-    assert check_proxies(surround(tmp_path)) == [Finding("proxies", OK, "none are set")]
+    assert check_proxies(surround(tmp_path)) == [Finding("proxies", OK, "none set")]
 
 
 def test_proxies_http_alone_does_not_count_for_registries(tmp_path: Path, silent_port: int) -> None:
     findings = check_proxies(surround(tmp_path, {"http_proxy": f"http://127.0.0.1:{silent_port}"}))
-    assert find(findings, WARNING).what == "http_proxy is set, and https_proxy is not"
+    assert find(findings, WARNING).what == "http_proxy is set, but https_proxy is not"
     assert find(findings, OK).what == f"http_proxy: http://127.0.0.1:{silent_port} listens"
 
 
 def test_proxies_that_nobody_serves_are_a_failure(tmp_path: Path) -> None:
     environ = {"https_proxy": f"http://me:{PASSWORD}@127.0.0.1:9"}
     finding = find(check_proxies(surround(tmp_path, environ)), FAIL)
-    assert finding.what == "https_proxy: nobody answers at http://127.0.0.1:9"
+    assert finding.what == "https_proxy: no answer from http://127.0.0.1:9"
     assert "unset https_proxy" in finding.fix
     assert "me" not in finding.what.split("//")[1]
 
@@ -80,18 +80,18 @@ def test_proxies_that_cannot_be_read_never_show_what_is_in_them(tmp_path: Path, 
 def test_proxies_of_two_spellings_that_differ(tmp_path: Path) -> None:
     environ = {"https_proxy": "http://a.example:1", "HTTPS_PROXY": f"http://x:{PASSWORD}@b.example:1"}
     findings = check_proxies(surround(tmp_path, environ, is_offline=True))
-    assert "https_proxy and HTTPS_PROXY are both set, and differ" in find(findings, WARNING).what
+    assert "https_proxy and HTTPS_PROXY differ" in find(findings, WARNING).what
     assert PASSWORD not in repr(findings)
 
 
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("localhost 127.0.0.1", "parted by commas"),
-        ("localhost;nvcr.io", "parted by commas"),
+        ("localhost 127.0.0.1", "commas separate entries"),
+        ("localhost;nvcr.io", "commas separate entries"),
         ("https://nvcr.io", "it has a scheme"),
-        ("*nvcr.io", "a star counts at the beginning only"),
-        ("reg*.example.org", "a star counts at the beginning only"),
+        ("*nvcr.io", "a star works only at the beginning"),
+        ("reg*.example.org", "a star works only at the beginning"),
     ],
 )
 def test_proxies_exceptions_that_exempt_nothing(tmp_path: Path, value: str, said: str) -> None:
@@ -101,7 +101,7 @@ def test_proxies_exceptions_that_exempt_nothing(tmp_path: Path, value: str, said
 
 def test_proxies_exceptions_of_every_good_form(tmp_path: Path) -> None:
     good = "localhost, 127.0.0.1,.example.org,*.example.net,10.0.0.0/8,[::1],r.example:5000,*"
-    assert check_proxies(surround(tmp_path, {"NO_PROXY": good})) == [Finding("proxies", OK, "none are set")]
+    assert check_proxies(surround(tmp_path, {"NO_PROXY": good})) == [Finding("proxies", OK, "none set")]
 
 
 def test_proxies_spoken_to_in_tls_are_noted(tmp_path: Path, silent_port: int) -> None:
@@ -129,7 +129,7 @@ def test_registries_silence_on_a_login_node_says_three_ways_out(tmp_path: Path, 
     assert finding.what.startswith("nvcr.io and registry-1.docker.io: ")
     for word in ("https_proxy", "registries.conf", "--pull in-job"):
         assert word in finding.fix
-    assert "on disk run all the same" in finding.why
+    assert "on disk still run" in finding.why
 
 
 def test_registries_silence_in_a_job_sends_to_the_login_node(tmp_path: Path) -> None:
@@ -235,7 +235,8 @@ def test_certificates_setting_and_variable_that_are_good(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "is not there"), (b"", "holds no certificate"), (b"no PEM\n", "holds no certificate")]
+    ("content", "said"),
+    [(None, "does not exist"), (b"", "holds no readable certificate"), (b"no PEM\n", "holds no readable certificate")],
 )
 @pytest.mark.parametrize("variable", ["KEDGE_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_certificates_files_that_cannot_be_used(
@@ -258,7 +259,7 @@ def test_certificates_that_are_of_another_time(tmp_path: Path, monkeypatch: pyte
     environ = {"KEDGE_CA_BUNDLE": str(make_authority(tmp_path / "ca").certificate)}
     now = time.time()
     monkeypatch.setattr("kedge.doctor.network.certificates.time.time", lambda: now - 10 * 86400)
-    assert "the clock of this machine is behind" in find(check_certificates(surround(tmp_path, environ)), FAIL).why
+    assert "the clock of this host is behind" in find(check_certificates(surround(tmp_path, environ)), FAIL).why
     monkeypatch.setattr("kedge.doctor.network.certificates.time.time", lambda: now + 10 * 86400)
     assert "has expired" in find(check_certificates(surround(tmp_path, environ)), WARNING).what
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kedge.frozen import replace
 from kedge.model.site import Queue, Site
-from kedge.ops.setup.site_discovery import suggest_name
+from kedge.ops.setup.site_discovery import find_runtime_module, suggest_name
 from kedge.schedulers.gridengine.discover import (
     GridEngineTexts,
     find_groups,
@@ -27,7 +27,6 @@ from kedge.schedulers.slurm.discover import SlurmTexts, parse_gres
 from kedge.schedulers.slurm.discover import read_site as discover_slurm
 from kedge.sites.compare import compare_sites
 from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site, make_site, parse_profile
-from kedge.sites.runtime_module import find_runtime_module
 from kedge.sites.schema import SCHEDULERS
 from kedge.sites.writer import write_profile
 from tests.requirements import REPOSITORY

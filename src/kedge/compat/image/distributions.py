@@ -85,7 +85,7 @@ def read_history_system(lines: Sequence[str]) -> str:
 
 
 def find_glibc(system: str) -> str:
-    """The glibc version of a distribution's release; empty where it is not known."""
+    """The glibc version of a distribution's release; empty where it is unknown."""
     name, _, version = system.rpartition(" ")
     fields = version.split(".")
     for count in (2, 1):

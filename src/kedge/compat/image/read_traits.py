@@ -221,7 +221,7 @@ def _make_version(text: str, source: str) -> Fact:
 
 
 def _join(facts: dict[str, Fact], told: Mapping[str, Fact]) -> list[str]:
-    """Fill what is not known from the table's row; the sentences about what it contradicts."""
+    """Fill what is unknown from the table's row; the sentences about what it contradicts."""
     notes = []
     if told["framework_version"] and not facts["framework_version"]:  # `Triton + vLLM` and its version are one
         facts["framework"], facts["framework_version"] = told["framework"], told["framework_version"]

@@ -66,7 +66,7 @@ def list_row_notes(row: NgcRelease, known: Mapping[str, Fact]) -> list[str]:
 
 
 def _describe_month(text: str, known: Mapping[str, Fact]) -> str:
-    """`CUDA 11.3.1, NCCL 2.9.9 (TensorFlow 21.06 notes)`: what is not known of the tag itself."""
+    """`CUDA 11.3.1, NCCL 2.9.9 (TensorFlow 21.06 notes)`: what is unknown of the tag itself."""
     pairs, _, source = text.partition(" (")
     parts = []
     for pair in pairs.split(";"):

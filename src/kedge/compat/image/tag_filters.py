@@ -81,7 +81,7 @@ def is_since(name: TagName, since: str) -> bool | None:
 
 
 def list_architectures(row: NgcRelease | None, name: TagName) -> tuple[str, ...]:
-    """The processors that a tag is known to be for; empty where that is not known."""
+    """The architectures that a tag is known to be for; empty where that is unknown."""
     if name.machine:
         return (name.machine,)
     if row is None:

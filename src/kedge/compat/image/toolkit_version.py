@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which CUDA toolkit a folder holds, by NVIDIA's own file in it: version.json since CUDA 11.1, version.txt before."""
+"""Which CUDA toolkit a directory holds, by NVIDIA's file in it: version.json since CUDA 11.1, version.txt before."""
 
 from __future__ import annotations
 

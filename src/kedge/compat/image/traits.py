@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is in an image, as far as it is known, and where each thing is known from. Nothing is guessed."""
+"""What is in an image, as far as it is known, and where each fact is from. Nothing is guessed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TITLES = {
 
 @frozen
 class Fact:
-    """A value and where it is from; an empty value means that it is not known."""
+    """A value and where it is from; an empty value means that it is unknown."""
 
     value: str = ""
     source: str = ""  # `image config, PYTORCH_VERSION`; `table: ADDRESS`; `the tag`; `file /etc/os-release`
@@ -50,7 +50,7 @@ class Layer:
 
 @frozen
 class ImageTraits(JsonValue):
-    """One image for one processor architecture."""
+    """One image for one CPU architecture."""
 
     name: str  # reference without scheme, or path
     framework: Fact = UNKNOWN  # PyTorch, TensorFlow, CUDA, …
@@ -67,13 +67,13 @@ class ImageTraits(JsonValue):
     os: Fact = UNKNOWN  # `Ubuntu 22.04`
     glibc: Fact = UNKNOWN
     driver: Fact = UNKNOWN  # 545.23.08: the user-mode driver it brings, or was built for
-    compat: Fact = UNKNOWN  # `yes` where it carries CUDA's forward-compatibility libraries; else empty: not known
+    compat: Fact = UNKNOWN  # `yes` where it carries CUDA's forward-compatibility libraries; else empty: unknown
     compat_branches: Fact = UNKNOWN  # `470 525 535`: host driver branches those libraries run on
     capabilities: Fact = UNKNOWN  # `7.5 8.0 8.6 9.0+PTX`: native kernels, as the image lists them
     requires: tuple[tuple[str, str], ...] = ()  # NVIDIA_REQUIRE_* as the image has them
     disables_requires: bool = False
     architecture: str = ""  # amd64
-    architectures: tuple[str, ...] = ()  # all there are under this name; empty: not known
+    architectures: tuple[str, ...] = ()  # all there are under this name; empty: unknown
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     digest: str = ""
@@ -89,5 +89,5 @@ class ImageTraits(JsonValue):
 
     @property
     def tells_processors(self) -> bool:
-        """Whether it is known which processors it is for; else `architecture` is no more than what was asked for."""
+        """Whether it is known which architectures it is for; else `architecture` is no more than what was asked for."""
         return bool(self.digest or self.architectures or self.size is not None)

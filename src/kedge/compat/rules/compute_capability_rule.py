@@ -15,7 +15,7 @@ LISTED = "listed"
 STATED = "stated"  # NVIDIA's notes say from which GPU on; no list of kernels
 TOOLKIT = "toolkit"  # the image is a toolkit, and that makes code for the GPU
 FROM_PTX = "from-ptx"
-PTX_OPEN = "ptx-open"  # which libcuda compiles it is not known
+PTX_OPEN = "ptx-open"  # which libcuda compiles it is unknown
 PTX_REFUSED = "ptx-refused"  # the driver is older than the toolkit that made the PTX
 OLDER = "older-gpu"  # than all in the list
 NEWER = "newer-gpu"  # than all in the list, and there is no PTX
@@ -96,7 +96,7 @@ def judge_kernels(
     """Whether an image with the list `text` has code for a GPU of `capability`.
 
     `cuda_range`: first and last toolkit that make code for the GPU, empty where none is known. `accepts_ptx`: the
-    driver takes PTX of the image's toolkit, which is not so under minor-version compatibility; None: not known.
+    driver takes PTX of the image's toolkit, which is not so under minor-version compatibility; None: unknown.
     `is_toolkit`: the image holds CUDA and no programs of its own.
     """
     kernels = read_kernels(text, architecture)
@@ -138,7 +138,7 @@ def _search_list(
 
 
 def _compare_toolkit(cuda: str, cuda_range: tuple[str, str]) -> str:
-    """Whether a toolkit makes code for a GPU; empty: not known."""
+    """Whether a toolkit makes code for a GPU; empty: unknown."""
     ours, first, last = order(cuda)[:2], order(cuda_range[0]), order(cuda_range[1])
     if not ours or not first:
         return ""

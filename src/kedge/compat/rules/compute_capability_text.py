@@ -21,7 +21,7 @@ class Subject:
     def __init__(
         self, gpu: str, capability: str, *, cuda: str = "", cuda_range: tuple[str, str] = ("", ""), driver: str = ""
     ) -> None:
-        self.gpu = gpu  # empty: not known
+        self.gpu = gpu  # empty: unknown
         self.capability = capability
         self.cuda = ".".join(str(field) for field in order(cuda)[:3])
         self.cuda_range = cuda_range  # first and last toolkit that make code for the GPU

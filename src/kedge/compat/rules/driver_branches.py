@@ -25,7 +25,7 @@ class DriverChoice:
     """The tag to take with the drivers of one branch."""
 
     branch: int  # 535
-    cuda: str  # 12.2: the newest that the branch offers by itself; empty: not known
+    cuda: str  # 12.2: the newest that the branch offers by itself; empty: unknown
     tag: str
     outcome: str
 

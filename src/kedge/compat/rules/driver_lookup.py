@@ -40,7 +40,7 @@ def carries_compat(traits: ImageTraits) -> bool | None:
 
 
 def _find_branches(traits: ImageTraits, tables: Tables) -> list[int]:
-    """The host branches that the image's libcuda runs with; empty: not known.
+    """The host branches that the image's libcuda runs with; empty: unknown.
 
     What the image itself lists is all there is. Rows of one CUDA minor list different ones for the same package, so
     together they count.
@@ -73,7 +73,7 @@ def takes_forward_compat(gpu: Gpu) -> bool | None:
 
 
 def _find_first_branch(gpu: Gpu, tables: Tables) -> int | None:
-    """The branch that came with the first CUDA for a GPU's capability: older ones do not know that; None: not known.
+    """The branch that came with the first CUDA for a GPU's capability: older ones do not know that; None: unknown.
 
     Boards that came later may need a newer one.
     """
@@ -83,7 +83,7 @@ def _find_first_branch(gpu: Gpu, tables: Tables) -> int | None:
 
 
 def find_offered_cuda(driver: str, tables: Tables) -> str:
-    """The newest CUDA that a driver runs by itself: 12.2 for 535.104.05; empty where that is not known."""
+    """The newest CUDA that a driver runs by itself: 12.2 for 535.104.05; empty where that is unknown."""
     branch = order(driver)[:1]
     offered = [order(row.version)[:2] for row in tables.cuda if row.min_driver and order(row.min_driver)[:1] <= branch]
     return ".".join(str(field) for field in max(offered)) if branch and offered else ""

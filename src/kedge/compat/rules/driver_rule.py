@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Driver × CUDA: in which way the driver of a machine runs the CUDA of an image. Plain values in, reasons out.
+"""Driver × CUDA: in which way the driver of a host runs the CUDA of an image. Plain values in, reasons out.
 
 `driver_text` makes sentences of the answer. A start imports this.
 """
@@ -19,11 +19,11 @@ NATIVE, MINOR, FORWARD, NO, UNKNOWN = "native", "minor-version", "forward-compat
 # Reasons
 NEW_ENOUGH = "new-enough"  # the driver is what the CUDA release asks for
 SAME_BRANCH = "same-branch"  # older than that, but of the branch that brought this CUDA
-_OFFERS_CUDA = "offers-cuda"  # what the release asks for is not known, but the driver offers this CUDA or a newer one
+_OFFERS_CUDA = "offers-cuda"  # what the release asks for is unknown, but the driver offers this CUDA or a newer one
 IMAGE_LIBCUDA = "image-libcuda"
 SAME_MAJOR = "same-major"
 NO_CUDA = "no-cuda"  # nothing is known about CUDA in the image
-NO_DRIVER = "no-driver"  # the driver of the machine is not known
+NO_DRIVER = "no-driver"  # the driver of the host is unknown
 TOO_OLD = "too-old"
 NO_LONGER_DRIVEN = "no-longer-driven"  # the driver is too new for the GPU
 NOT_YET_DRIVEN = "not-yet-driven"  # the driver is older than the GPU
@@ -39,7 +39,7 @@ _FLOORS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 
 
 class DriverNeed:
-    """What an image asks of a driver; what is not known is empty or None."""
+    """What an image asks of a driver; unknown values are empty or None."""
 
     __slots__ = ("branches", "built_for", "carries_compat", "cuda", "min_driver", "minor_floor")
 
@@ -67,13 +67,13 @@ class DriverNeed:
 
     @property
     def major(self) -> int:
-        """Its CUDA major; 0: not known."""
+        """Its CUDA major; 0: unknown."""
         fields, driver = order(self.cuda), order(self.built_for)
         return fields[0] if fields else cuda_major(driver[0]) if driver else 0
 
 
 class HostDriver:
-    """The driver that an image meets; what is not known is empty or None."""
+    """The driver that an image meets; unknown values are empty or None."""
 
     __slots__ = ("capability", "cuda", "driver", "first_branch", "last_branch", "takes_forward_compat")
 
@@ -90,13 +90,13 @@ class HostDriver:
         self.driver = driver  # 535.104.05; or in short, as somebody names it: 535
         self.takes_forward_compat = takes_forward_compat  # whether its GPUs run the libcuda of an image
         self.cuda = cuda  # the CUDA that the driver offers; empty: by its branch
-        self.first_branch = first_branch  # older drivers know no GPU of its capability; None: not known
+        self.first_branch = first_branch  # older drivers know no GPU of its capability; None: unknown
         self.capability = capability
-        self.last_branch = last_branch  # newer drivers do not drive its GPU any more; None: all do, or it is not known
+        self.last_branch = last_branch  # newer drivers do not drive its GPU any more; None: all do, or it is unknown
 
     @property
     def major(self) -> int:
-        """The newest CUDA major that it runs; 0: not known."""
+        """The newest CUDA major that it runs; 0: unknown."""
         fields = order(self.driver)
         return cuda_major(fields[0], self.cuda) if fields else 0
 
@@ -118,7 +118,7 @@ class DriverAnswer:
         self.mode = mode
         self.reason = reason
         self.uses_image = uses_image  # kedge takes the libcuda of the image; None: its own list decides at the start
-        self.accepts_ptx = accepts_ptx  # the libcuda that runs compiles PTX of the image's toolkit; None: not known
+        self.accepts_ptx = accepts_ptx  # the libcuda that runs compiles PTX of the image's toolkit; None: unknown
         self.obstacle = obstacle  # why that is of no use, in words of libcuda_choice, or NO_COMPAT
 
 
@@ -161,7 +161,7 @@ def _judge_versions(need: DriverNeed, machine: HostDriver) -> DriverAnswer:
 
 
 def _judge_old_driver(need: DriverNeed, machine: HostDriver, choice: str, floor: bool | None) -> DriverAnswer:
-    """It does not run as far as can be seen: that is definite, or it is left open by something that is not known."""
+    """It does not run as far as can be seen: that is definite, or it depends on something unknown."""
     if choice == IMAGE:
         if need.carries_compat is None:
             return DriverAnswer(UNKNOWN, COMPAT_NOT_KNOWN, uses_image=None)

@@ -52,7 +52,7 @@ def name_cuda(need: DriverNeed) -> str:
 
 
 def name_libcuda(need: DriverNeed) -> str:
-    """`libcuda 545.23.08`; `libcuda` where the version of the image's is not known."""
+    """`libcuda 545.23.08`; `libcuda` where the version of the image's is unknown."""
     return f"libcuda {need.built_for}" if need.built_for else "libcuda"
 
 

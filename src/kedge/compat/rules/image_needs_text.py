@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an image needs of a driver and a GPU, in sentences that hold for every machine."""
+"""What an image needs of a driver and a GPU, in sentences that hold for every host."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def cuda_major(branch: int, told: str = "") -> int:
 
 
 def find_branch(major: int, minor: int) -> int | None:
-    """The driver branch that brought a CUDA minor; None: not known."""
+    """The driver branch that brought a CUDA minor; None: unknown."""
     return next((branch for branch, *version in CUDA_BRANCHES if version == [major, minor]), None)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MPI: whether the launcher of a machine starts ranks with the MPI of an image, and how else they are started."""
+"""MPI: whether the launcher of a host starts ranks with the MPI of an image, and how else they are started."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SRUN = "srun --mpi=pmix"
 
 
 def judge_mpi(traits: ImageTraits, target: Target) -> list[Judgement]:
-    """What is to be said about jobs of several ranks; nothing where either MPI is not known."""
+    """What is to be said about jobs of several ranks; nothing where either MPI is unknown."""
     inside, outside = traits.mpi.value, target.mpi
     ours, theirs = find_family(outside), find_family(inside)
     if not ours or not theirs:
@@ -43,7 +43,7 @@ def judge_mpi(traits: ImageTraits, target: Target) -> list[Judgement]:
 
 
 def find_family(name: str) -> str:
-    """The family of `Intel MPI 2021.9`; empty where it is not known."""
+    """The family of `Intel MPI 2021.9`; empty where it is unknown."""
     lower = name.strip().lower()
     return next((family for word, family in _FAMILIES.items() if lower.startswith(word)), "")
 

@@ -31,7 +31,7 @@ _LONGEST_TERM = 127  # NVIDIA's program refuses longer ones when they do not hol
 
 @frozen
 class ExpressionValues:
-    """What the names of an expression mean on one machine, for one GPU; what is not known is empty."""
+    """What the names of an expression mean on one host, for one GPU; unknown values are empty."""
 
     cuda: str = ""
     driver: str = ""
@@ -42,7 +42,7 @@ class ExpressionValues:
 
 @frozen
 class Evaluation:
-    """Whether an expression holds; None: something that it asks for is not known."""
+    """Whether an expression holds; None: something that it asks for is unknown."""
 
     holds: bool | None
     problem: str = ""  # as nvidia-container-cli puts it

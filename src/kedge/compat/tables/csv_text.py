@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The text of a table: CSV with one line for each row. Each thing that is wrong names file, line and column."""
+"""The text of a table: CSV with one line for each row. Each problem names file, line and column."""
 
 from __future__ import annotations
 

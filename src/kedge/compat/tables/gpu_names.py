@@ -50,7 +50,7 @@ def find_gpu(text: str, tables: Tables) -> Gpu:
 
 
 def make_gpu(model_name: str, tables: Tables) -> Gpu:
-    """What is known about a GPU under the name its driver reports; of one that is not known, the name alone."""
+    """What is known about a GPU under the name its driver reports; of an unknown one, the name alone."""
     rows = find_models(model_name, tables)
     if not rows or len({row.capability for row in rows}) > 1:
         is_consumer = {"geforce", "titan"} & set(split_name(model_name))
@@ -120,7 +120,7 @@ def _read_memory(name: str, rows: Sequence[GpuModel]) -> str:
     known = {row.memory for row in rows}
     memories = [memory for word in _split(name) if word.endswith("b") and (memory := _tell_memory(word))]
     is_processors = any("GH200" in row.name and memories[:1] != [_list_memories(row)[0]] for row in rows)
-    if memories and not is_processors:  # `GH200 480GB` tells the processor's memory
+    if memories and not is_processors:  # `GH200 480GB` tells the CPU's memory
         return memories[0]
     return known.pop() if len(known) == 1 else ""
 
@@ -164,7 +164,7 @@ def _name_variants(rows: Sequence[GpuModel]) -> str:
 
 
 def _find_brand(name: str, kind: str) -> str:
-    """The word that NVML has for a product line; empty where it is not known."""
+    """The word that NVML has for a product line; empty where it is unknown."""
     words = name.lower().replace("nvidia ", "").split()
     first = words[0] if words else ""
     if first == "quadro":

@@ -12,9 +12,9 @@ class CudaRelease:
 
     version: str  # 12.4.1
     label: str  # `12.4 Update 1`
-    min_driver: str  # Linux; of the release notes, or else the driver that the installer bundles; empty: not known
+    min_driver: str  # Linux; of the release notes, or else the driver that the installer bundles; empty: unknown
     minor_floor: str  # oldest driver of minor-version compatibility: 525.60.13; empty before CUDA 11
-    compat_branches: tuple[int, ...]  # host branches of its cuda-compat package; empty: not known
+    compat_branches: tuple[int, ...]  # host branches of its cuda-compat package; empty: unknown
     compat_package: str
     source: str
     stands_for: str = ""  # another version of the same minor, which has no row of its own: this is the nearest known
@@ -35,7 +35,7 @@ class GpuModel:
     last_driver_branch: int | None  # None: current ones
     takes_forward_compat: bool | None  # None: some boards of this kind do, others do not
     source: str
-    processor: str = ""  # arm64: of the machines it is built into; empty: of any
+    processor: str = ""  # arm64: of the hosts it is built into; empty: of any
 
 
 @frozen
@@ -64,7 +64,7 @@ class NgcRelease:
     source: str = ""
 
     def capabilities_on(self, architecture: str) -> str:
-        """The list for one processor architecture, or else what NVIDIA's notes state; empty: not known.
+        """The list for one CPU architecture, or else what NVIDIA's notes state; empty: unknown.
 
         A list without an architecture is of amd64: images of arm64 have another one under the same tag.
         """

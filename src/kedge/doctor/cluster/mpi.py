@@ -14,14 +14,14 @@ _SECONDS = 0.8  # for a launcher to say what it is
 
 def check_mpi(surroundings: Surroundings) -> list[Finding]:
     """The MPI in this environment and its version."""
-    found = find_mpi(surroundings.environ, deadline=_SECONDS * surroundings.patience)
-    if found is None:
+    mpi = find_mpi(surroundings.environ, deadline=_SECONDS * surroundings.patience)
+    if mpi is None:
         why = "mpirun on the host cannot start ranks in containers; jobs on one node, and jobs with srun, need no MPI"
         fix = "load a module, such as 'module load openmpi', or start ranks with 'srun --mpi=pmix'"
         return [Finding(NAME, NOTE, "no MPI in PATH, and no MPI module loaded", why, fix, _DOCS)]
-    if not found.version:
-        what = f"{found.launcher} is of an unknown MPI: '--version' does not name it"
+    if not mpi.version:
+        what = f"{mpi.launcher} is of an unknown MPI: '--version' does not name it"
         why = "kedge cannot tell whether it can start the MPI of an image"
         return [Finding(NAME, NOTE, what, why, "try it yourself: mpirun --version", _DOCS)]
-    where = f" ({found.launcher})" if found.launcher else f" (by {found.source})"
-    return [Finding(NAME, OK, f"{found.title}{where}")]
+    where = f" ({mpi.launcher})" if mpi.launcher else f" (by {mpi.source})"
+    return [Finding(NAME, OK, f"{mpi.title}{where}")]

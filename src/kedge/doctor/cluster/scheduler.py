@@ -37,12 +37,12 @@ def check_scheduler(surroundings: Surroundings) -> list[Finding]:
         return [wrong]
     answers = _ask_all(surroundings, {"version": tools.version, "queues": tools.queues})
     version = _read_version(answers.get("version"))
-    told = answers.get("queues")
-    if told is None:
+    answer = answers.get("queues")
+    if answer is None:
         return [_explain_late(tools, version, SECONDS * surroundings.patience)]
-    if told.status:
-        return [_explain_refusal(tools, version, told)]
-    names = list(dict.fromkeys(re.findall(tools.queue_line, told.text, re.MULTILINE)))
+    if answer.status:
+        return [_explain_refusal(tools, version, answer)]
+    names = list(dict.fromkeys(re.findall(tools.queue_line, answer.text, re.MULTILINE)))
     shown = f"{version or tools.title} answers, and has {len(names)} queue{'' if len(names) == 1 else 's'}"
     return [Finding("scheduler", OK, shown), *_compare(site, names)]
 
@@ -97,8 +97,8 @@ def _explain_late(tools: SchedulerFacts, version: str, seconds: float) -> Findin
     )
 
 
-def _explain_refusal(tools: SchedulerFacts, version: str, told: Finished) -> Finding:
-    said = (told.errors or told.output).decode(errors="replace").strip()
+def _explain_refusal(tools: SchedulerFacts, version: str, answer: Finished) -> Finding:
+    said = (answer.errors or answer.output).decode(errors="replace").strip()
     missing = find_missing_setup(said)
     if missing is not None:
         return Finding(
@@ -115,9 +115,9 @@ def _explain_refusal(tools: SchedulerFacts, version: str, told: Finished) -> Fin
     )
 
 
-def _read_version(told: Finished | None) -> str:
+def _read_version(answer: Finished | None) -> str:
     """`slurm 23.11.4`: the first line with a version number, from either stream."""
-    text = (told.output + told.errors).decode(errors="replace") if told is not None else ""
+    text = (answer.output + answer.errors).decode(errors="replace") if answer is not None else ""
     lines = [line.strip() for line in text.splitlines() if re.search(r"\d+\.\d+", line)]
     return lines[0][:_LONGEST_WORD] if lines and lines[0].isprintable() else ""
 
@@ -148,8 +148,8 @@ def check_mpi_plugins(surroundings: Surroundings) -> list[Finding]:
         return []
     if _find_broken_settings(surroundings.environ, site) is not None:
         return []
-    told = _ask_all(surroundings, {"list": ("srun", "--mpi=list")}).get("list")
-    plugins = parse_plugins((told.output + told.errors).decode(errors="replace")) if told is not None else []
+    answer = _ask_all(surroundings, {"list": ("srun", "--mpi=list")}).get("list")
+    plugins = parse_plugins((answer.output + answer.errors).decode(errors="replace")) if answer is not None else []
     if not plugins:
         return []  # the check of the scheduler reports it
     shown = f"srun has {', '.join(plugins)}"
@@ -157,11 +157,11 @@ def check_mpi_plugins(surroundings: Surroundings) -> list[Finding]:
         why = f"the profile of {site.name} starts ranks with --mpi={site.mpi_type}: srun refuses that"
         fix = f"name one of these in the profile ('kedge site show {site.name}'): mpi_type = \"{plugins[-1]}\""
         return [Finding("mpi-plugins", WARNING, shown, why, fix, _MPI)]
-    if not any(each.startswith(("pmi", "cray")) for each in plugins):
+    if not any(plugin.startswith(("pmi", "cray")) for plugin in plugins):
         why = "ranks in containers do not find each other under srun: each is rank 0 of 1"
         fix = "start MPI jobs with mpirun (--launcher mpirun); ask the site for Slurm's PMIx plugin"
         return [Finding("mpi-plugins", WARNING, shown, why, fix, _MPI)]
-    if not any(each.startswith("pmix") for each in plugins):
+    if not any(plugin.startswith("pmix") for plugin in plugins):
         why = "Open MPI 5, and often Open MPI 4, support PMIx only: such ranks do not find each other under srun"
         fix = "start those with mpirun (--launcher mpirun); MPICH, MVAPICH2 and Intel MPI work"
         return [Finding("mpi-plugins", NOTE, shown, why, fix, _MPI)]
@@ -186,8 +186,8 @@ def check_accounts(surroundings: Surroundings) -> list[Finding]:
     if site is None or site.scheduler != "slurm" or find_program("sacctmgr") is None:
         return []
     argv = ("sacctmgr", "-n", "-P", "show", "assoc", f"user={find_user_name(surroundings.environ)}", "format=Account")
-    told = _ask_all(surroundings, {"accounts": argv}).get("accounts")
-    accounts = _read_accounts(told)
+    answer = _ask_all(surroundings, {"accounts": argv}).get("accounts")
+    accounts = _read_accounts(answer)
     if not accounts:
         return []  # no accounting, or its database does not answer
     named = surroundings.environ.get("SBATCH_ACCOUNT") or site.account
@@ -204,8 +204,8 @@ def check_accounts(surroundings: Surroundings) -> list[Finding]:
     return [Finding("accounts", OK, shown)]
 
 
-def _read_accounts(told: Finished | None) -> list[str]:
-    if told is None or told.status:
+def _read_accounts(answer: Finished | None) -> list[str]:
+    if answer is None or answer.status:
         return []
-    words = [line.strip().rstrip("|") for line in told.text.splitlines()]
+    words = [line.strip().rstrip("|") for line in answer.text.splitlines()]
     return list(dict.fromkeys(word for word in words if re.fullmatch(r"[\w.@+-]{1,64}", word)))

@@ -34,15 +34,15 @@ def check_cdi(surroundings: Surroundings) -> list[Finding]:
 def _judge(specification: Specification, gpus: GpuHost) -> Finding:
     paths = _list_paths(specification)
     missing = [path for path in paths if not gpus.host.view.kind(path)]
-    versions = {found[1] for path in paths if (found := _VERSION.search(path))}
+    versions = {match[1] for path in paths if (match := _VERSION.search(path))}
     running = gpus.driver.version
     if missing or (running and versions and running not in versions and specification.kind.startswith("nvidia.com/")):
         said = f"it is for driver {', '.join(sorted(versions))}, but the kernel runs {running or 'another one'}"
-        told = said if versions and running and running not in versions else f"{missing[0]} does not exist"
+        reason = said if versions and running and running not in versions else f"{missing[0]} does not exist"
         return Finding(
             NAME,
             WARNING,
-            f"{specification.path} is older than the driver: {told}",
+            f"{specification.path} is older than the driver: {reason}",
             "containers with --device miss files or get the wrong version",
             _MAKE,
             _DOCS,
@@ -55,6 +55,6 @@ def _list_paths(specification: Specification) -> list[str]:
     """The files and nodes of the host that it names."""
     paths = []
     for edits in (specification.edits, *specification.devices.values()):
-        paths += [str(each.get("hostPath") or "") for each in as_mappings(edits.get("mounts"))]
-        paths += [str(each.get("hostPath") or each.get("path") or "") for each in as_mappings(edits.get("deviceNodes"))]
+        paths += [str(mount.get("hostPath") or "") for mount in as_mappings(edits.get("mounts"))]
+        paths += [str(node.get("hostPath") or node.get("path") or "") for node in as_mappings(edits.get("deviceNodes"))]
     return [path for path in paths if path.startswith("/")]

@@ -61,8 +61,8 @@ def _judge_switches(gpus: GpuHost) -> list[Finding]:
 
 
 def _is_running(view: View, name: str) -> bool:
-    numbers = [each for each in view.names("/proc") if each.isdigit()][:_MOST_PROCESSES]
-    return any((view.read(f"/proc/{each}/comm", 64) or b"").strip() == name.encode() for each in numbers)
+    numbers = [number for number in view.names("/proc") if number.isdigit()][:_MOST_PROCESSES]
+    return any((view.read(f"/proc/{number}/comm", 64) or b"").strip() == name.encode() for number in numbers)
 
 
 def _judge_adapters(view: View, adapters: list[str]) -> list[Finding]:
@@ -86,7 +86,7 @@ def _judge_adapters(view: View, adapters: list[str]) -> list[Finding]:
             )
         ]
     shown = [f"{adapter} {_read_port(view, adapter)}".rstrip() for adapter in adapters]
-    if not any("ACTIVE" in each for each in shown):
+    if not any("ACTIVE" in port for port in shown):
         what = f"no port is up: {', '.join(shown)}"
         why = "MPI and NCCL cannot use these adapters"
         return [Finding(NAME, WARNING, what, why, "use another node and tell the administrators", _DOCS)]
@@ -98,4 +98,4 @@ def _read_port(view: View, adapter: str) -> str:
     folder = f"{_ADAPTERS}/{adapter}/ports/1"
     state = (view.read(f"{folder}/state", 64) or b"").decode(errors="replace").rpartition(":")[2].strip()
     rate = (view.read(f"{folder}/rate", 64) or b"").decode(errors="replace").strip()
-    return ", ".join(each for each in (state, rate if state == "ACTIVE" else "") if each)
+    return ", ".join(part for part in (state, rate if state == "ACTIVE" else "") if part)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Certificate authorities: the files that settings and variables name, and whether this machine has any at all."""
+"""Certificate authorities: the files that settings and variables name, and the system's own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kedge.model.counting import count_things
 from kedge.registry.tls import SYSTEM_BUNDLES
 
 _DOCS = "kedge help doctor certificates"
-_PEM = "it must be a PEM file of certificates: a text with lines '-----BEGIN CERTIFICATE-----'"
+_PEM = "use a PEM file of certificates: a text with lines '-----BEGIN CERTIFICATE-----'"
 _OTHERS = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # of other programs
 
 
 @frozen
 class _Bundle:
-    """A file of authorities: how many it has, and how many of them count today; `problem` is why it cannot be used."""
+    """A file of authorities: how many it has, and how many are valid today; `problem` says why kedge cannot use it."""
 
     count: int = 0
     expired: int = 0
@@ -31,36 +31,36 @@ class _Bundle:
 
 
 def check_certificates(surroundings: Surroundings) -> list[Finding]:
-    """The bundle of the settings, SSL_CERT_FILE and SSL_CERT_DIR, and the system's own authorities."""
+    """Check the bundle of the settings, SSL_CERT_FILE, SSL_CERT_DIR, and the system's authorities."""
     settings, environ = surroundings.settings, surroundings.environ
     findings = []
     if settings.ca_bundle is not None:
         findings += _judge_setting(settings.ca_bundle, f"ca_bundle ({settings.sources['ca_bundle']})")
     if environ.get("SSL_CERT_FILE"):
         findings += _judge_variable("SSL_CERT_FILE", Path(environ["SSL_CERT_FILE"]))
-    folder = environ.get("SSL_CERT_DIR")
-    if folder and not any(os.path.isdir(each) for each in folder.split(":")):  # noqa: PTH112 - may be anything
-        findings.append(_refuse_variable("SSL_CERT_DIR", "names no directory that is there"))
+    searched = environ.get("SSL_CERT_DIR")
+    if searched and not any(os.path.isdir(entry) for entry in searched.split(":")):  # noqa: PTH112 - may be anything
+        findings.append(_refuse_variable("SSL_CERT_DIR", "names no existing directory"))
     findings += _judge_others(environ, has_own=settings.ca_bundle is not None or bool(environ.get("SSL_CERT_FILE")))
     return [*findings, _judge_system(surroundings, environ)]
 
 
 def _read_bundle(path: Path) -> _Bundle:
-    """What a file of authorities holds."""
+    """Read a file of authorities."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if not path.exists():
-            return _Bundle(problem="is not there")
+            return _Bundle(problem="does not exist")
         if not path.is_file():
             return _Bundle(problem="is not a file")
         context.load_verify_locations(path)
     except ssl.SSLError:
-        return _Bundle(problem="holds no certificate that can be read")
+        return _Bundle(problem="holds no readable certificate")
     except OSError as problem:
         return _Bundle(problem=f"cannot be read: {problem.strerror}")
-    now, found = time.time(), context.get_ca_certs()
-    expired = sum(ssl.cert_time_to_seconds(str(each["notAfter"])) < now for each in found if "notAfter" in each)
-    early = sum(ssl.cert_time_to_seconds(str(each["notBefore"])) > now for each in found if "notBefore" in each)
+    now, authorities = time.time(), context.get_ca_certs()
+    expired = sum(ssl.cert_time_to_seconds(str(ca["notAfter"])) < now for ca in authorities if "notAfter" in ca)
+    early = sum(ssl.cert_time_to_seconds(str(ca["notBefore"])) > now for ca in authorities if "notBefore" in ca)
     return _Bundle(context.cert_store_stats()["x509"], expired, early)
 
 
@@ -68,8 +68,8 @@ def _judge_setting(path: Path, name: str) -> list[Finding]:
     bundle = _read_bundle(path)
     if bundle.problem:
         what = f"{name}: {path} {bundle.problem}"
-        why = "every pull over https ends with this error"
-        fix = f"{_PEM}; or leave it out: unset KEDGE_CA_BUNDLE, or take ca_bundle out of config.toml"
+        why = "every pull over https fails with this error"
+        fix = f"{_PEM}; or unset KEDGE_CA_BUNDLE, or remove ca_bundle from config.toml"
         return [Finding("certificates", FAIL, what, why, fix, _DOCS)]
     return [
         Finding("certificates", OK, f"{name}: {path} has {count_things(bundle.count, 'certificate')}"),
@@ -92,8 +92,8 @@ def _refuse_variable(name: str, what: str) -> Finding:
         "certificates",
         FAIL,
         f"{name} {what}",
-        "it takes the place of the system's authorities, and nothing is said about it: no registry is trusted then",
-        f"unset {name}, or let it name the right place; it was often set by another computer's settings",
+        "it silently replaces the system's authorities: kedge trusts no registry",
+        f"unset {name}, or set it to the right path; settings copied from another computer often set it",
         _DOCS,
     )
 
@@ -105,7 +105,7 @@ def _judge_times(path: Path, bundle: _Bundle) -> list[Finding]:
                 "certificates",
                 FAIL,
                 f"no authority in {path} is valid yet",
-                "the clock of this machine is behind: every certificate looks as if it were of the future",
+                "the clock of this host is behind, so every certificate seems to begin in the future",
                 "compare 'date -u' with a watch, and tell the administrators",
                 _DOCS,
             )
@@ -116,8 +116,8 @@ def _judge_times(path: Path, bundle: _Bundle) -> list[Finding]:
                 "certificates",
                 WARNING,
                 f"every authority in {path} has expired",
-                "registries that they vouch for are refused",
-                "ask the site for its present authority; if they should be valid, compare 'date -u' with a watch",
+                "kedge refuses the registries that they sign",
+                "ask the site for its current authority; if they should be valid, compare 'date -u' with a watch",
                 _DOCS,
             )
         ]
@@ -132,8 +132,8 @@ def _judge_others(environ: Mapping[str, str], *, has_own: bool) -> list[Finding]
         Finding(
             "certificates",
             NOTE,
-            f"{named[0]} names a file of authorities, and kedge does not read that variable",
-            "it is for other programs; if this site has an authority of its own, kedge has to be told, too",
+            f"kedge does not read {named[0]}, which names a file of authorities",
+            "the variable is for other programs; if this site has its own authority, kedge needs it, too",
             f'export KEDGE_CA_BUNDLE="${named[0]}"',
             _DOCS,
         )
@@ -143,8 +143,8 @@ def _judge_others(environ: Mapping[str, str], *, has_own: bool) -> list[Finding]
 def _judge_system(surroundings: Surroundings, environ: Mapping[str, str]) -> Finding:
     root = Path(surroundings.root)
     paths = ssl.get_default_verify_paths()
-    places = [Path(each) for each in (paths.openssl_cafile, paths.openssl_capath) if each]
-    present = [each for each in (*places, *SYSTEM_BUNDLES) if _has_something(root / str(each).lstrip("/"))]
+    places = [Path(place) for place in (paths.openssl_cafile, paths.openssl_capath) if place]
+    present = [place for place in (*places, *SYSTEM_BUNDLES) if _has_content(root / str(place).lstrip("/"))]
     if present:
         return Finding("certificates", OK, f"the system's authorities are in {present[0]}")
     has_own = bool(environ.get("SSL_CERT_FILE") or environ.get("SSL_CERT_DIR") or surroundings.settings.ca_bundle)
@@ -152,13 +152,13 @@ def _judge_system(surroundings: Surroundings, environ: Mapping[str, str]) -> Fin
         "certificates",
         NOTE if has_own else FAIL,
         "this system has no certificate authorities",
-        "no registry is trusted but those that your own bundle vouches for",
-        "ask the administrators for the package ca-certificates, or copy a bundle here: export SSL_CERT_FILE=FILE",
+        "kedge trusts only registries that your own bundle covers",
+        "ask the administrators for the package ca-certificates, or copy a bundle to FILE: export SSL_CERT_FILE=FILE",
         _DOCS,
     )
 
 
-def _has_something(place: Path) -> bool:
+def _has_content(place: Path) -> bool:
     try:
         return any(place.iterdir()) if place.is_dir() else place.stat().st_size > 0
     except OSError:

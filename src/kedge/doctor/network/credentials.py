@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Logins for registries: where they are from, whether they are whole, for the right host, safe, and still taken.
+"""Logins for registries: their source, whether they are complete, for the right host, private, and still accepted.
 
-No secret is in any finding, and no user name either: people put keys into the wrong variable.
+No finding contains a secret, nor a user name: people put keys into the wrong variable.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ASKED = ("nvcr.io", "docker.io")  # whose logins are tried
 
 @frozen
 class Held:
-    """A login as it was found: `where` names variables or a file, `host` is * where it goes to whoever is asked."""
+    """A login: `where` names its variables or file, `host` is * if it goes to every registry."""
 
     where: str
     host: str
@@ -49,18 +49,18 @@ class Held:
 
 
 def check_credentials(surroundings: Surroundings) -> list[Finding]:
-    """Everything about logins that can be known without sending one."""
+    """Check logins without sending one."""
     sources = CredentialSources(environ=surroundings.environ, home=home_directory(surroundings.environ))
     findings = [*_judge_variables(sources), *_judge_files(sources)]
-    held = list(_list_held(sources))
-    for each in held:
-        findings += _judge_held(each)
-    findings += _judge_precedence(held)
-    return [*findings, *_describe_present(held, sources)]
+    logins = list(_list_held(sources))
+    for login in logins:
+        findings += _judge_held(login)
+    findings += _judge_precedence(logins)
+    return [*findings, *_describe_present(logins, sources)]
 
 
 def check_logins(surroundings: Surroundings) -> list[Finding]:
-    """Whether nvcr.io and Docker Hub take the login that would be sent to them; asked only where there is one."""
+    """Check whether nvcr.io and Docker Hub accept the login that kedge would send, if there is one."""
     if surroundings.is_offline:
         return []
     try:
@@ -75,12 +75,12 @@ def check_logins(surroundings: Surroundings) -> list[Finding]:
 
 
 def _has_login(name: str, sources: CredentialSources) -> bool:
-    """Whether a login is meant for this registry: one for whoever is asked counts by its user's name."""
+    """Whether a login is meant for this registry; for one of every registry the user name decides."""
     is_ngc = name == "nvcr.io"
     if any(x.host == name or (x.host == "*" and (x.username == NGC_USER) == is_ngc) for x in _list_held(sources)):
         return True
     helpers = [file.find_helper(name, "") for _, file in _read_files(sources) if file is not None]
-    return any(each is not None and _has_helper(each[0]) for each in helpers)
+    return any(helper is not None and _has_helper(helper[0]) for helper in helpers)
 
 
 def _has_helper(name: str) -> bool:
@@ -89,35 +89,35 @@ def _has_helper(name: str) -> bool:
 
 def _explain_answer(name: str, answer: LoginAnswer | None) -> Finding:
     if answer is None or answer.is_valid is None:
-        why = answer.said if answer is not None and answer.said else "it does not answer in time"
-        what = f"whether {name} takes the login is not known: {why}"
-        wait = "a login that has expired is noticed only when an image is pulled"
-        return Finding("logins", NOTE, what, wait, "ask again where the registry can be reached", _DOCS)
+        reason = answer.said if answer is not None and answer.said else "it did not answer in time"
+        what = f"unknown whether {name} accepts the login: {reason}"
+        why = "an expired login then fails only at the next pull"
+        return Finding("logins", NOTE, what, why, "run 'kedge doctor' again on a host that reaches the registry", _DOCS)
     if answer.is_valid:
-        return Finding("logins", OK, f"{name} takes the login")
+        return Finding("logins", OK, f"{name} accepts the login")
     fix = f"kedge registry login {name}; for public images alone: kedge registry logout {name}"
     if name == "nvcr.io":
-        fix = f"make a new key at https://org.ngc.nvidia.com/setup/api-keys, and type: {_LOGIN}"
+        fix = f"create a new key at https://org.ngc.nvidia.com/setup/api-keys, then: {_LOGIN}"
     return Finding(
         "logins",
         FAIL,
         answer.said or f"{name} refuses the login",
-        "it is sent with every request, so that public images cannot be pulled from there either",
+        "kedge sends it with every request, so even public images cannot be pulled from there",
         fix,
         _DOCS,
     )
 
 
 def _judge_variables(sources: CredentialSources) -> Iterator[Finding]:
-    """Pairs of which one half is missing: mostly $oauthtoken, which the shell takes for a variable of its own."""
+    """Report pairs with one half missing: mostly $oauthtoken, which the shell expands to nothing."""
     for user, password in PAIRS:
         has_user, has_password = bool(sources.environ.get(user)), bool(sources.environ.get(password))
         if has_password and not has_user:
             yield Finding(
                 "credentials",
                 WARNING,
-                f"{password} is set, and {user} is empty",
-                "the login does not count. In double quotes, or none, the shell makes nothing of $oauthtoken",
+                f"{password} is set, but {user} is empty",
+                "kedge ignores the login. Without single quotes the shell replaces $oauthtoken by nothing",
                 f"export {user}='$oauthtoken' (in single quotes)",
                 _DOCS,
             )
@@ -125,9 +125,9 @@ def _judge_variables(sources: CredentialSources) -> Iterator[Finding]:
             yield Finding(
                 "credentials",
                 WARNING,
-                f"{user} is set, and {password} is empty",
-                "the login does not count: images that need one are refused",
-                f"set {password} too, or unset {user}; '{_LOGIN}' keeps it in a file instead",
+                f"{user} is set, but {password} is empty",
+                "kedge ignores the login: registries refuse images that need one",
+                f"set {password} too, or unset {user}; or store the login in a file: {_LOGIN}",
                 _DOCS,
             )
 
@@ -151,7 +151,7 @@ def _list_held(sources: CredentialSources) -> Iterator[Held]:
 
 
 def _read_files(sources: CredentialSources) -> Iterator[tuple[Path, AuthFile | None]]:
-    """Each file of logins that is there; None for one that cannot be read."""
+    """Each file of logins that exists; None for one that kedge cannot read."""
     for path in dict.fromkeys(path for path, _ in sources.list_files()):
         try:
             file = read_auth_file(path)
@@ -167,34 +167,36 @@ def _judge_held(held: Held) -> Iterator[Finding]:
     is_ngc = host in ("nvcr.io", "authn.nvidia.com") or held.username == NGC_USER
     blemish = find_blemish(secret)
     if blemish:
-        why = "it is sent as it stands, and refused"
+        why = "kedge sends it unchanged, and the registry refuses it"
         fix = f"copy the key again without it; from a file: export {_first_word(held.where)}=$(cat FILE)"
         yield _warn(f"the secret in {held.where} {blemish}", why, fix)
     elif is_ngc and not is_ngc_key(secret):
-        shown = "is a stand-in, not a key" if is_stand_in(secret) else "does not look like an NGC API key"
-        why = "nvcr.io refuses what is no key; one begins with nvapi-, old ones are about 80 letters and digits"
+        shown = "is a placeholder, not a key" if is_stand_in(secret) else "does not look like an NGC API key"
+        why = "nvcr.io refuses it; keys begin with nvapi-, old keys have about 80 letters and digits"
         yield _warn(
             f"the secret in {held.where} {shown}", why, "copy it from https://org.ngc.nvidia.com/setup/api-keys"
         )
     elif not is_ngc and is_ngc_key(secret) and secret.startswith("nvapi-"):
         yield from _judge_stray_key(held)
     if host in ("nvcr.io", "authn.nvidia.com") and held.username not in (NGC_USER, ""):
-        why = "nvcr.io takes an API key with the user name $oauthtoken and no other"
+        why = "nvcr.io accepts an API key only with the user name $oauthtoken"
         yield _warn(f"the user name for nvcr.io in {held.where} is not $oauthtoken", why, _LOGIN)
     if held.username == NGC_USER and is_host(host) and host not in ("nvcr.io", "authn.nvidia.com"):
-        why = f"that is NVIDIA's user name; {host} does not know it, and nvcr.io gets no login"
+        why = f"$oauthtoken is the user name for nvcr.io; {host} does not know it, and nvcr.io gets no login"
         yield _warn(f"the login for {host} in {held.where} is $oauthtoken", why, _LOGIN)
     elif may_be_ngc_host(host):
-        why = "images come from nvcr.io, and a login counts only for the host it is filed under"
-        yield _warn(f"{held.where} has a login for {host}, which is no registry", why, _LOGIN)
+        why = "images come from nvcr.io, and kedge sends a login only to the host it is for"
+        yield _warn(f"{held.where} has a login for {host}, which is not a registry", why, _LOGIN)
     expiry = find_expiry(secret)
     if expiry:
-        yield _warn(f"the token in {held.where} expired on {expiry}", "it is refused", f"log in again: {_LOGIN}")
+        yield _warn(
+            f"the token in {held.where} expired on {expiry}", "the registry refuses it", f"log in again: {_LOGIN}"
+        )
 
 
 def _judge_stray_key(held: Held) -> Iterator[Finding]:
     if held.host == "*":
-        why = "nvcr.io takes an API key with the user name $oauthtoken and no other"
+        why = "nvcr.io accepts an API key only with the user name $oauthtoken"
         fix = f"export {_first_word(held.where)}='$oauthtoken' (in single quotes)"
         yield _warn(f"{held.where} hold an NGC API key with another user name", why, fix)
     elif is_host(held.host):
@@ -203,23 +205,23 @@ def _judge_stray_key(held: Held) -> Iterator[Finding]:
 
 
 def _judge_precedence(held: Iterable[Held]) -> Iterator[Finding]:
-    """A login of the environment goes to every registry, before those of files."""
-    known = list(held)
-    everywhere = next((each for each in known if each.host == "*" and " and " in each.where), None)
+    """A login of the environment goes to every registry, and overrides those of files."""
+    logins = list(held)
+    everywhere = next((login for login in logins if login.host == "*" and " and " in login.where), None)
     if everywhere is None:
         return
-    hidden = [each for each in known if each.host == "nvcr.io" and everywhere.username != NGC_USER]
-    for each in hidden:
-        what = f"{everywhere.where} are sent to {each.host}, not the login in {each.where}"
-        why = "variables hold for every registry, and before files: the login that is meant is never used"
+    hidden = [login for login in logins if login.host == "nvcr.io" and everywhere.username != NGC_USER]
+    for login in hidden:
+        what = f"kedge sends {everywhere.where} to {login.host}, not the login in {login.where}"
+        why = "these variables apply to every registry and override files: the login in the file is never used"
         yield _warn(what, why, f"unset {everywhere.where.replace(' and ', ' ')}, and log in: kedge registry login HOST")
 
 
 def _judge_files(sources: CredentialSources) -> Iterator[Finding]:
     for path, file in _read_files(sources):
         if file is None:
-            what = f"{path} cannot be read as a file of logins"
-            yield _warn(what, "logins in it do not count", "correct it, or move it away and log in again")
+            what = f"{path} is not a valid file of logins"
+            yield _warn(what, "kedge ignores the logins in it", "correct it, or move it away and log in again")
             continue
         yield from _judge_helpers(file)
         yield from _judge_mode(path)
@@ -229,52 +231,52 @@ def _judge_files(sources: CredentialSources) -> Iterator[Finding]:
     for path, entry in sources.read_enroot([]):
         if entry.is_command:
             what = f"a password in {path} is a command, which kedge does not run"
-            yield Finding("credentials", NOTE, what, "Enroot runs it; here this login does not count", _LOGIN, _DOCS)
+            yield Finding("credentials", NOTE, what, "Enroot runs it; kedge ignores this login", _LOGIN, _DOCS)
     for note in notes:
-        yield _warn(note, "logins in it do not count", "check its owner and mode")
+        yield _warn(note, "kedge ignores the logins in it", "check its owner and mode")
 
 
 def _judge_helpers(file: AuthFile) -> Iterator[Finding]:
     named = dict.fromkeys([*([file.store] if file.store else []), *file.helpers.values()])
     for name in named:
         if not _has_helper(name):
-            shown = f"docker-credential-{name}" if is_host(name) else "that cannot be the name of a program"
-            what = f"{file.path} names the helper {shown}, which is not here"
-            why = "the logins that it keeps are on another computer: those hosts are asked without a login"
-            fix = f"take 'credsStore' or 'credHelpers' out of {file.path}, and log in here: kedge registry login HOST"
+            shown = f"the helper docker-credential-{name}" if is_host(name) else "a helper with an invalid name"
+            what = f"{file.path} names {shown}, which is not installed"
+            why = "kedge cannot read the logins that the helper keeps, and sends those hosts no login"
+            fix = f"remove 'credsStore' or 'credHelpers' from {file.path}, and log in: kedge registry login HOST"
             yield _warn(what, why, fix)
 
 
 def _judge_mode(path: Path) -> Iterator[Finding]:
-    """A file of secrets that others can read: by its own mode, and that of every directory above it."""
+    """Report a file of secrets that others can read, by its mode and that of every parent directory."""
     try:
         mode = path.stat().st_mode
-        folders = [each.stat().st_mode for each in path.resolve().parents]
+        parent_modes = [parent.stat().st_mode for parent in path.resolve().parents]
     except OSError:
         return
     for who, read, enter in (("everybody", 0o004, 0o001), ("your group", 0o040, 0o010)):
-        if mode & read and all(each & enter for each in folders):
-            what = f"{path} can be read by {who} on this system"
-            yield _warn(what, "who reads it has your logins", f"chmod 600 '{path}', and make new keys")
+        if mode & read and all(parent_mode & enter for parent_mode in parent_modes):
+            what = f"{path} is readable by {who} on this host"
+            yield _warn(what, "other users can read your logins", f"chmod 600 '{path}', and create new keys")
             return
 
 
 def _describe_present(held: Iterable[Held], sources: CredentialSources) -> list[Finding]:
-    known = [each for each in held if each.host == "*" or is_host(each.host)]
-    shown = [f"{'any registry' if each.host == '*' else each.host} from {each.where}" for each in known]
+    logins = [login for login in held if login.host == "*" or is_host(login.host)]
+    shown = [f"{'any registry' if login.host == '*' else login.host} from {login.where}" for login in logins]
     for _, file in _read_files(sources):
         names = {**file.helpers, **({"any registry": file.store} if file.store else {})} if file is not None else {}
         kept = [(key, name) for key, name in names.items() if _has_helper(name)]
         shown += [f"{_show_host(key)} from docker-credential-{name}" for key, name in kept]
     if shown:
         return [Finding("credentials", OK, f"logins: {', '.join(dict.fromkeys(shown))}")]
-    what = "no login for any registry: public images need none"
+    what = "no login for any registry; public images need none"
     return [Finding("credentials", OK, what)]
 
 
 def _show_host(key: str) -> str:
     host = normalize_key(key)
-    return host if is_host(host) or key == "any registry" else "a host with an odd name"
+    return host if is_host(host) or key == "any registry" else "a host with an invalid name"
 
 
 def _first_word(where: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The forms of keys, tokens and host names, judged without being shown: pure, apart from the clock for tokens."""
+"""The formats of keys, tokens and host names, checked without showing them. Pure, apart from the clock for tokens."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _NGC_LOOKALIKES = frozenset(
 
 
 def is_ngc_key(secret: str) -> bool:
-    """Whether it has the form of an NGC API key, old or new."""
+    """Whether it has the format of an NGC API key, old or new."""
     return _NGC_KEY.fullmatch(secret) is not None
 
 
 def is_stand_in(secret: str) -> bool:
-    """Whether it was left from a manual: YOUR_API_KEY, <key>, $NGC_API_KEY."""
+    """Whether it is a placeholder of a manual: YOUR_API_KEY, <key>, $NGC_API_KEY."""
     return _STAND_IN.fullmatch(secret) is not None
 
 
 def find_blemish(secret: str) -> str:
-    """What is around or in a secret that does not belong there: `ends with a newline`; empty where nothing is."""
+    """What does not belong into a secret: `ends with a newline`; empty if nothing."""
     if secret != secret.rstrip("\r\n"):
         return "ends with a newline"
     if secret != secret.strip():
@@ -72,10 +72,10 @@ def find_expiry(secret: str) -> str:
 
 
 def is_host(text: str) -> bool:
-    """Whether it can be shown as the name of a registry, with a path perhaps: no login is in it."""
+    """Whether it is safe to show as the name of a registry, perhaps with a path: it contains no login."""
     return _HOST.fullmatch(text) is not None
 
 
 def may_be_ngc_host(host: str) -> bool:
-    """Whether somebody meant nvcr.io: NVIDIA's web pages, and the commonest slips of a finger."""
+    """Whether the user probably meant nvcr.io: NVIDIA's web pages, and common typing errors."""
     return host.partition(":")[0].partition("/")[0] in _NGC_LOOKALIKES

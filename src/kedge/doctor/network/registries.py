@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The way to registries: proxies as they are written and whether they listen, and whether registries answer."""
+"""Access to registries: the proxy variables, whether proxies listen, and whether registries answer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kedge.registry.probe import ProbeResult, is_listening_within, probe_registr
 from kedge.registry.proxies import Proxy, parse_proxy
 from kedge.schedulers.current_job import find_current_job
 
-REGISTRIES = ("nvcr.io", "docker.io")
-SECONDS = 1.0  # for what is asked over the network; the check has a little more
+_USUAL_REGISTRIES = ("nvcr.io", "docker.io")
+SECONDS = 1.0  # for network requests; the check has a little more
 _MOST_MIRRORS = 6
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 _OFFLINE = frozenset(
@@ -35,7 +35,7 @@ _PROXIES, _REGISTRIES = "kedge help doctor proxies", "kedge help doctor registri
 
 
 def check_proxies(surroundings: Surroundings) -> list[Finding]:
-    """The proxy variables: what is written in them, and whether somebody listens there."""
+    """Check the values of the proxy variables, and whether the proxies listen."""
     environ = surroundings.environ
     findings = [*_judge_spelling(environ), *_judge_exceptions(environ)]
     proxies: dict[str, Proxy] = {}
@@ -44,20 +44,22 @@ def check_proxies(surroundings: Surroundings) -> list[Finding]:
             proxies[name] = parse_proxy(environ[name], name)
         except KedgeError as problem:
             fix = problem.hint or "write http://proxy.example.org:3128"
-            findings.append(Finding("proxies", FAIL, problem.message, "every pull ends with this error", fix, _PROXIES))
+            findings.append(
+                Finding("proxies", FAIL, problem.message, "every pull fails with this error", fix, _PROXIES)
+            )
     if surroundings.is_offline:
-        findings += [Finding("proxies", OK, f"{name} is set (not asked)") for name in proxies]
+        findings += [Finding("proxies", OK, f"{name} is set (not contacted)") for name in proxies]
     else:
         findings += _judge_listening(proxies, SECONDS * surroundings.patience)
-    return findings or [Finding("proxies", OK, "none are set")]
+    return findings or [Finding("proxies", OK, "none set")]
 
 
 def _list_set(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
-    """Of each variable the spelling that counts: the lower one, as in curl."""
-    found = []
+    """The spelling of each variable that takes effect: lower case first, as in curl."""
+    spellings = []
     for name in names:
-        found += [each for each in (name, name.upper()) if environ.get(each)][:1]
-    return found
+        spellings += [spelling for spelling in (name, name.upper()) if environ.get(spelling)][:1]
+    return spellings
 
 
 def _judge_spelling(environ: Mapping[str, str]) -> list[Finding]:
@@ -69,9 +71,9 @@ def _judge_spelling(environ: Mapping[str, str]) -> list[Finding]:
                 Finding(
                     "proxies",
                     WARNING,
-                    f"{name} and {name.upper()} are both set, and differ",
-                    "kedge and curl take the lower-case one, other programs the other: some work, and some do not",
-                    f'set both to the same: export {name.upper()}="${name}"',
+                    f"{name} and {name.upper()} differ",
+                    "kedge and curl use the lower-case one, other programs the other: some work, some do not",
+                    f'set both to the same value: export {name.upper()}="${name}"',
                     _PROXIES,
                 )
             )
@@ -81,9 +83,9 @@ def _judge_spelling(environ: Mapping[str, str]) -> list[Finding]:
             Finding(
                 "proxies",
                 WARNING,
-                "http_proxy is set, and https_proxy is not",
-                "registries are reached over https, for which http_proxy does not count: they are asked straight",
-                'if the proxy serves https too, as most do: export https_proxy="$http_proxy"',
+                "http_proxy is set, but https_proxy is not",
+                "registries use https, which ignores http_proxy: kedge connects to them without the proxy",
+                'if the proxy also serves https, as most do: export https_proxy="$http_proxy"',
                 _PROXIES,
             )
         )
@@ -91,7 +93,7 @@ def _judge_spelling(environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _judge_exceptions(environ: Mapping[str, str]) -> list[Finding]:
-    """Forms of no_proxy that look right and exempt nothing."""
+    """Report entries of no_proxy that look right but exempt no host."""
     name = next(iter(_list_set(environ, ("no_proxy",))), "")
     wrong = [_find_odd(item) for item in environ.get(name, "").split(",") if item.strip()]
     reasons = list(dict.fromkeys(reason for reason in wrong if reason))
@@ -99,9 +101,9 @@ def _judge_exceptions(environ: Mapping[str, str]) -> list[Finding]:
         Finding(
             "proxies",
             WARNING,
-            f"{name} has an entry that exempts nothing: {reason}",
-            "the hosts that it means are asked through the proxy, which may not reach them",
-            f"write it as: export {name}=localhost,127.0.0.1,.example.org,10.0.0.0/8",
+            f"{name} has an entry without effect: {reason}",
+            "kedge reaches the hosts of that entry through the proxy, which may not reach them",
+            f"use this format: export {name}=localhost,127.0.0.1,.example.org,10.0.0.0/8",
             _PROXIES,
         )
         for reason in reasons
@@ -111,27 +113,27 @@ def _judge_exceptions(environ: Mapping[str, str]) -> list[Finding]:
 def _find_odd(item: str) -> str:
     text = item.strip()
     if re.search(r"\s|;", text):
-        return "entries are parted by commas, and this one has a space or a semicolon in it"
+        return "it contains a space or a semicolon; commas separate entries"
     if "://" in text:
-        return "it has a scheme (http://), and only the host's name counts"
+        return "it has a scheme (http://); write the host name only"
     if "*" in text.removeprefix("*") or (text.startswith("*") and text != "*" and not text.startswith("*.")):
-        return "a star counts at the beginning only, as in *.example.org"
+        return "a star works only at the beginning, as in *.example.org"
     return ""
 
 
 def _judge_listening(proxies: Mapping[str, Proxy], seconds: float) -> list[Finding]:
-    listening = is_listening_within({each.url for each in proxies.values()}, seconds)
+    listening = is_listening_within({proxy.url for proxy in proxies.values()}, seconds)
     findings = []
     for name, proxy in proxies.items():
         if listening[proxy.url]:
             findings.append(Finding("proxies", OK, f"{name}: {proxy.url} listens"))
             continue
-        fix = f"check its name and port; where registries are reached without it: unset {name}"
+        fix = f"check its name and port; if registries are reachable without it: unset {name}"
         if name.lower() == "http_proxy":
-            level, why = WARNING, "what is asked over plain http does not get through"
+            level, why = WARNING, "requests over plain http fail"
         else:
-            level, why = FAIL, "registries are asked through it: no image can be pulled"
-        findings.append(Finding("proxies", level, f"{name}: nobody answers at {proxy.url}", why, fix, _PROXIES))
+            level, why = FAIL, "kedge reaches registries through it, so every pull fails"
+        findings.append(Finding("proxies", level, f"{name}: no answer from {proxy.url}", why, fix, _PROXIES))
     return [*findings, *_judge_schemes(proxies)]
 
 
@@ -141,8 +143,8 @@ def _judge_schemes(proxies: Mapping[str, Proxy]) -> list[Finding]:
             "proxies",
             NOTE,
             f"the address in {name} begins with https:",
-            "the proxy itself is then spoken to in TLS, which few proxies do; registries are asked over https anyway",
-            f"if pulls fail, write it with http: export {name}=http://{urlsplit(proxy.url).netloc}",
+            "kedge then uses TLS to the proxy, which few proxies support; https to registries does not need it",
+            f"if pulls fail: export {name}=http://{urlsplit(proxy.url).netloc}",
             _PROXIES,
         )
         for name, proxy in proxies.items()
@@ -151,35 +153,36 @@ def _judge_schemes(proxies: Mapping[str, Proxy]) -> list[Finding]:
 
 
 def check_registries(surroundings: Surroundings) -> list[Finding]:
-    """Whether nvcr.io, Docker Hub and the mirrors that are configured answer from here; no login is sent."""
+    """Check whether nvcr.io, Docker Hub and configured mirrors answer; no login is sent."""
     if surroundings.is_offline:
-        return [Finding("registries", SKIPPED, "not asked, because of --offline")]
+        return [Finding("registries", SKIPPED, "not contacted (--offline)")]
     try:
         access = open_access(surroundings)
     except KedgeError as problem:
-        fix = problem.hint or "correct it"
-        return [Finding("registries", FAIL, problem.message, "every pull ends with this error", fix, _REGISTRIES)]
+        fix = problem.hint or "correct the setting"
+        return [Finding("registries", FAIL, problem.message, "every pull fails with this error", fix, _REGISTRIES)]
     findings = [
-        Finding("registries", NOTE, note, "mirrors in it are not used", "write it in version 2", _REGISTRIES)
+        Finding("registries", NOTE, note, "kedge ignores its mirrors", "write it in format version 2", _REGISTRIES)
         for note in access.registries.notes
     ]
     with access:
         mirrors = list_mirrors(access.registries)
-        places = [Endpoint(name, "") for name in REGISTRIES] + [each for group in mirrors.values() for each in group]
+        places = [Endpoint(name, "") for name in _USUAL_REGISTRIES]
+        places += [mirror for group in mirrors.values() for mirror in group]
         reached = probe_registries(dict.fromkeys(places), access, SECONDS * surroundings.patience)
     return findings + judge_reach(reached, mirrors, surroundings)
 
 
 def open_access(surroundings: Surroundings) -> Access:
-    """Access to registries as commands here have it; raises InvalidSetting where they would."""
+    """Access to registries as other commands have it; raises InvalidSetting as they do."""
     settings = surroundings.settings
     options = AccessOptions(no_https=settings.no_https, ca_bundle=settings.ca_bundle, retries=0)
     return Access.open(options, environ=surroundings.environ)
 
 
 def list_mirrors(registries: Registries) -> dict[str, list[Endpoint]]:
-    """The mirrors that registries.conf names, by the registry that they are for."""
-    found: dict[str, list[Endpoint]] = {}
+    """The mirrors of registries.conf, by registry."""
+    mirrors: dict[str, list[Endpoint]] = {}
     count = 0
     for rule in registries.rules:
         registry = rule.prefix.partition("/")[0]
@@ -190,29 +193,29 @@ def list_mirrors(registries: Registries) -> dict[str, list[Endpoint]]:
             count += 1
             if count <= _MOST_MIRRORS:
                 endpoint = Endpoint(location.partition("/")[0], "", insecure, is_mirror=True)
-                found.setdefault(registry, []).append(endpoint)
-    return found
+                mirrors.setdefault(registry, []).append(endpoint)
+    return mirrors
 
 
 def judge_reach(
     reached: Iterable[ProbeResult], mirrors: Mapping[str, list[Endpoint]], surroundings: Surroundings
 ) -> list[Finding]:
-    """One finding for those that answer, and one for each reason why others do not."""
-    known = list(reached)
-    answering = {each.host for each in known if each.failure is None and not each.is_page}
+    """One finding for each registry that answers, and one for each reason why others do not."""
+    results = list(reached)
+    answering = {result.host for result in results if result.failure is None and not result.is_page}
     findings = [
-        Finding("registries", OK, f"{each.host} answers in {each.seconds:.1f} s" + _say_proxy(each))
-        for each in known
-        if each.host in answering
+        Finding("registries", OK, f"{result.host} answers in {result.seconds:.1f} s" + _say_proxy(result))
+        for result in results
+        if result.host in answering
     ]
-    findings += [_explain_page(each) for each in known if each.is_page]
+    findings += [_explain_page(result) for result in results if result.is_page]
     by_reason: dict[tuple[FailureKind, str], list[ProbeResult]] = {}
-    for each in known:
-        if each.failure is not None:
-            by_reason.setdefault((each.failure.kind, each.proxy), []).append(each)
+    for result in results:
+        if result.failure is not None:
+            by_reason.setdefault((result.failure.kind, result.proxy), []).append(result)
     covered = {Endpoint(name, "").host for name, places in mirrors.items() if any(x.host in answering for x in places)}
     return findings + [
-        _explain_silence(kind, group, surroundings, is_covered=all(each.host in covered for each in group))
+        _explain_silence(kind, group, surroundings, is_covered=all(result.host in covered for result in group))
         for (kind, _), group in by_reason.items()
     ]
 
@@ -220,33 +223,33 @@ def judge_reach(
 def _explain_silence(
     kind: FailureKind, group: list[ProbeResult], surroundings: Surroundings, *, is_covered: bool
 ) -> Finding:
-    hosts = " and ".join(each.host for each in group)
-    told = f"no answer within {SECONDS * surroundings.patience:g} s" if kind is FailureKind.TIMEOUT else str(kind)
-    what = f"{hosts}: {_SENTENCES.get(kind, told)}" + _say_proxy(group[0])
+    hosts = " and ".join(result.host for result in group)
+    reason = f"no answer within {SECONDS * surroundings.patience:g} s" if kind is FailureKind.TIMEOUT else str(kind)
+    what = f"{hosts}: {_SENTENCES.get(kind, reason)}" + _say_proxy(group[0])
     if is_covered:
-        why = "images are pulled from the mirror that registries.conf names, which answers"
+        why = "kedge pulls from the mirror in registries.conf, which answers"
         return Finding(
-            "registries", NOTE, what, why, "nothing is to be done as long as the mirror has them", _REGISTRIES
+            "registries", NOTE, what, why, "no action needed as long as the mirror has the images", _REGISTRIES
         )
     if kind in _OFFLINE and not group[0].proxy:
         return _explain_offline(what, surroundings)
-    why, fix = _TLS_REMEDIES.get(kind, ("images there cannot be pulled", "check the proxy and the host's name"))
+    why, fix = _TLS_REMEDIES.get(kind, ("kedge cannot pull images from there", "check the proxy and the host name"))
     return Finding("registries", WARNING, what, why, fix, _REGISTRIES)
 
 
 def _explain_offline(what: str, surroundings: Surroundings) -> Finding:
     site, job = surroundings.site, find_current_job(surroundings.environ)
-    why = "images there cannot be pulled from this machine; those that are on disk run all the same"
+    why = "this host cannot pull images from there; images on disk still run"
     if job is not None:
         level = NOTE if site is not None and site.internet_on_nodes is False else WARNING
         fix = "pull on a login node before the job: kedge pull IMAGE; or set https_proxy to the site's proxy"
         return Finding("registries", level, what, why, fix, _REGISTRIES)
     if site is not None and site.pull == "in-job":
-        fix = "jobs here pull their images themselves (--pull in-job), and 'kedge alloc' gives a shell that can"
+        fix = "no action needed for jobs, which pull their images themselves (--pull in-job); for a shell: kedge alloc"
         return Finding("registries", NOTE, what, why, fix, _REGISTRIES)
     fix = (
-        "set https_proxy to the site's proxy; or name a mirror in ~/.config/containers/registries.conf; or leave the "
-        "pull to the job, where nodes have a way out: kedge submit --pull in-job"
+        "set https_proxy to the site's proxy; or name a mirror in ~/.config/containers/registries.conf; or, if compute "
+        "nodes have internet access, let the job pull: kedge submit --pull in-job"
     )
     return Finding("registries", WARNING, what, why, fix, _REGISTRIES)
 
@@ -255,8 +258,8 @@ def _explain_page(reach: ProbeResult) -> Finding:
     return Finding(
         "registries",
         WARNING,
-        f"{reach.host} answers with a web page, which no registry does" + _say_proxy(reach),
-        "a network's login page or a proxy stands in between: pulls fail",
+        f"{reach.host} answers with a web page, not as a registry" + _say_proxy(reach),
+        "a login page of the network or a proxy answers instead: pulls fail",
         "open that page in a browser on this network, or ask the site which proxy to use (https_proxy)",
         _REGISTRIES,
     )
@@ -267,37 +270,35 @@ def _say_proxy(reach: ProbeResult) -> str:
 
 
 _SENTENCES = {
-    FailureKind.NAME: "the name is not known here",
-    FailureKind.NAME_LATER: "the name service does not answer",
-    FailureKind.CERTIFICATE: "the certificate is signed by an authority that is not trusted here",
-    FailureKind.CERTIFICATE_TIME: "the certificate is not valid at this machine's time",
+    FailureKind.CERTIFICATE: "this host does not trust the authority that signed the certificate",
+    FailureKind.CERTIFICATE_TIME: "the certificate is not valid at this host's time",
     FailureKind.CERTIFICATE_NAME: "the certificate is for another name",
 }
 _PRIVATE = (
-    "a proxy of the site that opens TLS, or a registry with an authority of its own: pulls are refused",
-    "ask the site for its certificate authority (PEM), and name it: export KEDGE_CA_BUNDLE=FILE",
+    "pulls fail: a proxy of the site decrypts TLS, or the registry has its own authority",
+    "ask the site for its certificate authority (PEM), then: export KEDGE_CA_BUNDLE=FILE",
 )
 _TLS_REMEDIES = {
     FailureKind.CERTIFICATE: _PRIVATE,
     FailureKind.CERTIFICATE_NAME: _PRIVATE,
     FailureKind.CERTIFICATE_TIME: (
-        "the clock of this machine is wrong, or the certificate has expired: pulls are refused",
+        "pulls fail: the clock of this host is wrong, or the certificate has expired",
         "compare 'date -u' with a watch; if the clock is wrong, tell the administrators",
     ),
     FailureKind.PROXY: (
-        "the proxy does not let this host through, or does not know it: pulls fail",
-        "ask the site whether the proxy allows it; no_proxy names hosts that are reached without it",
+        "pulls fail: the proxy does not allow this host, or cannot find it",
+        "ask the site whether the proxy allows it; list hosts to reach without the proxy in no_proxy",
     ),
     FailureKind.PROXY_LOGIN: (
-        "the proxy wants a user name and a password: pulls fail",
-        "write them into the variable, special characters as %XX: https_proxy=http://USER:PASSWORD@HOST:PORT",
+        "pulls fail: the proxy requires a user name and a password",
+        "write special characters as %XX: export https_proxy=http://USER:PASSWORD@HOST:PORT",
     ),
     FailureKind.NOT_TLS: (
-        "something that is no registry answers in its place, or the proxy's address begins with https: and should not",
-        "check https_proxy: most proxies are written with http://",
+        "pulls fail: another server answers, or the proxy's address begins with https: by mistake",
+        "check https_proxy: most proxies need http://",
     ),
     FailureKind.TIMEOUT: (
-        "the proxy takes connections and does not answer: pulls wait, and fail",
-        "ask the site whether the proxy works; other networks may have another one",
+        "pulls fail: the proxy accepts connections but does not answer",
+        "ask the site whether the proxy works, and whether this network has another one",
     ),
 }

@@ -60,8 +60,8 @@ def _export(name: str, value: str | None) -> str:
     if value is None:
         return f'export {name}="${{{name}:-}}"'
     if name == "PATH":
-        return f'export PATH="{escape_double(value)}"'
-    return f'export {name}="${{{name}:-"{escape_double(value)}"}}"'
+        return f'export PATH="{_escape_double(value)}"'
+    return f'export {name}="${{{name}:-"{_escape_double(value)}"}}"'
 
 
 def render_runscript(entrypoint: Sequence[str], command: Sequence[str]) -> str:
@@ -83,10 +83,10 @@ def render_runscript(entrypoint: Sequence[str], command: Sequence[str]) -> str:
 
 def _join_evaluated(words: Sequence[str]) -> str:
     """Words that survive one evaluation: each in double quotes, joined by spaces."""
-    return " ".join(f'"{escape_double(word)}"' for word in words)
+    return " ".join(f'"{_escape_double(word)}"' for word in words)
 
 
-def escape_double(text: str) -> str:
+def _escape_double(text: str) -> str:
     """Text for the inside of double quotes: backslash, double quote, backtick and dollar get a backslash."""
     return "".join(f"\\{character}" if character in '\\"`$' else character for character in text)
 

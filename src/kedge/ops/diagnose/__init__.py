@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is wrong here: `kedge doctor`, and the report for who helps."""
+"""`kedge doctor`: the diagnosis of this host, and the report for a help desk."""

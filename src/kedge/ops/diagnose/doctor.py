@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `kedge doctor` does: the surroundings of this user, all checks, and what is known only up here."""
+"""`kedge doctor`: gathers the surroundings of this user and runs all checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Check", "describe_surroundings", "diagnose", "list_checks", "write_p
 def describe_surroundings(
     settings: Settings, environ: Mapping[str, str], *, is_offline: bool = False, patience: float = 1.0
 ) -> Surroundings:
-    """This machine, and the site that was asked for, or that it is; one that was asked for and is not known raises."""
+    """This host and its site; raises if the user named a site that is unknown."""
     site = _find_site(settings, environ)
     return Surroundings(environ, settings, site=site, is_offline=is_offline, patience=patience)
 
@@ -46,7 +46,7 @@ def _find_site(settings: Settings, environ: Mapping[str, str]) -> Site | None:
 
 
 def list_checks(image: str | None = None) -> tuple[Check, ...]:
-    """Every check: those of the table, what is known of compute nodes, and that of an image where one is named."""
+    """All checks: those of the table, that of compute nodes, and that of an image if one is named."""
     from kedge.ops.diagnose.node_check import make_node_check  # late: it brings the tables of GPUs
 
     checks = (*list_table(), make_node_check())
@@ -68,12 +68,12 @@ def diagnose(
         # once, before there are children: each of them would import all of it, out of the time it has for answers
         importlib.import_module("kedge.doctor.network.credentials")
     diagnosis = run_checks(surroundings, wanted, checks=checks, seconds=TOTAL_SECONDS - (time.monotonic() - began))
-    findings = tuple(_soften_namespaces(each, surroundings.environ) for each in diagnosis.findings)
+    findings = tuple(_soften_namespaces(finding, surroundings.environ) for finding in diagnosis.findings)
     return replace(diagnosis, findings=findings)
 
 
 def _soften_namespaces(finding: Finding, environ: Mapping[str, str]) -> Finding:
-    """Without namespaces kedge leaves containers to a setuid Apptainer, where there is one."""
+    """Without namespaces kedge uses a setuid Apptainer, if there is one."""
     if finding.check != NAMESPACES or finding.level != FAIL:
         return finding
     from kedge.ops.containers.other_runtimes import find_setuid_apptainer  # late: only where this machine refuses
@@ -81,9 +81,7 @@ def _soften_namespaces(finding: Finding, environ: Mapping[str, str]) -> Finding:
     program = find_setuid_apptainer(environ)
     if not program:
         return finding
-    why = (
-        f"kedge cannot start containers itself; {program}, which is setuid root, runs them instead without being asked"
-    )
+    why = f"kedge cannot start containers itself; it uses {program}, which is setuid root, instead"
     return replace(finding, level=WARNING, why=why)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The check of one image for `kedge doctor IMAGE`: what explain knows of it, told as findings, in bounded time."""
+"""The check of one image for `kedge doctor IMAGE`: the answer of explain as findings, in bounded time."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ def _check_image(reference: Reference, surroundings: Surroundings) -> list[Findi
     try:
         tables = load_known_tables(environ, Silent())
         target = _choose_target(surroundings, tables)
-        found = _explain(reference, surroundings, target, tables)
+        answer = _explain(reference, surroundings, target, tables)
     except KedgeError as problem:
         return [explain_problem(reference.redacted, problem)]
     late = []
-    if isinstance(found, str):
-        why = "what the registry knows of the image is missing here; a pull would wait, too"
-        late = [Finding(NAME, WARNING, found, why, "see the check 'registries'", "kedge help doctor registries")]
+    if isinstance(answer, str):
+        why = "the findings lack the registry's data about the image; a pull would be slow, too"
+        late = [Finding(NAME, WARNING, answer, why, "see the check 'registries'", "kedge help doctor registries")]
         try:
-            found = explain(reference, Workplace(settings), target=target, offline=True, tables=tables)
+            answer = explain(reference, Workplace(settings), target=target, offline=True, tables=tables)
         except KedgeError:
             return late
-    return [*judge_image(found.traits, found.verdict, found.target, environ), *late]
+    return [*judge_image(answer.traits, answer.verdict, answer.target, environ), *late]
 
 
 def explain_checked(text: str, surroundings: Surroundings) -> tuple[Explanation, Chart | None] | None:
-    """What the check of an image found out, for a page: from the store, where the check left it, and the tables."""
+    """The explanation of a checked image for a page, from the cache, where the check left it, and the tables."""
     settings, environ = surroundings.settings, surroundings.environ
     try:
         tables = load_known_tables(environ, Silent())
         target = _choose_target(surroundings, tables)
-        found = explain(Reference.parse(text), Workplace(settings), target=target, offline=True, tables=tables)
-        return found, chart_explanation(found, tables)
+        explanation = explain(Reference.parse(text), Workplace(settings), target=target, offline=True, tables=tables)
+        return explanation, chart_explanation(explanation, tables)
     except KedgeError:
         return None  # the check has said why
 
@@ -79,11 +79,11 @@ def _explain(reference: Reference, surroundings: Surroundings, target: Target, t
     answer = answer_within(seconds, {NAME: ask}).get(NAME)
     if isinstance(answer, KedgeError):
         raise answer
-    return answer or f"{reference.registry} did not tell of {reference.name} within {seconds:g} s"
+    return answer or f"{reference.registry} did not describe {reference.name} within {seconds:g} s"
 
 
 def _choose_target(surroundings: Surroundings, tables: Tables) -> Target:
-    """What it is judged for: the site that was asked for, or this machine; where that has no GPU, its site's queues."""
+    """The target: the requested site, or this host; if the host has no GPU, the queues of its site."""
     settings, environ, site = surroundings.settings, surroundings.environ, surroundings.site
     name = settings.site if settings.site and settings.sources["site"].kind in ("flag", "environment") else ""
     if name:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The check of what is known about compute nodes: inside a job it is kept, on a login node it is told."""
+"""The check of compute nodes: inside a job it saves the node's facts, on a login node it shows them."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def make_node_check() -> Check:
 
 
 def check_nodes(surroundings: Surroundings) -> list[Finding]:
-    """Keep what this node is, in a job; else say what jobs saw of the site's nodes."""
+    """In a job save the facts of this node; else show what jobs saw of the site's nodes."""
     environ, settings, site = surroundings.environ, surroundings.settings, surroundings.site
     place = find_job_place(environ, settings)
     if place is not None:
         facts = make_facts(describe_host(gather_host(environ), load_tables()))
         if remember_node(environ, settings, facts) is None:
             return [_explain_unwritten()]
-        what = f"kept for the login node: {_describe(facts)}, in the queue {place.queue} of {place.site.name}"
+        what = f"saved for the login node: {_describe(facts)}, in the queue {place.queue} of {place.site.name}"
         return [Finding(NAME, OK, what)]
     if site is None or site.scheduler == "local":
         return []
     seen = recall_nodes(site.name, "", environ, settings)
     if not seen:
         return _explain_unseen(site)
-    stale = [each for each in seen if each.is_stale]
-    findings = [Finding(NAME, OK, _tell(each)) for each in seen[:_MOST_SHOWN] if not each.is_stale]
-    return findings + [_explain_stale(each) for each in stale[:_MOST_SHOWN]]
+    stale = [node for node in seen if node.is_stale]
+    findings = [Finding(NAME, OK, _tell(node)) for node in seen[:_MOST_SHOWN] if not node.is_stale]
+    return findings + [_explain_stale(node) for node in stale[:_MOST_SHOWN]]
 
 
 def make_facts(target: Target) -> NodeFacts:
-    """This machine, in the words that are kept."""
+    """The facts of this host, as they are saved."""
     return NodeFacts(
         driver=target.driver,
         gpus=tuple(sorted({gpu.name for gpu in target.gpus})),
@@ -60,7 +60,7 @@ def make_facts(target: Target) -> NodeFacts:
 def _describe(facts: NodeFacts) -> str:
     gpus = f"{facts.gpu_count} × {' and '.join(facts.gpus)}" if facts.gpus else "no GPU"
     driver = f", driver {facts.driver}" if facts.driver else ""
-    return f"{gpus}{driver}, {facts.architecture or 'architecture not known'}"
+    return f"{gpus}{driver}, {facts.architecture or 'architecture unknown'}"
 
 
 def _tell(seen: Remembered) -> str:
@@ -68,21 +68,21 @@ def _tell(seen: Remembered) -> str:
 
 
 def _explain_unwritten() -> Finding:
-    what = "what this node is could not be kept for the login node"
-    why = "there 'kedge explain' does not know the driver of these nodes"
-    return Finding(NAME, NOTE, what, why, "see the check 'job-records', whose place is used", _DOCS)
+    what = "kedge could not save the facts of this node for the login node"
+    why = "'kedge explain' on the login node does not know the driver of these nodes"
+    return Finding(NAME, NOTE, what, why, "see the check 'job-records', whose directory is used", _DOCS)
 
 
 def _explain_unseen(site: Site) -> list[Finding]:
     queues = [queue for queue in site.queues if queue.gpus_per_node or queue.gpu]
     if not queues or all(queue.driver for queue in queues):
         return []
-    what = f"which driver the GPU nodes of {site.name} have is not known here"
-    why = "whether an image runs on them cannot be said before a job has looked"
+    what = f"unknown: the driver of the GPU nodes of {site.name}"
+    why = "kedge cannot say whether an image runs on them before a job has checked"
     return [Finding(NAME, NOTE, what, why, f"run 'kedge doctor' once in a job of the queue {queues[0].name}", _DOCS)]
 
 
 def _explain_stale(seen: Remembered) -> Finding:
     days = int((time.time() - seen.when) // 86400)
-    why = f"that was {days} days ago; drivers are replaced a few times a year"
+    why = f"seen {days} days ago; clusters update drivers a few times a year"
     return Finding(NAME, NOTE, _tell(seen), why, f"run 'kedge doctor' in a job of the queue {seen.queue}", _DOCS)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One text file about this machine and this user's kedge, to attach to a request for help; without secrets.
+"""One text file about this host and this user's kedge, to attach to a request for help; without secrets.
 
-Files with credentials are never read. What is left goes through the rules for secrets of `report_secrets`.
+Files with credentials are never read. All text goes through the rules for secrets of `report_secrets`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_ATTEMPTS = 5
 
 
 def make_report(diagnosis: Diagnosis, surroundings: Surroundings, *, command: str, redact: Callable[[str], str]) -> str:
-    """The report; `redact` is what every message of the command line goes through."""
+    """The report; `redact` removes secrets as it does from every message of the command line."""
     sections: dict[str, Callable[[], Iterator[str]]] = {
         "Findings": partial(_show_findings, diagnosis),
         "This machine": partial(_show_machine, diagnosis),
@@ -50,7 +50,7 @@ def make_report(diagnosis: Diagnosis, surroundings: Surroundings, *, command: st
     for title, outcome in outcomes.items():
         text = outcome.answer.decode(errors="replace").strip() if outcome.state == ANSWERED else ""
         if outcome.state != ANSWERED:
-            text = "did not answer in time" if outcome.state == LATE else "could not be found out"
+            text = "did not answer in time" if outcome.state == LATE else "unknown: the check failed"
         parts.append(f"{title}\n{'-' * len(title)}\n{text or 'none'}")
     censor = Censor(surroundings.environ, redact, home=home_directory(surroundings.environ))
     return censor.clean("\n\n".join(parts) + "\n")
@@ -59,12 +59,12 @@ def make_report(diagnosis: Diagnosis, surroundings: Surroundings, *, command: st
 def clean_diagnosis(
     diagnosis: Diagnosis, surroundings: Surroundings, redact: Callable[[str], str], *, is_sent: bool
 ) -> Diagnosis:
-    """The same without secrets; for others to read (`is_sent`) without the name of the home directory, too."""
+    """The diagnosis without secrets; if it is for others (`is_sent`), also without the name of the home directory."""
     home = home_directory(surroundings.environ) if is_sent else None
     censor = Censor(surroundings.environ, redact, home=home)
     findings = tuple(
-        replace(each, what=censor.clean(each.what), why=censor.clean(each.why), fix=censor.clean(each.fix))
-        for each in diagnosis.findings
+        replace(finding, what=censor.clean(finding.what), why=censor.clean(finding.why), fix=censor.clean(finding.fix))
+        for finding in diagnosis.findings
     )
     machine = {name: censor.clean(text) for name, text in diagnosis.machine.items()}
     return replace(diagnosis, findings=findings, machine=machine)
@@ -75,19 +75,20 @@ def _write(lines: Callable[[], Iterator[str]]) -> bytes:
 
 
 def _show_findings(diagnosis: Diagnosis) -> Iterator[str]:
-    for each in diagnosis.findings:
-        yield f"{each.level:8}{each.check}: {each.what}  [{diagnosis.seconds.get(each.check, 0.0):.3f} s]"
-        if each.level != OK:
-            yield from (f"        {name}: {text}" for name, text in (("why", each.why), ("fix", each.fix)) if text)
+    for finding in diagnosis.findings:
+        yield f"{finding.level:8}{finding.check}: {finding.what}  [{diagnosis.seconds.get(finding.check, 0.0):.3f} s]"
+        if finding.level != OK:
+            parts = (("why", finding.why), ("fix", finding.fix))
+            yield from (f"        {name}: {text}" for name, text in parts if text)
 
 
 def _show_machine(diagnosis: Diagnosis) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in diagnosis.machine.items())
     yield f"Python: {platform.python_version()} ({own_interpreter()})"
-    yield f"C library: {' '.join(platform.libc_ver()) or 'not known'}"
+    yield f"C library: {' '.join(platform.libc_ver()) or 'unknown'}"
     for line in _read("/proc/cpuinfo").splitlines():
         if line.startswith(("model name", "Model")):
-            yield f"processor: {line.partition(':')[2].strip()}"
+            yield f"CPU: {line.partition(':')[2].strip()}"
             break
     yield f"kernel: {_read('/proc/version').strip()}"
     yield f"control groups: {' '.join(_read('/proc/self/cgroup').split())}"
@@ -102,7 +103,7 @@ def _show_limits() -> Iterator[str]:
 
 
 def _show_mounts(surroundings: Surroundings) -> Iterator[str]:
-    """The file systems of the directories that kedge uses, not of everybody's."""
+    """The file systems of the directories that kedge uses."""
     settings = surroundings.settings
     places = {
         "root": Path("/"),
@@ -115,27 +116,27 @@ def _show_mounts(surroundings: Surroundings) -> Iterator[str]:
     }
     for name, path in places.items():
         mount = find_mount(path)
-        shown = f"{mount.kind} {mount.source} on {mount.point}" if mount else "not known"
+        shown = f"{mount.kind} {mount.source} on {mount.point}" if mount else "unknown"
         yield f"{name}: {path}: {shown}"
 
 
 def _show_settings(surroundings: Surroundings) -> Iterator[str]:
-    for each in list_settings(surroundings.settings):
-        yield f"{each.key} = {each.text}  ({each.source})"
+    for setting in list_settings(surroundings.settings):
+        yield f"{setting.key} = {setting.text}  ({setting.source})"
     if surroundings.site is not None:
         yield f"the site in use: {surroundings.site.name} ({surroundings.site.scheduler}, {surroundings.site.origin})"
 
 
 def _show_attempts(surroundings: Surroundings) -> Iterator[str]:
     attempts = list_attempts(surroundings.settings.cache_directory / "attempts")
-    for attempt in sorted(attempts, key=lambda each: each.began)[-_MOST_ATTEMPTS:]:
+    for attempt in sorted(attempts, key=lambda attempt: attempt.began)[-_MOST_ATTEMPTS:]:
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(attempt.began))
         yield f"began {began} on {attempt.host}; if it is not at work any more: {describe_killed(attempt)}"
 
 
 def _show_log(environ: Mapping[str, str]) -> Iterator[str]:
-    folder = xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
-    newest = max(folder.glob("bug-*.md"), default=None, key=lambda path: path.name)
+    directory = xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
+    newest = max(directory.glob("bug-*.md"), default=None, key=lambda path: path.name)
     if newest is not None:
         yield str(newest)
         yield _read(str(newest))[:_LONGEST_LOG]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What of a user's environment may leave the machine in a report, and what is taken out of every text that does."""
+"""Which variables a report may show, and the removal of secrets from its text."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def show_environment(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 class Censor:
-    """Takes out of text what must not leave: known secrets, what looks like one, and the name of a `home`."""
+    """Removes from text known secrets, what looks like one, and the name of a `home`."""
 
     def __init__(self, environ: Mapping[str, str], redact: Callable[[str], str], *, home: Path | None = None) -> None:
         values = {environ[name].strip() for name in environ if is_secret_name(name)}
@@ -66,7 +66,7 @@ class Censor:
     def clean(self, text: str) -> str:
         """The text as it may be sent."""
         text = mask_secrets(self._redact(scrub(text, self._secrets)))
-        text = _USER_INFO.sub(lambda found: f"{found['before']}{found['scheme'] or ''}{HIDDEN}@", text)
+        text = _USER_INFO.sub(lambda match: f"{match['before']}{match['scheme'] or ''}{HIDDEN}@", text)
         text = _LONE_USER.sub(rf"\g<scheme>{HIDDEN}@", text)
         text = _LONG_BLOB.sub(HIDDEN, _JSON_WEB_TOKEN.sub(HIDDEN, text))
         if len(self._home) > 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is in an image that is a file, a folder or an archive, here or elsewhere: labels, scripts, and files inside."""
+"""What is in an image that is a file, a directory or an archive, local or remote: labels, scripts, and files inside."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BELIEVED_FILES = (
 
 
 def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tables) -> ImageTraits:
-    """Of an archive or layout on this machine its manifest and config are read."""
+    """Of an archive or layout on this host its manifest and config are read."""
     image = open_any_image(reference, workplace)
     try:
         if not isinstance(image, LayeredImage):
@@ -139,7 +139,7 @@ def _read_inspection(name: str, inspection: Inspection, tables: Tables, architec
 
 
 def _read_environment(inspection: Inspection) -> dict[str, str]:
-    """The variables that the image sets, read from its scripts; those that a script computes are not known."""
+    """The variables that the image sets, read from its scripts; those that a script computes are unknown."""
     known = inspection.oci_config or {}
     safe = {"Env": _list_words(known.get("Env"))} if "Env" in known else {}
     return split_variables(_list_words(derive_section(inspection.report, safe)[0].get("Env")))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -10,7 +11,6 @@ from kedge.compat.tables.gpu_names import make_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
 from kedge.frozen import replace
-from kedge.host.glibc import read_glibc
 from kedge.host.gpu_probe import GpuProbe, ProbedGpu, probe_gpus
 from kedge.host.mpi import find_mpi
 from kedge.host.processor import read_processor
@@ -83,3 +83,13 @@ def _describe_probed(gpu: ProbedGpu, tables: Tables) -> Gpu:
 def _count_same(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """Each kind once, with how many there are."""
     return tuple(replace(gpu, count=count) for gpu, count in Counter(gpus).items())
+
+
+def read_glibc() -> str:
+    """`2.36`; empty where the C library is another one, such as musl."""
+    try:
+        library = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        return ""
+    name, _, version = library.partition(" ")
+    return version if name == "glibc" else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is in an image, wherever it is: in a registry (by its config), a file, a folder, an archive. Nothing is pulled.
+"""What is in an image, wherever it is: in a registry (its config), a file, a directory, an archive. Nothing is pulled.
 
 What the registry cannot be asked is answered from the tables, and said so.
 """

@@ -52,7 +52,7 @@ class TagQuery:
 
 @frozen
 class TagRow:
-    """One tag; what is not known is empty."""
+    """One tag; unknown values are empty."""
 
     tag: str
     released: str = ""  # 2024-03, or a day

@@ -151,7 +151,9 @@ def _encode(place: _JobPlace, facts: NodeFacts) -> dict[str, Any]:
 def _list_files(folder: Path, site: str) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            names = [each.name for each in entries if each.name.startswith(f"{site}~") and each.name.endswith(".json")]
+            names = [
+                entry.name for entry in entries if entry.name.startswith(f"{site}~") and entry.name.endswith(".json")
+            ]
     except OSError:
         return []
     return [folder / name for name in sorted(names)[:_MOST_FILES]]
@@ -159,8 +161,8 @@ def _list_files(folder: Path, site: str) -> list[Path]:
 
 def _read(path: Path, progress: Progress) -> Remembered | None:
     try:
-        told = json.loads(read_own_file(path, _LIMIT))
-        wrong = _refuse(told)
+        record = json.loads(read_own_file(path, _LIMIT))
+        wrong = _refuse(record)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as problem:
@@ -169,26 +171,26 @@ def _read(path: Path, progress: Progress) -> Remembered | None:
         progress.warn(f"{path} is not what kedge wrote about a node, and is passed over: {wrong}")
         return None
     facts = NodeFacts(
-        driver=told["driver"],
-        gpus=tuple(told["gpus"]),
-        gpu_count=told["gpu_count"],
-        architecture=told["architecture"],
-        cpu=told["cpu"],
-        cpu_features=tuple(told["cpu_features"]),
-        glibc=told["glibc"],
+        driver=record["driver"],
+        gpus=tuple(record["gpus"]),
+        gpu_count=record["gpu_count"],
+        architecture=record["architecture"],
+        cpu=record["cpu"],
+        cpu_features=tuple(record["cpu_features"]),
+        glibc=record["glibc"],
     )
-    is_stale = time.time() - told["when"] > STALE_AFTER
-    return Remembered(told["site"], told["queue"], told["host"], float(told["when"]), facts, is_stale)
+    is_stale = time.time() - record["when"] > STALE_AFTER
+    return Remembered(record["site"], record["queue"], record["host"], float(record["when"]), facts, is_stale)
 
 
-def _refuse(told: object) -> str | None:
+def _refuse(record: object) -> str | None:
     """Why this cannot be what kedge wrote; None: it can."""
-    if not isinstance(told, dict):
+    if not isinstance(record, dict):
         return "it is no table"
-    if told.get("version") != _VERSION:
+    if record.get("version") != _VERSION:
         return "it is of another version of kedge"
     return next(
-        (f"'{name}' is not usable" for name, is_usable in _RULES.items() if not is_usable(told.get(name))), None
+        (f"'{name}' is not usable" for name, is_usable in _RULES.items() if not is_usable(record.get(name))), None
     )
 
 

@@ -21,11 +21,13 @@ from kedge.schedulers.choose import find_discovery, find_facts
 from kedge.sites.compare import Difference, compare_sites
 from kedge.sites.detect import detect_scheduler
 from kedge.sites.profile import check_name, user_folder
-from kedge.sites.runtime_module import AVAILABLE, find_runtime_module
 from kedge.sites.writer import write_profile
 
 _PATIENCE = 60.0  # seconds for each program
 _SHORT_PATIENCE = 15.0  # for optional answers: clients of a database that is down wait long
+# `module` is a function of login shells, and prints to standard error
+_AVAILABLE = ("bash", "-lc", "module -t avail 2>&1")
+_RUNTIME = re.compile(r"(?:[\w.+-]+/)*(?:[\w.+-]*-)?(?:apptainer|singularity(?:pro|ce)?)(?:/[\w.+-]+)?", re.IGNORECASE)
 
 
 def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
@@ -51,7 +53,7 @@ def discover_site(environ: Mapping[str, str], name: str = "") -> Site:
 
 def _add_machine(site: Site, hostnames: Sequence[str]) -> Site:
     """The site with what a profile needs besides the scheduler's answers."""
-    module = find_runtime_module(_ask(AVAILABLE, may_fail=True))
+    module = find_runtime_module(_ask(_AVAILABLE, may_fail=True))
     full = next((name for name in hostnames if "." in name), hostnames[0] if hostnames else "")
     pattern = re.sub(r"\d+", r"\\d+", re.escape(full).replace(r"\-", "-")) if full else ""
     scratch = "$SCRATCH" if os.environ.get("SCRATCH") else ""
@@ -112,3 +114,13 @@ def _ask(argv: Sequence[str], *, may_fail: bool = False) -> str:
         message, hint = find_missing_setup(said) or plain
         raise SchedulerFailed(message, context={"command": " ".join(argv), "said": said[-2000:]}, hint=hint)
     return "" if done.status else done.text
+
+
+def find_runtime_module(text: str) -> str:
+    """The module of Apptainer, else of Singularity; without a version where the site has a default. Empty: none."""
+    names = [re.sub(r"\((?:default|D|L)\)$", "", line.strip()) for line in text.splitlines()]
+    found = [name.rstrip("/") for name in names if _RUNTIME.fullmatch(name.rstrip("/"))]
+    if not found:
+        return ""
+    best = min(found, key=lambda name: ("apptainer" not in name.lower(), "/" in name))
+    return best.rpartition("/")[0] if re.fullmatch(r"v?\d.*", best.rpartition("/")[2]) else best

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import FileProblem, KedgeError, UsageError
+from kedge.errors import FileProblem, InvalidReference, KedgeError, NoMatchingPlatform, UsageError
+from kedge.formats.elf import identify_machine
 from kedge.formats.identify import PROBE, find_payload, refuse_as_sif
 from kedge.formats.oci.daemon_save import save_from_daemon
 from kedge.formats.oci.docker_archive import DockerArchive
@@ -23,6 +24,7 @@ from kedge.formats.singularityd.documents import render_definition
 from kedge.formats.singularityd.go_json import encode_json, encode_text
 from kedge.formats.singularityd.inspect_report import InspectReport, read_report
 from kedge.formats.squashfs.reader import SquashReader
+from kedge.hostpack import describe_host, pack_host
 from kedge.layers.directory_tree import FolderOptions, read_folder
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
@@ -30,16 +32,17 @@ from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.platform import Platform
 from kedge.model.progress import Progress
 from kedge.model.reference import Reference, Transport
-from kedge.model.tree import ContentSource, Node, find
+from kedge.model.tree import ContentSink, ContentSource, Node, NodeKind, find
 from kedge.model.tree_view import TreeView
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import SourceKind, classify
 from kedge.ops.sources.fetch_layers import image_platform, parse_time
-from kedge.ops.sources.host_image import HostImage
 from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
 from kedge.ops.sources.resolve import compare_platform
-from kedge.ops.sources.tree_architecture import find_architecture
 from kedge.posix.files import explained
+
+_PROGRAM_DIRECTORIES = (b"usr/bin", b"bin", b"usr/sbin", b"sbin", b"usr/local/bin", b"usr/lib", b"lib", b"")
+_TRIES = 50  # files looked at per directory
 
 
 def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
@@ -63,7 +66,7 @@ def open_any_image(reference: Reference, workplace: Workplace) -> ImageSource:
         raise UsageError(f"{reference.redacted} is not on this host", hint=f"kedge pull {reference.redacted}")
     match source.kind:
         case SourceKind.PROGRAMS:
-            return HostImage(reference, workplace)
+            return _HostImage(reference, workplace)
         case SourceKind.ENGINE:
             return _open_daemon(reference, workplace)
         case SourceKind.ARCHIVE:
@@ -151,7 +154,7 @@ def _open_folder(path: Path, progress: Progress) -> TreeImage:
 
 def _describe_tree(root: Node, source: ContentSource, path: Path, created: int) -> TreeImage:
     """A tree that came without documents: they are read from its `.singularity.d`, or made where it has none."""
-    platform = find_architecture(root, source) or Platform.host()
+    platform = _find_architecture(root, source) or Platform.host()
     record = SourceRecord("localimage", str(path), None, platform, created)
     if find(root, b".singularity.d") is None:
         return TreeImage(root, source, record, ImageConfig(platform), is_decorated=False)
@@ -230,3 +233,56 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
 
 def _source_path(reference: Reference) -> str:
     return reference.path + (f":{reference.tag}" if reference.tag and reference.transport is not Transport.FILE else "")
+
+
+def _find_architecture(root: Node, source: ContentSource) -> Platform | None:
+    """The platform in the ELF header of the first program found, as in Apptainer; None in a tree without programs."""
+    for node in _list_programs(root):
+        name = identify_machine(next(source.chunks(node), b"")[:20])
+        try:
+            if name:
+                return Platform.parse(name)
+        except InvalidReference:  # a machine that no image is made for
+            continue
+    return None
+
+
+def _list_programs(root: Node) -> Iterator[Node]:
+    for folder in _PROGRAM_DIRECTORIES:
+        place = find(root, folder)
+        files = [n for _, n in place.sorted_children() if n.kind is NodeKind.FILE and n.size > 64] if place else []
+        yield from [node for node in files if node.mode & 0o111][:_TRIES]
+
+
+class _HostImage:
+    """Programs of this host with everything they need."""
+
+    is_decorated = False
+
+    def __init__(self, reference: Reference, workplace: Workplace) -> None:
+        self._programs = reference.programs
+        self._progress = workplace.progress
+        self.config = describe_host(reference.programs)
+        _refuse_other_machine(self.config.platform, workplace)
+        # no time of packing: the same programs give the same image
+        self.record = SourceRecord("host", ",".join(reference.programs), None, self.config.platform, 0)
+
+    def fill(self, sink: ContentSink) -> Node:
+        """Pack them now."""
+        packed = pack_host(self._programs, sink)
+        for name in packed.missing:
+            self._progress.detail(f"left out: {name}")
+        self._progress.detail(f"packed {packed.files} files of this host")
+        return packed.root
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _refuse_other_machine(platform: Platform, workplace: Workplace) -> None:
+    if workplace.platform.architecture != platform.architecture:
+        raise NoMatchingPlatform(
+            f"'host:' packs programs of this host, which are for {platform.architecture}, "
+            f"not for {workplace.platform.architecture}",
+            hint="leave --arch out",
+        )

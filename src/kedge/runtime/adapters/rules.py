@@ -98,7 +98,7 @@ def option_names() -> tuple[str, ...]:
 
 def flag_name(name: str) -> str:
     """The flag that sets an attribute."""
-    return next((f"--{each.names[0]}" for each in FLAGS if each.attribute == name), f"--{name.replace('_', '-')}")
+    return next((f"--{flag.names[0]}" for flag in FLAGS if flag.attribute == name), f"--{name.replace('_', '-')}")
 
 
 def is_given(options: RunOptions, name: str) -> bool:

@@ -34,14 +34,14 @@ class _Problem(Exception):
 
 def collect_binds(options: RunOptions, environ: Mapping[str, str], cwd: str) -> list[Bind]:
     """Every bind that was asked for, flags first; of several to one place the first counts, and this is said."""
-    found: list[Bind] = []
+    binds: list[Bind] = []
     for origin, spec in _list_specs(options.bind, "--bind", environ, ("BIND", "BINDPATH")):
-        found += _read(parse_bind, origin, spec, cwd)
+        binds += _read(parse_bind, origin, spec, cwd)
     for origin, spec in _list_specs(options.mount, "--mount", environ, ("MOUNT",)):
-        found += _read(parse_mount, origin, spec, cwd)
+        binds += _read(parse_mount, origin, spec, cwd)
     for spec in options.contain_libs:
-        found += _read(_parse_libraries, options.given.get("contain_libs", "--containlibs"), spec, cwd)
-    return _drop_repeated(found, options.warnings)
+        binds += _read(_parse_libraries, options.given.get("contain_libs", "--containlibs"), spec, cwd)
+    return _drop_repeated(binds, options.warnings)
 
 
 def parse_bind(spec: str, cwd: str) -> list[Bind]:

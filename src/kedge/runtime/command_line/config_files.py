@@ -42,14 +42,14 @@ def read_configured(name: str, environ: Mapping[str, str]) -> str:
 
 def read_settings(names: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
     """The same for several, in one look at the files."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for path in list_files(environ):
         text = _read_file(path)
         for name in names:
-            lines = _select_lines(name, text) if name not in found and name in text else []
+            lines = _select_lines(name, text) if name not in values and name in text else []
             if lines:
-                found[name] = _read_plain(name, lines) or _load(name, environ)
-    return {name: value for name, value in found.items() if value}
+                values[name] = _read_plain(name, lines) or _load(name, environ)
+    return {name: value for name, value in values.items() if value}
 
 
 def read_lines(name: str, environ: Mapping[str, str]) -> list[str]:

@@ -332,7 +332,12 @@ def _explain_unknown(verb: str, name: str, word: str = "") -> KedgeError:
     elif others:
         hint = f"'{_show(others[0])}' has it"
     else:
-        known = [f"--{each}" for flag in FLAGS if verb in flag.verbs and flag.group != "refused" for each in flag.names]
+        known = [
+            f"--{spelling}"
+            for flag in FLAGS
+            if verb in flag.verbs and flag.group != "refused"
+            for spelling in flag.names
+        ]
         hint = propose(name, known) if name.startswith("--") else None
     return UsageError(
         f"'{_show(verb)}' has no option {name}", hint=hint or f"to list all options: {_show(verb)} --help-all"

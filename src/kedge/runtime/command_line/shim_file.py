@@ -28,7 +28,7 @@ def is_shim(path: str) -> bool:
 def make_shim(program: str, python: str, source: str) -> str:
     """The text of one shim: no module of the site's is imported, and the package is found by its path."""
     first = f"#!{python} -SI"
-    if len(first) > _LONGEST_SHEBANG or any(each.isspace() for each in python):
+    if len(first) > _LONGEST_SHEBANG or any(character.isspace() for character in python):
         # a shell starts Python, which reads these two lines as one string
         quoted = python.replace("'", "'\"'\"'")
         first = f"#!/bin/sh\n'''exec' '{quoted}' -SI \"$0\" \"$@\"\n' '''"

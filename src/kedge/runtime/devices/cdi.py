@@ -54,7 +54,7 @@ def plan_cdi(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additio
             used.append(specification)
             edits.append(specification.edits)
         edits.append(edit)
-    additions.notes += [f"{each.kind} devices come from {each.path}" for each in used]
+    additions.notes += [f"{specification.kind} devices come from {specification.path}" for specification in used]
     additions.notes += problems
     for edit in edits:
         _apply_edit(additions, host.view, edit)
@@ -63,13 +63,13 @@ def plan_cdi(options: RunOptions, host: HostFacts, image: ImageFacts) -> Additio
 
 
 def _list_folders(options: RunOptions) -> list[str]:
-    told = [each.strip() for words in options.cdi_dirs for each in words.split(",") if each.strip()]
-    return told or list(FOLDERS)
+    folders = [folder.strip() for words in options.cdi_dirs for folder in words.split(",") if folder.strip()]
+    return folders or list(FOLDERS)
 
 
 def read_specifications(view: View, folders: list[str]) -> tuple[list[Specification], list[str]]:
     """All specifications that can be read, and one sentence for each that cannot."""
-    found, problems = [], []
+    specifications, problems = [], []
     for rank, folder in enumerate(folders):
         for name in view.names(folder):
             if not name.endswith((".json", ".yaml")):
@@ -80,8 +80,8 @@ def read_specifications(view: View, folders: list[str]) -> tuple[list[Specificat
             except ValueError as problem:
                 problems.append(f"{path} cannot be used: {problem}")
                 continue
-            found.append(Specification(path, rank, content))
-    return found, problems
+            specifications.append(Specification(path, rank, content))
+    return specifications, problems
 
 
 def _parse(view: View, path: str) -> dict[str, Any]:
@@ -129,13 +129,21 @@ def _find_device(
         if problems:
             raise DeviceProblem(f"kedge cannot read any CDI file in {where}", context=context, hint=_HINT)
         raise DeviceProblem(f"no device '{name}': {where} have no CDI files", hint=_HINT)
-    holders = [each for each in specifications if each.kind == kind and device in each.devices]
+    holders = [
+        specification
+        for specification in specifications
+        if specification.kind == kind and device in specification.devices
+    ]
     if not holders:
-        known = [f"{each.kind}={one}" for each in specifications for one in each.devices]
+        known = [
+            f"{specification.kind}={name_in_file}"
+            for specification in specifications
+            for name_in_file in specification.devices
+        ]
         context = {"known": ", ".join(known[:64]) or "none", **context}
         raise DeviceProblem(f"no device '{name}' in {where}", context=context, hint=_HINT)
-    best = max(each.rank for each in holders)
-    chosen = [each for each in holders if each.rank == best]
+    best = max(holder.rank for holder in holders)
+    chosen = [holder for holder in holders if holder.rank == best]
     if len(chosen) > 1:
         raise DeviceProblem(
             f"two CDI files describe '{name}'",

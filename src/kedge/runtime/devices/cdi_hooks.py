@@ -37,7 +37,7 @@ def apply_hooks(
             folders += _list_values(words, "folder")
         elif name == "create-symlinks":
             pairs = [value.partition("::") for value in _list_values(words, "link")]
-            links += [(target, path) for target, found, path in pairs if found]
+            links += [(target, path) for target, separator, path in pairs if separator]
         elif name == "enable-cuda-compat":
             version = next(iter(_list_values(words, "host-driver-version")), "")
         elif name not in _NEEDLESS:
@@ -64,7 +64,7 @@ def as_list(value: Any) -> list[Any]:
 
 def as_mappings(value: Any) -> list[dict[str, Any]]:
     """The mappings in a list."""
-    return [each for each in as_list(value) if isinstance(each, dict)]
+    return [entry for entry in as_list(value) if isinstance(entry, dict)]
 
 
 def _list_values(words: list[str], option: str) -> list[str]:
@@ -80,9 +80,9 @@ def _add_folders(additions: Additions, view: View, files: dict[str, str], folder
             continue
         # ldconfig would make the soname's link; the host's own directory shows what it is
         place, stem = source.rpartition("/")[0], name.partition(".so")[0]
-        siblings = [each for each in view.names(place) if each.startswith(stem + ".so")]
-        names = [name, *(each for each in siblings if follow_links(view, f"{place}/{each}") == source)]
-        additions.libraries += [(source, each) for each in dict.fromkeys(names)]
+        siblings = [sibling for sibling in view.names(place) if sibling.startswith(stem + ".so")]
+        names = [name, *(sibling for sibling in siblings if follow_links(view, f"{place}/{sibling}") == source)]
+        additions.libraries += [(source, library) for library in dict.fromkeys(names)]
     for folder in folders:
         if not any(folder == known or folder.startswith(known + "/") for known in _LOADED):
             additions.prepend_library_path.append(folder)
@@ -99,7 +99,7 @@ def _add_links(additions: Additions, files: dict[str, str], links: list[tuple[st
             source = next((file for file, known in additions.libraries if known == last), None)
         if source is None:
             additions.notes.append(f"--device: link {path} -> {target} is ignored: its target is not mounted")
-        elif ".so" in name and folder in {each.rpartition("/")[0] for each in files}:
+        elif ".so" in name and folder in {file.rpartition("/")[0] for file in files}:
             additions.libraries.append((source, name))
         else:
             additions.binds.append(Bind(source, path, readonly=True, is_optional=True, origin="--device"))

@@ -248,7 +248,7 @@ def _read_quoted(text: str, at: int, number: int) -> tuple[str, int]:
             at += 1
             letter = _ESCAPES.get(text[at : at + 1], "")
             if not letter:
-                raise SpecificationError(number, f"the escape '\\{text[at : at + 1]}' is not known")
+                raise SpecificationError(number, f"the escape '\\{text[at : at + 1]}' is unknown")
         pieces.append(letter)
         at += 1
     raise SpecificationError(number, "a quote is not closed on its line")

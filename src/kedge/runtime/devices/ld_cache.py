@@ -84,13 +84,13 @@ def _read_words(data: bytes, order: Order) -> memoryview | list[int]:
 def _collect(
     names: bytes, words: memoryview | list[int], step: int, wanted: int, prefixes: tuple[bytes, ...]
 ) -> list[tuple[str, str]]:
-    found = []
+    entries = []
     for at in range(0, len(words) - step + 1, step):
         if words[at] & 0xFFFF == wanted and names.startswith(prefixes, words[at + 1]):
             name, path = _read_text(names, words[at + 1]), _read_text(names, words[at + 2])
             if name and path.startswith("/"):
-                found.append((name, path))
-    return found
+                entries.append((name, path))
+    return entries
 
 
 def _read_text(names: bytes, start: int) -> str:

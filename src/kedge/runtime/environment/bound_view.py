@@ -55,7 +55,7 @@ class BoundView:
         """What is in a directory, with the mount points that are made in it."""
         view, where = self._find(path)
         start = self._image.resolve(path).rstrip("/") + "/"
-        made = [each[0][len(start) :] for each in self._places if each[0].startswith(start)]
+        made = [place[0][len(start) :] for place in self._places if place[0].startswith(start)]
         return sorted({*view.names(where), *(name.partition("/")[0] for name in made)})
 
     def resolve(self, path: str) -> str:

@@ -65,7 +65,7 @@ def collect_requests(options: RunOptions, host: HostFacts, warnings: list[str]) 
         asked.update(_read_environment_file(path, host))
     for text in options.env:
         asked.update(split_pairs(text))
-    found: dict[str, str] = {}
+    accepted: dict[str, str] = {}
     for name, value in asked.items():
         if name in _REFUSED and not (name == "HOME" and host.environ.get(_JOB_HOME) == value):
             hint = "; use --home" if name == "HOME" else ""
@@ -73,14 +73,14 @@ def collect_requests(options: RunOptions, host: HostFacts, warnings: list[str]) 
         elif not is_name(name):
             warnings.append(f"'{name}' is not a valid variable name: ignored")
         elif name not in ("UID", "GID"):
-            found[PATH_REQUESTS.get(name, name)] = value
-    return found
+            accepted[PATH_REQUESTS.get(name, name)] = value
+    return accepted
 
 
 def split_pairs(text: str) -> dict[str, str]:
     """`A=1,B=2` as a table; commas belong to the value where there is one equals sign or quotes go around a pair."""
     pairs = [text.strip('"')] if text.count("=") == 1 else _split_quoted(text)
-    found = {}
+    values = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
@@ -91,8 +91,8 @@ def split_pairs(text: str) -> dict[str, str]:
                 hint="write --env NAME=VALUE, or --env 'A=1,B=2' for several",
             )
         if name:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def _split_quoted(text: str) -> list[str]:

@@ -43,13 +43,13 @@ def find_groups(gid: int) -> tuple[tuple[int, str], ...]:
     numbers = os.getgroups()
     if gid not in numbers:
         numbers.append(gid)
-    found = []
+    groups = []
     for number in numbers:
         try:
-            found.append((number, grp.getgrgid(number).gr_name))
+            groups.append((number, grp.getgrgid(number).gr_name))
         except (KeyError, OSError):
             continue
-    return tuple(found)
+    return tuple(groups)
 
 
 def make_passwd(text: bytes | None, host: HostFacts, home: str, *, fakeroot: bool = False) -> bytes | None:

@@ -68,8 +68,8 @@ def guard_variables(
     warnings: list[str] = []
     notes: list[str] = []
     guarded = {name: passed.pop(name) for name in list(passed) if is_guarded(name) and not kept.holds(name)}
-    told = {name: value for name, value in guarded.items() if value}  # what is empty brings nothing in
-    outside = _pass_project_paths(passed, told, options, host, binds)
+    filled = {name: value for name, value in guarded.items() if value}  # what is empty brings nothing in
+    outside = _pass_project_paths(passed, filled, options, host, binds)
     quiet = [name for name in outside if name.startswith(_QUIETLY)]
     if quiet:
         notes.append(f"not passed into the container: {', '.join(sorted(quiet))} (--keep NAME passes one)")
@@ -124,7 +124,7 @@ def _guard_user_site(passed: dict[str, str], options: RunOptions, host: HostFact
 def _find_user_site(host: HostFacts, view: View) -> str:
     """The directory below ~/.local/lib that a Python of the image would take packages from."""
     for name in host.view.names(f"{host.home}/.local/lib"):
-        if name.startswith("python") and any(view.kind(f"{each}/lib/{name}") for each in _PYTHON_PREFIXES):
+        if name.startswith("python") and any(view.kind(f"{prefix}/lib/{name}") for prefix in _PYTHON_PREFIXES):
             return name
     return ""
 

@@ -27,11 +27,11 @@ def find_library_folders(view: View) -> list[str]:
     if not view.read("/etc/ld.so.cache", 16) and not view.kind("/etc/ld.so.conf"):
         return []
     listed = _read_list(view, "/etc/ld.so.conf", 0)
-    found: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for path in (*listed, *_STANDARD):
         if view.kind(path) == "d":
-            found.setdefault(view.resolve(path), path)
-    return list(found.values())
+            folders.setdefault(view.resolve(path), path)
+    return list(folders.values())
 
 
 def _read_list(view: View, path: str, depth: int) -> list[str]:
@@ -41,8 +41,8 @@ def _read_list(view: View, path: str, depth: int) -> list[str]:
         words = line.partition("#")[0].split()
         if words[:1] == ["include"] and depth < _DEEPEST:
             for pattern in words[1:]:
-                for each in _match_files(view, pattern):
-                    folders += _read_list(view, each, depth + 1)
+                for file in _match_files(view, pattern):
+                    folders += _read_list(view, file, depth + 1)
         elif words and words[0].startswith("/"):
             folders.append(words[0].rstrip("/") or "/")
     return folders
@@ -55,4 +55,4 @@ def _match_files(view: View, pattern: str) -> list[str]:
     start, star, end = name.partition("*")
     if not star:
         return [f"{folder}/{name}"]
-    return [f"{folder}/{each}" for each in view.names(folder) if each.startswith(start) and each.endswith(end)]
+    return [f"{folder}/{name}" for name in view.names(folder) if name.startswith(start) and name.endswith(end)]

@@ -18,7 +18,7 @@ def warn_of_lost_ranks(options: RunOptions, environ: Mapping[str, str], inside: 
     if size < 2:
         return []
     if options.cleanenv and name not in inside:
-        flag = next(each for each in ("compat", "containall", "cleanenv") if getattr(options, each))
+        flag = next(attribute for attribute in ("compat", "containall", "cleanenv") if getattr(options, attribute))
         shown = options.given.get(flag, f"--{flag}")
         return [
             f"{shown} removes the variables of the MPI launcher ({name}, …): {size} programs of one rank each will "

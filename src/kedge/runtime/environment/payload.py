@@ -127,9 +127,9 @@ def _start_variables(settings: EnvironmentInputs, options: RunOptions, host: Hos
 
 def _describe_container(options: RunOptions, image: ImageFacts) -> dict[str, str]:
     """The APPTAINER_ variables that say inside what runs here, and their old twins."""
-    found = {"APPTAINER_COMMAND": options.command_name or options.verb, "APPTAINER_APPNAME": options.app}
+    variables = {"APPTAINER_COMMAND": options.command_name or options.verb, "APPTAINER_APPNAME": options.app}
     if options.app:
-        found["SINGULARITY_APPNAME"] = options.app
+        variables["SINGULARITY_APPNAME"] = options.app
     twins = {"CONTAINER": image.path, "NAME": image.name}
     if options.no_eval:
         twins["NO_EVAL"] = "1"
@@ -139,8 +139,8 @@ def _describe_container(options: RunOptions, image: ImageFacts) -> dict[str, str
         twins["INSTANCE"] = options.instance
     for prefix in _TWINS:
         for name, value in twins.items():
-            found[prefix + name] = value
-    return found
+            variables[prefix + name] = value
+    return variables
 
 
 def _name_binds(binds: Sequence[Bind]) -> dict[str, str]:

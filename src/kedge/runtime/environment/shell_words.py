@@ -48,7 +48,7 @@ def read_word(text: str, at: int, lookup: Lookup, *, is_value: bool = True) -> t
             piece, at = _read_quoted(text, at + 1, lookup)
         elif character in "'\\$":
             piece, at = _read_part(text, at, lookup)
-            if character == "$" and not is_value and (not piece or any(each in piece for each in " \t\n*?[")):
+            if character == "$" and not is_value and (not piece or any(special in piece for special in " \t\n*?[")):
                 raise NotPlain("it would be split")
         elif character in _SHELL_ONLY or (character in _PATTERNS and not is_value):
             raise NotPlain(text[at:])

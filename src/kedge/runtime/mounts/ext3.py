@@ -83,7 +83,7 @@ class ExtServers:
         self._base = base  # a directory that may be covered
         self._images = images
         self._mounts: dict[tuple[str, int], int] = {}
-        program = find_server(images)
+        program = _find_server(images)
         locks = [_lock_image(image) for image in images]
         libc.unshare(constants.CLONE_NEWNS)
         libc.mount("none", "/", "", constants.MS_REC | constants.MS_SLAVE)
@@ -194,7 +194,7 @@ def choose_options(program: str, image: ExtImage) -> str:
     return ",".join(options)
 
 
-def find_server(images: list[ExtImage]) -> str:
+def _find_server(images: list[ExtImage]) -> str:
     """fuse2fs, or an error that says how to do without."""
     program = find_program("fuse2fs")
     if not program:

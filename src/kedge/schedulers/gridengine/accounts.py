@@ -20,14 +20,14 @@ _SHOWN = ("maxvmem", "ru_wallclock", "cpu", "slots", "granted_pe", "deleted_by")
 
 def parse_accounts(output: str) -> list[JobStatus]:
     """The last entry of every job and task; one that was put back into the queue has several."""
-    found: dict[tuple[str, int | None], JobStatus] = {}
+    statuses: dict[tuple[str, int | None], JobStatus] = {}
     for fields in _split_entries(output):
         if fields.get("pe_taskid", "NONE").upper() not in ("NONE", "UNDEFINED", ""):
             continue  # a part of a parallel job on another node
         status = _read_entry(fields)
         if status is not None:
-            found[(status.id, status.index)] = status
-    return list(found.values())
+            statuses[(status.id, status.index)] = status
+    return list(statuses.values())
 
 
 def _split_entries(output: str) -> list[dict[str, str]]:
@@ -99,13 +99,13 @@ def _find_limit(fields: Mapping[str, str], requested: Mapping[str, str]) -> Stat
 
 
 def _read_number(text: str) -> int | None:
-    found = _NUMBER.match(text)
-    return int(found[0]) if found else None
+    match = _NUMBER.match(text)
+    return int(match[0]) if match else None
 
 
 def _read_amount(text: str) -> float | None:
-    found = _AMOUNT.fullmatch(text.strip())
+    match = _AMOUNT.fullmatch(text.strip())
     try:
-        return float(found[1]) * 1024 ** _POWERS[found[2].upper()] if found else None
+        return float(match[1]) * 1024 ** _POWERS[match[2].upper()] if match else None
     except ValueError:
         return None

@@ -59,7 +59,7 @@ class _GridEngine:
         """The script."""
         dialect = self.make_dialect(job, place)
         lines = [*collect_request(job, site), *collect_batch(job, place, dialect)]
-        directives = [write_directive(each, GRAMMAR) for each in merge_directives(lines, job, site, GRAMMAR)]
+        directives = [write_directive(directive, GRAMMAR) for directive in merge_directives(lines, job, site, GRAMMAR)]
         written = replace(site, setup=_hide(site.setup)), replace(job, setup=_hide(job.setup))
         body = render_body(written[1], written[0], place, dialect)
         # such a line can only be inside a quoted word of the user's, which two quotes do not change

@@ -89,7 +89,7 @@ def read_site(texts: GridEngineTexts, name: str) -> Site:
     gpu = _find_resource(resources, _GPU_NAMES, {"INT", "DOUBLE", "RSMAP"})
     environments = {each: parse_settings(text).get("allocation_rule", "") for each, text in texts.environments.items()}
     loads = _read_loads(texts.loads)
-    queues = tuple(_make_queue(each, texts, gpu.name if gpu else "", loads) for each in texts.queues)
+    queues = tuple(_make_queue(queue, texts, gpu.name if gpu else "", loads) for queue in texts.queues)
     options = _find_options(resources, gpu, environments)
     return Site(
         name=name,
@@ -129,7 +129,7 @@ def _find_options(
 ) -> tuple[tuple[str, str], ...]:
     """What the backend has to know: its module says what each means."""
     memory = _find_resource(resources, _MEMORY_NAMES, {"MEMORY"})
-    exclusive = next((each.name for each in resources.values() if each.relation == "EXCL"), "")
+    exclusive = next((resource.name for resource in resources.values() if resource.relation == "EXCL"), "")
     smp = [name for name, rule in environments.items() if rule == "$pe_slots"]
     options = {
         "smp_environment": min(smp, key=lambda each: (each != "smp", each), default=""),

@@ -21,18 +21,18 @@ _DECLARATION = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 def read_state(letters: str) -> State:
     """`hqw`, `Rr`, `dT` …: letters for what is true of a job at once."""
-    found = set(letters)
-    if not found or not found <= _LETTERS:
+    flags = set(letters)
+    if not flags or not flags <= _LETTERS:
         return State.UNKNOWN
-    if "d" in found:
+    if "d" in flags:
         return State.COMPLETING
-    if "E" in found:
+    if "E" in flags:
         return State.HELD
-    if "q" in found or "w" in found:
-        return State.HELD if "h" in found else State.QUEUED
-    if found & set("sST"):
+    if "q" in flags or "w" in flags:
+        return State.HELD if "h" in flags else State.QUEUED
+    if flags & set("sST"):
         return State.SUSPENDED
-    return State.RUNNING if found & set("rt") else State.UNKNOWN
+    return State.RUNNING if flags & set("rt") else State.UNKNOWN
 
 
 def parse_job_list(output: str) -> list[JobStatus]:

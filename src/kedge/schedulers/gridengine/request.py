@@ -93,10 +93,10 @@ def collect_batch(job: Job, place: ScriptContext, dialect: Dialect) -> list[Word
 def needs_redirection(job: Job, place: ScriptContext, dialect: Dialect) -> bool:
     """Whether the script must open its files itself: their names cannot be said, or have an index it looks up."""
     patterns = [place.output, place.error]
-    if job.array is not None and needs_lookup(job, dialect) and any("{index}" in each for each in patterns):
+    if job.array is not None and needs_lookup(job, dialect) and any("{index}" in pattern for pattern in patterns):
         return True
-    filled = [each.replace("{name}", make_file_name(job.name)) for each in patterns]
-    return any(_UNSAYABLE.search(each) for each in filled)
+    filled = [pattern.replace("{name}", make_file_name(job.name)) for pattern in patterns]
+    return any(_UNSAYABLE.search(pattern) for pattern in filled)
 
 
 def _slots_per_node(job: Job) -> int:
@@ -172,17 +172,18 @@ def _ask_exclusive(job: Job, site: Site) -> list[Words]:
 
 
 def _find_dependencies(job: Job) -> list[str]:
-    for each in job.dependencies:
-        if each.kind is DependencyKind.AFTER:
+    for dependency in job.dependencies:
+        if dependency.kind is DependencyKind.AFTER:
             raise RequestRefused(
-                "Grid Engine can wait for the end of a job, not for its begin", hint=f"use --after afterany:{each.job}"
+                "Grid Engine can wait for the end of a job, not for its begin",
+                hint=f"use --after afterany:{dependency.job}",
             )
-        if each.kind is not DependencyKind.AFTER_ANY and not each.record:
+        if dependency.kind is not DependencyKind.AFTER_ANY and not dependency.record:
             raise RequestRefused(
-                f"Grid Engine waits for any end of a job, and how job {each.job} ends kedge cannot see",
-                hint=f"use --after afterany:{each.job}, or submit that job with kedge too",
+                f"Grid Engine waits for any end of a job, and how job {dependency.job} ends kedge cannot see",
+                hint=f"use --after afterany:{dependency.job}, or submit that job with kedge too",
             )
-    return [require_word(each.job, "dependencies") for each in job.dependencies]
+    return [require_word(dependency.job, "dependencies") for dependency in job.dependencies]
 
 
 def _write_path(job: Job, pattern: str) -> str:

@@ -20,11 +20,11 @@ _SHARED_MEMORY = re.compile(r"smp|shm|shared|threads?|openmp|omp|orte_smp|multi_
 
 def _parse_memory(text: str) -> int:
     """Bytes, or with k, K, m, M, g, G behind it: small letters are powers of 1000, capitals of 1024."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)", text)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)", text)
+    if match is None:
         raise ValueError(f"'{text}' is not an amount of memory: write a number with K, M or G, such as 4G")
-    base = 1000 if found[2].islower() else 1024
-    return int(float(found[1]) * float(base ** POWERS[found[2].lower()]))
+    base = 1000 if match[2].islower() else 1024
+    return int(float(match[1]) * float(base ** POWERS[match[2].lower()]))
 
 
 def _read_resources(request: ScriptRequest, directive: Directive, value: str) -> None:

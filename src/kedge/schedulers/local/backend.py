@@ -48,7 +48,7 @@ class _Local:
         options |= _ask_for(job)
         options |= {"array": str(job.array)} if job.array else {}
         options |= {"begin": job.begin} if job.begin else {}
-        after = ",".join(f"{each.kind.value}:{each.job}" for each in job.dependencies)
+        after = ",".join(f"{dependency.kind.value}:{dependency.job}" for dependency in job.dependencies)
         options |= {"after": after} if after else {}
         lines = [_write_directive(name, value) for name, value in _change(options, job, site).items()]
         return "\n".join(["#!/bin/bash", *lines, render_body(job, site, place, DIALECT)])
@@ -62,14 +62,14 @@ class _Local:
     @staticmethod
     def parse_submit(output: str) -> str:
         """`{"id": "12"}`, or the bare number that people see."""
-        found = re.fullmatch(r'\s*(?:\{\s*"id":\s*"([0-9]+)"\s*\}|([0-9]+))\s*', output)
-        if found is None:
+        match = re.fullmatch(r'\s*(?:\{\s*"id":\s*"([0-9]+)"\s*\}|([0-9]+))\s*', output)
+        if match is None:
             raise SchedulerFailed(
                 "the local queue printed no job id",
                 context={"said": output.strip()[-2000:]},
                 hint="check whether it was submitted: kedge local-queue list",
             )
-        return found[1] or found[2]
+        return match[1] or match[2]
 
     @staticmethod
     def interactive_argv(job: Job, site: Site, command: Sequence[str], *, has_terminal: bool = True) -> list[str]:

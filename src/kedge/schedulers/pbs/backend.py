@@ -48,7 +48,7 @@ class _Pbs:
         """The script."""
         dialect = self.make_dialect(job, place)
         lines = [*collect_request(job, site), *collect_batch(job, place, dialect)]
-        directives = [write_directive(each, GRAMMAR) for each in merge_directives(lines, job, site, GRAMMAR)]
+        directives = [write_directive(directive, GRAMMAR) for directive in merge_directives(lines, job, site, GRAMMAR)]
         return "\n".join(["#!/bin/bash", *directives, "", render_body(job, site, place, dialect)])
 
     def submit_argv(self, script: str, job: Job, site: Site) -> list[str]:

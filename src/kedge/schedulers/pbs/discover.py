@@ -79,7 +79,7 @@ def _make_queue(name: str, fields: dict[str, str], nodes: dict[str, dict[str, st
         is_default=is_default,
         nodes=len(own) or None,
         cpus_per_node=_largest(own, "ncpus") or _read_count(fields.get("default_chunk.ncpus")),
-        memory_per_node=max((_read_memory(each.get("resources_available.mem", "")) or 0 for each in own), default=0)
+        memory_per_node=max((_read_memory(node.get("resources_available.mem", "")) or 0 for node in own), default=0)
         or None,
         gpus_per_node=_largest(own, "ngpus") if own else None,
         min_nodes=least if least and least > 1 else None,
@@ -87,24 +87,24 @@ def _make_queue(name: str, fields: dict[str, str], nodes: dict[str, dict[str, st
         max_gpus=_read_count(fields.get("resources_max.ngpus")),
         max_time=_read_time(fields.get("resources_max.walltime")),
         default_time=_read_time(fields.get("resources_default.walltime")),
-        is_whole_node=bool(own) and all(each.get("sharing") in ("force_excl", "force_exclhost") for each in own),
+        is_whole_node=bool(own) and all(node.get("sharing") in ("force_excl", "force_exclhost") for node in own),
     )
 
 
 def _list_nodes(name: str, fields: dict[str, str], nodes: dict[str, dict[str, str]]) -> list[dict[str, str]]:
     """The nodes of a queue: those tied to it, those with its label, else those that are tied to none."""
     label = fields.get("default_chunk.Qlist", "")
-    tied = [each for each in nodes.values() if each.get("queue") == name]
+    tied = [node for node in nodes.values() if node.get("queue") == name]
     marked = [
-        each for each in nodes.values() if label and label in each.get("resources_available.Qlist", "").split(",")
+        node for node in nodes.values() if label and label in node.get("resources_available.Qlist", "").split(",")
     ]
-    return tied or marked or [each for each in nodes.values() if "queue" not in each and not label]
+    return tied or marked or [node for node in nodes.values() if "queue" not in node and not label]
 
 
 def _largest(nodes: list[dict[str, str]], resource: str) -> int | None:
     if not nodes:
         return None
-    return max(_read_count(each.get(f"resources_available.{resource}")) or 0 for each in nodes)
+    return max(_read_count(node.get(f"resources_available.{resource}")) or 0 for node in nodes)
 
 
 def _read_count(text: str | None) -> int | None:

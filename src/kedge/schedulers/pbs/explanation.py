@@ -88,8 +88,8 @@ def _explain_waiting(status: JobStatus) -> str:
     return f"it waits: {comment.removeprefix('Not Running:').strip()}" if comment else ""
 
 
-def _explain_shortage(found: re.Match[str], *, is_never: bool) -> str:
-    resource, wanted, free, total = found.groups()
+def _explain_shortage(match: re.Match[str], *, is_never: bool) -> str:
+    resource, wanted, free, total = match.groups()
     figures = f": {wanted} requested, {free} free, {total} in total" if wanted else ""
     if is_never:
         return f"it requests more {resource} than there is{figures}; it can never run: cancel it and request less"

@@ -144,6 +144,6 @@ def _write_indices(job: Job, dialect: Dialect) -> str:
 
 def _write_dependencies(job: Job) -> str:
     kinds: dict[str, list[str]] = {}
-    for each in job.dependencies:
-        kinds.setdefault(each.kind.value, []).append(require_word(each.job, "dependencies"))
+    for dependency in job.dependencies:
+        kinds.setdefault(dependency.kind.value, []).append(require_word(dependency.job, "dependencies"))
     return ",".join(":".join([kind, *ids]) for kind, ids in kinds.items())

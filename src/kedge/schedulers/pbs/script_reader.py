@@ -17,11 +17,11 @@ _TORQUE = {"ppn": "tasks_per_node", "gpus": "gpus_per_node"}
 
 def _parse_memory(text: str) -> int:
     """Bytes, or with kb, mb, gb or tb behind it."""
-    found = re.fullmatch(r"(\d+)([kmgtp]?)(b|w)?", text, re.I)
-    if found is None:
+    match = re.fullmatch(r"(\d+)([kmgtp]?)(b|w)?", text, re.I)
+    if match is None:
         raise ValueError(f"'{text}' is not an amount of memory: write a whole number with mb or gb, such as 32gb")
-    size = int(found[1]) << 10 * POWERS[found[2].lower()]
-    return size * 8 if (found[3] or "").lower() == "w" else size
+    size = int(match[1]) << 10 * POWERS[match[2].lower()]
+    return size * 8 if (match[3] or "").lower() == "w" else size
 
 
 def _read_resources(request: ScriptRequest, directive: Directive, value: str) -> None:

@@ -49,12 +49,12 @@ def parse_job_status(output: str) -> list[JobStatus]:
     """Every job and task; those of an array that wait are one entry, and an array whose tasks are told is none."""
     if _HEADER not in output:
         return list(_read_table(output))
-    found = [status for fields in _split_jobs(output) if (status := _read_job(fields)) is not None]
-    told = {status.id for status in found if status.index is not None}
-    waiting = {status.id for status in found if status.pending_indices}
+    statuses = [status for fields in _split_jobs(output) if (status := _read_job(fields)) is not None]
+    told = {status.id for status in statuses if status.index is not None}
+    waiting = {status.id for status in statuses if status.pending_indices}
     return [
         status
-        for status in found
+        for status in statuses
         if not (status.index is None and not status.pending_indices and status.id in told)
         and not (status.index is not None and status.state in _WAITING and status.id in waiting)
     ]
@@ -84,13 +84,13 @@ def _split_jobs(output: str) -> Iterator[dict[str, str]]:
 
 def _split_id(text: str) -> tuple[str, int | None] | None:
     """`12[3].pbs1` is the task 3 of the job `12[].pbs1`."""
-    found = _ID.fullmatch(text)
-    if found is None:
+    match = _ID.fullmatch(text)
+    if match is None:
         return None
-    server = found[4] or ""
-    if found[3]:
-        return f"{found[1]}[]{server}", int(found[3])
-    return f"{found[1]}{found[2] or ''}{server}", None
+    server = match[4] or ""
+    if match[3]:
+        return f"{match[1]}[]{server}", int(match[3])
+    return f"{match[1]}{match[2] or ''}{server}", None
 
 
 def _read_job(fields: Mapping[str, str]) -> JobStatus | None:
@@ -163,8 +163,8 @@ def _read_code(text: str) -> int | None:
 
 
 def _read_size(text: str) -> int | None:
-    found = _SIZE.fullmatch(text.strip())
-    return int(found[1]) * 1024 ** _POWERS[found[2].lower()] if found else None
+    match = _SIZE.fullmatch(text.strip())
+    return int(match[1]) * 1024 ** _POWERS[match[2].lower()] if match else None
 
 
 def _read_table(output: str) -> Iterator[JobStatus]:

@@ -36,7 +36,7 @@ def history_query(ids: Sequence[str], since: float) -> Query:
 
 def parse_history(output: str) -> list[JobStatus]:
     """One entry for each job or task of an array, with what its steps add."""
-    found: dict[str, JobStatus] = {}
+    statuses: dict[str, JobStatus] = {}
     other = ""
     for line in output.split("\n"):
         fields = line.split("|", _SEPARATORS)
@@ -46,12 +46,12 @@ def parse_history(output: str) -> list[JobStatus]:
             continue
         status = _make_status(match, fields)
         if match[3] is None:
-            found[status.shown_id] = status
-        elif status.shown_id in found:
-            found[status.shown_id] = _add_step(found[status.shown_id], status)
-    if other and not found and _DISABLED not in output:
+            statuses[status.shown_id] = status
+        elif status.shown_id in statuses:
+            statuses[status.shown_id] = _add_step(statuses[status.shown_id], status)
+    if other and not statuses and _DISABLED not in output:
         raise SchedulerFailed("sacct did not print a list of jobs", context={"said": other[:500]})
-    return [_judge(each) for each in found.values()]
+    return [_judge(each) for each in statuses.values()]
 
 
 def _make_status(match: re.Match[str], fields: list[str]) -> JobStatus:

@@ -43,11 +43,11 @@ def parse_detail(output: str) -> list[JobStatus]:
     """What is there; nothing when the controller has forgotten the job."""
     # a name over several lines makes several of one record
     records = re.split(r"^(?=JobId=\d+ )", output, flags=re.MULTILINE)
-    found = [_make_status(_read_fields(each)) for each in records if each.startswith("JobId=")]
+    statuses = [_make_status(_read_fields(record)) for record in records if record.startswith("JobId=")]
     said = output.strip()
-    if not found and said and not any(word in said for word in _ABSENT):
+    if not statuses and said and not any(word in said for word in _ABSENT):
         raise SchedulerFailed("scontrol did not print a job", context={"said": said[:500]})
-    return [each for each in found if each is not None]
+    return [each for each in statuses if each is not None]
 
 
 def _read_fields(record: str) -> dict[str, str]:

@@ -35,7 +35,7 @@ def render(job: Job, site: Site, place: ScriptContext) -> str:
     files = [make_directive("output", _make_pattern(place.output, job, site))]
     if place.error:
         files.append(make_directive("error", _make_pattern(place.error, job, site)))
-    lines = ["#!/bin/bash", *(f"#SBATCH {each.text}" for each in batch_directives(job, site, files))]
+    lines = ["#!/bin/bash", *(f"#SBATCH {directive.text}" for directive in batch_directives(job, site, files))]
     return "\n".join([*lines, render_body(job, site, place, DIALECT)])
 
 
@@ -57,7 +57,7 @@ def parse_submit(output: str) -> str:
 
 
 def _words(directives: list[SlurmOption]) -> list[str]:
-    return [word for each in directives for word in each.words]
+    return [word for directive in directives for word in directive.words]
 
 
 def _make_pattern(pattern: str, job: Job, site: Site) -> str:
@@ -79,5 +79,5 @@ def _name_in_pattern(job: Job, site: Site) -> str:
     """%x where it is what `kedge logs` expects: a name without slashes and the like, that nobody replaces."""
     name = make_file_name(job.name)
     changed = {find_name(word) for word in (*site.drop_directives, *job.drop_directives)}
-    changed |= {each.name for line in job.directives for each in parse_directives(line)}
+    changed |= {directive.name for line in job.directives for directive in parse_directives(line)}
     return "%x" if name == job.name and "job-name" not in changed else name

@@ -147,17 +147,17 @@ def _read_arches(text: str) -> dict[str, str]:
 
 def _make_queue(fields: dict[str, str], kinds: list[_Kind]) -> Queue:
     """A partition; of several kinds of nodes the largest counts, because only what none can serve is refused."""
-    types = {kind for each in kinds for kind, _ in each.gpus}
-    arches = {each.arch for each in kinds}
+    types = {kind for nodes_alike in kinds for kind, _ in nodes_alike.gpus}
+    arches = {nodes_alike.arch for nodes_alike in kinds}
     most = _parse_count(fields.get("MaxNodes", ""))
     lowest = _parse_count(fields.get("MinNodes", ""))
     return Queue(
         name=fields["PartitionName"],
         is_default=fields.get("Default") == "YES",
         nodes=_parse_count(fields.get("TotalNodes", "")),
-        cpus_per_node=max((each.cpus for each in kinds), default=0) or None,
-        memory_per_node=max((each.memory for each in kinds), default=0) * _MEGABYTE or None,
-        gpus_per_node=max((each.gpu_count for each in kinds), default=None),
+        cpus_per_node=max((nodes_alike.cpus for nodes_alike in kinds), default=0) or None,
+        memory_per_node=max((nodes_alike.memory for nodes_alike in kinds), default=0) * _MEGABYTE or None,
+        gpus_per_node=max((nodes_alike.gpu_count for nodes_alike in kinds), default=None),
         gpu_type=next(iter(types)) if len(types) == 1 else "",
         gpu_types=tuple(sorted(types)) if len(types) > 1 and "" not in types else (),
         arch=arches.pop() if len(arches) == 1 else "",

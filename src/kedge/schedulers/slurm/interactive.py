@@ -27,7 +27,7 @@ def interactive_argv(job: Job, site: Site, command: Sequence[str], *, has_termin
         )
     if way == "idev":
         return ["idev", *_idev_words(job, site)]
-    options = [word for each in interactive_directives(job, site) for word in each.words]
+    options = [word for directive in interactive_directives(job, site) for word in directive.words]
     terminal = ["--pty"] if has_terminal else []
     # srun starts its command once for each task, and only the first would get the terminal
     if way == "salloc" or job.task_count > 1 or job.node_count > 1:
@@ -50,5 +50,5 @@ def _idev_words(job: Job, site: Site) -> Iterator[str]:
     if job.reservation:
         yield from ("-r", job.reservation)
     for line in job.directives:
-        for each in parse_directives(line):
-            yield from each.words
+        for directive in parse_directives(line):
+            yield from directive.words

@@ -29,17 +29,17 @@ def list_query(user: str) -> Query:
 
 def parse_list(output: str) -> list[JobStatus]:
     """One entry for each line; what follows a line break in a job's name is no line of its own, and passed over."""
-    found = []
+    statuses = []
     other = ""
     for line in output.split("\n"):
         fields = line.split("|", _SEPARATORS)
         if len(fields) == _SEPARATORS + 1 and fields[0].isdecimal() and fields[0].isascii():
-            found.append(_make_status(fields))
+            statuses.append(_make_status(fields))
         elif line.strip():
             other = other or line
-    if other and not found:
+    if other and not statuses:
         raise SchedulerFailed("squeue did not print a list of jobs", context={"said": other[:500]})
-    return found
+    return statuses
 
 
 def split_indices(text: str) -> tuple[int | None, str]:

@@ -53,13 +53,13 @@ _LIMITS = "AS CORE CPU DATA FSIZE MEMLOCK NOFILE NPROC RSS STACK ALL NONE"
 
 def parse_time(text: str) -> int:
     """Seconds: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S."""
-    found = _TIME.match(text)
-    if found is None:
+    match = _TIME.match(text)
+    if match is None:
         raise ValueError(f"'{text}' is not a time: write minutes, H:MM:SS or D-HH:MM:SS")
-    if found["days"]:
-        hours, minutes, seconds = (int(found[name] or 0) for name in ("dh", "dm", "ds"))
-        return int(found["days"]) * 86400 + hours * 3600 + minutes * 60 + seconds
-    first, second, third = found["a"], found["b"], found["c"]
+    if match["days"]:
+        hours, minutes, seconds = (int(match[name] or 0) for name in ("dh", "dm", "ds"))
+        return int(match["days"]) * 86400 + hours * 3600 + minutes * 60 + seconds
+    first, second, third = match["a"], match["b"], match["c"]
     if third is not None:
         return int(first) * 3600 + int(second) * 60 + int(third)
     return int(first) * 60 + int(second or 0)
@@ -67,10 +67,10 @@ def parse_time(text: str) -> int:
 
 def parse_memory(text: str) -> int:
     """Bytes: a whole number of megabytes, or with K, M, G or T behind it, and a B if one likes."""
-    found = re.fullmatch(r"(\d+)(?:([KMGT])B?)?", text, re.I)
-    if found is None:
+    match = re.fullmatch(r"(\d+)(?:([KMGT])B?)?", text, re.I)
+    if match is None:
         raise ValueError(f"'{text}' is not an amount of memory: write a whole number with K, M, G or T, such as 32G")
-    return int(found[1]) << 10 * POWERS[(found[2] or "m").lower()]
+    return int(match[1]) << 10 * POWERS[(match[2] or "m").lower()]
 
 
 def check_value(option: str, value: str) -> str:
@@ -119,10 +119,10 @@ def _check_time(value: str) -> str:
 
 
 def _check_nodes(value: str) -> str:
-    found = _NODES.fullmatch(value)
-    if found is None:
+    match = _NODES.fullmatch(value)
+    if match is None:
         return f"'{value}' is not a number of nodes: write 2, or 2-4 for a range"
-    least, most = (int(found[at]) * _SCALE[found[at + 1].lower()] if found[at] else None for at in (1, 3))
+    least, most = (int(match[at]) * _SCALE[match[at + 1].lower()] if match[at] else None for at in (1, 3))
     if least is not None and most is not None and most < least:
         return f"the most nodes, {most}, are fewer than the least, {least}"
     return ""
@@ -170,8 +170,8 @@ def _check_distribution(value: str) -> str:
 
 
 def _check_signal(value: str) -> str:
-    found = _SIGNAL.fullmatch(value)
-    if found is None or int(found[1] or 0) > 65535:
+    match = _SIGNAL.fullmatch(value)
+    if match is None or int(match[1] or 0) > 65535:
         return f"'{value}' is not a signal: write USR1@60, or B:USR1@60 for the script itself"
     return ""
 

@@ -129,13 +129,13 @@ def combine(
     ours: Sequence[SlurmOption], site: Iterable[str], user: Iterable[str], drop: Iterable[str]
 ) -> list[SlurmOption]:
     """The user's directives replace ours, and ours the site's; dropped ones go, unless the user wrote them."""
-    added = [each for line in user for each in parse_directives(line)]
+    added = [directive for line in user for directive in parse_directives(line)]
     dropped = {find_name(word) for word in drop}
-    beaten = frozenset[str]().union(*(each.replaces for each in added))
-    kept = [each for each in ours if each.name not in beaten and each.name not in dropped]
-    beaten = beaten.union(*(each.replaces for each in kept))
-    standing = [each for line in site for each in parse_directives(line)]
-    kept += [each for each in standing if each.name not in beaten and each.name not in dropped]
+    beaten = frozenset[str]().union(*(directive.replaces for directive in added))
+    kept = [directive for directive in ours if directive.name not in beaten and directive.name not in dropped]
+    beaten = beaten.union(*(directive.replaces for directive in kept))
+    standing = [directive for line in site for directive in parse_directives(line)]
+    kept += [directive for directive in standing if directive.name not in beaten and directive.name not in dropped]
     return [*kept, *added]
 
 

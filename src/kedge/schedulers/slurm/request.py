@@ -29,8 +29,8 @@ def command_line_directives(job: Job, site: Site) -> list[SlurmOption]:
     """What the site takes on the command line of sbatch only."""
     if not site.account_on_command_line:
         return []
-    user = [each for line in job.directives for each in parse_directives(line)]
-    if any(each.name == "account" for each in user):  # it stands in the script, where the user wants it
+    user = [directive for line in job.directives for directive in parse_directives(line)]
+    if any(directive.name == "account" for directive in user):  # it stands in the script, where the user wants it
         return []
     return combine(list(_ask_account(job, site)), (), (), (*site.drop_directives, *job.drop_directives))
 
@@ -41,7 +41,11 @@ def interactive_directives(job: Job, site: Site) -> list[SlurmOption]:
         raise RequestRefused("an array cannot run on a terminal", hint="leave --array out, or use 'kedge submit'")
     queue = job.queue or site.interactive_queue
     ours = [*_ask_name(job), *_ask_account(job, site), *_ask_queue(job, queue), *_ask_resources(job, site)]
-    return [each for each in _settle([*ours, *_ask_when(job, site)], job, site) if each.name not in _BATCH_ONLY]
+    return [
+        directive
+        for directive in _settle([*ours, *_ask_when(job, site)], job, site)
+        if directive.name not in _BATCH_ONLY
+    ]
 
 
 def format_size(size: int) -> str:

@@ -46,7 +46,7 @@ def _find_toolkit(gpus: GpuHost) -> tuple[str, str]:
     numbered = [name for name in view.names("/usr/local") if name.startswith("cuda-")][:_MOST]
     places += ["/usr/local/cuda", *(f"/usr/local/{name}" for name in sorted(numbered, reverse=True))]
     for folder in dict.fromkeys(place.rstrip("/") for place in places if place.startswith("/")):
-        found = read_toolkit(folder, view.read)
-        if found:
-            return folder, ".".join(str(field) for field in order(found.value)[:3])
+        toolkit = read_toolkit(folder, view.read)
+        if toolkit:
+            return folder, ".".join(str(field) for field in order(toolkit.value)[:3])
     return "", ""

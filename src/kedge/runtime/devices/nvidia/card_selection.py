@@ -201,8 +201,8 @@ def _is_uniform(driver: Driver, host: HostFacts) -> bool:
 
 def _strip_kind(word: str) -> str:
     """`0` of `nvidia.com/gpu=0` and of `gpu0`; `0:1` of `mig0:1`."""
-    kind, found, name = word.partition("=")
-    word = name if found and "/" in kind else word
+    kind, equals, name = word.partition("=")
+    word = name if equals and "/" in kind else word
     for prefix in ("gpu", "mig"):
         if word.startswith(prefix) and word[len(prefix) :].replace(":", "").isdigit():
             return word[len(prefix) :]

@@ -88,7 +88,7 @@ def read_pairs(data: bytes | None) -> dict[str, str]:
     """Lines of `Name: value`."""
     pairs = {}
     for line in (data or b"").decode(errors="replace").splitlines():
-        name, found, value = line.partition(":")
-        if found:
+        name, colon, value = line.partition(":")
+        if colon:
             pairs[name.strip().lower()] = value.strip()
     return pairs

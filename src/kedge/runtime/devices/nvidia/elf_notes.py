@@ -32,9 +32,9 @@ def read_note(view: View, path: str, section: str, owner: str) -> bytes | None:
     sections = [_Section(table[at : at + _ENTRY], order) for at in range(0, count * _ENTRY, _ENTRY)]
     names = _read_section(view, path, sections[names_at], _MAXIMUM_NAMES)
     wanted = section.encode() + b"\0"
-    for each in sections:
-        if each.kind == _SHT_NOTE and names.startswith(wanted, each.name):
-            return _parse_note(_read_section(view, path, each, _MAXIMUM_NOTE), each.alignment, owner, order)
+    for candidate in sections:
+        if candidate.kind == _SHT_NOTE and names.startswith(wanted, candidate.name):
+            return _parse_note(_read_section(view, path, candidate, _MAXIMUM_NOTE), candidate.alignment, owner, order)
     return None
 
 

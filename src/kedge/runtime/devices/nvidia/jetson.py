@@ -53,15 +53,15 @@ def plan_jetson(host: HostFacts) -> Additions:
 
 def list_files(view: View) -> list[tuple[str, str]]:
     """(kind, path) of all lines of all lists."""
-    found = []
+    entries = []
     for name in view.names(_LISTS):
         if name.endswith(".csv"):
             text = (view.read(f"{_LISTS}/{name}") or b"").decode(errors="replace")
             for line in text.splitlines()[:_MAXIMUM_LINES]:
                 kind, _, path = line.partition(",")
                 if path.strip().startswith("/"):
-                    found.append((kind.strip(), path.strip()))
-    return found
+                    entries.append((kind.strip(), path.strip()))
+    return entries
 
 
 def _add_library(additions: Additions, view: View, path: str) -> None:

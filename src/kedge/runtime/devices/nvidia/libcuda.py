@@ -132,7 +132,7 @@ def _find_last_branch(cards: list[Card]) -> int | None:
     )
 
     known = [find_capability(model) for model in {card.model: None for card in cards if card.model}]
-    return min((each[3] for each in known if each is not None and each[3] is not None), default=None)
+    return min((gpu[3] for gpu in known if gpu is not None and gpu[3] is not None), default=None)
 
 
 def _describe_obstacle(choice: str, libraries: str, carried: _Carried, others: list[str]) -> str:
@@ -156,13 +156,13 @@ def read_branches(view: View, carried: _Carried) -> None:
 
     text = read_note(view, f"{carried.folder}/libcuda.so.{carried.version}", _SECTION, _OWNER)
     try:
-        told = json.loads(text) if text else None
+        content = json.loads(text) if text else None
     except (ValueError, RecursionError):
         return
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         return
-    facts = {key.lower(): value for key, value in told.items()}
+    facts = {key.lower(): value for key, value in content.items()}
     branches, cuda = facts.get("driver"), facts.get("cuda version")
-    if isinstance(branches, list) and branches and all(type(each) is int for each in branches):
+    if isinstance(branches, list) and branches and all(type(branch) is int for branch in branches):
         carried.branches = branches[:64]
     carried.cuda = cuda[:16] if isinstance(cuda, str) else ""

@@ -110,20 +110,20 @@ def find_libraries(host: HostFacts, version: str) -> Libraries:
     # the cache may be older than the driver that it describes
     there = {path for path in {path for _, path in resolved} if view.kind(path) == "f"}
     entries = [(name, path) for name, path in resolved if path in there]
-    found = _take_all(entries, version)
-    if all(found.has(stem) for stem in _BOTH):
-        return found
+    libraries = _take_all(entries, version)
+    if all(libraries.has(stem) for stem in _BOTH):
+        return libraries
     for folder in _list_folders(host):
         more = [(name, follow_links(view, f"{folder}/{name}")) for name in view.names(folder) if _is_wanted(name)]
         entries += [(name, path) for name, path in more if _fits_machine(view, path, host.machine)]
         if not more:
             continue
-        found = _take_all(entries, version)
-        if folder == _NESTED and not found.names:
-            found = _take_nested(entries, version)
-        if all(found.has(stem) for stem in _BOTH):
+        libraries = _take_all(entries, version)
+        if folder == _NESTED and not libraries.names:
+            libraries = _take_nested(entries, version)
+        if all(libraries.has(stem) for stem in _BOTH):
             break
-    return found
+    return libraries
 
 
 def _take_all(entries: list[tuple[str, str]], version: str) -> Libraries:
@@ -132,20 +132,20 @@ def _take_all(entries: list[tuple[str, str]], version: str) -> Libraries:
             name, suffix = split_name(path.rpartition("/")[2])
             if not version and name == stem and is_version(suffix) and int(suffix.partition(".")[0]) >= 300:
                 version = suffix
-    found = Libraries(version)
+    libraries = Libraries(version)
     for name, path in entries:
-        found.take(name, path)
-    found.folders = sorted({path.rpartition("/")[0] for path in found.names})
-    return found
+        libraries.take(name, path)
+    libraries.folders = sorted({path.rpartition("/")[0] for path in libraries.names})
+    return libraries
 
 
 def _take_nested(entries: list[tuple[str, str]], version: str) -> Libraries:
-    found = Libraries(version)
+    libraries = Libraries(version)
     for name, path in entries:
         if path.startswith(_NESTED + "/"):
-            found.names[path] = [name]
-    found.folders = [_NESTED]
-    return found
+            libraries.names[path] = [name]
+    libraries.folders = [_NESTED]
+    return libraries
 
 
 def _list_folders(host: HostFacts) -> list[str]:
@@ -157,7 +157,7 @@ def _list_folders(host: HostFacts) -> list[str]:
         *("/usr/lib", "/usr/lib/nvidia", "/usr/local/lib", "/run/opengl-driver/lib"),
         *("/home/kubernetes/bin/nvidia/lib64", "/opt/nvidia/lib64"),
     ]
-    folders += [each for each in host.environ.get("LD_LIBRARY_PATH", "").split(":") if each.startswith("/")]
+    folders += [folder for folder in host.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")]
     return list(dict.fromkeys([*folders, _NESTED]))
 
 

@@ -85,8 +85,8 @@ def _read_capabilities(options: RunOptions, host: HostFacts, image: ImageFacts, 
     """The groups of driver files that are wanted: NVIDIA_DRIVER_CAPABILITIES of the user, or of the image."""
     name = "NVIDIA_DRIVER_CAPABILITIES"
     own = read_user_variable(options, host.environ, name) or host.environ.get(name) or ""
-    told = own or read_image_variable(image, name)
-    words = {word.strip().lower() for word in told.split(",") if word.strip()}
+    groups = own or read_image_variable(image, name)
+    words = {word.strip().lower() for word in groups.split(",") if word.strip()}
     if "all" in words:
         return set(_KNOWN)
     unknown = sorted(words - set(_KNOWN))
@@ -105,16 +105,16 @@ def _read_capabilities(options: RunOptions, host: HostFacts, image: ImageFacts, 
 
 def list_programs(host: HostFacts, capabilities: set[str]) -> list[Bind]:
     """The driver's programs, which go to /usr/bin wherever the host keeps them."""
-    named = (each for each in host.environ.get("PATH", "").split(":") if each.startswith("/"))
-    folders = [each for each in dict.fromkeys([*_PROGRAM_FOLDERS, *named]) if host.view.kind(each) == "d"]
+    named = (folder for folder in host.environ.get("PATH", "").split(":") if folder.startswith("/"))
+    folders = [folder for folder in dict.fromkeys([*_PROGRAM_FOLDERS, *named]) if host.view.kind(folder) == "d"]
     binds = []
     for group, names in _PROGRAMS.items():
         for name in names if group in capabilities else ():
-            found = [path for path in (f"{each}/{name}" for each in folders) if host.view.is_executable(path)]
+            candidates = [path for path in (f"{folder}/{name}" for folder in folders) if host.view.is_executable(path)]
             # A script around the program names places of the host's, so a program is taken where there is one.
-            programs = [path for path in found if host.view.read(path, 4) == b"\x7fELF"]
-            if found:
-                binds.append(_bind(host.view.resolve((programs or found)[0]), f"/usr/bin/{name}"))
+            programs = [path for path in candidates if host.view.read(path, 4) == b"\x7fELF"]
+            if candidates:
+                binds.append(_bind(host.view.resolve((programs or candidates)[0]), f"/usr/bin/{name}"))
     return binds
 
 
