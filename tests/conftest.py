@@ -31,6 +31,7 @@ _EXCUSES = (
 # The longest files, one of which mostly waits
 _FIRST = ("test_conformance.py", "test_slurm_states.py", "test_run_hostile.py", "test_local_queue.py",
           "test_foreign_sifs.py", "test_convert.py")  # fmt: skip
+_TESTS = REPOSITORY / "tests"
 _GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries failures again, and no skip
 _skipped: collections.Counter[str] = collections.Counter()
 
@@ -103,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     groups: dict[str, list[Path]] = collections.defaultdict(list)
     for path in dict.fromkeys(item.path for item in items):
-        groups[path.relative_to(REPOSITORY / "tests").parts[0]].append(path)
+        groups[path.relative_to(_TESTS).parts[0] if path.is_relative_to(_TESTS) else ""].append(path)
     turns = {path: number / len(paths) for paths in groups.values() for number, path in enumerate(paths)}
     first = {name: number for number, name in enumerate(_FIRST)}
     units = set(groups["unit"])

@@ -87,7 +87,7 @@ CALL_OWNERS = {
     "pickle.loads": "kedge.remote_call",  # what the user's own jobs wrote into a directory that is theirs alone
 }
 
-OURSELVES = "kedge.posix.ourselves"
+OURSELVES = "kedge.posix.start_kedge"
 
 
 def part_of(module: str) -> str:
@@ -158,7 +158,7 @@ def test_imports_owners_use_what_they_own() -> None:
 
 
 def test_imports_one_module_starts_kedge() -> None:
-    """Another `python -m kedge` would load modules of the current directory: `posix/ourselves.py` says why."""
+    """Another `python -m kedge` would load modules of the current directory: `posix/start_kedge.py` says why."""
     wrong = []
     for module in read_modules().values():
         for node in ast.walk(module.tree):

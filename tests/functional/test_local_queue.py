@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from kedge.localqueue.folder import LocalQueue
-from kedge.localqueue.machine import read_machine
+from kedge.localqueue.host_resources import read_machine
+from kedge.localqueue.queue_files import LocalQueue
 from kedge.posix.file_locks import is_locked
 from tests.requirements import REPOSITORY, open_way, require_program, require_root
 

@@ -22,7 +22,7 @@ import pytest
 from kedge.compat.tables.load import SHIPPED
 from kedge.errors import FileProblem
 from kedge.jobs.records import Draft, Records
-from kedge.localqueue.folder import LocalQueue
+from kedge.localqueue.queue_files import LocalQueue
 from kedge.localqueue.request import LocalRequest
 from kedge.ops.explain.data import learned_path
 from kedge.remote_call.pack import read_answer, write_call

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.batchscript.convert_launcher import Launch, read_launcher, read_torchrun
-from kedge.batchscript.doubts import (
+from kedge.batchscript.script import BatchScript, ContainerCall
+from kedge.batchscript.shell import KEYWORDS, Command, Word
+from kedge.batchscript.shell_differences import (
     find_change,
     find_doubt,
     find_expanded,
@@ -19,8 +21,6 @@ from kedge.batchscript.doubts import (
     is_only_arguments,
     sets_arguments,
 )
-from kedge.batchscript.script import BatchScript, ContainerCall
-from kedge.batchscript.shell import KEYWORDS, Command, Word
 from kedge.batchscript.variables import find_names, find_values, resolve_word, resolve_words, uses_arguments
 from kedge.model.job import Parallel
 from kedge.schedulers.choose import list_facts

@@ -22,7 +22,7 @@ from kedge.cli.progress import leave_plain
 from kedge.cli.redaction import escape_controls, escape_json, redact, redact_arguments
 from kedge.cli.signals import Terminated
 from kedge.errors import KedgeError, LimitReached
-from kedge.posix.ourselves import own_interpreter
+from kedge.posix.start_kedge import own_interpreter
 from kedge.release import VERSION
 
 _BUG_STATUS = 3
@@ -37,7 +37,7 @@ _DETAILS = frozenset(
         *("digest", "manifest", "config", "layer", "expected", "found", "signed"),
         *("mediaType", "Content-Type", "Content-Length", "next page", "prefix", "token service"),
         *("reason", "key", "entry", "site", "queue", "scheduler", "runtime", "version", "machine", "repository"),
-        *("reference", "memory", "needed", "usable", "upper", "link", "target", "tags judged", "tags not known enough"),
+        *("reference", "memory", "needed", "usable", "upper", "link", "target", "tags judged", "tags skipped"),
     )
 )
 

@@ -9,7 +9,7 @@ from kedge.compat.image.traits import ImageTraits
 from kedge.compat.target import Target
 from kedge.compat.verdict import FORWARD, MINOR, NATIVE, NO, PTX, UNKNOWN, Judgement, Verdict
 from kedge.compat.versions import is_at_least
-from kedge.doctor.environment.leaks import list_user_sites
+from kedge.doctor.environment.leaking_variables import list_user_sites
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.errors import KedgeError
 from kedge.settings import home_directory

@@ -6,8 +6,8 @@ from __future__ import annotations
 import contextlib
 
 from kedge.errors import FileProblem, JobNotFound
-from kedge.localqueue.folder import LocalQueue, StoredJob
 from kedge.localqueue.planning import DEPENDENCY, NEVER
+from kedge.localqueue.queue_files import LocalQueue, StoredJob
 from kedge.localqueue.request import LocalRequest
 from kedge.localqueue.task_file import DONE, FAILED, RUNNING
 from kedge.model.job import DependencyKind

@@ -8,10 +8,10 @@ import os
 from collections.abc import Iterable, Sequence
 
 from kedge.frozen import replace
-from kedge.localqueue.folder import StoredJob, read_cancel_time
 from kedge.localqueue.planning import NEVER, TOO_LARGE, Reason
+from kedge.localqueue.queue_files import StoredJob, read_cancel_time
+from kedge.localqueue.take_turn import Survey
 from kedge.localqueue.task_file import DONE, FAILED, RUNNING, TaskHistory, read_task
-from kedge.localqueue.turn import Survey
 from kedge.model.job import IndexRange
 from kedge.model.job_state import JobStatus, State
 from kedge.model.memory import shorten_memory

@@ -13,11 +13,11 @@ from pathlib import Path
 from kedge.errors import CannotStart, KedgeError
 from kedge.frozen import frozen
 from kedge.host.memory import count_memory_kills
-from kedge.localqueue.folder import LocalQueue, StoredJob
-from kedge.localqueue.machine import read_machine
+from kedge.localqueue.host_resources import read_machine
+from kedge.localqueue.queue_files import LocalQueue, StoredJob
+from kedge.localqueue.take_turn import name_of, take_turn
 from kedge.localqueue.task_file import CANCEL, RUNNING, append_event, end_task, read_task
-from kedge.localqueue.turn import name_of, take_turn
-from kedge.localqueue.watch import (
+from kedge.localqueue.watch_processes import (
     GRACE,
     Child,
     EndReason,

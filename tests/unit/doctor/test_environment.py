@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.doctor.environment.clock import check_clock, judge_skew, judge_year, measure_skew
-from kedge.doctor.environment.leaks import check_python_leaks, judge_loader_leaks, list_user_sites
+from kedge.doctor.environment.leaking_variables import check_python_leaks, judge_loader_leaks, list_user_sites
 from kedge.doctor.environment.locales import judge_locale
 from kedge.doctor.environment.memory_limits import check_memory, judge_memory
 from kedge.doctor.environment.process_limits import (

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from kedge.errors import InvalidJob, InvalidSetting, RequestRefused, SchedulerFailed
 from kedge.frozen import replace
 from kedge.localqueue.directives import apply_options, read_directives
-from kedge.localqueue.machine import read_machine
+from kedge.localqueue.host_resources import read_machine
 from kedge.localqueue.planning import ARRAY_LIMIT, NEVER, PRIORITY, RESOURCES, TOO_LARGE, Claim, plan_turn
 from kedge.localqueue.report import compress_indices
 from kedge.localqueue.request import LocalRequest, ResourceAmount
 from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.model.job_state import JobStatus, State
 from kedge.model.site import Site
-from kedge.posix.ourselves import own_command
+from kedge.posix.start_kedge import own_command
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend

@@ -17,7 +17,7 @@ from kedge.errors import RequestRefused
 from kedge.frozen import replace
 from kedge.model.job import IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Site
-from kedge.posix.ourselves import own_command
+from kedge.posix.start_kedge import own_command
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend

@@ -11,8 +11,8 @@ from pathlib import Path
 from kedge.errors import OutputExists, UsageError
 from kedge.frozen import JsonValue
 from kedge.posix.files import explained, write_atomically
-from kedge.posix.ourselves import own_interpreter, own_package
 from kedge.posix.private_files import make_private
+from kedge.posix.start_kedge import own_interpreter, own_package
 from kedge.runtime.command_line.shim_file import PROGRAMS, is_shim, make_shim
 
 

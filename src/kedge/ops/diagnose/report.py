@@ -22,7 +22,7 @@ from kedge.host.space import find_mount
 from kedge.ops.diagnose.report_secrets import Censor, show_environment
 from kedge.ops.setup.config import list_settings
 from kedge.posix.bounded_children import ANSWERED, LATE, BoundedTask, run_bounded
-from kedge.posix.ourselves import own_interpreter
+from kedge.posix.start_kedge import own_interpreter
 from kedge.release import VERSION
 from kedge.settings import home_directory, xdg_directory
 

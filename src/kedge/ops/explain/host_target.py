@@ -11,9 +11,9 @@ from kedge.compat.tables.gpu_names import make_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
 from kedge.frozen import replace
+from kedge.host.cpu import read_processor
 from kedge.host.gpu_probe import GpuProbe, ProbedGpu, probe_gpus
 from kedge.host.mpi import find_mpi
-from kedge.host.processor import read_processor
 from kedge.runtime.devices.nvidia.driver import Card, Driver
 from kedge.runtime.devices.nvidia.libraries import find_libraries
 from kedge.runtime.facts import HostFacts

@@ -144,7 +144,7 @@ def _explain_nothing(recommendation: Recommendation, caveats: Sequence[str], *, 
     context = {
         "target": recommendation.target,
         "tags judged": str(recommendation.judged),
-        "tags not known enough": str(recommendation.skipped),
+        "tags skipped": str(recommendation.skipped),
     }
     context |= {f"note {number}": note for number, note in enumerate(caveats, 1)}
     return NothingFits(recommendation.sentence.rstrip("."), context=context, hint=hint)

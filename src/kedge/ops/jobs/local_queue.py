@@ -13,13 +13,13 @@ from pathlib import Path
 from kedge.errors import FileProblem, InvalidJob, JobFailed, JobNotFound, KedgeError, UsageError
 from kedge.frozen import replace
 from kedge.localqueue.directives import apply_options, read_directives
-from kedge.localqueue.folder import LocalQueue, StoredJob, request_cancel
-from kedge.localqueue.machine import read_machine, refuse_too_much
+from kedge.localqueue.host_resources import read_machine, refuse_too_much
+from kedge.localqueue.queue_files import LocalQueue, StoredJob, request_cancel
 from kedge.localqueue.report import describe_job
 from kedge.localqueue.request import LocalRequest
 from kedge.localqueue.runner import RunningTask, make_environment, run_here, run_task
+from kedge.localqueue.take_turn import WAITER, grant_task, keep_turning, make_survey, take_turn
 from kedge.localqueue.task_file import RUNNING, read_task
-from kedge.localqueue.turn import WAITER, grant_task, keep_turning, make_survey, take_turn
 from kedge.model.job_state import JobStatus, State
 from kedge.posix.detached_programs import Program
 from kedge.posix.file_locks import lock_file

@@ -162,7 +162,7 @@ def _find_inside_only(job: Job) -> tuple[str, ...]:
     if not job.image or not job.environment:
         return ()
     from kedge.runtime.environment.env_requests import NEVER_PASSED  # late: most jobs set no variables
-    from kedge.runtime.environment.leaks import is_guarded
+    from kedge.runtime.environment.guarded_variables import is_guarded
 
     names = (name for name, _ in job.environment)
     return tuple(name for name in names if name in NEVER_PASSED or is_guarded(name) or name.startswith(_LOADER))

@@ -18,8 +18,8 @@ from kedge.runtime.environment.env_scripts import (
     read_script,
     run_script,
 )
+from kedge.runtime.environment.guarded_variables import guard_variables
 from kedge.runtime.environment.identity import choose_home
-from kedge.runtime.environment.leaks import guard_variables
 from kedge.runtime.environment.shell_words import NotPlain, expand_quoted
 from kedge.runtime.facts import LIBRARIES, Payload
 
@@ -96,7 +96,9 @@ def _gather_settings(
     settings.warnings += warnings
     settings.notes += notes
     if options.cleanenv or "sharens" in options.given:
-        from kedge.runtime.environment.lost_ranks import warn_of_lost_ranks  # late: few ask for it, and fewer with MPI
+        from kedge.runtime.environment.mpi_rank_flags import (
+            warn_of_lost_ranks,  # late: few ask for it, and fewer with MPI
+        )
 
         settings.warnings += warn_of_lost_ranks(options, host.environ, {**passed, **settings.requests})
     settings.restored = {name: value for name, value in passed.items() if name not in settings.requests}

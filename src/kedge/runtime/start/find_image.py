@@ -266,7 +266,7 @@ def unpack_in_child(options: RunOptions, word: str, *, may_mount: bool = False, 
     if options.json:
         _prepare_silently([*words, "--", word], word)
         return ""
-    from kedge.posix.ourselves import own_command  # late: only where an image is missing
+    from kedge.posix.start_kedge import own_command  # late: only where an image is missing
 
     answer, telling = os.pipe()
     try:

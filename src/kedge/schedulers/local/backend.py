@@ -18,9 +18,9 @@ from kedge.model.job import Job
 from kedge.model.job_state import JobStatus, State, decode_status
 from kedge.model.memory import shorten_memory
 from kedge.model.site import Site
-from kedge.posix.ourselves import own_command
+from kedge.posix.start_kedge import own_command
 from kedge.schedulers.backend import Backend, Dialect, Query, ScriptContext
-from kedge.schedulers.exits import explain_exit, explain_memory, explain_timeout
+from kedge.schedulers.exit_text import explain_exit, explain_memory, explain_timeout
 from kedge.schedulers.local import FACTS
 from kedge.schedulers.script import render_body
 

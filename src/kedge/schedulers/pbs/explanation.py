@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.exits import explain_exit, explain_node, explain_timeout, explain_used_memory
+from kedge.schedulers.exit_text import explain_exit, explain_node, explain_timeout, explain_used_memory
 
 _SHORT = re.compile(
     r"Insufficient amount of (?:queue |server )?resource:? ([\w.]+)(?: \(R: (\S+) A: (\S+) T: ([^)]*)\))?"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.exits import explain_code, explain_exit, explain_memory, explain_node, explain_timeout
+from kedge.schedulers.exit_text import explain_code, explain_exit, explain_memory, explain_node, explain_timeout
 from kedge.schedulers.slurm.accounts import EITHER_CODE
 from kedge.schedulers.slurm.reasons import explain_waiting
 

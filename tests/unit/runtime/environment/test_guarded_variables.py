@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kedge.posix.views import TableView
-from kedge.runtime.environment.leaks import has_locale, has_plain_utf8
+from kedge.runtime.environment.guarded_variables import has_locale, has_plain_utf8
 from tests.builders.payloads import make_host, make_image, plan
 from tests.requirements import REPOSITORY
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.host.processor import find_level, read_processor
+from kedge.host.cpu import find_level, read_processor
 from kedge.ops.explain.host_target import read_glibc
 
 V1 = "fpu vme cx8 cmov mmx fxsr sse sse2 syscall nx lm"

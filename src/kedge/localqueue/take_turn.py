@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from kedge.errors import LimitReached
 from kedge.localqueue.dependencies import judge_dependencies
-from kedge.localqueue.folder import LocalQueue, StoredJob, request_cancel
-from kedge.localqueue.machine import LocalNode, read_machine
+from kedge.localqueue.host_resources import LocalNode, read_machine
 from kedge.localqueue.planning import BEGIN_TIME, NEVER, TOO_LARGE, Claim, QueuePlan, plan_turn
+from kedge.localqueue.queue_files import LocalQueue, StoredJob, request_cancel
 from kedge.localqueue.request import ResourceAmount
 from kedge.localqueue.task_file import (
     RUNNING,
@@ -32,8 +32,8 @@ from kedge.localqueue.task_file import (
 from kedge.model.job_state import State
 from kedge.posix.detached_programs import start_detached
 from kedge.posix.file_locks import is_locked, lock_file, take_lock
-from kedge.posix.ourselves import own_command
 from kedge.posix.owned_names import is_running
+from kedge.posix.start_kedge import own_command
 
 Task = tuple[int, int | None]
 WAITER = "waiter"  # locked by the terminal of an interactive job

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kedge
-from kedge.posix.ourselves import own_command
+from kedge.posix.start_kedge import own_command
 from kedge.release import VERSION
 from tests.requirements import REPOSITORY
 
@@ -54,7 +54,7 @@ def test_child_finds_what_pythonpath_names_and_nothing_relative(tmp_path: Path) 
     ],
 )
 def test_command_repeats_what_variables_said(variables: dict[str, str], flags: list[str]) -> None:
-    ask = "import json; from kedge.posix.ourselves import own_command; print(json.dumps(own_command()))"
+    ask = "import json; from kedge.posix.start_kedge import own_command; print(json.dumps(own_command()))"
     environment = {"LC_ALL": "C.UTF-8", "PYTHONPATH": str(REPOSITORY / "src"), "PYTHONCOERCECLOCALE": "0", **variables}
     environment.setdefault("PYTHONUTF8", "0")
     done = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, check=True, cwd="/")
