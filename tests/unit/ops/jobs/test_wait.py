@@ -131,7 +131,7 @@ def test_waiting_for_a_job_behind_one_that_never_begins(
     answer(monkeypatch, lambda: first + line("12", "PENDING", "Dependency"))
     with pytest.raises(JobStuck) as caught:
         wait_for(cluster, job)
-    assert caught.value.context["why"].startswith("it waits for job 11, which will never start: no node can")
+    assert caught.value.context["why"].startswith("it waits for job 11, which will never start: no node has")
 
 
 def test_waiting_for_several_tells_of_each(cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
