@@ -45,7 +45,7 @@ NAMERS = {
     "kedge.batchscript.rules_site": "TACC has ibrun instead of srun",
     "kedge.batchscript.site_guess": "likewise",
     "kedge.host.mpi": "mpirun of Open MPI 4 is a link to orterun",
-    "kedge.model.habits": "what users type at kedge's prompt out of habit",
+    "kedge.model.words_of_other_tools": "what users type at kedge's prompt out of habit",
     "kedge.ops.jobs.alloc": "Pyxis: the step within an allocation",
 }
 
@@ -123,7 +123,7 @@ TOY = {
     """,
     "backend": """
         from kedge.schedulers.backend import Dialect
-        from kedge.schedulers.script import render_body
+        from kedge.schedulers.script_body import render_body
         from kedge.schedulers.toy import FACTS
 
         DIALECT = Dialect(FACTS.submit, "$TOY_JOB", "TOY_JOB", "TOY_TASK", ("first_node=$TOY_NODE",), "mpirun")

@@ -80,7 +80,7 @@ class Parser(argparse.ArgumentParser):
 
 def _propose_option(parser: argparse.ArgumentParser, unknown: str) -> str | None:
     """What kedge calls it, which subcommand takes it, or the nearest option."""
-    from kedge.model.habits import explain_option  # late: only a mistake needs it
+    from kedge.model.words_of_other_tools import explain_option  # late: only a mistake needs it
 
     habit = explain_option("".join(parser.prog.split()[1:2]), unknown)
     if habit:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
-from kedge.model.habits import VERB_HABITS
 from kedge.model.image_argument import is_reference
 from kedge.model.nearest import propose
+from kedge.model.words_of_other_tools import VERB_HABITS
 from kedge.runtime.gpu_vendors import list_switches
 
 

@@ -149,7 +149,7 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     job = read_job_options(arguments, Job(), needs_command=False)
     if job == Job() and not arguments.interactive:
         return _compare(site, console)
-    from kedge.sites.checks import check_request, describe_changes
+    from kedge.sites.check_request import check_request, describe_changes
 
     checked = check_request(job, site, interactive=arguments.interactive, environ=console.environ)
     for text in checked.warnings:

@@ -111,7 +111,7 @@ def find_verb(name: str) -> Verb:
     """The verb called `name`, or an error that says what kedge calls it."""
     verb = VERBS.get(name)
     if verb is None:
-        from kedge.model.habits import VERB_HABITS  # late: only for a mistake
+        from kedge.model.words_of_other_tools import VERB_HABITS  # late: only for a mistake
 
         hint = VERB_HABITS.get(name) or propose(name, VERBS) or "to list the verbs: kedge --help"
         raise UsageError(f"kedge has no verb '{name}'", hint=hint)

@@ -13,7 +13,7 @@ from kedge.schedulers.array_numbers import can_renumber, find_number, restore_in
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.schedulers.pbs.backend import BACKEND as PBS
-from kedge.schedulers.script import needs_lookup
+from kedge.schedulers.script_body import needs_lookup
 
 PLACE = ScriptContext("/r", "/bin/kedge", "", "", "/w", "/w/{name}-{id}_{index}.out", "")
 

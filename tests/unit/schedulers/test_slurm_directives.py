@@ -15,7 +15,7 @@ from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import SCHEDULERS, find_backend
 from kedge.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.schedulers.slurm.options import find_name, parse_directives, quote_word, split_words
-from kedge.schedulers.slurm.request import format_size, format_time
+from kedge.schedulers.slurm.write_options import format_size, format_time
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
 TACC = Site("tacc", "TACC", "slurm", requires=("nodes", "tasks", "time"), gpu_directive="", memory_directive="")

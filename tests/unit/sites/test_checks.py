@@ -13,7 +13,7 @@ from kedge.errors import RequestRefused
 from kedge.frozen import replace
 from kedge.model.job import IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
-from kedge.sites.checks import Checked, check_request, nearest_request
+from kedge.sites.check_request import Checked, check_request, nearest_request
 from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)

@@ -21,7 +21,7 @@ from kedge.posix.start_kedge import own_command
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
-from kedge.sites.checks import check_request
+from kedge.sites.check_request import check_request
 from kedge.sites.profile import find_folders, list_sites, load_site
 from tests.requirements import REPOSITORY, require_program
 

@@ -18,7 +18,7 @@ from kedge.posix.programs import find_program
 from kedge.posix.spawn import replace_process
 from kedge.schedulers.container_words import pyxis_options, uses_pyxis
 from kedge.settings import Settings
-from kedge.sites.checks import check_request
+from kedge.sites.check_request import check_request
 
 _ANY_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 

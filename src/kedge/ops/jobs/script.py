@@ -240,7 +240,7 @@ def _render(job: Job, site: Site, environ: Mapping[str, str]) -> tuple[str, tupl
     from kedge.ops.jobs.submit import find_kedge
     from kedge.schedulers.backend import ScriptContext
     from kedge.schedulers.choose import find_backend
-    from kedge.sites.checks import check_request
+    from kedge.sites.check_request import check_request
 
     checked = check_request(check_job(job), site, environ=environ)
     directory = str(Path.cwd() / job.directory)

@@ -33,7 +33,7 @@ from kedge.posix.programs import find_program
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import list_facts
 from kedge.settings import Settings
-from kedge.sites.checks import check_request
+from kedge.sites.check_request import check_request
 from kedge.sites.rules import find_hidden_root
 
 _DEFAULT_OUTPUT = "{name}-{id}.out"

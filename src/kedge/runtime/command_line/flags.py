@@ -322,8 +322,8 @@ def _explain_unknown(verb: str, name: str, word: str = "") -> KedgeError:
     """`word` is the cluster of letters that an unknown letter stands in: `-it`."""
     # late, all of it: only for a mistake
     from kedge.errors import UsageError
-    from kedge.model.habits import explain_option
     from kedge.model.nearest import propose
+    from kedge.model.words_of_other_tools import explain_option
 
     others = [flag.verbs[0] for flag in FLAGS if name.lstrip("-") in (*flag.names, flag.short)]
     hint = explain_option(verb, word) or explain_option(verb, name)

@@ -19,14 +19,14 @@ from kedge.schedulers.gridengine.accounts import parse_accounts
 from kedge.schedulers.gridengine.detail import parse_job_detail
 from kedge.schedulers.gridengine.explanation import explain_status, is_in_error
 from kedge.schedulers.gridengine.listing import parse_job_list
-from kedge.schedulers.gridengine.request import (
+from kedge.schedulers.gridengine.write_directives import (
     GRAMMAR,
     collect_batch,
     collect_request,
     needs_redirection,
 )
 from kedge.schedulers.qsub_directives import choose_account, merge_directives, redirect_output, write_directive
-from kedge.schedulers.script import render_body
+from kedge.schedulers.script_body import render_body
 
 DIALECT = Dialect(
     submit_word=FACTS.submit,

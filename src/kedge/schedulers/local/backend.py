@@ -22,7 +22,7 @@ from kedge.posix.start_kedge import own_command
 from kedge.schedulers.backend import Backend, Dialect, Query, ScriptContext
 from kedge.schedulers.exit_text import explain_exit, explain_memory, explain_timeout
 from kedge.schedulers.local import FACTS
-from kedge.schedulers.script import render_body
+from kedge.schedulers.script_body import render_body
 
 DIALECT = Dialect(
     submit_word="kedge local-queue submit",

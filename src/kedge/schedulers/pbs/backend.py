@@ -13,10 +13,10 @@ from kedge.model.site import Site
 from kedge.schedulers.backend import Backend, Dialect, Query, ScriptContext
 from kedge.schedulers.pbs import FACTS
 from kedge.schedulers.pbs.explanation import explain_status, is_stuck
-from kedge.schedulers.pbs.request import GRAMMAR, collect_batch, collect_request, is_scheduler_array
 from kedge.schedulers.pbs.status import parse_job_status
+from kedge.schedulers.pbs.write_directives import GRAMMAR, collect_batch, collect_request, is_scheduler_array
 from kedge.schedulers.qsub_directives import choose_account, merge_directives, redirect_output, write_directive
-from kedge.schedulers.script import render_body
+from kedge.schedulers.script_body import render_body
 
 _ID = re.compile(r"^\s*(\d+(?:\[\])?(?:\.[\w.-]+)?)\s*$", re.MULTILINE)
 _SUBJOB = re.compile(r"(\d+)\[\](.*)_(\d+)")

@@ -16,17 +16,17 @@ class _Slurm:
     name = FACTS.name
 
     def render(self, job: Job, site: Site, place: ScriptContext) -> str:
-        from kedge.schedulers.slurm.directives import render
+        from kedge.schedulers.slurm.write_script import render
 
         return render(job, site, place)
 
     def submit_argv(self, script: str, job: Job, site: Site) -> list[str]:
-        from kedge.schedulers.slurm.directives import submit_argv
+        from kedge.schedulers.slurm.write_script import submit_argv
 
         return submit_argv(script, job, site)
 
     def parse_submit(self, output: str) -> str:
-        from kedge.schedulers.slurm.directives import parse_submit
+        from kedge.schedulers.slurm.write_script import parse_submit
 
         return parse_submit(output)
 

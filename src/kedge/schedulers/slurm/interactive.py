@@ -10,7 +10,7 @@ from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.schedulers.slurm import FACTS
 from kedge.schedulers.slurm.options import parse_directives
-from kedge.schedulers.slurm.request import interactive_directives
+from kedge.schedulers.slurm.write_options import interactive_directives
 
 # A step of this kind holds no resources (20.11 and later), so that `srun` within it finds them all free;
 # the shell keeps the counts of nodes and tasks of the whole job.

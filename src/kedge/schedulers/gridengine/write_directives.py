@@ -20,7 +20,7 @@ from kedge.schedulers.qsub_directives import (
     require_word,
     write_array,
 )
-from kedge.schedulers.script import needs_lookup
+from kedge.schedulers.script_body import needs_lookup
 
 GRAMMAR = Grammar(title="Grid Engine", prefix="#$", keyed=("-l", "-v"), is_attached=False)
 

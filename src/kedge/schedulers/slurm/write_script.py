@@ -10,10 +10,10 @@ from kedge.model.job import Job
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Site
 from kedge.schedulers.backend import Dialect, ScriptContext
-from kedge.schedulers.script import render_body
+from kedge.schedulers.script_body import render_body
 from kedge.schedulers.slurm import FACTS
 from kedge.schedulers.slurm.options import SlurmOption, find_name, make_directive, parse_directives
-from kedge.schedulers.slurm.request import batch_directives, command_line_directives
+from kedge.schedulers.slurm.write_options import batch_directives, command_line_directives
 
 DIALECT = Dialect(
     submit_word=FACTS.submit,

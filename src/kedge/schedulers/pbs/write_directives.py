@@ -19,7 +19,7 @@ from kedge.schedulers.qsub_directives import (
     require_word,
     write_array,
 )
-from kedge.schedulers.script import needs_lookup
+from kedge.schedulers.script_body import needs_lookup
 
 GRAMMAR = Grammar(title="PBS", prefix="#PBS", keyed=("-l", "-W", "-v"), is_attached=True)
 
