@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 
-from kedge.schedulers.facts import Advice, SchedulerFacts
+from kedge.schedulers.facts import RefusalAdvice, SchedulerFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def find_discovery(name: str) -> Discover | None:
     return discover
 
 
-def list_advice() -> list[Advice]:
+def list_advice() -> list[RefusalAdvice]:
     """What the programs of all schedulers say when they refuse, and what to do about it."""
     return [_load(name, "advice").ADVICE for name in SCHEDULERS]
 

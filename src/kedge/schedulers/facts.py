@@ -65,7 +65,7 @@ class SchedulerFacts:
 
 
 @frozen
-class Advice:
+class RefusalAdvice:
     """Words of one scheduler's programs, in small letters."""
 
     unreachable: tuple[str, ...] = ()  # the scheduler itself does not answer

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the programs of Grid Engine say when they refuse, and what to do about it."""
 
-from kedge.schedulers.facts import Advice
+from kedge.schedulers.facts import RefusalAdvice
 
 _SET_UP = "run kedge on a login node of the cluster; if this is one, source the cell's settings.sh: it sets SGE_ROOT"
-ADVICE = Advice(
+ADVICE = RefusalAdvice(
     unreachable=("unable to contact qmaster", "unable to send message to qmaster", "got select error"),
     not_set_up={
         "unable to read qmaster name": (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the programs of the local queue say when they refuse, and what to do about it."""
 
-from kedge.schedulers.facts import Advice
+from kedge.schedulers.facts import RefusalAdvice
 
-ADVICE = Advice()  # they are kedge's own, and say themselves what to do
+ADVICE = RefusalAdvice()  # they are kedge's own, and say themselves what to do

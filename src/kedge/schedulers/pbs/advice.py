@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the programs of PBS say when they refuse, and what to do about it."""
 
-from kedge.schedulers.facts import Advice
+from kedge.schedulers.facts import RefusalAdvice
 
-ADVICE = Advice(
+ADVICE = RefusalAdvice(
     unreachable=("cannot connect to server",),
     not_set_up={
         "no default server": (

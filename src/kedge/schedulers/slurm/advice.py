@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the programs of Slurm say when they refuse, and what to do about it."""
 
-from kedge.schedulers.facts import Advice
+from kedge.schedulers.facts import RefusalAdvice
 
 _NODES = (
     "no node has what the job requests: 'sinfo -o \"%P %D %c %m %G\"' shows nodes, CPUs, megabytes and "
     "GPUs of each partition; with a profile of this cluster ('kedge site init') kedge proposes a request that fits"
 )
 _ASSOCIATIONS = "'sacctmgr show associations user=$USER format=account%30,qos%40' lists yours; see "
-ADVICE = Advice(
+ADVICE = RefusalAdvice(
     unreachable=("unable to contact slurm controller", "socket timed out"),
     not_set_up={
         "could not establish a configuration source": (
