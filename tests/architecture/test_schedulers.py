@@ -140,9 +140,9 @@ TOY = {
         BACKEND = _Toy()
     """,
     "advice": """
-        from kedge.schedulers.facts import Advice
+        from kedge.schedulers.facts import RefusalAdvice
 
-        ADVICE = Advice(remedies={"no such toy": "'tinfo' lists the toys"})
+        ADVICE = RefusalAdvice(remedies={"no such toy": "'tinfo' lists the toys"})
     """,
 }
 SCRIPT = "#!/bin/bash\n#TOY --nodes=2 --queue=red\n#TOY --many=4\nmpirun -np 2 apptainer exec a.sif ./run\n"
