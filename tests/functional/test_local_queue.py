@@ -286,7 +286,7 @@ def test_memory_limit_ends_a_job(machine: Machine) -> None:
     id = machine.submit(f"{shlex.quote(sys.executable)} -c '{grow}'", "--memory=100M")
     entry = machine.wait(id)
     assert entry["state"] == "out of memory"
-    assert "asked for 100M" in entry["reason"]
+    assert "requested 100M" in entry["reason"]
 
 
 def test_leftovers_of_a_script_end_with_it(machine: Machine) -> None:
