@@ -37,7 +37,7 @@ def test_site_init_reads_accounts(slurm_accounting: SlurmCluster) -> None:
 def test_site_check_says_where_a_profile_is_out_of_date(slurm: SlurmCluster) -> None:
     done = slurm.user().run("site", "check", "zih-alpha")
     assert done.returncode == 1
-    assert "alpha: the profile has this queue, and the scheduler does not" in done.stdout
+    assert "alpha: in the profile, not in the scheduler" in done.stdout
 
 
 def test_site_init_on_gridengine(gridengine: GridEngineCell) -> None:
