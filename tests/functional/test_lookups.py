@@ -113,7 +113,7 @@ def test_without_registry_and_store_the_image_of_the_node_runs(runner: Runner) -
     age_answers(runner)
     done = runner.run(*words(registry), env={"KEDGE_CACHEDIR": str(runner.home / "empty")})
     assert (done.returncode, done.stdout) == (0, "old\n"), done.stderr
-    assert "as it is on this node" in done.stderr
+    assert "using the copy of" in done.stderr
 
 
 def test_a_tag_that_is_gone_is_an_error(runner: Runner) -> None:

@@ -297,7 +297,7 @@ def test_pull_refuses_artifacts_that_are_no_images(tmp_path: Path) -> None:
         registry.add_manifest("team/chart", "1", json.dumps(document).encode())
         done = kedge("pull", f"docker://{registry.host}/team/chart:1", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == UnsupportedFormat.exit_code
-    assert "no container image" in done.stderr
+    assert "is not a container image" in done.stderr
 
 
 def test_thirty_two_pulls_at_once_download_once(tmp_path: Path) -> None:

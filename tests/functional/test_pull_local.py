@@ -53,7 +53,7 @@ def test_pull_of_a_local_sif_keeps_its_bytes_and_signatures(tmp_path: Path, sign
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--compress", "gzip", "y.sif"), "1 signature(s) of {} are left out"),
+        (("--compress", "gzip", "y.sif"), "left out 1 signature(s) of {}"),
         (("--sandbox", "y"), "{}: its 1 signature(s) are not copied"),
         (("y.sqsh",), "{}: its 1 signature(s) are not copied"),
         (("oci:y",), "{}: its 1 signature(s) are not copied"),

@@ -137,7 +137,7 @@ class _Unpacker:
         except (NetworkFailed, RateLimited) as problem:
             if not unpacked or self.policy != "auto":
                 raise
-            self.workplace.progress.warn(f"{problem.message}; using the {self.reference.redacted} that is on this node")
+            self.workplace.progress.warn(f"{problem.message}; using the copy of {self.reference.redacted} on this node")
             return _Done(Path(unpacked), Path(unpacked).parent.name, False, is_unanswered=True)
 
     def _remember(self, machine: str, done: _Done, *, is_there: bool) -> None:
