@@ -86,7 +86,7 @@ def test_a_program_that_only_the_current_directory_has_is_missing_and_the_reason
     runner: Runner, hostile: Path
 ) -> None:
     done = runner.run("jobs", "--site", "generic-pbs", env={"PATH": ".:/nowhere"}, cwd=hostile)
-    assert "'qstat' is not here" in done.stderr
+    assert "'qstat' was not found" in done.stderr
     assert "current directory" in done.stderr
 
 

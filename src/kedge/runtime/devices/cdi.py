@@ -128,7 +128,7 @@ def _find_device(
     if not specifications:
         if problems:
             raise DeviceProblem(f"kedge cannot read any CDI file in {where}", context=context, hint=_HINT)
-        raise DeviceProblem(f"no device '{name}': {where} have no CDI files", hint=_HINT)
+        raise DeviceProblem(f"no device '{name}': no CDI files in {where}", hint=_HINT)
     holders = [
         specification
         for specification in specifications

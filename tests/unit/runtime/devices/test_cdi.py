@@ -190,7 +190,7 @@ def test_cdi_unknown_device_names_those_that_exist() -> None:
 def test_cdi_without_specifications_is_clear() -> None:
     with pytest.raises(DeviceProblem) as caught:
         plan("nvidia.com/gpu=0", tree={"/dev/null": ""})
-    assert "/etc/cdi and /var/run/cdi have no CDI files" in caught.value.message
+    assert "no CDI files in /etc/cdi and /var/run/cdi" in caught.value.message
     assert "nvidia-ctk cdi generate" in str(caught.value.hint)
 
 
