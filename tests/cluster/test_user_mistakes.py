@@ -52,7 +52,7 @@ def test_mistake_in_the_path_leaves_no_record(me: JobUser) -> None:
     environment = {**me.user.variables(), "PATH": "/nonexistent"}
     done = subprocess.run(argv, env=environment, cwd=me.folder, capture_output=True, text=True, check=False)
     assert done.returncode == 74
-    assert "'sbatch' is not here" in done.stderr
+    assert "'sbatch' was not found" in done.stderr
     assert "hint: " in done.stderr
     assert list_records(me) == []
 

@@ -68,7 +68,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
         (["--site", "local", "train.py"], "not an image", "'kedge submit --site local IMAGE python ./train.py'"),
         (["scripts/train.py"], "image file 'scripts/train.py' not found", "docker://scripts/train.py"),
         (["-v", "/data:/data", "good.sif", "ls"], "-v is short for --verbose", "to bind a directory: -B /data:/data"),
-        (["--env", "A=1", "B=2", "good.sif", "ls"], "'B=2' stands where the image", "--env A=1 --env B=2"),
+        (["--env", "A=1", "B=2", "good.sif", "ls"], "'B=2' is in the place of the image", "--env A=1 --env B=2"),
         (["good.sif", "--time", "1h", "ls"], "'--time' is in the place of the command", "submit --time 1h good.sif ls"),
         (["good.sif", "--", "ls", "-l"], "'--' is in the place of the command", "type: kedge submit good.sif ls -l"),
         (["--mem", "1G", "good.sif", "--gpus=1", "-J", "x", "ls"], "--gpus", "--mem 1G --gpus=1 -J x good.sif ls"),
