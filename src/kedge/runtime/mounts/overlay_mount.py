@@ -217,10 +217,10 @@ def _check_owner(upper: str) -> None:
     from kedge.errors import MountFailed  # late: only when something is wrong
 
     if os.geteuid() == 0:
-        message = "the overlay does not belong to root, which --fakeroot needs"
+        message = f"the overlay {upper} does not belong to root, which --fakeroot needs"
         hint = "create one with 'kedge overlay create --fakeroot', or leave out --fakeroot"
     else:
-        message = "the overlay belongs to another user, or was made for --fakeroot"
+        message = f"the overlay {upper} belongs to another user, or was made for --fakeroot"
         hint = "use --fakeroot, use it read-only (':ro'), or create your own with 'kedge overlay create'"
     raise MountFailed(message, context={"upper": upper}, hint=hint)
 
@@ -229,7 +229,9 @@ def _explain(reasons: list[str], upper: str) -> Exception:
     from kedge.errors import MountFailed  # late: only when something is wrong
 
     return MountFailed(
-        "cannot mount an overlay over the image on this node",
+        f"cannot mount the overlay {upper} over the image on this node"
+        if upper
+        else "cannot mount an overlay on this node",
         context={"tried": "; ".join(reasons), "upper": upper},
         hint="install fuse-overlayfs, or use an overlay directory on a local disk of the node",
     )
