@@ -111,6 +111,16 @@ def test_help_on_a_terminal_has_colours_and_goes_through_the_pager(
     assert (status, b"PAGED" in shown, b"\x1b[" in shown) == (0, False, False)
 
 
+@pytest.mark.parametrize("pager", ['less "', "./pager", "no-such-pager --now"])
+def test_help_is_shown_without_a_pager_that_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pager: str
+) -> None:
+    monkeypatch.setenv("PAGER", pager)
+    status, shown = run_on_terminal(tmp_path, "help", "errors")
+    assert status == 0
+    assert b"Exit codes" in shown or b"exit code" in shown.lower()
+
+
 def test_help_guides_and_man_pages_are_in_the_wheel(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path)
     place = tmp_path / "installed"

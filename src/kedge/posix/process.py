@@ -85,7 +85,10 @@ def page_text(text: str, environ: Mapping[str, str]) -> bool:
     """Show a text with the user's pager, or with less; whether there was one."""
     import shlex  # late: nothing else reads such a line
 
-    name, *words = shlex.split(environ.get("PAGER", "")) or ["less"]
+    try:
+        name, *words = shlex.split(environ.get("PAGER", "")) or ["less"]
+    except ValueError:  # a quote without its end
+        return False
     program = find_program(name)
     if program is None or environ.get("TERM", "dumb") == "dumb":
         return False
