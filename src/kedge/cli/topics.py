@@ -53,6 +53,7 @@ GUIDES = {
 }
 
 _HEADING = re.compile(r"(#{1,6}) (.+)")
+_FOR_WRITERS = re.compile(r"^Made by `scripts/make-reference`.*\n\n", re.MULTILINE)
 
 
 def find_guide(verb: str) -> str | None:
@@ -65,7 +66,8 @@ def read_topic(topic: str) -> str:
     package = Path(__file__).resolve().parent.parent
     page = TOPICS[topic][0]
     installed = package / "docs" / page
-    return (installed if installed.exists() else package.parent.parent / "docs" / page).read_text(encoding="utf-8")
+    path = installed if installed.exists() else package.parent.parent / "docs" / page
+    return _FOR_WRITERS.sub("", path.read_text(encoding="utf-8"))
 
 
 def list_sections(text: str) -> dict[str, str]:
