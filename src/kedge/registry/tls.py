@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which certificate files go with a host: the user's bundle, certs.d directories, the system's authorities."""
+"""TLS of one host: its certificate files (the user's bundle, certs.d, the system's), and the context made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import ssl
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,3 +51,36 @@ def find_certificates(host: str, folders: Iterable[Path], bundle: Path | None) -
         except OSError:  # a certs.d that we may not read is as good as none
             continue
     return HostCertificates(tuple(authorities), client)
+
+
+def make_context(files: HostCertificates, *, verify: bool) -> ssl.SSLContext:
+    """What one host is trusted by: the system's authorities, those of its directory, and our own certificate for it."""
+    context = ssl.create_default_context()
+    paths = ssl.get_default_verify_paths()
+    if not paths.cafile and not paths.capath:
+        for bundle in SYSTEM_BUNDLES:
+            if bundle.is_file():
+                context.load_verify_locations(bundle)
+                break
+    for authority in files.authorities:
+        with _usable(authority):
+            context.load_verify_locations(authority)
+    if files.client:
+        certificate, key = files.client
+        with _usable(certificate):
+            context.load_cert_chain(certificate, key)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@contextlib.contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ssl.SSLError, OSError) as problem:
+        raise InvalidSetting(
+            f"cannot use {path} as a certificate: {getattr(problem, 'strerror', None) or problem}",
+            hint="it must be a PEM file that you may read",
+        ) from None

@@ -7,7 +7,6 @@ follows redirects itself so that Authorization never leaves the host it is for, 
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import math
 import random
@@ -24,7 +23,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import urllib3
 import urllib3.exceptions as faults
 
-from kedge.errors import InvalidSetting, NetworkFailed, RegistryProtocolError
+from kedge.errors import NetworkFailed, RegistryProtocolError
 from kedge.registry.connection_errors import (
     BRIEF,
     TRANSIENT,
@@ -38,7 +37,7 @@ from kedge.registry.connection_errors import (
 )
 from kedge.registry.proxies import Proxies, Proxy
 from kedge.registry.secret import Secret, redact_url
-from kedge.registry.tls import CERTIFICATE_FOLDERS, SYSTEM_BUNDLES, HostCertificates, find_certificates
+from kedge.registry.tls import CERTIFICATE_FOLDERS, HostCertificates, find_certificates, make_context
 from kedge.registry.transfer_speed import SpeedLimits, SpeedMeter, parse_retry_after
 
 READ_SIZE = 256 << 10
@@ -339,8 +338,10 @@ class HttpTransport:
     def _open_context(self, host: str, *, verify: bool) -> ssl.SSLContext:
         files = find_certificates(host, self.options.certificate_folders, self.options.ca_bundle)
         key = (files, verify)
+        if not verify:
+            urllib3.disable_warnings(faults.InsecureRequestWarning)  # the user said so, once is enough
         if key not in self._contexts:  # reading all authorities takes tens of milliseconds: once for all hosts
-            self._contexts[key] = _make_context(files, verify=verify)
+            self._contexts[key] = make_context(files, verify=verify)
         return self._contexts[key]
 
 
@@ -402,39 +403,6 @@ def _redirect(request: HttpRequest, target: str, status: int) -> HttpRequest:
         authorization=request.authorization if keep else None,
         verify=request.verify or not keep,  # "insecure" was said of the registry, not of where it sends us
     )
-
-
-def _make_context(files: HostCertificates, *, verify: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    paths = ssl.get_default_verify_paths()
-    if not paths.cafile and not paths.capath:
-        for bundle in SYSTEM_BUNDLES:
-            if bundle.is_file():
-                context.load_verify_locations(bundle)
-                break
-    for authority in files.authorities:
-        with _usable(authority):
-            context.load_verify_locations(authority)
-    if files.client:
-        certificate, key = files.client
-        with _usable(certificate):
-            context.load_cert_chain(certificate, key)
-    if not verify:
-        urllib3.disable_warnings(faults.InsecureRequestWarning)  # the user said so, once is enough
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-@contextlib.contextmanager
-def _usable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ssl.SSLError, OSError) as problem:
-        raise InvalidSetting(
-            f"cannot use {path} as a certificate: {getattr(problem, 'strerror', None) or problem}",
-            hint="it must be a PEM file that you may read",
-        ) from None
 
 
 def classify(problem: BaseException, *, proxied: bool = False) -> ConnectionFailure:
