@@ -7,13 +7,15 @@ import json
 
 from kedge.errors import RequestRefused, all_errors
 from tests.cluster.gridengine_cell import GridEngineCell
+from tests.cluster.job_user import make_job_user
 from tests.cluster.slurm_cluster import ACCOUNT, SlurmCluster
 
 REFUSED = next(kind.exit_code for kind in all_errors() if kind is RequestRefused)
 
 
 def test_site_init_on_slurm(slurm: SlurmCluster) -> None:
-    user = slurm.user()
+    me = make_job_user(slurm)
+    user = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"))  # the profile is not for those who come after
     assert json.loads(user.run("--json", "site", "detect").stdout)["site"] == "generic-slurm"
     made = user.run("site", "init", "tiny", "--force")
     assert made.returncode == 0, made.stderr
@@ -41,7 +43,8 @@ def test_site_check_says_where_a_profile_is_out_of_date(slurm: SlurmCluster) -> 
 
 
 def test_site_init_on_gridengine(gridengine: GridEngineCell) -> None:
-    user = gridengine.user()
+    me = make_job_user(gridengine)
+    user = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"))
     assert json.loads(user.run("--json", "site", "detect").stdout)["site"] == "generic-gridengine"
     assert user.run("site", "init", "cell", "--force").returncode == 0
     site = json.loads(user.run("--json", "site", "show", "cell").stdout)

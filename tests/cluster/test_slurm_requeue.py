@@ -88,7 +88,9 @@ def test_requeue_after_the_end_begins_a_record_anew(me: JobUser, cluster: SlurmC
     job = me.submit_shell("echo run >>runs; exit $(( $(wc -l <runs) % 2 ))")
     me.wait(job)
     assert me.status(job)["exit_code"] == 1
+    cluster.wait_for_state(job)  # kedge knows the end from the record, before Slurm does
     cluster.read("scontrol", "requeue", job)
+    cluster.wait_for_state(job, "PENDING")
     begin_now(cluster, job)
     wait_until("it has run twice", lambda: (me.folder / "runs").read_text() == "run\nrun\n")
     cluster.wait_for_state(job)

@@ -154,6 +154,8 @@ class Sharing:
                 _await_program(int(pid), int(start))
             if not _is_inside(int(pid), int(start), int(mounts)) or (pid, start) in self._failed:
                 continue
+            if self._is_hidden:  # before the first step inside: root there may look into whoever comes
+                libc.control_process(PR_SET_DUMPABLE, 0)
             try:
                 self.must_fork = join_namespaces(int(pid), start=int(start))
             except InstanceProblem:
