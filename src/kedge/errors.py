@@ -338,3 +338,21 @@ class DoctorFailed(KedgeError):
     """`kedge doctor` found something that keeps containers or jobs from working."""
 
     reference, exit_code = "doctor-failed", 84
+
+
+class InvalidRecipe(KedgeError):
+    """A definition file or Dockerfile is not valid: the message names file, line and column."""
+
+    reference, exit_code = "invalid-recipe", 90
+
+
+class BuildFailed(KedgeError):
+    """A step of a build failed: the message names the step and its line, the context has its last lines of output."""
+
+    reference, exit_code = "build-failed", 91
+
+
+class PackageReplaced(KedgeError):
+    """A build with --protect changed a Python package of its base image."""
+
+    reference, exit_code = "package-replaced", 92

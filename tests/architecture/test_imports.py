@@ -30,6 +30,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
         "runtime",
         "jobs",
         "batchscript",
+        "recipe",
         "localqueue",
         "remote_call",
     ),
@@ -43,7 +44,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors", "frozen", "release"),
 )
 # The rooms of ops/, from the top: each may use those below it.
-ROOMS = ("diagnose", "jobs", "explain", "containers", "trust", "images", "sources", "setup")
+ROOMS = ("diagnose", "jobs", "explain", "containers", "build", "trust", "images", "sources", "setup")
 RANK = {part: index for index, row in enumerate(ROWS) for part in row}
 
 # Who may import what is not ours: a module, or a package made for it. A module that is not named here is free for all.

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The steps of a build as values, the same for definition files and Dockerfiles.
+
+A parser reads a recipe into stages. What the steps of a stage are in detail is known when its base is: `ENV PATH=$PATH:x`
+needs the base's PATH, and a base may add steps of its own (ONBUILD). So a stage is planned late, by `Stage.plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kedge.errors import InvalidRecipe
+
+
+@dataclass(frozen=True, slots=True)
+class RecipePlace:
+    """Where something stands in a recipe; lines and columns begin with 1."""
+
+    file: str
+    line: int
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+def refuse_recipe(place: RecipePlace, message: str, hint: str | None = None) -> InvalidRecipe:
+    """The error for a mistake in a recipe: the place first, as compilers say it."""
+    return InvalidRecipe(f"{place}: {message}", context={"file": place.file, "line": str(place.line)}, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOrigin:
+    """Where files are copied from: an earlier stage, another image, or, if neither is named, the build context."""
+
+    stage: int | None = None  # its index
+    image: str = ""
+    name: str = ""  # of a context given with --build-context
+
+
+@dataclass(frozen=True, slots=True)
+class StepMount:
+    """What `RUN --mount` asks for."""
+
+    kind: str  # bind, cache, tmpfs, secret or ssh
+    target: str = ""
+    source: str = ""  # a path in the origin; for secrets and ssh unused
+    origin: CopyOrigin = CopyOrigin()
+    id: str = ""
+    is_required: bool = False
+    is_readonly: bool = False
+    mode: int | None = None
+    uid: int = 0
+    gid: int = 0
+    size: int | None = None  # bytes, of a tmpfs
+    sharing: str = "shared"  # of a cache: shared, private or locked
+    variable: str = ""  # where a secret goes instead of a file
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigStep:
+    """Changes the config of the image and no file: ENV, LABEL, CMD, USER and the like."""
+
+    place: RecipePlace
+    text: str  # the instruction as people write it, on one line
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """A program in the image so far, which may change all of it."""
+
+    place: RecipePlace
+    text: str
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()  # all of it, sorted by name; build arguments too
+    directory: str = "/"
+    user: str = ""
+    mounts: tuple[StepMount, ...] = ()
+    network: str = ""  # default, none or host
+    stdin: bytes = b""
+    section: str = "run"  # run, post, appinstall or test; what changes files in a test is thrown away
+
+
+@dataclass(frozen=True, slots=True)
+class InlineFile:
+    """A file whose content stands in the recipe."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """Files into the image: COPY, ADD, %files."""
+
+    place: RecipePlace
+    text: str
+    sources: tuple[str, ...]  # patterns in the origin; addresses too where `is_addition`
+    destination: str  # absolute; a slash at its end means a directory
+    origin: CopyOrigin = CopyOrigin()
+    inline: tuple[InlineFile, ...] = ()
+    owner: str = ""  # USER[:GROUP], names or numbers
+    mode: str = ""  # octal, or as chmod takes it
+    is_link: bool = False  # --link: the destination's links are not followed
+    keeps_parents: bool = False  # --parents
+    excluded: tuple[str, ...] = ()  # --exclude
+    is_addition: bool = False  # ADD: addresses are fetched, archives of the context are unpacked
+    unpacks: bool | None = None  # --unpack
+    checksum: str = ""  # --checksum, of an address
+    keeps_git: bool = False  # --keep-git-dir
+    is_definition: bool = False  # %files: the rules of cp, and links of the host are followed
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryStep:
+    """A directory that is made where it is missing: WORKDIR."""
+
+    place: RecipePlace
+    text: str
+    path: str
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostScriptStep:
+    """A script that runs with the programs of this host and may change the image only: %pre and %setup."""
+
+    place: RecipePlace
+    text: str
+    section: str  # pre or setup
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFile:
+    """A file that a recipe puts into the image under `/.singularity.d` or `/scif`."""
+
+    path: str
+    data: bytes
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFilesStep:
+    """What a definition file says about its image: environment, run script, labels, help, tests, apps."""
+
+    place: RecipePlace
+    text: str
+    files: tuple[TreeFile, ...]
+    directories: tuple[str, ...] = ()
+
+
+Step = ConfigStep | RunStep | CopyStep | DirectoryStep | HostScriptStep | WriteFilesStep
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a stage begins with."""
+
+    place: RecipePlace
+    agent: str  # as Bootstrap: has it: docker, library, localimage, scratch, ...; `stage` for an earlier stage
+    reference: str = ""  # as the recipe has it, build arguments put in
+    stage: int | None = None
+    platform: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)  # other keys of a definition's header, in lower case
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """The steps of a stage whose base is known, and the config of the result."""
+
+    steps: tuple[Step, ...]
+    section: Mapping[str, Any]  # the `config` object of an OCI image config
+    warnings: tuple[str, ...] = ()
+
+
+class Stage(Protocol):
+    """A part of a recipe with a base of its own."""
+
+    @property
+    def index(self) -> int:
+        """Its number, from 0."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What other stages call it; empty where it has no name."""
+        ...
+
+    @property
+    def base(self) -> Base:
+        """What it begins with."""
+        ...
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """The stages it is based on or copies from, in ascending order."""
+        ...
+
+    def plan(self, section: Mapping[str, Any]) -> StagePlan:
+        """Its steps, for a base with this `config` object."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BuildArguments:
+    """What the user gives to a recipe, and the platforms a Dockerfile may ask for."""
+
+    values: Mapping[str, str] = field(default_factory=dict)  # --build-arg, files first
+    build_platform: str = ""  # linux/arm64: where the build runs
+    target_platform: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)  # the proxies of the host
+    target: str = ""  # --target: the name or number of the last stage that is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A recipe that was read: stages in their order, the last one wanted."""
+
+    kind: str  # dockerfile or definition
+    name: str  # of its file
+    text: str
+    stages: tuple[Stage, ...]
+    warnings: tuple[str, ...] = ()
+    unused_arguments: tuple[str, ...] = ()  # names given with --build-arg that nothing asks for
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Stage:
+        """The stage that is the result."""
+        return self.stages[-1]
