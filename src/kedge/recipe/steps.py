@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The steps of a build as values, the same for definition files and Dockerfiles.
 
-A parser reads a recipe into stages. What the steps of a stage are in detail is known when its base is: `ENV PATH=$PATH:x`
+A parser reads a recipe into stages. The steps of a stage are known in detail when its base is: `ENV PATH=$PATH:x`
 needs the base's PATH, and a base may add steps of its own (ONBUILD). So a stage is planned late, by `Stage.plan`.
 """
 
