@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a build is asked for, what it returns, and whom it tells about its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from kedge.model.image_format import ImageFormat
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSecret:
+    """A secret for `RUN --mount=type=secret`: a file, or a variable of the caller."""
+
+    id: str
+    path: Path | None = None
+    variable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOutput:
+    """Where the result goes."""
+
+    path: Path | None = None  # None: the result stays in the cache, and is pushed if a tag says so
+    form: ImageFormat = ImageFormat.SIF
+    tag: str = ""  # -t: the reference that it is pushed to, or the name inside an archive
+    push: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """One build."""
+
+    spec: str  # a recipe's path, '-' for standard input, or an image that is converted
+    output: BuildOutput = BuildOutput()
+    context: Path | None = None  # default: the recipe's directory for definition files, '.' for Dockerfiles
+    contexts: Mapping[str, str] = field(default_factory=dict)  # --build-context NAME=PATH
+    arguments: Mapping[str, str] = field(default_factory=dict)  # --build-arg, after --build-arg-file
+    warns_unused: bool = False  # --warn-unused-build-args
+    secrets: tuple[BuildSecret, ...] = ()
+    ssh: tuple[str, ...] = ()
+    target: str = ""
+    platform: str = ""
+    sections: tuple[str, ...] = ("all",)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    use_cache: bool = True
+    pull: str = "auto"  # as for exec: when to ask the registry for bases
+    tests: bool = True
+    binds: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # further options of exec for every step: --nv
+    uses_host: bool = False  # --setup-on-host: %pre and %setup as Apptainer runs them
+    protect: bool = False
+    lock: Path | None = None
+    shell_on_error: bool = False
+    epoch: int | None = None  # SOURCE_DATE_EPOCH
+    log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepLabel:
+    """Which step: what a display shows of it."""
+
+    stage: str  # its name or number
+    number: int
+    total: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """How a step ended."""
+
+    label: StepLabel
+    seconds: float
+    state: str  # done, cached or failed
+    size: int = 0  # of its layer
+
+
+class BuildDisplay(Protocol):
+    """Told about steps while they run; stages run side by side, so calls may come from several threads."""
+
+    def begin(self, label: StepLabel) -> None:
+        """A step begins."""
+        ...
+
+    def output(self, label: StepLabel, data: bytes) -> None:
+        """A piece of what its program prints, as it comes."""
+        ...
+
+    def end(self, outcome: StepOutcome) -> None:
+        """A step has ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """What was built."""
+
+    reference: str  # the tag, or the output's path
+    digest: str  # of the manifest
+    path: Path | None
+    size: int
+    seconds: float
+    steps: tuple[StepOutcome, ...]
+    log: Path | None = None
+    warnings: tuple[str, ...] = ()
