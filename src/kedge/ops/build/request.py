@@ -27,6 +27,7 @@ class BuildOutput:
     path: Path | None = None  # None: the result stays in the cache, and is pushed if a tag says so
     form: ImageFormat = ImageFormat.SIF
     tag: str = ""  # -t: the reference that it is pushed to, or the name inside an archive
+    further_tags: tuple[str, ...] = ()  # more of -t
     push: bool = False
     force: bool = False
 
@@ -35,7 +36,8 @@ class BuildOutput:
 class BuildRequest:
     """One build."""
 
-    spec: str  # a recipe's path, '-' for standard input, or an image that is converted
+    spec: str  # a recipe's path, '-' for one whose text is given, or an image that is converted
+    text: bytes | None = None  # the recipe itself, where `spec` is '-'
     output: BuildOutput = BuildOutput()
     context: Path | None = None  # default: the recipe's directory for definition files, '.' for Dockerfiles
     contexts: Mapping[str, str] = field(default_factory=dict)  # --build-context NAME=PATH
