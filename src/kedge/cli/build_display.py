@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a build shows while its steps run: plain lines for logs, JSON lines for programs, nothing with --quiet.
 
-The picture on a terminal is in `build_screen.py`. Stages run side by side, so calls come from several threads.
+The picture on a terminal is in `build_screen.py`.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kedge.cli.build_output import OutputLines
+from kedge.cli.build_steps import RunningStep, StepBoard, describe_end, name_step
 from kedge.cli.progress import CountedTask
 from kedge.cli.redaction import escape_line
 
@@ -22,83 +20,6 @@ if TYPE_CHECKING:
     from kedge.ops.build.request import StepLabel, StepOutcome
 
 PROGRESS_MODES = ("auto", "plain", "tty", "json")
-FAILURE_LINES = 20  # of a failed step's output, shown again
-
-
-@dataclass(slots=True)
-class RunningStep:
-    """A step that runs now."""
-
-    label: StepLabel
-    lines: OutputLines
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def seconds(self) -> float:
-        """How long it has been running."""
-        return time.monotonic() - self.began
-
-
-@dataclass(frozen=True, slots=True)
-class FailedStep:
-    """A step that failed, and the end of its output."""
-
-    outcome: StepOutcome
-    lines: tuple[str, ...]
-
-
-class StepBoard:
-    """What all displays share: which steps run, and the last lines of each. By itself it shows nothing."""
-
-    def __init__(self, *, color: bool = False) -> None:
-        self.failures: list[FailedStep] = []
-        self.lock = threading.RLock()  # a signal handler may raise while the same thread holds it
-        self._color = color
-        self._running: dict[StepLabel, RunningStep] = {}
-
-    def begin(self, label: StepLabel) -> None:
-        """A step begins."""
-        with self.lock:
-            self._find(label)
-            self.show_begin(label)
-
-    def output(self, label: StepLabel, data: bytes) -> None:
-        """A piece of what its program prints, as it comes."""
-        with self.lock:
-            step = self._find(label)
-            self.show_lines(step, step.lines.feed(data))
-
-    def end(self, outcome: StepOutcome) -> None:
-        """A step has ended."""
-        with self.lock:
-            step = self._find(outcome.label)
-            self.show_lines(step, step.lines.finish())
-            del self._running[outcome.label]
-            if outcome.state == "failed":
-                self.failures.append(FailedStep(outcome, tuple(step.lines.last)))
-            self.show_end(outcome)
-
-    def close(self) -> None:
-        """Nothing more will come."""
-
-    def show_begin(self, label: StepLabel) -> None:
-        """Show that a step begins."""
-
-    def show_lines(self, step: RunningStep, lines: list[str]) -> None:
-        """Show lines of a step's output."""
-
-    def show_end(self, outcome: StepOutcome) -> None:
-        """Show how a step ended."""
-
-    @property
-    def running(self) -> list[RunningStep]:
-        """The steps that run now, the oldest first."""
-        return list(self._running.values())
-
-    def _find(self, label: StepLabel) -> RunningStep:
-        if label not in self._running:
-            self._running[label] = RunningStep(label, OutputLines(keep=FAILURE_LINES, color=self._color))
-        return self._running[label]
 
 
 class PlainSteps(StepBoard):
@@ -193,16 +114,6 @@ def make_display(console: Console, mode: str) -> StepBoard:
         console.use_display(screen.tasks)
         return screen
     return PlainSteps(console.write_note, "INFO:    " if console.options.shim else "", color=color)
-
-
-def name_step(label: StepLabel) -> str:
-    """`[builder 3/7]`, or `[3/7]` where the stage has no name."""
-    return f"[{escape_line(label.stage)}{' ' if label.stage else ''}{label.number}/{label.total}]"
-
-
-def describe_end(outcome: StepOutcome) -> str:
-    """`DONE 1.2s`, `CACHED`, `FAILED 0.3s`."""
-    return "CACHED" if outcome.state == "cached" else f"{outcome.state.upper()} {outcome.seconds:.1f}s"
 
 
 def _round(outcome: dict[str, object]) -> dict[str, object]:

@@ -14,7 +14,7 @@ import threading
 import unicodedata
 from typing import TYPE_CHECKING, TextIO
 
-from kedge.cli.build_display import RunningStep, StepBoard, describe_end, name_step
+from kedge.cli.build_steps import RunningStep, StepBoard, describe_end, name_step
 from kedge.cli.console import paint_text
 from kedge.cli.progress import CountedTask, describe_task, leave_plain
 from kedge.cli.redaction import escape_line
@@ -42,7 +42,7 @@ class BuildScreen(StepBoard):
         self._is_closed = threading.Event()
         self._ticker: threading.Thread | None = None
 
-    def show_begin(self, label: StepLabel) -> None:
+    def show_begin(self, label: StepLabel) -> None:  # noqa: ARG002 - the board knows it
         """One more running step."""
         self._start()
         self.draw()

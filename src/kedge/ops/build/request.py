@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from kedge.frozen import JsonValue
 from kedge.model.image_format import ImageFormat
 
 
@@ -63,7 +64,7 @@ class BuildRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StepLabel:
+class StepLabel(JsonValue):
     """Which step: what a display shows of it."""
 
     stage: str  # its name or number
@@ -73,7 +74,7 @@ class StepLabel:
 
 
 @dataclass(frozen=True, slots=True)
-class StepOutcome:
+class StepOutcome(JsonValue):
     """How a step ended."""
 
     label: StepLabel
@@ -99,7 +100,7 @@ class BuildDisplay(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BuildResult:
+class BuildResult(JsonValue):
     """What was built."""
 
     reference: str  # the tag, or the output's path
