@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kedge.errors import MountFailed
 from kedge.posix.kedge_child import OWN_FAILURE, read_error
@@ -50,52 +50,57 @@ class StepMemory:
     mode: int = 0o1777
 
 
+@dataclass(frozen=True, slots=True)
+class StepProgram:
+    """What runs in a step. It has these variables, HOME of the image's passwd if that is not among them, no others."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = "/"
+    user: str = ""  # USER[:GROUP] of the image, names or numbers; empty: root
+    stdin: bytes = b""
+
+
 def run_build_step(
     root: StepRoot,
-    argv: Sequence[str],
+    program: StepProgram,
+    output: Callable[[bytes], None],
     *,
-    environment: Mapping[str, str],
-    directory: str = "/",
-    user: str = "",
     binds: Sequence[Bind | str] = (),
     memory: Sequence[StepMemory] = (),
     options: Sequence[str] = (),
-    output: Callable[[bytes], None],
-    stdin: bytes = b"",
     network: str = "",
     timeout: float | None = None,
     is_cancelled: Callable[[], bool] | None = None,
 ) -> int:
-    """Run `argv` in the root; returns its status as a shell shows it. What it prints goes to `output` as it arrives.
+    """Run a program in the root; returns its status as a shell shows it. What it prints goes to `output` as it comes.
 
-    The program has the variables of `environment`, HOME of the image's passwd if that is not among them, and no others.
-    `binds` are values, or texts as `--bind` takes them; `options` are further ones of `exec`, such as `--nv`. A failure
-    of kedge itself is raised by its own class. When this call is interrupted, `is_cancelled` says so, or `output`
-    raises, the program ends with all that it started.
+    `binds` are values, or texts as `--bind` takes them; `options` are further ones of `exec`, such as `--nv`; `network`
+    is default, host or none. A failure of kedge itself is raised by its own class. When this call is interrupted,
+    `is_cancelled` says so, or `output` raises, the program ends with all that it started.
     """
     step = {
-        "environment": dict(environment),
+        "environment": dict(program.environment),
         "layers": list(root.layers),
         "changes": root.changes,
-        "user": user,
+        "user": program.user,
         "tmpfs": [[place.target, str(place.size or ""), f"{place.mode:o}"] for place in memory],
         "binds": [
             [bind.source, bind.destination, "ro" if bind.readonly else ""] for bind in binds if isinstance(bind, Bind)
         ],
         "parent": os.getpid(),
     }
-    words = [*_OPTIONS, "--pwd", directory, "--no-mount", ",".join(_list_unmounted(network))]
+    words = [*_OPTIONS, "--pwd", program.directory, "--no-mount", ",".join(_list_unmounted(network))]
     words += ["--network", "none"] if network == "none" else []
     words += [word for bind in binds if isinstance(bind, str) for word in ("--bind", bind)]
-    request = {"options": [*words, *options], "base": root.base, "argv": list(argv), "step": step}
+    request = {"options": [*words, *options], "base": root.base, "argv": list(program.argv), "step": step}
     if root.changes:
         for name in ("upper", "work"):
             os.makedirs(f"{root.changes}/{name}", exist_ok=True)
     with StepPoints(root.base, [] if root.changes else _list_points(binds, memory)):
-        status, failure = _run_child(
-            request, output, stdin=stdin, timeout=timeout, is_cancelled=is_cancelled, name=argv[0]
-        )
-    problem = read_error(failure) if status == OWN_FAILURE else None
+        child = _StepChild(request, program, timeout, is_cancelled)
+        status = child.run(output)
+    problem = read_error(child.failure) if status == OWN_FAILURE else None
     if problem is not None:
         raise problem
     return status
@@ -104,7 +109,7 @@ def run_build_step(
 def can_overlay(root: StepRoot) -> str:
     """Why no step can run in the layers of this root here, so that one directory must do; empty where it can."""
     try:
-        run_build_step(root, ["true"], environment={}, options=["--dry-run"], output=lambda _: None)
+        run_build_step(root, StepProgram(["true"]), lambda _: None, options=["--dry-run"])
     except MountFailed as problem:
         return problem.context.get("tried", "") or problem.message
     return ""
@@ -124,35 +129,42 @@ def _list_unmounted(network: str) -> tuple[str, ...]:
     return (*_UNMOUNTED, *_NAME_FILES) if network == "none" else _UNMOUNTED
 
 
-def _run_child(
-    request: Mapping[str, object],
-    output: Callable[[bytes], None],
-    *,
-    stdin: bytes,
-    timeout: float | None,
-    is_cancelled: Callable[[], bool] | None,
-    name: str,
-) -> tuple[int, bytes]:
-    """The status of `kedge build-step`, and what it says where kedge itself failed."""
-    asking = make_memory_file(json.dumps(request).encode())
-    telling, told = os.pipe()
-    try:
-        status = relay_program(
-            own_command("build-step", str(asking), str(told)),
-            output,
-            stdin=stdin,
-            environment=select_variables(os.environ),
-            descriptors=(asking, told),
-            timeout=timeout,
-            is_cancelled=is_cancelled,
-            name=name,
-        )
-    finally:
-        os.close(asking)
-        os.close(told)
-        with open(telling, "rb") as stream:
-            failure = stream.read()
-    return status, failure
+class _StepChild:
+    """`kedge build-step` with one request."""
+
+    def __init__(
+        self,
+        request: Mapping[str, object],
+        program: StepProgram,
+        timeout: float | None,
+        is_cancelled: Callable[[], bool] | None,
+    ) -> None:
+        self._request = request
+        self._program = program
+        self._timeout = timeout
+        self._is_cancelled = is_cancelled
+        self.failure = b""  # what it said where kedge itself failed
+
+    def run(self, output: Callable[[bytes], None]) -> int:
+        """Its status."""
+        asking = make_memory_file(json.dumps(self._request).encode())
+        telling, told = os.pipe()
+        try:
+            return relay_program(
+                own_command("build-step", str(asking), str(told)),
+                output,
+                stdin=self._program.stdin,
+                environment=select_variables(os.environ),
+                descriptors=(asking, told),
+                timeout=self._timeout,
+                is_cancelled=self._is_cancelled,
+                name=self._program.argv[0],
+            )
+        finally:
+            os.close(asking)
+            os.close(told)
+            with open(telling, "rb") as stream:
+                self.failure = stream.read()
 
 
 def make_memory_file(data: bytes) -> int:
