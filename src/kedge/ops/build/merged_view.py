@@ -53,7 +53,7 @@ class MergedView:
     """Levels, lowest first, as one tree; a `posix.views.View`. Nothing may change in it while it is read.
 
     `hidden` are names of the root that the view does not show. Every file is root's, whoever owns it on this host,
-    unless the levels' owners say otherwise. Directories that are kedge's own (`is_own`) are read also where modes forbid it.
+    unless the levels' owners say otherwise. Directories of kedge's own (`is_own`) are read also where modes forbid it.
     """
 
     def __init__(
