@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.formats.singularityd.decorate_tree import decorate, describe
+from kedge.formats.singularityd.decorate_tree import decorate, describe, note_build
 from kedge.formats.singularityd.documents import ConversionRecord, SourceRecord
 
-__all__ = ["ConversionRecord", "SourceRecord", "decorate", "describe"]
+__all__ = ["ConversionRecord", "SourceRecord", "decorate", "describe", "note_build"]

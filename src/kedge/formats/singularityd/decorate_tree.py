@@ -7,6 +7,7 @@ are replaced and never written through, and nodes that have other names are not 
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 
@@ -19,7 +20,7 @@ from kedge.formats.singularityd.documents import (
     render_labels,
 )
 from kedge.formats.singularityd.go_json import encode_json, encode_text
-from kedge.formats.singularityd.inspect_report import InspectReport
+from kedge.formats.singularityd.inspect_report import BUILD_NOTE, InspectReport, read_build_note
 from kedge.formats.singularityd.scripts import render_environment, render_runscript
 from kedge.model.manifest import ImageConfig
 from kedge.model.tree import ContentSink, Node, NodeKind
@@ -52,6 +53,7 @@ def report_config(config: ImageConfig, record: SourceRecord) -> InspectReport:
         runscript=render_runscript(config.entrypoint, config.command).rstrip("\n"),
         deffile=render_definition(record).rstrip("\n"),
         startscript=fixed_files.STARTSCRIPT.rstrip("\n"),
+        build=read_build_note(json.loads(record.build)) if record.build else {},
     )
 
 
@@ -73,6 +75,7 @@ def decorate(root: Node, sink: ContentSink, config: ImageConfig, record: SourceR
     editor.write(_FOLDER + b"startscript", fixed_files.STARTSCRIPT.encode(), 0o755)
     editor.write(_FOLDER + b"labels.json", encode_text(render_labels(make_labels(config, record))), 0o644)
     editor.write(_FOLDER + b"Singularity", documents.definition, 0o644)
+    note_build(root, sink, record)
     for path in fixed_files.BIND_TARGETS:
         editor.write(path.encode(), b"", 0o644)
     for name, target in fixed_files.LINKS.items():
@@ -83,6 +86,13 @@ def decorate(root: Node, sink: ContentSink, config: ImageConfig, record: SourceR
         documents.oci_config,
         (*documents.warnings, *editor.warnings),
     )
+
+
+def note_build(root: Node, sink: ContentSink, record: SourceRecord) -> None:
+    """Put what is known of the image's build into the tree; of an image that was not built here, nothing."""
+    if record.build:
+        editor = TreeEditor(root, sink, record.created)
+        editor.write(_FOLDER + BUILD_NOTE.encode(), encode_text(record.build), 0o644)
 
 
 def _sorted(value: object) -> object:

@@ -43,6 +43,8 @@ class SourceRecord:
     digest: Digest | None  # of the manifest
     platform: Platform
     created: int  # unix seconds, from the image config
+    recipe: str = ""  # the text of the definition file or Dockerfile that built the image
+    build: str = ""  # JSON: bases, steps and arguments of the build
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,9 @@ class ConversionRecord:
 
 
 def render_definition(record: SourceRecord) -> str:
-    """The definition file that would make this image again."""
+    """The definition file that would make this image again; of an image that was built, its recipe."""
+    if record.recipe:
+        return record.recipe
     reference = " ".join(record.reference.split("\n"))  # a file name may have a newline, a header line may not
     return f"bootstrap: {record.kind}\nfrom: {reference}\n\n"
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SCRIPTS = ("runscript", "startscript", "test", "helpfile")
 _FILES = {"runscript": "runscript", "startscript": "startscript", "test": "test", "helpfile": "runscript.help"}
 _ENVIRONMENT_FILES = ("10-docker*.sh", "9?-environment.sh")
+BUILD_NOTE = "kedge-build.json"
 _MAXIMUM_APPS = 1000
 _MAXIMUM_FILE = 16 << 20  # bytes of a script or of labels; real ones have a few kB
 _MAXIMUM_DOCUMENT = 4 << 20  # characters of all files that go into one document; real ones have a few thousand
@@ -51,6 +52,7 @@ class InspectReport:
     deffile: str = ""
     startscript: str = ""
     apps: dict[str, _AppReport] = field(default_factory=dict)
+    build: dict[str, Any] = field(default_factory=dict)  # what kedge noted when it built the image
 
     def as_document(self) -> dict[str, Any]:
         """The whole report in the shape of inspect-metadata.json."""
@@ -61,7 +63,7 @@ class InspectReport:
         attributes: dict[str, Any] = {}
         if self.apps:
             attributes["apps"] = {name: self.apps[name].as_attributes() for name in sorted(self.apps)}
-        for name in ("environment", "labels", "runscript", "test", "helpfile", "deffile", "startscript"):
+        for name in ("environment", "labels", "runscript", "test", "helpfile", "deffile", "startscript", "build"):
             if getattr(self, name):
                 attributes[name] = getattr(self, name)
         return attributes
@@ -97,7 +99,7 @@ def select_document(report: InspectReport, selection: ReportSelection) -> dict[s
         chosen = {} if app is None else {k: v for k, v in app.as_attributes().items() if k in wanted}
         apps: dict[str, Any] = {} if app is None else {"apps": {selection.app: chosen}}
         return _wrap(apps | ({"deffile": report.deffile} if "deffile" in wanted and report.deffile else {}))
-    keep = wanted | ({"apps"} if selection.list_apps else set())
+    keep = wanted | {"build"} | ({"apps"} if selection.list_apps else set())
     return _wrap({name: value for name, value in attributes.items() if name in keep})
 
 
@@ -149,7 +151,13 @@ def parse_metadata(raw: bytes, where: str) -> InspectReport:
         deffile=_text(attributes, "deffile", where),
         startscript=_text(attributes, "startscript", where),
         apps={str(name): _parse_app(app, where) for name, app in apps.items()},
+        build=read_build_note(attributes.get("build")),
     )
+
+
+def read_build_note(value: object) -> dict[str, Any]:
+    """What an image says about its build; empty where it is not an object."""
+    return value if isinstance(value, dict) else {}
 
 
 def _parse_app(app: object, where: str) -> _AppReport:
@@ -206,7 +214,15 @@ def read_report(view: View, where: str, *, limit: int | None = None) -> InspectR
             name: _AppReport(**reader.read_scripts(f"/scif/apps/{name}/scif"))
             for name in view.names("/scif/apps")[:_MAXIMUM_APPS]
         },
+        build=_parse_build(reader.read_text(f"{folder}/{BUILD_NOTE}")),
     )
+
+
+def _parse_build(text: str) -> dict[str, Any]:
+    try:
+        return read_build_note(json.loads(text)) if text else {}
+    except (ValueError, RecursionError):
+        return {}
 
 
 class _ReportReader:

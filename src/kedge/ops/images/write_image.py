@@ -15,8 +15,9 @@ from kedge.errors import CorruptImage, UsageError
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.writer import SifBuilder
-from kedge.formats.singularityd import ConversionRecord, decorate, describe
-from kedge.formats.singularityd.inspect_report import keep_own_parts
+from kedge.formats.singularityd import ConversionRecord, decorate, describe, note_build
+from kedge.formats.singularityd.go_json import encode_json, encode_text
+from kedge.formats.singularityd.inspect_report import keep_own_parts, read_report
 from kedge.formats.squashfs.view import SquashView
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.sandbox import SandboxSink
@@ -26,7 +27,7 @@ from kedge.model.progress import Progress, Silent
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
 from kedge.ops.images.make_layers import LayerOptions, as_stored_image
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.image_source import ImageSource, PackedTree, TreeImage
+from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
 from kedge.posix.files import atomic_output, copy_range
 
 _BLOCK = 4096
@@ -83,7 +84,8 @@ def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None
     record = image.record
     for warning in objects.warnings:
         options.progress.warn(warning)
-    seed = f"{record.kind}|{record.reference}|{record.digest}|{options.codec}".encode()
+    made = f"|{image.manifest.digest}" if record.recipe and isinstance(image, LayeredImage) else ""
+    seed = f"{record.kind}|{record.reference}|{record.digest}|{options.codec}{made}".encode()
     builder = SifBuilder(file, architecture=record.platform.architecture, created=record.created, seed=seed)
     builder.add_object(DataType.DEFFILE, objects.definition)
     metadata = builder.add_object(DataType.GENERIC_JSON, objects.inspect_metadata, "inspect-metadata.json")
@@ -91,20 +93,26 @@ def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None
         builder.add_object(DataType.GENERIC_JSON, objects.oci_config, "oci-config.json")
     builder.begin_partition()
     partition = builder.end_partition(write_squashfs(file, image, options))
-    if not image.is_decorated:
-        kept = _read_own_parts(file, partition, objects, options.progress)
+    if not image.is_decorated or _brings_documents(image):
+        kept = _read_own_parts(file, partition, image, objects, options.progress)
         if kept is not None:
             builder.replace_object(metadata, kept)
     builder.finish()
 
 
+def _brings_documents(image: ImageSource) -> bool:
+    return isinstance(image, LayeredImage) and image.has_documents
+
+
 def _read_own_parts(
-    file: BinaryIO, partition: SifDescriptor, objects: ConversionRecord, progress: Progress
+    file: BinaryIO, partition: SifDescriptor, image: ImageSource, objects: ConversionRecord, progress: Progress
 ) -> bytes | None:
     """The document of `inspect`, completed with what only the files tell."""
     file.flush()
     try:
         with SquashView(file, partition.offset, partition.size) as view:
+            if _brings_documents(image):
+                return encode_text(encode_json(read_report(view, "the image").as_document()))
             return keep_own_parts(objects.inspect_metadata, view, "the image")
     except CorruptImage as problem:
         progress.warn(f"'kedge inspect' will not show the image's help, test and apps: {problem.message}")
@@ -149,6 +157,8 @@ def fill_decorated(image: ImageSource, sink: ContentSink, options: WriteOptions 
     root = image.fill(sink)
     if not image.is_decorated:
         decorate(root, sink, _require_config(image), image.record)
+    else:
+        note_build(root, sink, image.record)
     if options is not None and options.fix_permissions:
         _open_to_owner(root)
     return root

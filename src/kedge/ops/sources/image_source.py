@@ -58,6 +58,7 @@ class LayeredImage:
     options: FlattenOptions
     on_close: Callable[[], None] | None = None
     is_decorated: bool = False
+    has_documents: bool = False  # a definition file wrote what `inspect` shows into the layers
 
     def fill(self, sink: ContentSink) -> Node:
         """Flatten the layers, top first."""

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The log of a build: all that its steps print, with the values of secrets replaced.
+
+Displays show a few lines of it. The file appears with the first output, and only the newest logs are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from kedge.ops.build.request import StepLabel
+from kedge.posix.files import explained
+
+_KEPT = 50  # logs
+_LAST_LINES = 25
+_LONGEST_LINE = 2000  # bytes of a line that errors show
+_MASK = b"***"
+_SHORTEST_SECRET = 4  # bytes; shorter ones are found in any text
+
+
+class BuildLog:
+    """One file, which several stages write at once; each line says which step printed it."""
+
+    def __init__(self, path: Path | None, folder: Path) -> None:
+        self._wanted = path
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        self._lock = threading.Lock()
+        self.path: Path | None = None  # once it is there
+
+    def write(self, label: StepLabel, line: bytes) -> None:
+        """Add a line."""
+        name = f"[{label.stage} {label.number}/{label.total}] ".encode("utf-8", "surrogateescape")
+        with self._lock:
+            if self._file is None:
+                self._file = self._open()
+            self._file.write(name + line + b"\n")
+
+    def _open(self) -> BinaryIO:
+        path = self._wanted
+        if path is None:
+            with explained(self._folder):
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _forget_old(self._folder)
+            path = self._folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        with explained(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self.path = path
+        return os.fdopen(descriptor, "wb", buffering=0)
+
+    def close(self) -> None:
+        """Close the file; it stays."""
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+
+def _forget_old(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
+            path.unlink()
+
+
+class StepOutput:
+    """Takes what a step prints: to the display as it comes, to the log by lines; remembers the last ones."""
+
+    def __init__(
+        self, label: StepLabel, log: BuildLog, show: Callable[[StepLabel, bytes], None], secrets: Sequence[bytes]
+    ) -> None:
+        self._label = label
+        self._log = log
+        self._show = show
+        self._hide = _SecretMask(secrets)
+        self._rest = b""
+        self.last: deque[str] = deque(maxlen=_LAST_LINES)
+
+    def write(self, data: bytes) -> None:
+        """Take a piece."""
+        self._take(self._hide.add(data))
+
+    def finish(self) -> None:
+        """Take what is left: the last line need not end."""
+        self._take(self._hide.finish())
+        if self._rest:
+            self._keep(self._rest)
+            self._rest = b""
+
+    def _take(self, data: bytes) -> None:
+        if not data:
+            return
+        self._show(self._label, data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._keep(line)
+
+    def _keep(self, line: bytes) -> None:
+        line = line.rstrip(b"\r").rpartition(b"\r")[2]  # of a progress bar the last state
+        self._log.write(self._label, line)
+        self.last.append(line[:_LONGEST_LINE].decode("utf-8", "replace"))
+
+
+class _SecretMask:
+    """Replaces secrets in a stream, also those that two pieces share."""
+
+    def __init__(self, secrets: Sequence[bytes]) -> None:
+        values = {form for secret in secrets for form in (secret, secret.strip()) if len(form) >= _SHORTEST_SECRET}
+        self._secrets = sorted(values, key=len, reverse=True)
+        self._held = b""
+
+    def add(self, data: bytes) -> bytes:
+        """What can be shown now."""
+        if not self._secrets:
+            return data
+        text = self._held + data
+        for secret in self._secrets:
+            text = text.replace(secret, _MASK)
+        keep = max(_common_end(text, secret) for secret in self._secrets)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def finish(self) -> bytes:
+        """What was held back: the beginning of a secret, which did not go on."""
+        held, self._held = self._held, b""
+        return held
+
+
+def _common_end(text: bytes, secret: bytes) -> int:
+    """How many bytes at the end of the text are the beginning of the secret."""
+    longest = min(len(text), len(secret) - 1)
+    return next((length for length in range(longest, 0, -1) if text.endswith(secret[:length])), 0)
+
+
+def choose_log_folder(environ: Mapping[str, str]) -> Path:
+    """Where logs are kept."""
+    from kedge.settings import xdg_directory
+
+    return xdg_directory(environ, "XDG_STATE_HOME", ".local/state") / "builds"
