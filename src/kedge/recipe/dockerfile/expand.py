@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Variables, quotes and escapes of a word replaced by what they stand for, by BuildKit's rules, which are nearly sh's.
 
-`$x` and `${x}`; `${x:-w}`, `${x:+w}`, `${x:?w}` and the same without the colon; `${x#p}`, `${x##p}`, `${x%p}`, `${x%%p}`,
-`${x/p/r}` and `${x//p/r}`. Words may hold variables again.
+`$x` and `${x}`; `${x:-w}`, `${x:+w}`, `${x:?w}` and the same without the colon; `${x#p}`, `${x##p}`, `${x%p}`,
+`${x%%p}`, `${x/p/r}` and `${x//p/r}`. Words may hold variables again.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ class ExpansionRules:
     keeps_unset: bool = False  # a variable without a value stays as it stands
 
 
+_DEFAULT = ExpansionRules()
+
+
 @dataclass(frozen=True, slots=True)
 class Expansion:
     """A word without variables, the same split at its blanks, and the names it asked for."""
@@ -44,7 +47,7 @@ class Expansion:
     missing: frozenset[str] = frozenset()
 
 
-def expand(text: str, values: Mapping[str, str], rules: ExpansionRules = ExpansionRules()) -> Expansion:
+def expand(text: str, values: Mapping[str, str], rules: ExpansionRules = _DEFAULT) -> Expansion:
     """The word with all variables replaced; raises ExpansionError."""
     if not any(character in text for character in ("$", "<", "'", '"', rules.escape)):
         return Expansion(text, tuple(word for word in _SPACE.split(text) if word))
@@ -128,7 +131,7 @@ class _Reading:
 
     def _read_special(self, character: str, words: _Words, keeps_escapes: bool) -> str:
         if character == "$":
-            text = self._read_variable(keeps_escapes)
+            text = self._read_variable()
             words.add(text)
             return text
         if character == "<":
@@ -162,7 +165,7 @@ class _Reading:
             if not character:
                 raise ExpansionError("a double quote is missing")
             if character == "$":
-                result.append(self._read_variable(keeps_escapes))
+                result.append(self._read_variable())
                 continue
             self.position += 1
             if character == escape:
@@ -184,7 +187,7 @@ class _Reading:
                 self.position += 1
         return self.text[begin : self.position]
 
-    def _read_variable(self, keeps_escapes: bool) -> str:
+    def _read_variable(self) -> str:
         self.position += 1
         if self.peek() != "{":
             name = self._read_name()

@@ -18,6 +18,7 @@ from kedge.recipe.steps import refuse_recipe
 
 _STAGE = re.compile(r"[a-z][a-z0-9-_.]*")
 _ONBUILD = re.compile(r"[\t\n\f\r ]*onbuild[\t\n\f\r ]*", re.IGNORECASE)
+_NO_BACKSLASH = "a command of several lines needs a backslash at the end of each line, except for the last"
 _HEALTH_TIMES = ("interval", "timeout", "start-period", "start-interval")
 
 
@@ -112,12 +113,8 @@ def read_instruction(node: DockerfileNode) -> Instruction:
     reader = _READERS.get(node.keyword)
     if reader is None:
         hint = propose(node.keyword, INSTRUCTIONS)
-        raise refuse_recipe(node.place, f"unknown instruction '{node.name}'", hint or _guess_cause(node))
+        raise refuse_recipe(node.place, f"unknown instruction '{node.name}'", hint or _NO_BACKSLASH)
     return reader(node)
-
-
-def _guess_cause(node: DockerfileNode) -> str:
-    return "a command of several lines needs a backslash at the end of each line, except for the last"
 
 
 def _refuse(node: DockerfileNode, message: str, hint: str | None = None, part: str = "") -> NoReturn:
@@ -130,10 +127,10 @@ def _read_from(node: DockerfileNode) -> FromInstruction:
         _refuse(node, "FROM names no image", "write FROM IMAGE, or FROM scratch for an empty one")
     if len(words) != 1 and not (len(words) == 3 and words[1].lower() == "as"):
         _refuse(node, "FROM takes an image, and AS with a name", "write FROM IMAGE, or FROM IMAGE AS NAME")
-    name = words[2].lower() if len(words) == 3 else ""
+    name = words[-1].lower() if len(words) == 3 else ""
     if name and not _STAGE.fullmatch(name):
         hint = "begin with a letter; then letters, digits, '-', '_' and '.'"
-        _refuse(node, f"'{words[2]}' cannot be the name of a stage", hint, words[2])
+        _refuse(node, f"'{words[-1]}' cannot be the name of a stage", hint, words[-1])
     flags = InstructionFlags(node, {"platform": FlagKind.TEXT})
     return FromInstruction(node, words[0], name, flags.text("platform"))
 

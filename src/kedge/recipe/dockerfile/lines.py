@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kedge.recipe.steps import RecipePlace, refuse_recipe
 
 # What Go calls white space: Python's own list has four control characters more.
-SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 LONGEST_LINE = 65536  # bytes with its end; BuildKit reads no longer ones
 _DIRECTIVE = re.compile(r"([a-zA-Z][a-zA-Z0-9]*)[\t\n\f\r ]*=[\t\n\f\r ]*(.+?)[\t\n\f\r ]*", re.DOTALL)
 _DIRECTIVES = ("syntax", "escape", "check")

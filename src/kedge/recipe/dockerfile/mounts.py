@@ -17,7 +17,8 @@ from kedge.recipe.steps import CopyOrigin, StepMount, refuse_recipe
 _TYPES = ("bind", "cache", "tmpfs", "secret", "ssh")
 _SHARING = ("shared", "private", "locked")
 _NAMES = {"src": "source", "dst": "target", "destination": "target", "ro": "readonly", "rw": "readwrite"}
-_KEYS = (*"type from source target readonly readwrite id sharing required size mode uid gid env".split(), *_NAMES)
+_TEXTS = ("from", "source", "target", "id", "env")
+_KEYS = (*_TEXTS, "type", "readonly", "readwrite", "sharing", "required", "size", "mode", "uid", "gid", *_NAMES)
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 _SSH_SOCKET = "/run/buildkit/ssh_agent.{}"
@@ -95,7 +96,7 @@ class _Fields:
                 self.uid = self._read_number(key, value, 10)
             case "gid":
                 self.gid = self._read_number(key, value, 10)
-            case "from" | "source" | "target" | "id" | "env":
+            case _ if key in _TEXTS:
                 self.texts[key] = value
             case _:
                 hint = propose(key, _KEYS) or f"known are {', '.join(_KEYS)}"
@@ -202,7 +203,7 @@ def _complete(fields: _Fields, context: MountContext) -> StepMount:
         gid=fields.gid or 0,
         size=fields.size,
         sharing=fields.sharing or "shared",
-        variable=texts.get("env", ""),
+        variable=(texts["env"] or identity) if "env" in texts else "",
     )
 
 

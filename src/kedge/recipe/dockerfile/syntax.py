@@ -124,11 +124,11 @@ def read_syntax(text: str, file: str = "Dockerfile") -> DockerfileSyntax:
 
 def _read_node(line: JoinedLine, text: str, reader: LineReader, depth: int = 0) -> DockerfileNode:
     name, flags, rest = split_instruction(text, reader.escape)
-    inner = None
+    inner, is_json = None, False
+    words: tuple[str, ...] = ()
     try:
         if name.lower() == "onbuild":
             inner = _read_inner(line, rest, reader, depth)
-            words, is_json = (), False
         else:
             words, is_json = read_arguments(name.lower(), rest, reader.escape)
     except WordsError as error:

@@ -110,11 +110,11 @@ def _refuse_constant(name: str) -> object:
 Arguments = tuple[tuple[str, ...], bool]  # the words, and whether they stood in a JSON array
 
 
-def _read_one(text: str, escape: str) -> Arguments:
+def _read_one(text: str, _: str) -> Arguments:
     return ((text,) if text else ()), False
 
 
-def _read_list(text: str, escape: str) -> Arguments:
+def _read_list(text: str, _: str) -> Arguments:
     return (tuple(BLANKS.split(text)) if text else ()), False
 
 
