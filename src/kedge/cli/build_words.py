@@ -124,7 +124,7 @@ def _read_context(word: str, file: str, *, has_tag: bool) -> _Shape:
     if not folder.is_dir():
         hint = f"name the output first: kedge build OUTPUT.sif {shlex.quote(word)}"
         if file:
-            hint += "; -f names the recipe, as docker's; for Apptainer's -f write --fakeroot or nothing"
+            hint = f"leave out -f, which names a recipe: kedge build {shlex.quote(file)} {shlex.quote(word)}"
         elif has_tag:
             hint = f"name the recipe with -f: kedge build -t NAME -f {shlex.quote(word)} ."
         raise UsageError(f"{word} is a file, where kedge build needs a directory as context", hint=hint)
