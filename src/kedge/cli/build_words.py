@@ -15,6 +15,7 @@ from kedge.errors import FileProblem, InvalidSetting, UsageError
 from kedge.model.image_argument import is_address, is_reference
 from kedge.model.image_format import ImageFormat
 from kedge.ops.build.request import BuildOutput, BuildRequest
+from kedge.ops.images.local_names import read_name
 from kedge.ops.images.output_name import read_output
 
 if TYPE_CHECKING:
@@ -165,7 +166,9 @@ def _read_standard_input() -> bytes:
 
 def _read_outputs(arguments: argparse.Namespace, shape: _Shape) -> BuildOutput:
     form = ImageFormat(arguments.format) if arguments.format else None
-    tag, *further = [*arguments.tag, ""] if not arguments.tag else arguments.tag
+    for name in arguments.tag:
+        read_name(name)  # a mistake in it is found before anything is built
+    tag, *further = arguments.tag or [""]
     if len(arguments.output) > 1:
         raise UsageError("kedge build writes one output", hint="write further formats with: kedge convert IMAGE OUTPUT")
     if arguments.output:
