@@ -52,8 +52,11 @@ def take_snapshot(folder: Path) -> DirectorySnapshot:
                     pending.append(_join(path, entry.name))
     finally:
         relocked = source.close()
-    for path in relocked:
-        newest = max(newest, _note_again(folders, top, path))
+    for whole, status in relocked.items():  # which has moved their times
+        parent, _, name = whole[len(top) + 1 :].rpartition(b"/")
+        if name:
+            folders[parent][name] = (status.st_ino, status.st_ctime_ns, True)
+        newest = max(newest, status.st_ctime_ns)
     _wait_past(newest)
     return DirectorySnapshot(folders)
 
@@ -65,16 +68,6 @@ def _list_unlocked(top: bytes, path: bytes, source: FolderSource) -> list[tuple[
         with explained(os.fsdecode(whole)):
             source.unlock(whole, stat.S_IMODE(os.lstat(whole).st_mode))
     return list_entries(whole)
-
-
-def _note_again(folders: dict[bytes, _Names], top: bytes, whole: bytes) -> int:
-    """Note the time that locking a directory again has moved."""
-    parent, _, name = whole[len(top) + 1 :].rpartition(b"/")
-    with explained(os.fsdecode(whole)):
-        status = os.lstat(whole)
-    if name:
-        folders[parent][name] = (status.st_ino, status.st_ctime_ns, True)
-    return status.st_ctime_ns
 
 
 def _wait_past(newest: int) -> None:

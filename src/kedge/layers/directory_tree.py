@@ -65,13 +65,15 @@ class FolderSource:
             _change_mode(folder, mode | 0o500)
         self._locked[folder] = mode
 
-    def close(self) -> list[bytes]:
-        """Give directories back the modes they had, and say which; may be called twice."""
-        locked = list(self._locked)
+    def close(self) -> dict[bytes, os.stat_result]:
+        """Give directories back the modes they had, those below first; how these are now. May be called twice."""
+        changed = {}
         while self._locked:
+            folder, mode = self._locked.popitem()
             with contextlib.suppress(OSError):  # it is gone meanwhile
-                _change_mode(*self._locked.popitem())
-        return locked
+                _change_mode(folder, mode)
+                changed[folder] = os.lstat(folder)
+        return changed
 
     def chunks(self, node: Node) -> Iterator[bytes]:
         """The file's bytes; FileProblem when it cannot be read or is not the file that was found."""
