@@ -243,6 +243,7 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
         used |= expanded.used
         warnings += expanded.warnings
         stages.append(parse_stage(expanded.text, name, stage.line))
+    stages = stages[: _find_target(stages, given.target) + 1]
     full_text = "".join(stage.raw for stage in stages)
     names: dict[str, int] = {}
     made = []
@@ -259,6 +260,23 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
         tuple(warnings),
         tuple(key for key in given.values if key not in used),
         dict(stages[-1].labels),
+    )
+
+
+def _find_target(stages: list[Definition], target: str) -> int:
+    """The number of the stage that --target names; without it the last one."""
+    if not target:
+        return len(stages) - 1
+    names = [stage.header.get("stage", "") for stage in stages]
+    if target in names:
+        return names.index(target)
+    if target.isascii() and target.isdigit() and int(target) < len(stages):
+        return int(target)
+    known = ", ".join(name for name in names if name)
+    raise refuse_recipe(
+        RecipePlace(stages[0].name, stages[0].line),
+        f"there is no stage '{target}' (--target)",
+        hint=f"stages with a name: {known}" if known else f"stages are numbered from 0 to {len(stages) - 1}",
     )
 
 
