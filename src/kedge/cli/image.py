@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge image`: what holds the bytes of an image, and what changed between two."""
+"""`kedge image`: what holds the bytes of an image, what changed between two, and which names the cache has."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
+from kedge.cli.image_names import configure_names, run_list, run_tag
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 
@@ -25,11 +26,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for command in (diff,):
         add_login(command)
         add_settings(command, "architecture", "no_https", "ca_bundle", "cache_directory", "retries")
+    configure_names(commands)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Do what the subcommand says."""
-    return _run_diff(arguments, console)
+    commands = {"diff": _run_diff, "list": run_list, "tag": run_tag}
+    return commands[arguments.command](arguments, console)
 
 
 def _run_diff(arguments: argparse.Namespace, console: Console) -> int:
