@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge image`: what holds the bytes of an image, and what changed between two."""
+"""`kedge image`: what holds the bytes of an image, what changed between two, and which names the cache has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.image_names import configure_names, run_list, run_tag
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.release import VERSION
@@ -34,11 +35,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for command in (size, diff):
         add_login(command)
         add_settings(command, "architecture", "no_https", "ca_bundle", "cache_directory", "retries")
+    configure_names(commands)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Do what the subcommand says."""
-    return _run_size(arguments, console) if arguments.command == "size" else _run_diff(arguments, console)
+    commands = {"size": _run_size, "diff": _run_diff, "list": run_list, "tag": run_tag}
+    return commands[arguments.command](arguments, console)
 
 
 def _run_size(arguments: argparse.Namespace, console: Console) -> int:
