@@ -7,6 +7,7 @@ and never a mixture.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ class FolderOptions:
 
     all_root: bool = False  # give everything to root: what a user's own files should look like in an image
     one_file_system: bool = False  # leave directories empty that others are mounted on
+    unlocks: bool = False  # read also what its modes keep from its owner, in a directory that is kedge's own
     progress: Progress = field(default_factory=Silent)
 
 
@@ -46,10 +48,26 @@ class _Origin:
 
     path: bytes
     identity: tuple[int, int, int, int]
+    locked_mode: int | None = None  # of a file that its owner may not read, and that is to be read all the same
 
 
-class _FolderSource:
-    """Gives contents of files that `read_folder` found."""
+class FolderSource:
+    """Gives contents of files that a `FolderReading` found; `close` puts back the modes of what was unlocked."""
+
+    def __init__(self) -> None:
+        self._locked: list[tuple[bytes, int]] = []
+
+    def unlock(self, folder: bytes, mode: int) -> None:
+        """Let the owner into a directory until `close`."""
+        with explained(os.fsdecode(folder)):
+            _change_mode(folder, mode | 0o500)
+        self._locked.append((folder, mode))
+
+    def close(self) -> None:
+        """Give directories back the modes they had; may be called twice."""
+        while self._locked:
+            with contextlib.suppress(OSError):  # it is gone meanwhile
+                _change_mode(*self._locked.pop())
 
     def chunks(self, node: Node) -> Iterator[bytes]:
         """The file's bytes; FileProblem when it cannot be read or is not the file that was found."""
@@ -58,7 +76,7 @@ class _FolderSource:
         origin = node.content
         assert isinstance(origin, _Origin)
         shown = os.fsdecode(origin.path)
-        with explained(shown):
+        with explained(shown), _unlocked(origin.path, origin.locked_mode):
             file = os.open(origin.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             _check_identity(file, origin)
@@ -75,25 +93,29 @@ class _FolderSource:
             os.close(file)
 
 
-def read_folder(path: Path, options: FolderOptions | None = None) -> tuple[Node, _FolderSource]:
+def read_folder(path: Path, options: FolderOptions | None = None) -> tuple[Node, FolderSource]:
     """The tree below `path` and where its contents come from; sockets are left out, hard links found by inode."""
-    reading = _FolderReading(options or FolderOptions())
-    return reading.run(os.fsencode(path)), _FolderSource()
+    reading = FolderReading(options or FolderOptions())
+    return reading.run(os.fsencode(path)), reading.source
 
 
-class _FolderReading:
+class FolderReading:
+    """Makes nodes of files on disk, one for all names of a file."""
+
     def __init__(self, options: FolderOptions) -> None:
+        self.source = FolderSource()
         self._options = options
         self._linked: dict[tuple[int, int], Node] = {}
         self._device = 0
 
     def run(self, path: bytes) -> Node:
+        """The tree below a directory."""
         with explained(os.fsdecode(path)):
             status = Path(os.fsdecode(path)).stat()
         if not stat.S_ISDIR(status.st_mode):
             raise FileProblem(f"{os.fsdecode(path)} is not a directory", context={"path": os.fsdecode(path)})
         self._device = status.st_dev
-        root = self._make_node(path, status, NodeKind.DIRECTORY)
+        root = self.make_node(path, status, NodeKind.DIRECTORY)
         pending = [(path, root)]
         while pending:
             folder, node = pending.pop()
@@ -104,48 +126,86 @@ class _FolderReading:
         return root
 
     def _read_entries(self, folder: bytes) -> Iterator[tuple[bytes, Node]]:
+        for entry, status in self.list_entries(folder):
+            node = self.find_node(entry.path, status)
+            if node is not None:
+                yield entry.name, node
+
+    def list_entries(self, folder: bytes) -> list[tuple[os.DirEntry[bytes], os.stat_result]]:
+        """What is in a directory, in byte order of names."""
         try:
             with os.scandir(folder) as entries:
                 ordered = sorted(entries, key=lambda entry: entry.name)
-            statuses = [(entry, entry.stat(follow_symlinks=False)) for entry in ordered]
+            return [(entry, entry.stat(follow_symlinks=False)) for entry in ordered]
         except OSError as problem:
             raise explain(problem, os.fsdecode(problem.filename or folder)) from problem
-        for entry, status in statuses:
-            node = self._find_node(entry.path, status)
-            if node is not None:
-                yield entry.name, node
 
     def _is_left_out(self, folder: bytes, name: bytes) -> bool:
         return self._options.one_file_system and os.lstat(folder + b"/" + name).st_dev != self._device
 
-    def _find_node(self, path: bytes, status: os.stat_result) -> Node | None:
+    def find_node(self, path: bytes, status: os.stat_result) -> Node | None:
+        """The node of a file, the same for all its names; None for a socket."""
         kind = _KINDS.get(stat.S_IFMT(status.st_mode))
         if kind is None:
             self._options.progress.note(f"left out {os.fsdecode(path)}: sockets have no place in an image")
             return None
         if kind is NodeKind.DIRECTORY or status.st_nlink < 2:
-            return self._make_node(path, status, kind)
+            return self.make_node(path, status, kind)
         key = (status.st_dev, status.st_ino)
         node = self._linked.get(key)
         if node is None:
-            node = self._linked[key] = self._make_node(path, status, kind)
+            node = self._linked[key] = self.make_node(path, status, kind)
         return node
 
-    def _make_node(self, path: bytes, status: os.stat_result, kind: NodeKind) -> Node:
+    def make_node(self, path: bytes, status: os.stat_result, kind: NodeKind) -> Node:
+        """A new node with the metadata of a file."""
         uid, gid = (0, 0) if self._options.all_root else (status.st_uid, status.st_gid)
         seconds, nanoseconds = divmod(status.st_mtime_ns, 10**9)
         node = Node(kind, stat.S_IMODE(status.st_mode), uid, gid, seconds)
         node.nanoseconds = nanoseconds
-        with explained(os.fsdecode(path)):
+        locked_mode = self._unlock(path, node)
+        with explained(os.fsdecode(path)), _unlocked(path, locked_mode):
             node.xattrs = _read_xattrs(path)
             if kind is NodeKind.SYMLINK:
                 node.target = os.readlink(path)  # noqa: PTH115 - targets are bytes
         if kind is NodeKind.FILE:
             node.size = status.st_size
-            node.content = _Origin(path, _identify(status)) if status.st_size else None
+            node.content = _Origin(path, _identify(status), locked_mode) if status.st_size else None
         elif kind in (NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE):
             node.rdev = status.st_rdev
         return node
+
+    def _unlock(self, path: bytes, node: Node) -> int | None:
+        """Open a directory that its owner may not read, for good; of a file, the mode to put back after each look."""
+        needed = {NodeKind.DIRECTORY: 0o500, NodeKind.FILE: 0o400}.get(node.kind, 0)
+        if not self._options.unlocks or node.mode & needed == needed or os.geteuid() == 0:
+            return None
+        if node.kind is NodeKind.DIRECTORY:
+            self.source.unlock(path, node.mode)
+            return None
+        return node.mode
+
+
+@contextlib.contextmanager
+def _unlocked(path: bytes, locked_mode: int | None) -> Iterator[None]:
+    """Let the owner read a file for the block, whose mode forbids it."""
+    if locked_mode is None:
+        yield
+        return
+    _change_mode(path, locked_mode | 0o400)
+    try:
+        yield
+    finally:
+        _change_mode(path, locked_mode)
+
+
+def _change_mode(path: bytes, mode: int) -> None:
+    """By a descriptor: a link that took the name meanwhile is not followed."""
+    file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.chmod(f"/proc/self/fd/{file}", mode)  # noqa: PTH101 - fchmod takes no such descriptor
+    finally:
+        os.close(file)
 
 
 def _read_xattrs(path: bytes) -> Xattrs:

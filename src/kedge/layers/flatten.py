@@ -51,7 +51,7 @@ def flatten(layers: Sequence[LayerSource], sink: ContentSink, options: FlattenOp
     records: list[LayerRecord] = []
     task = options.progress.task("flattening layers", None, "files")
     for index in range(len(layers) - 1, -1, -1):
-        record = _LayerReading(layers[index], index, cover, sink).run(ledger, task)
+        record = LayerReading(layers[index], index, cover, sink).run(ledger, task)
         records.append(record)
         if index:
             cover.absorb(record)
@@ -68,7 +68,7 @@ def flatten(layers: Sequence[LayerSource], sink: ContentSink, options: FlattenOp
     return assembler.root
 
 
-class _LayerReading:
+class LayerReading:
     """Reads one layer: stores what shows, notes everything."""
 
     def __init__(self, layer: LayerSource, index: int, cover: Cover, sink: ContentSink) -> None:
@@ -80,6 +80,7 @@ class _LayerReading:
         self._above = Above()
 
     def run(self, ledger: Ledger, task: Task) -> LayerRecord:
+        """Read all of it."""
         options = ledger.options
         pieces = inflate_layer(self._layer, ledger, verify=options.verify_diff_ids)
         with closing(PieceFeed(pieces, threaded=options.threaded)) as feed:

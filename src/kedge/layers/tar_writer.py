@@ -43,19 +43,30 @@ class LayerResult:
 
 
 def write_layer(
-    root: Node, source: ContentSource, out: BinaryIO, compression: str = "gzip", *, threads: int = 1
+    root: Node,
+    source: ContentSource,
+    out: BinaryIO,
+    compression: str = "gzip",
+    *,
+    threads: int = 1,
+    holds_whiteouts: bool = False,
+    epoch: int | None = None,
 ) -> LayerResult:
     """Write the tree below `root` to `out`, compressed as "gzip", "zstd" or "none"; sockets are left out.
 
-    `threads` compress gzip; the bytes do not depend on how many.
+    `threads` compress gzip; the bytes do not depend on how many. A tree that `holds_whiteouts` is a layer above others:
+    `.wh.` names are written as they are, and a root that no step changed (`layer` is -1) is not written. No time is
+    later than `epoch`.
     """
     stream = _LayerStream(out, compression, threads)
     firsts: dict[int, bytes] = {}
-    for path, node in [(b"", root), *walk(root)]:
+    for path, node in walk(root) if holds_whiteouts and root.layer < 0 else [(b"", root), *walk(root)]:
         if node.kind is NodeKind.SOCKET:
             continue
-        if path.rpartition(b"/")[2].startswith(WHITEOUT_PREFIX):
-            raise _refuse_whiteout(path)
+        if not holds_whiteouts and path.rpartition(b"/")[2].startswith(WHITEOUT_PREFIX):
+            raise refuse_whiteout(path)
+        if epoch is not None and node.mtime > epoch:
+            node.mtime = epoch
         first = firsts.setdefault(id(node), path) if node.kind is not NodeKind.DIRECTORY else path
         if first != path:
             stream.write(_encode_member(path, node, first))
@@ -67,7 +78,8 @@ def write_layer(
     return stream.finish()
 
 
-def _refuse_whiteout(path: bytes) -> UnsupportedFormat:
+def refuse_whiteout(path: bytes) -> UnsupportedFormat:
+    """The error for a file whose name means a deletion in a layer."""
     return UnsupportedFormat(
         f"'{show_name(path)}' cannot be stored in a layer: names that begin with '.wh.' mark deleted files in layers",
         context={"path": show_name(path)},

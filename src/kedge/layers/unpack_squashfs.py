@@ -50,7 +50,12 @@ def make_usable(root: Node) -> None:
 
 def usable_mode(node: Node) -> int:
     """The mode of a file or directory on a node; setuid and setgid bits would mean the wrong user there."""
-    return node.mode & 0o1777 | (0o500 if node.kind is NodeKind.DIRECTORY else 0o400)
+    return make_mode_usable(node.kind, node.mode)
+
+
+def make_mode_usable(kind: NodeKind, mode: int) -> int:
+    """The same of a mode that is known without a node."""
+    return mode & 0o1777 | (0o500 if kind is NodeKind.DIRECTORY else 0o400)
 
 
 def measure_tree(root: Node) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kedge.model.tree import Node, NodeKind
 
 WHITEOUT_PREFIX = b".wh."
-_OPAQUE_NAME = b".wh..wh..opq"
+OPAQUE_NAME = b".wh..wh..opq"
 RESERVED_PREFIX = b".wh..wh."  # aufs kept its own files under such names; they are no content
 
 
@@ -40,7 +40,7 @@ class LayerRecord:
 
     def note_whiteout(self, parent: bytes, name: bytes) -> None:
         """Take note of a `.wh.` member; names reserved by aufs and a whiteout of nothing say nothing."""
-        if name == _OPAQUE_NAME:
+        if name == OPAQUE_NAME:
             self.opaques.append(parent)
         elif not name.startswith(RESERVED_PREFIX) and name not in (b".wh.", b".wh..", b".wh..."):
             self.whiteouts.append((parent, name[len(WHITEOUT_PREFIX) :]))

@@ -29,7 +29,7 @@ def remove_tree(path: Path) -> None:
     except FileNotFoundError:
         return
     try:
-        _remove_entry(parent, os.fsencode(path.name))
+        remove_entry(parent, os.fsencode(path.name))
     finally:
         os.close(parent)
 
@@ -81,8 +81,11 @@ def _identify(folder: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _remove_entry(parent: int, name: bytes) -> None:
-    """Without recursion: a hostile tree may be deeper than Python's stack."""
+def remove_entry(parent: int, name: bytes) -> None:
+    """Delete `name` in an open directory with all below it; missing is fine.
+
+    Without recursion: a hostile tree may be deeper than Python's stack.
+    """
     if _unlink_if_plain(parent, name):
         return
     way = Descent(os.dup(parent))
@@ -91,7 +94,7 @@ def _remove_entry(parent: int, name: bytes) -> None:
         deeper: bytes | None = name
         while deeper is not None or names:
             if deeper is not None:
-                way.enter(_open_writable(way.folder, deeper))
+                way.enter(open_writable(way.folder, deeper))
                 names.append(deeper)
             else:
                 way.leave()
@@ -120,7 +123,7 @@ def _unlink_if_plain(parent: int, name: bytes) -> bool:
     return True
 
 
-def _open_writable(parent: int, name: bytes) -> int:
+def open_writable(parent: int, name: bytes) -> int:
     """Open a directory after giving ourselves the right to read and change it."""
     try:
         folder = open_folder(name, at=parent)

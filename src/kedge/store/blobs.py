@@ -8,8 +8,9 @@ import errno
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from kedge.errors import DigestMismatch, FileProblem
 from kedge.model.digest import Digest
@@ -28,6 +29,25 @@ class Hash(Protocol):
 
     def hexdigest(self) -> str:
         """The digest of all data so far."""
+
+
+class WrittenLayer(Protocol):
+    """What a writer of layers says of the layer it wrote."""
+
+    @property
+    def digest(self) -> Digest:
+        """Of the bytes as they were written."""
+        ...
+
+    @property
+    def diff_id(self) -> Digest:
+        """Of the bytes before they were compressed."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many were written."""
+        ...
 
 
 class Blobs:
@@ -100,6 +120,27 @@ class Blobs:
             self.layout.folder("blobs", digest.algorithm, digest.hex[:2])
             self.layout.write(self.path(digest), data)
         return digest
+
+    def add_written(self, write: Callable[[BinaryIO], WrittenLayer]) -> WrittenLayer:
+        """Keep what `write` writes under the digest that it returns; nothing stays of a write that fails."""
+        temporary = self.layout.temporary("layer")
+        try:
+            with explained(temporary):
+                descriptor = os.open(
+                    temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, self.layout.file_mode
+                )
+            with explained(temporary), os.fdopen(descriptor, "wb") as file:
+                layer = write(file)
+                file.flush()
+                if self.size(layer.digest) == layer.size:
+                    self.touch(layer.digest)
+                    return layer
+                os.fsync(file.fileno())
+            self.commit(temporary, layer.digest)
+            return layer
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
     def read(self, digest: Digest, limit: int) -> bytes | None:
         """A small blob, verified; None when it is not there, is damaged (then it is dropped) or exceeds `limit`."""

@@ -10,14 +10,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from kedge.errors import InvalidSetting, KedgeError
 from kedge.model.digest import Digest
-from kedge.model.manifest import Descriptor
+from kedge.model.manifest import OCI_LAYER_ZSTD, Descriptor
 from kedge.model.platform import Platform
 from kedge.posix.files import atomic_output
 from kedge.store import eviction
-from kedge.store.blobs import Blobs
+from kedge.store.blobs import Blobs, WrittenLayer
+from kedge.store.build_steps import BuildSteps
 from kedge.store.deliveries import read_delivery
 from kedge.store.download import Download, IngestOptions, OpenAt
 from kedge.store.eviction import CacheItem, ItemKind, KindUsage
@@ -56,6 +58,7 @@ class Store:
         self.blobs = Blobs(self.layout)
         self.names = Names(self.layout)
         self.images = Images(self.layout)
+        self.steps = BuildSteps(self.layout, self.blobs)
         self.limit = limit
         self._workers = Workers(downloads)
         self._ingests: list[Ingest] = []
@@ -78,6 +81,18 @@ class Store:
         """Keep a small document, such as a manifest or a config."""
         self._sweep_once()
         return self.blobs.add(data)
+
+    def add_layer(
+        self, write: Callable[[BinaryIO], WrittenLayer], media_type: str = OCI_LAYER_ZSTD
+    ) -> tuple[Descriptor, Digest]:
+        """Keep a layer that `write` writes to the file it is given: where it is, and its diff_id.
+
+        Nothing stays of a write that fails, and no second copy of what is there.
+        """
+        self._sweep_once()
+        layer = self.blobs.add_written(write)
+        self._evict_after(layer.size)
+        return Descriptor(media_type, layer.digest, layer.size), layer.diff_id
 
     def read_blob(self, digest: Digest, limit: int) -> bytes | None:
         """A small blob, verified; None when it is not there or not whole."""

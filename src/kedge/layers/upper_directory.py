@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The upper directory of an overlay as the tree of a layer: what a program has changed in the image below it.
+
+The kernel marks a deleted file by a character device 0:0, and a directory that hides what was there by an attribute;
+fuse-overlayfs does the same, or writes files with the names that layers use. The attributes of overlays do not get
+into the layer. Ownership: `owners.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kedge.errors import UnsupportedFormat
+from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
+from kedge.layers.layer_tree import OVERLAY_PREFIXES, is_whiteout
+from kedge.layers.member_names import show_name
+from kedge.layers.owners import OwnerTable
+from kedge.layers.tar_writer import refuse_whiteout
+from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
+from kedge.model.progress import Progress, Silent
+from kedge.model.tree import Node, NodeKind
+
+_OPAQUE = frozenset(prefix + b"opaque" for prefix in OVERLAY_PREFIXES)
+_ELSEWHERE = frozenset(prefix + name for prefix in OVERLAY_PREFIXES for name in (b"redirect", b"metacopy"))
+
+
+@dataclass(frozen=True, slots=True)
+class UpperOptions:
+    """How an upper directory is read."""
+
+    left_out: frozenset[bytes] = frozenset()  # paths from the root, without slash: mount points, /etc/resolv.conf
+    owners: OwnerTable = field(default_factory=OwnerTable)  # of the image below
+    all_root: bool = True  # one user did it all; False inside a user namespace that has the image's users
+    has_whiteout_files: bool = False  # fuse-overlayfs wrote it: `.wh.` files are deletions and not a program's files
+    is_below: Callable[[bytes], bool] | None = None  # whether the image below has that path; None: it may have any
+    keeps_root: bool = False  # the root's own mode and time are part of the layer
+    progress: Progress = field(default_factory=Silent)
+
+
+def read_upper(folder: Path, options: UpperOptions | None = None) -> tuple[Node, FolderSource]:
+    """The layer's tree, for `write_layer` with `holds_whiteouts`, and where its contents come from.
+
+    The source has to be closed when the layer is written.
+    """
+    options = options or UpperOptions()
+    root, source = read_folder(
+        folder, FolderOptions(all_root=options.all_root, unlocks=True, progress=options.progress)
+    )
+    _Translation(options).run(root)
+    return root, source
+
+
+class _Translation:
+    """Turns the marks of overlays into those of layers, in place."""
+
+    def __init__(self, options: UpperOptions) -> None:
+        self._options = options
+
+    def run(self, root: Node) -> None:
+        pending = [(b"", root)]
+        while pending:
+            path, folder = pending.pop()
+            prefix = path + b"/" if path else b""
+            folder.children = {
+                name: node
+                for raw, child in folder.children.items()
+                if prefix + raw not in self._options.left_out
+                for name, node in self._translate(prefix + raw, raw, child)
+            }
+            self._mark_opaque(path, folder)
+            pending += [
+                (prefix + name, node) for name, node in folder.children.items() if node.kind is NodeKind.DIRECTORY
+            ]
+        if not self._options.keeps_root:
+            root.layer = -1
+
+    def _translate(self, path: bytes, name: bytes, node: Node) -> list[tuple[bytes, Node]]:
+        """What stands for a file of the upper directory, if anything."""
+        if is_whiteout(node):
+            return [(WHITEOUT_PREFIX + name, make_whiteout())] if self._hides(path) else []
+        if name.startswith(WHITEOUT_PREFIX):
+            if not self._options.has_whiteout_files:
+                raise refuse_whiteout(path)
+            return [(name, make_whiteout())]
+        self._options.owners.restore(path, node)
+        if node.kind is not NodeKind.DIRECTORY:
+            _drop_marks(path, node)
+        return [(name, node)]
+
+    def _mark_opaque(self, path: bytes, folder: Node) -> None:
+        is_opaque = any(key in _OPAQUE and value == b"y" for key, value in folder.xattrs)
+        if is_opaque and self._hides(path):
+            folder.children[OPAQUE_NAME] = make_whiteout()
+        elif OPAQUE_NAME in folder.children and not self._hides(path):
+            del folder.children[OPAQUE_NAME]
+        _drop_marks(path, folder)
+
+    def _hides(self, path: bytes) -> bool:
+        return self._options.is_below is None or self._options.is_below(path)
+
+
+def make_whiteout() -> Node:
+    """The empty file whose name says what is deleted."""
+    return Node(NodeKind.FILE, 0o644)
+
+
+def _drop_marks(path: bytes, node: Node) -> None:
+    """Take away the overlay's attributes; those that say that content is elsewhere cannot be understood here."""
+    if any(key in _ELSEWHERE for key, _ in node.xattrs):
+        raise UnsupportedFormat(
+            f"the overlay refers to a file of a lower layer in '/{show_name(path)}', which a layer cannot hold",
+            context={"path": show_name(path)},
+            hint="mount the overlay without redirect_dir and metacopy",
+        )
+    node.xattrs = tuple(pair for pair in node.xattrs if not pair[0].startswith(OVERLAY_PREFIXES))
