@@ -13,6 +13,7 @@ else:
     import _signal  # `signal` itself imports enum
 
 CONTAINER_VERBS = ("exec", "run", "shell", "test")
+STEP_VERB = "build-step"  # of builds that start their steps with it; no user types it
 
 # the global options that may stand before a verb; `shell` has another use for -s
 _LEADING = {
@@ -34,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from kedge.cli.container import run_words
 
         return run_words(words[count], words[count + 1 :], leading=[_LEADING[word] for word in words[:count]])
+    if words[count:] and words[count] == STEP_VERB:
+        from kedge.cli.build_step import run_request  # late: only builds have steps
+
+        return run_request(words[count + 1 :])
     if words[count : count + 1] == ["instance"] and words[count + 1 : count + 2] in (["start"], ["run"]):
         from kedge.cli.instance import start_words  # late: few commands are this one
 

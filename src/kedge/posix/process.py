@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +21,8 @@ from kedge.frozen import frozen
 from kedge.posix.files import explained
 from kedge.posix.programs import find_program
 
+_MOMENT = 0.2  # seconds between two looks whether a program is to be ended
+_GRACE = 3.0  # seconds that a program gets to end by itself
 _PASSED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -79,6 +84,75 @@ def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
     status = done.returncode if done.returncode >= 0 else 128 - done.returncode
     if status:
         raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"stderr": _tail(done.stderr)})
+
+
+def relay_program(
+    argv: Sequence[str],
+    output: Callable[[bytes], None],
+    *,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    descriptors: Sequence[int] = (),
+    timeout: float | None = None,
+    is_cancelled: Callable[[], bool] | None = None,
+    name: str = "",
+) -> int:
+    """Run a program in a session of its own and hand over all that it prints as it comes; returns its status.
+
+    `descriptors` are open files that it gets. It is ended, with SIGTERM and a moment later SIGKILL, when `timeout`
+    seconds are over, `is_cancelled` says so, or anything is raised here.
+    """
+    path, name = _require_program(argv[0]), name or argv[0]
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            child = subprocess.Popen(
+                [path, *argv[1:]], stdin=given if stdin else subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, env=environment, pass_fds=descriptors, start_new_session=True,
+            )  # fmt: skip
+        except OSError as problem:
+            raise ProgramFailed(f"'{name}' could not be started: {problem.strerror}") from problem
+    try:
+        while _relay_piece(child, output):
+            if is_cancelled is not None and is_cancelled():
+                raise ProgramFailed(f"'{name}' was cancelled")
+            if deadline is not None and time.monotonic() > deadline:
+                raise ProgramFailed(f"'{name}' did not end within {timeout:g} s and was ended")
+    except BaseException:
+        _end_child(child)
+        raise
+    finally:
+        if child.stdout is not None:
+            child.stdout.close()
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _relay_piece(child: subprocess.Popen[bytes], output: Callable[[bytes], None]) -> bool:
+    """Wait a moment for the next piece of output; False once all has come and the program has ended."""
+    if child.stdout is None or child.stdout.closed:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_MOMENT)
+        return child.returncode is None
+    ready = select.poll()
+    ready.register(child.stdout, select.POLLIN)
+    if ready.poll(_MOMENT * 1000):
+        data = os.read(child.stdout.fileno(), 1 << 16)
+        if data:
+            output(data)
+        else:
+            child.stdout.close()
+    return True
+
+
+def _end_child(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 def page_text(text: str, environ: Mapping[str, str]) -> bool:

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 from kedge.errors import InvalidRecipe
 
+SCRIPT_PATH = "\0"  # in the words of a HostScriptStep: the path of its script, wherever that was put
+
 
 @dataclass(frozen=True, slots=True)
 class RecipePlace:
@@ -68,8 +70,20 @@ class ConfigStep:
 
 
 @dataclass(frozen=True, slots=True)
+class InlineFile:
+    """A file whose content stands in the recipe."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class RunStep:
-    """A program in the image so far, which may change all of it."""
+    """A program in the image so far, which may change all of it.
+
+    `script` is a file, name = its absolute path, that is there (mode 0755) while the program runs; it never gets into
+    the layer. %post is such a file, because a program that reads standard input must not eat the rest of the section.
+    """
 
     place: RecipePlace
     text: str
@@ -81,14 +95,7 @@ class RunStep:
     network: str = ""  # default, none or host
     stdin: bytes = b""
     section: str = "run"  # run, post, appinstall or test; what changes files in a test is thrown away
-
-
-@dataclass(frozen=True, slots=True)
-class InlineFile:
-    """A file whose content stands in the recipe."""
-
-    name: str
-    data: bytes
+    script: InlineFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +137,21 @@ class HostScriptStep:
     place: RecipePlace
     text: str
     section: str  # pre or setup
-    argv: tuple[str, ...]
+    argv: tuple[str, ...]  # whoever runs it puts the path of the script in place of SCRIPT_PATH
+    script: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeFile:
-    """A file that a recipe puts into the image under `/.singularity.d` or `/scif`."""
+    """A file that a recipe puts into the image under `/.singularity.d` or `/scif`.
+
+    What it becomes may depend on the file that is there; `recipe/settle_files.py` says how.
+    """
 
     path: str
     data: bytes
     mode: int = 0o644
+    way: str = "write"  # write, keep, append, labels or history
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +161,8 @@ class WriteFilesStep:
     place: RecipePlace
     text: str
     files: tuple[TreeFile, ...]
-    directories: tuple[str, ...] = ()
+    directories: tuple[str, ...] = ()  # made, mode 0755, where there is nothing of that name
+    links: tuple[tuple[str, str], ...] = ()  # name, target; another link is replaced, anything else is left alone
 
 
 Step = ConfigStep | RunStep | CopyStep | DirectoryStep | HostScriptStep | WriteFilesStep
@@ -174,6 +187,7 @@ class StagePlan:
     steps: tuple[Step, ...]
     section: Mapping[str, Any]  # the `config` object of an OCI image config
     warnings: tuple[str, ...] = ()
+    is_decorated: bool = False  # the steps write `/.singularity.d` themselves: whoever writes the image adds none
 
 
 class Stage(Protocol):

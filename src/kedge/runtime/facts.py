@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kedge.posix.views import View
+    from kedge.runtime.environment.image_users import ImageUser
 
 LIBRARIES = "/.singularity.d/libs"  # where the libraries of the host's drivers are in a container
 
@@ -135,6 +136,7 @@ class Payload:
         self.argv = argv  # argv[0] is an absolute path inside the container, or a word that `search` finds
         self.environ = environ
         self.search: list[str] = []  # directories of the container where a bare word is looked for; empty: not searched
+        self.user: ImageUser | None = None  # a step of a build: who runs it
         self.workdir = ""  # the image's WORKDIR, where it is honoured
         self.notes: list[str] = []
         self.warnings: list[str] = []

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from kedge.runtime.gpu_vendors import VENDORS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.runtime.step_options import StepOptions
+
 
 class RunOptions:
     """One request; the attributes below are the defaults. Lists of text are as the user typed them, split by nobody."""
@@ -75,6 +79,7 @@ class RunOptions:
     instance: str = ""  # the instance that is started or joined: what APPTAINER_INSTANCE says
 
     # kedge
+    step: StepOptions | None = None  # this container is a step of a build
     root: str = "auto"  # auto, unpack, squashfuse or kernel: where the root file system comes from
     passphrase: bool = False  # ask for that of an encrypted image
     pem_path: str = ""  # the key that opens it

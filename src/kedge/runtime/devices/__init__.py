@@ -48,7 +48,7 @@ def plan_devices(options: RunOptions, host: HostFacts, image: ImageFacts) -> Add
         from kedge.runtime.devices.cdi import plan_cdi
 
         additions.add(plan_cdi(options, host, image))
-    if options.contain:
+    if options.contain and options.step is None:
         from kedge.runtime.devices.fabric import list_fabric
 
         additions.devices += list_fabric(host.view)

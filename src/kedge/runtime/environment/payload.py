@@ -51,6 +51,10 @@ def plan_payload(
     options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions, binds: Sequence[Bind] = ()
 ) -> Payload:
     """The program, its arguments and its environment; `binds` are those that the user asks for."""
+    if options.step is not None:
+        from kedge.runtime.environment.step_payload import plan_step_payload  # late: only builds have steps
+
+        return plan_step_payload(options, options.step, image.view)
     entry = choose_entry(options, image)
     settings = _gather_settings(options, host, image, additions, binds)
     settings.restored.update(_name_binds(binds))

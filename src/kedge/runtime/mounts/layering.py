@@ -45,6 +45,10 @@ class Layering:
 
 def choose_layering(options: RunOptions, host: HostFacts, image: ImageFile) -> Layering:
     """What the options ask for; refuses what cannot be."""
+    if options.step is not None:
+        from kedge.runtime.mounts.overlay_options import plan_step_layers  # late: only builds have steps
+
+        return Layering(plan_step_layers(options.step), options, host.memory // 2)
     asked = options.overlay or options.writable or options.writable_tmpfs or options.contain or options.scratch
     if not asked and not image.overlays:
         return Layering([], options, 0)

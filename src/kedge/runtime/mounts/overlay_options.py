@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kedge.runtime.facts import HostFacts
     from kedge.runtime.images.image_file import ImageFile
     from kedge.runtime.options import RunOptions
+    from kedge.runtime.step_options import StepOptions
 
 FOLDER, SQUASHFS, EXT3 = "folder", "squashfs", "ext3"
 _SMALLEST_TMPFS = 64 << 20
@@ -77,6 +78,14 @@ def plan_overlays(options: RunOptions, host: HostFacts, image_file: str = "") ->
     if writable:
         _check_single(writable, options)
     return [layer for layer in layers if not layer.writable] + writable
+
+
+def plan_step_layers(step: StepOptions) -> list[OverlayLayer]:
+    """The layers of a step of a build, lowest first, and above them what takes its changes."""
+    if not step.changes:
+        return []
+    layers = [OverlayLayer(path, FOLDER, given="layer") for path in step.layers]
+    return [*layers, OverlayLayer(step.changes, FOLDER, writable=True, folder=UPPER, given="changes")]
 
 
 def check_writable(options: RunOptions) -> None:

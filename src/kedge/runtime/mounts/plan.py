@@ -126,6 +126,8 @@ def plan_container(request: PlanRequest) -> MountPlan:
     _plan_home(request, points)
     for place in request.scratch:
         points.tmpfs(place, request.private_size, "755")
+    for path, size, mode in options.step.tmpfs if options.step is not None else ():
+        points.tmpfs(path, int(size or 0), mode)
     _plan_identity(request, points, before)
     # A directory before what lies in it, whatever the order of the options.
     for bind in sorted(request.binds, key=lambda bind: bind.destination.rstrip("/").count("/")):

@@ -18,14 +18,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kedge.runtime.environment.image_users import ImageUser
+
 _MAPS = ("uid_map", "gid_map")
 
 
 class FakerootNamespaces:
     """To be made while /proc is the host's, in the process that becomes the program."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: ImageUser | None = None) -> None:
         self._maps = {name: repeat_map(_read(f"/proc/self/{name}")) for name in _MAPS}
+        self._user = user if user is not None and (user.uid or user.gid or user.groups) else None
+        if self._user is not None and not self._needs_mapper():
+            # The one user there is has another number here: the kernel says so to whoever asks, of files too.
+            self._maps = {"uid_map": f"{self._user.uid} 0 1\n", "gid_map": f"{self._user.gid} 0 1\n"}
+            self._user = None
         # in a socket's queue, where no name that an image chooses leads to it
         self._stowed = libc.stow_descriptor(os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
 
@@ -40,6 +47,8 @@ class FakerootNamespaces:
                 self._write_maps(process)
             else:
                 mapper.map()
+            if self._user is not None:
+                _change_user(self._user)
         except OSError as problem:
             raise _explain(problem) from problem
         finally:
@@ -87,6 +96,21 @@ class _Mapper:
         number = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
         if number:
             raise OSError(number, os.strerror(number) if number > 0 else "its helper process was killed")
+
+
+def _change_user(user: ImageUser) -> None:
+    """Be another of the users that the namespace knows."""
+    try:
+        os.setgroups(user.groups)
+        os.setresgid(user.gid, user.gid, user.gid)
+        os.setresuid(user.uid, user.uid, user.uid)
+    except OSError as problem:
+        from kedge.errors import CannotStart  # late: only for an error
+
+        raise CannotStart(
+            f"cannot run as user {user.uid}:{user.gid} of the image: {problem.strerror}",
+            hint="your subordinate ids in /etc/subuid and /etc/subgid do not reach that number: use --ignore-subuid",
+        ) from problem
 
 
 def repeat_map(text: str) -> str:

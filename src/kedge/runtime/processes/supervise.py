@@ -64,6 +64,16 @@ def run_supervised(
     _supervise(child, report_from, after)
 
 
+def end_with_parent(parent: int) -> None:
+    """Let this process, and with it all of a namespace that it makes, be killed when its parent is gone.
+
+    To be called after the last change of users, which makes the kernel forget it.
+    """
+    libc.control_process(PR_SET_PDEATHSIG, _signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(255)
+
+
 def run_as_init(start: Callable[[], None], *, with_init: bool, outlives: bool = False) -> NoReturn:
     """Called in process 1 of a new namespace: run `start` here, or with `with_init` in a child that is looked after.
 

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kedge.runtime.environment.image_users import ImageUser
     from kedge.runtime.facts import Payload
     from kedge.runtime.processes.fakeroot_namespaces import FakerootNamespaces
 
@@ -30,6 +31,7 @@ class Restrictions:
         self.capabilities = [] if is_root else list(range(64))  # numbers of those that are dropped; a user has none
         self.emulate: Callable[[], None] | None = None  # fakes success for calls that only real root may make
         self.contain: Callable[[], None] | None = None  # keeps it off the caller's terminal and keys
+        self.user: ImageUser | None = None  # whom fake root becomes at the end
         self.fakeroot_namespaces: FakerootNamespaces | None = None  # fake root's own, to be entered last
         self.hand_over: HandOver | None = None  # where the program must not get hold of this interpreter's file
 

@@ -15,7 +15,7 @@ from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
 from kedge.runtime.environment.identity import make_group, make_passwd
 from kedge.runtime.environment.payload import plan_payload
-from kedge.runtime.facts import COUNTED, Additions, ImageFacts
+from kedge.runtime.facts import COUNTED, Additions, Bind, ImageFacts
 from kedge.runtime.gpu_vendors import is_granted
 from kedge.runtime.host_facts import find_terminal, gather_host, read_memory
 from kedge.runtime.images.mount_or_unpack import plan_root
@@ -79,6 +79,8 @@ class Container:
         if self.layering.layers:
             unpack_overlays(self.layering, options, self.host)
         self.asked = collect_binds(options, os.environ, self.host.cwd)
+        if options.step is not None:
+            self.asked += [Bind(source, place, readonly=bool(mode)) for source, place, mode in options.step.binds]
         self.binds = list(self.asked)
         self.scratch = self._prepare_scratch()
         for text in options.warnings:
@@ -147,9 +149,11 @@ def _start_container(container: Container) -> int:
     built = begin(container, enter_namespaces(container))
     if options.pid:
         # late: only a process-id namespace needs a second process
-        from kedge.runtime.processes.supervise import run_supervised
+        from kedge.runtime.processes.supervise import end_with_parent, run_supervised
 
         enter_pid_namespace(container)
+        if options.step is not None:
+            end_with_parent(options.step.parent)
         run_supervised(
             lambda: end_with(finish(container, built)),
             with_init=options.sharens or not options.no_init,
@@ -374,7 +378,7 @@ def add_fakeroot_namespaces(container: Starting) -> None:
     """Let fake root have namespaces of its own; to be called while /proc is the host's."""
     from kedge.runtime.processes.fakeroot_namespaces import FakerootNamespaces  # late: only with --fakeroot
 
-    container.restrictions.fakeroot_namespaces = FakerootNamespaces()
+    container.restrictions.fakeroot_namespaces = FakerootNamespaces(container.restrictions.user)
 
 
 def _make_points(container: Container, builder: Builder, planned: MountPlan) -> None:
@@ -441,6 +445,7 @@ def plan(container: Container, view: ContainerView) -> tuple[PlanRequest, Payloa
 
         additions = plan_devices(options, host, image)
     payload = plan_payload(options, host, _see_binds(image, container), additions, container.asked)
+    container.restrictions.user = payload.user
     request = PlanRequest(options, host, image, additions, payload)
     request.binds, request.scratch = container.binds, container.scratch
     request.is_writable, request.is_direct = container.layering.is_writable, container.layering.is_direct

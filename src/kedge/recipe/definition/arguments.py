@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`{{ name }}` in definition files: replaced by Apptainer's rules before the file is read for good.
+
+A value comes from --build-arg, else from the stage's %arguments. Values may name others, one level deep. What stands
+behind a `#` on its line stays as it is, even in a quoted word; only `#!` and a `#` right before the braces do not
+count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kedge.recipe.definition.definition import Definition
+from kedge.recipe.definition.go_strings import trim
+from kedge.recipe.steps import RecipePlace, refuse_recipe
+
+_TEMPLATE = re.compile(r"\{\{[\t\n\f\r ]*([0-9A-Za-z_]+)[\t\n\f\r ]*\}\}")
+_COMMENT = re.compile(r"#[^!]")
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedText:
+    """A stage with its values put in."""
+
+    text: str
+    used: frozenset[str]  # names that were replaced
+    warnings: tuple[str, ...] = ()
+
+
+def read_defaults(stage: Definition) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The values of %arguments, and a warning for every line that has none."""
+    script = stage.script("arguments")
+    values: dict[str, str] = {}
+    warnings = []
+    for number, raw in enumerate(script.script.split("\n"), script.line + 1):
+        content = trim(raw)
+        if not content or content.startswith("#"):
+            continue
+        key, equals, value = content.partition("=")
+        if equals and trim(key):
+            values[trim(key)] = trim(value)
+        else:
+            warnings.append(f"{RecipePlace(stage.name, number)}: skipped '{content}': %arguments has lines NAME=VALUE")
+    return values, tuple(warnings)
+
+
+def expand_arguments(stage: Definition, given: Mapping[str, str]) -> ExpandedText:
+    """Put in the values; a name without one is refused."""
+    defaults, warnings = read_defaults(stage)
+    values = {**defaults, **given}
+    text = stage.raw
+    pieces: list[str] = []
+    used = set()
+    position = line_start = searched = 0
+    skipped_line = -1
+    for match in _TEMPLATE.finditer(text):
+        newline = text.rfind("\n", searched, match.start() + 1)
+        searched = match.start()
+        line_start = max(newline, line_start)
+        start = max(line_start, position)
+        if start == skipped_line or _COMMENT.search(text, start, match.start()):
+            skipped_line = start
+            continue
+        if match[1] not in values:
+            raise _refuse_undefined(stage, match)
+        pieces += [text[position : match.start()], _expand_nested(values[match[1]], values)]
+        used.add(match[1])
+        position = match.end()
+    pieces.append(text[position:])
+    return ExpandedText("".join(pieces), frozenset(used), warnings)
+
+
+def _expand_nested(value: str, values: Mapping[str, str]) -> str:
+    """Names inside of a value, one after the other; unknown ones stay."""
+    result = value
+    for match in _TEMPLATE.finditer(value):
+        if match[1] in values:
+            result = result.replace(match[0], values[match[1]])
+    return result
+
+
+def _refuse_undefined(stage: Definition, match: re.Match[str]) -> Exception:
+    line = stage.line + stage.raw.count("\n", 0, match.start())
+    column = match.start() - stage.raw.rfind("\n", 0, match.start())
+    return refuse_recipe(
+        RecipePlace(stage.name, line, column),
+        f"the build argument '{match[1]}' has no value",
+        hint=f"give it with --build-arg {match[1]}=VALUE, or a default below %arguments: {match[1]}=VALUE",
+    )

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reads definition files by Apptainer's rules, which decide what a file in the wild means.
+
+The text is cut into stages at lines that begin with `Bootstrap:`, a stage into its header and sections at lines whose
+first word begins with `%`. A rule that surprises: blanks before the `%` of a section are refused, except in front of
+the very first one. What Apptainer takes and we refuse, and the other way round, is in docs/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from kedge.model.nearest import find_near
+from kedge.recipe.definition.definition import (
+    APP_SECTIONS,
+    SECTIONS,
+    Definition,
+    FilesSection,
+    FileTransfer,
+    Script,
+)
+from kedge.recipe.definition.go_strings import SPACES, lower, trim
+from kedge.recipe.definition.header import Header, read_header
+from kedge.recipe.steps import RecipePlace, refuse_recipe
+
+_STAGE = re.compile(r"^bootstrap:", re.MULTILINE | re.IGNORECASE)
+# a template with what stands close to it, or a bare word, or one in quotes; a single quote never ends
+_BLANK = r"\t\n\f\r "
+_WORDS = re.compile(
+    rf"""(?:[^{_BLANK}"']*\{{\{{[{_BLANK}]*[0-9A-Za-z_]+[{_BLANK}]*\}}+[^{_BLANK}{{}}"']*)+"""
+    rf"""|[^{_BLANK}"']+|"[^"]*"|'[^']*"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A stretch of a stage: its first line is the section's name, or it is the header."""
+
+    text: str  # lines end with a newline, Windows line ends are gone
+    line: int
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What the sections of a stage add up to."""
+
+    scripts: dict[str, Script] = field(default_factory=dict)
+    custom: dict[str, Script] = field(default_factory=dict)
+    files: list[FilesSection] = field(default_factory=list)
+    app_order: list[str] = field(default_factory=list)
+    unknown: list[tuple[str, int]] = field(default_factory=list)
+
+
+def parse_stages(text: str, name: str) -> list[Definition]:
+    """All stages of a file; those with nothing in them, such as comments before the first one, are left out."""
+    starts = [match.start() for match in _STAGE.finditer(text)]
+    stages = []
+    line = 1
+    for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
+        if start < end:
+            stage = parse_stage(text[start:end], name, line)
+            line += text.count("\n", start, end)
+            if not stage.is_empty:
+                stages.append(stage)
+    if not stages:
+        raise refuse_recipe(
+            RecipePlace(name, 1),
+            "the definition file is empty",
+            hint="begin it with 'Bootstrap: docker' and 'From: IMAGE'",
+        )
+    return stages
+
+
+def parse_stage(text: str, name: str, line: int = 1) -> Definition:
+    """One stage; `line` is where it begins in the file."""
+    header = Header()
+    parts = _Parts()
+    for index, section in enumerate(_cut_sections(text, line)):
+        if index == 0:
+            trimmed = trim(section.text)
+            first = section.line + section.text[: section.text.find(trimmed)].count("\n") if trimmed else section.line
+            section = _Section(trimmed, first)
+            if not trimmed:
+                continue
+            if not trimmed.startswith("%"):
+                header = read_header(trimmed, name, first)
+                continue
+        _add_section(section, name, parts)
+    _refuse_unknown(parts.unknown, name)
+    labels = read_labels(parts.scripts["labels"].script) if "labels" in parts.scripts else {}
+    return Definition(
+        name=name,
+        raw=text,
+        line=line,
+        header=header.values,
+        header_lines=header.lines,
+        scripts=parts.scripts,
+        labels=labels,
+        files=tuple(parts.files),
+        custom=parts.custom,
+        app_order=tuple(parts.app_order),
+    )
+
+
+def _cut_sections(text: str, first_line: int) -> Iterator[_Section]:
+    """The header, if there is anything before the first section, and the sections."""
+    pending: list[str] = []
+    begun = first_line
+    for number, line in enumerate(_split_lines(text), first_line):
+        if line.lstrip(SPACES).startswith("%") and pending:
+            yield _Section("".join(pending), begun)
+            pending, begun = [], number
+        pending.append(line + "\n")
+    if pending:
+        yield _Section("".join(pending), begun)
+
+
+def _split_lines(text: str) -> Iterable[str]:
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return (line.removesuffix("\r") for line in lines)
+
+
+def _add_section(section: _Section, name: str, parts: _Parts) -> None:
+    title, newline, body = section.text.partition("\n")
+    place = RecipePlace(name, section.line, title.find("%") + 1)
+    if not newline:
+        raise refuse_recipe(place, f"the section {title} has no content", hint="remove it, or write lines below it")
+    words = title.lstrip("%").split(" ", 1)
+    key = lower(words[0])
+    if key == "files":
+        _add_files(parts.files, words[1] if len(words) == 2 else "", body, place)
+        return
+    known: dict[str, Script] = parts.scripts
+    if key in APP_SECTIONS:
+        key = _add_app(title, place, parts.app_order)
+        known = parts.custom
+        words = words[:1]
+    if key.partition(" ")[0] not in (*SECTIONS, *APP_SECTIONS):
+        parts.unknown.append((title, section.line))
+        return
+    old = known.get(key) or Script(line=section.line)
+    arguments = words[1] if len(words) == 2 else old.arguments
+    known[key] = Script(old.script + body, arguments, old.line)
+
+
+def _add_app(title: str, place: RecipePlace, order: list[str]) -> str:
+    """The key of an app's section, `apprun NAME`; its name is remembered in the order of the file."""
+    words = title.lstrip("%").split(" ", 2)
+    if len(words) < 2:
+        raise refuse_recipe(
+            place, f"the section {title} does not name its app", hint=f"write '{title} NAME' for the app NAME"
+        )
+    if words[1] not in order:
+        order.append(words[1])
+    return " ".join(words[:2])
+
+
+def _add_files(sections: list[FilesSection], arguments: str, body: str, place: RecipePlace) -> None:
+    """The lines of a %files section, put to those with the same arguments."""
+    transfers = []
+    for line, raw in enumerate(body.split("\n"), place.line + 1):
+        content = trim(raw)
+        if content and not content.startswith("#"):
+            transfers.append(_read_transfer(content, RecipePlace(place.file, line)))
+    for index, section in enumerate(sections):
+        if section.arguments == arguments:
+            sections[index] = FilesSection(arguments, (*section.transfers, *transfers), section.line)
+            return
+    sections.append(FilesSection(arguments, tuple(transfers), place.line))
+
+
+def _read_transfer(content: str, place: RecipePlace) -> FileTransfer:
+    words = [trim(word).strip('"') for word in _WORDS.findall(content)]
+    if not words:
+        raise refuse_recipe(
+            place, f"'{content}' names no file", hint='write: SOURCE [DESTINATION], or "NAME WITH BLANKS"'
+        )
+    return FileTransfer(words[0], words[1] if len(words) > 1 else "", place.line)
+
+
+def read_labels(text: str) -> dict[str, str]:
+    """`NAME VALUE` lines: %labels, and what %post appends to $APPTAINER_LABELS."""
+    labels = {}
+    for raw in trim(text).split("\n"):
+        content = trim(raw)
+        if content and not content.startswith("#"):
+            key, _, value = content.partition(" ")
+            labels[trim(key)] = trim(value)
+    return labels
+
+
+def _refuse_unknown(unknown: list[tuple[str, int]], name: str) -> None:
+    """The error for the first section that Apptainer does not know."""
+    if not unknown:
+        return
+    title, line = unknown[0]
+    bare = title.strip(SPACES + "%")
+    word = bare.split()[0].lower() if bare.split() else ""
+    place = RecipePlace(name, line, title.find("%") + 1)
+    if word in SECTIONS or word in APP_SECTIONS:
+        raise refuse_recipe(
+            place,
+            f"'{title}' is not a section as it is written",
+            hint=f"write it at the beginning of the line, in lower case, with single blanks: %{' '.join(bare.split())}",
+        )
+    close = find_near(word, (*SECTIONS, *APP_SECTIONS))
+    hint = f"did you mean %{close}?" if close else "if the line belongs to a script, let another character come first"
+    raise refuse_recipe(place, f"unknown section '{title}'", hint=hint)

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A definition file as a recipe: stages whose steps come in the order in which Apptainer builds, not that of the file.
+
+%pre, the base, apps, `%files from`, %setup, %files, %post with the apps' installs, metadata, %test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kedge.formats.singularityd import fixed_files
+from kedge.formats.singularityd.derive_config import derive_section
+from kedge.formats.singularityd.inspect_report import InspectReport
+from kedge.recipe.definition.apps import (
+    App,
+    list_app_copies,
+    list_app_directories,
+    list_apps,
+    write_app_files,
+    write_installs,
+)
+from kedge.recipe.definition.arguments import expand_arguments
+from kedge.recipe.definition.definition import Definition, FilesSection, Script
+from kedge.recipe.definition.go_strings import cut_comment, split_words, trim
+from kedge.recipe.definition.metadata import render_script, write_foundation, write_metadata
+from kedge.recipe.definition.parse import parse_stage, parse_stages
+from kedge.recipe.steps import (
+    SCRIPT_PATH,
+    Base,
+    BuildArguments,
+    CopyOrigin,
+    CopyStep,
+    HostScriptStep,
+    InlineFile,
+    Recipe,
+    RecipePlace,
+    RunStep,
+    StagePlan,
+    Step,
+    WriteFilesStep,
+    refuse_recipe,
+)
+
+# bases that bring a /.singularity.d of their own, which stays
+_IMAGES_OF_THIS_KIND = ("localimage", "library", "oras", "shub")
+_POST_SCRIPT = "/.post.script"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENVIRONMENT_FILE = "/.singularity.d/env/91-environment.sh"
+_LABELS_FILE = "/.build.labels"
+_SOURCE_ENVIRONMENT = 'for file in /.singularity.d/env/*.sh; do if [ -f "$file" ]; then . "$file"; fi; done; exec "$@"'
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionStage:
+    """One stage of a definition file."""
+
+    index: int
+    definition: Definition
+    full_text: str
+    earlier: Mapping[str, int] = field(default_factory=dict)  # names of the stages before
+    arguments: BuildArguments = field(default_factory=BuildArguments)
+
+    @property
+    def name(self) -> str:
+        """What `Stage:` says."""
+        return self.definition.header.get("stage", "")
+
+    @property
+    def base(self) -> Base:
+        """What the header says."""
+        header, lines = self.definition.header, self.definition.header_lines
+        line = lines.get("from") or lines.get("bootstrap") or self.definition.line
+        rest = {key: value for key, value in header.items() if key not in ("bootstrap", "from", "stage")}
+        return Base(
+            RecipePlace(self.definition.name, line),
+            header["bootstrap"].lower(),
+            header.get("from", ""),
+            platform=self.arguments.target_platform,
+            fields=rest,
+        )
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """The stages that `%files from` names."""
+        origins = (self._find_origin(section) for section in self.definition.files)
+        return tuple(sorted({stage for stage in origins if stage is not None}))
+
+    def plan(self, section: Mapping[str, Any]) -> StagePlan:
+        """The steps above a base with this config."""
+        return StagePlan(tuple(self._list_steps(section)), self._make_section(section), is_decorated=True)
+
+    def _list_steps(self, section: Mapping[str, Any]) -> Iterator[Step]:
+        apps = list_apps(self.definition)
+        yield from self._host_script("pre")
+        yield write_foundation(self._place(0), section, keeps=self.base.agent in _IMAGES_OF_THIS_KIND)
+        if apps:
+            yield WriteFilesStep(
+                apps[0].place, "write the files of the apps", write_app_files(apps), list_app_directories(apps)
+            )
+        yield from list_app_copies(apps)
+        for files in self.definition.files:
+            if self._find_origin(files) is not None:
+                yield from self._copy(files)
+        yield from self._host_script("setup")
+        for files in self.definition.files:
+            if self._find_origin(files) is None:
+                yield from self._copy(files)
+        yield from self._post(apps, section)
+        yield write_metadata(self.definition, self.full_text, self._architecture)
+        yield from self._test(section)
+
+    @property
+    def _architecture(self) -> str:
+        return self.arguments.target_platform.split("/")[1] if "/" in self.arguments.target_platform else ""
+
+    def _place(self, line: int) -> RecipePlace:
+        return RecipePlace(self.definition.name, line or self.definition.line)
+
+    def _host_script(self, name: str) -> Iterator[Step]:
+        script = self.definition.script(name)
+        if script.script:
+            place = self._place(script.line)
+            argv = _make_argv(script, SCRIPT_PATH, place, name)
+            yield HostScriptStep(place, f"%{name}", name, argv, _encode(script.script))
+
+    def _find_origin(self, files: FilesSection) -> int | None:
+        """The stage that a %files section copies from; None for the host."""
+        words = split_words(cut_comment(files.arguments))
+        if not words:
+            return None
+        if len(words) != 2:
+            raise refuse_recipe(
+                self._place(files.line),
+                f"'%files {trim(files.arguments)}' does not say where the files come from",
+                hint="write '%files from STAGE', or '%files' alone for files of this host",
+            )
+        if words[1] not in self.earlier:
+            known = ", ".join(name for name in self.earlier if name)
+            raise refuse_recipe(
+                self._place(files.line),
+                f"there is no stage '{words[1]}' before this one",
+                hint=f"stages with a name: {known}" if known else f"write 'Stage: {words[1]}' below its Bootstrap line",
+            )
+        return self.earlier[words[1]]
+
+    def _copy(self, files: FilesSection) -> Iterator[Step]:
+        origin = self._find_origin(files)
+        for transfer in files.transfers:
+            if not transfer.source:
+                continue
+            target = transfer.destination
+            yield CopyStep(
+                self._place(transfer.line),
+                trim(f"%files {files.arguments}") + f": {transfer.source} {target}".rstrip(),
+                (transfer.source,),
+                f"/{target}" if target and not target.startswith("/") else target,
+                CopyOrigin(stage=origin),
+                is_definition=True,
+            )
+
+    def _post(self, apps: list[App], section: Mapping[str, Any]) -> Iterator[Step]:
+        post = self.definition.script("post")
+        text = post.script + write_installs(apps)
+        if not text:
+            return
+        place = self._place(post.line) if post.script else apps[0].place
+        argv = _make_argv(post, _POST_SCRIPT, place, "post")
+        places = {"ENVIRONMENT": _ENVIRONMENT_FILE, "LABELS": _LABELS_FILE}
+        extra = {f"{tool}_{key}": path for key, path in places.items() for tool in ("APPTAINER", "SINGULARITY")}
+        yield RunStep(
+            place,
+            "%post" if post.script else "%appinstall",
+            self._with_environment(argv),
+            self._make_environment(section, extra),
+            section="post",
+            script=InlineFile(_POST_SCRIPT, _encode(text)),
+        )
+
+    def _with_environment(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The program, after the environment scripts of a base that has some; an OCI config is in the variables."""
+        if self.base.agent not in _IMAGES_OF_THIS_KIND:
+            return argv
+        return ("/bin/sh", "-c", _SOURCE_ENVIRONMENT, "sh", *argv)
+
+    def _make_environment(self, section: Mapping[str, Any], extra: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        values = {"PATH": _PATH, "HOME": "/root", "LANG": "C", **self.arguments.environment}
+        for entry in section.get("Env") or ():
+            key, _, value = str(entry).partition("=")
+            values[key] = value
+        return tuple(sorted({**values, **extra}.items()))
+
+    def _test(self, section: Mapping[str, Any]) -> Iterator[Step]:
+        test = self.definition.script("test")
+        if test.script:
+            argv = ("/bin/sh", "-c", _SOURCE_ENVIRONMENT, "sh", "/.singularity.d/test")
+            yield RunStep(self._place(test.line), "%test", argv, self._make_environment(section, {}), section="test")
+
+    def _make_section(self, section: Mapping[str, Any]) -> dict[str, Any]:
+        """The config for images that are no SIF: exports, run script and labels, as far as a config holds them."""
+        environment = {
+            f"/.singularity.d/env/{fixed_files.CUSTOM_ENVIRONMENT}": self.definition.script("environment").script
+        }
+        run = self.definition.script("runscript")
+        report = InspectReport(
+            environment=environment,
+            labels=dict(self.definition.labels),
+            runscript=render_script(run) if run.script else "",
+        )
+        return derive_section(report, dict(section))[0]
+
+
+def _make_argv(script: Script, path: str, place: RecipePlace, name: str) -> tuple[str, ...]:
+    """`/bin/sh -ex PATH`, with the section's arguments; all behind `-c` is one word that ends with the path."""
+    words = split_words(cut_comment(script.arguments))
+    if "-c" not in words:
+        return ("/bin/sh", "-ex", *words, path)
+    index = words.index("-c")
+    shell = " ".join(words[index + 1 :])
+    if not shell:
+        raise refuse_recipe(place, f"nothing follows -c in %{name}", hint=f"write for example: %{name} -c /bin/bash")
+    return ("/bin/sh", "-ex", *words[: index + 1], f"{shell} {path}")
+
+
+def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -> Recipe:
+    """Read a definition file: templates are replaced stage by stage, then each stage is read again."""
+    given = arguments or BuildArguments()
+    stages: list[Definition] = []
+    used: set[str] = set()
+    warnings: list[str] = []
+    for stage in parse_stages(text, name):
+        expanded = expand_arguments(stage, given.values)
+        used |= expanded.used
+        warnings += expanded.warnings
+        stages.append(parse_stage(expanded.text, name, stage.line))
+    full_text = "".join(stage.raw for stage in stages)
+    names: dict[str, int] = {}
+    made = []
+    for index, stage in enumerate(stages):
+        _check_header(stage)
+        made.append(DefinitionStage(index, stage, full_text, dict(names), given))
+        names.setdefault(stage.header.get("stage", ""), index)
+    return Recipe(
+        "definition",
+        name,
+        text,
+        tuple(made),
+        tuple(warnings),
+        tuple(key for key in given.values if key not in used),
+        dict(stages[-1].labels),
+    )
+
+
+def _check_header(stage: Definition) -> None:
+    if stage.header.get("bootstrap"):
+        return
+    place = RecipePlace(stage.name, stage.line)
+    if stage.header:
+        raise refuse_recipe(
+            place,
+            "the header does not begin with 'Bootstrap:'",
+            hint="write 'Bootstrap: AGENT' as the first line of the stage, before From: and the other keys",
+        )
+    raise refuse_recipe(
+        place,
+        "there is no header before the sections",
+        hint="begin the stage with 'Bootstrap: docker' and 'From: IMAGE'",
+    )
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A step of a build: a program in a root that is put together from layers, which sees nothing else of the host.
+
+It is `exec` in a child process, with a private /dev, /proc and process ids of its own, and no home, tmp or current
+directory of the host. What the program writes is in the upper directory afterwards, and mount points are not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kedge.errors import MountFailed
+from kedge.posix.kedge_child import OWN_FAILURE, read_error
+from kedge.posix.process import relay_program
+from kedge.posix.start_kedge import own_command
+from kedge.runtime.command_line.binds import parse_bind
+from kedge.runtime.facts import Bind
+from kedge.runtime.mounts.step_points import StepPoints
+
+_PREFIXES = ("KEDGE", "APPTAINER", "SINGULARITY")  # a user's wishes for containers are not for the steps of a build
+_KEPT = ("KEDGE_NODEDIR", "KEDGE_SITE_CONFIG")
+_OPTIONS = ("--fakeroot", "--contain", "--pid", "--ipc", "--no-home", "--no-umask", "--sharens=false")
+_UNMOUNTED = ("tmp", "home", "cwd", "/etc/localtime")
+_NAME_FILES = ("/etc/hosts", "/etc/resolv.conf")  # of no use without a network
+
+
+@dataclass(frozen=True, slots=True)
+class StepRoot:
+    """The tree that a step runs in: layers over a base, or one directory that is written itself."""
+
+    base: str  # a directory, which nothing changes where there is `changes`
+    layers: tuple[str, ...] = ()  # directories in overlay form, lowest first
+    changes: str = ""  # a directory for `upper`, which is the step's layer afterwards, and `work`; empty: write `base`
+
+    @property
+    def upper(self) -> str:
+        """The directory with what the step changed."""
+        return f"{self.changes}/upper" if self.changes else self.base
+
+
+@dataclass(frozen=True, slots=True)
+class StepMemory:
+    """A file system in memory for a step: `RUN --mount=type=tmpfs`."""
+
+    target: str
+    size: int | None = None  # bytes
+    mode: int = 0o1777
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgram:
+    """What runs in a step. It has these variables, HOME of the image's passwd if that is not among them, no others."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = "/"
+    user: str = ""  # USER[:GROUP] of the image, names or numbers; empty: root
+    stdin: bytes = b""
+
+
+def run_build_step(
+    root: StepRoot,
+    program: StepProgram,
+    output: Callable[[bytes], None],
+    *,
+    binds: Sequence[Bind | str] = (),
+    memory: Sequence[StepMemory] = (),
+    options: Sequence[str] = (),
+    network: str = "",
+    timeout: float | None = None,
+    is_cancelled: Callable[[], bool] | None = None,
+) -> int:
+    """Run a program in the root; returns its status as a shell shows it. What it prints goes to `output` as it comes.
+
+    `binds` are values, or texts as `--bind` takes them; `options` are further ones of `exec`, such as `--nv`; `network`
+    is default, host or none. A failure of kedge itself is raised by its own class. When this call is interrupted,
+    `is_cancelled` says so, or `output` raises, the program ends with all that it started.
+    """
+    step = {
+        "environment": dict(program.environment),
+        "layers": list(root.layers),
+        "changes": root.changes,
+        "user": program.user,
+        "tmpfs": [[place.target, str(place.size or ""), f"{place.mode:o}"] for place in memory],
+        "binds": [
+            [bind.source, bind.destination, "ro" if bind.readonly else ""] for bind in binds if isinstance(bind, Bind)
+        ],
+        "parent": os.getpid(),
+    }
+    words = [*_OPTIONS, "--pwd", program.directory, "--no-mount", ",".join(_list_unmounted(network))]
+    words += ["--network", "none"] if network == "none" else []
+    words += [word for bind in binds if isinstance(bind, str) for word in ("--bind", bind)]
+    request = {"options": [*words, *options], "base": root.base, "argv": list(program.argv), "step": step}
+    if root.changes:
+        for name in ("upper", "work"):
+            os.makedirs(f"{root.changes}/{name}", exist_ok=True)
+    with StepPoints(root.base, [] if root.changes else _list_points(binds, memory)):
+        child = _StepChild(request, program, timeout, is_cancelled)
+        status = child.run(output)
+    problem = read_error(child.failure) if status == OWN_FAILURE else None
+    if problem is not None:
+        raise problem
+    return status
+
+
+def can_overlay(root: StepRoot) -> str:
+    """Why no step can run in the layers of this root here, so that one directory must do; empty where it can."""
+    try:
+        run_build_step(root, StepProgram(["true"]), lambda _: None, options=["--dry-run"])
+    except MountFailed as problem:
+        return problem.context.get("tried", "") or problem.message
+    return ""
+
+
+def _list_points(binds: Sequence[Bind | str], memory: Sequence[StepMemory]) -> list[tuple[str, str]]:
+    """What is mounted in the root, and whether it is a directory or a file."""
+    points = [("/proc", "d"), ("/sys", "d"), ("/dev", "d"), *((path, "f") for path in _NAME_FILES)]
+    points += [(place.target, "d") for place in memory]
+    for bind in binds:
+        for value in parse_bind(bind, "/") if isinstance(bind, str) else [bind]:
+            points.append((value.destination, "d" if os.path.isdir(value.source) else "f"))
+    return points
+
+
+def _list_unmounted(network: str) -> tuple[str, ...]:
+    return (*_UNMOUNTED, *_NAME_FILES) if network == "none" else _UNMOUNTED
+
+
+class _StepChild:
+    """`kedge build-step` with one request."""
+
+    def __init__(
+        self,
+        request: Mapping[str, object],
+        program: StepProgram,
+        timeout: float | None,
+        is_cancelled: Callable[[], bool] | None,
+    ) -> None:
+        self._request = request
+        self._program = program
+        self._timeout = timeout
+        self._is_cancelled = is_cancelled
+        self.failure = b""  # what it said where kedge itself failed
+
+    def run(self, output: Callable[[bytes], None]) -> int:
+        """Its status."""
+        asking = make_memory_file(json.dumps(self._request).encode())
+        telling, told = os.pipe()
+        try:
+            return relay_program(
+                own_command("build-step", str(asking), str(told)),
+                output,
+                stdin=self._program.stdin,
+                environment=select_variables(os.environ),
+                descriptors=(asking, told),
+                timeout=self._timeout,
+                is_cancelled=self._is_cancelled,
+                name=self._program.argv[0],
+            )
+        finally:
+            os.close(asking)
+            os.close(told)
+            with open(telling, "rb") as stream:
+                self.failure = stream.read()
+
+
+def make_memory_file(data: bytes) -> int:
+    """An open file without a name that holds the bytes, to be read from its beginning."""
+    file = os.memfd_create("kedge", os.MFD_CLOEXEC)
+    with open(file, "wb", closefd=False) as stream:
+        stream.write(data)
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+def select_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Our environment without what configures the containers of a user."""
+    return {name: value for name, value in environ.items() if name in _KEPT or not name.startswith(_PREFIXES)}
