@@ -71,6 +71,7 @@ class Console:
         self._settings: Settings | None = None
         self._progress: Reporter | None = None
         self._bars: _BarDisplay | None = None
+        self._display: Display | None = None
         self._painted: set[str] = set()
 
     @property
@@ -113,7 +114,7 @@ class Console:
         if self._progress is None:
             self._progress = Reporter(
                 self._choose_display(),
-                self._write_note,
+                self.write_note,
                 self._heads,
                 notes=not self.quiet and not self.json,
                 details=self.verbosity > 0 and not self.quiet,
@@ -121,6 +122,26 @@ class Console:
                 paint=paint_text if self._has_style(self._err) else leave_plain,
             )
         return self._progress
+
+    @property
+    def error_stream(self) -> TextIO:
+        """Where notes, progress and errors go."""
+        return self._err
+
+    @property
+    def colours_notes(self) -> bool:
+        """Whether colours are welcome among notes and progress."""
+        return self._has_style(self._err)
+
+    def use_display(self, display: Display) -> None:
+        """Show tasks and notes in a picture of the verb's own, not as bars; before the first of them."""
+        self._display = display
+
+    def write_note(self, text: str) -> None:
+        """Write a line to standard error; the caller has made it safe."""
+        with contextlib.suppress(OSError):  # a terminal that hung up must not end the work
+            self._err.write(text + "\n")
+            self._err.flush()
 
     @property
     def _heads(self) -> Heads:
@@ -261,17 +282,12 @@ class Console:
         return has_style(stream, self.options, self.environ)
 
     def _choose_display(self) -> Display | None:
-        if self.quiet:
-            return None
+        if self._display is not None or self.quiet:
+            return self._display
         if self._err.isatty() and self.environ.get("TERM", "dumb") != "dumb":
             self._bars = _BarDisplay(self._err, color=self._has_style(self._err))
             return self._bars
-        return None if self.json else PlainDisplay(self._write_note, self._heads.note)
-
-    def _write_note(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a terminal that hung up must not end the work
-            self._err.write(text + "\n")
-            self._err.flush()
+        return None if self.json else PlainDisplay(self.write_note, self._heads.note)
 
     @contextlib.contextmanager
     def _undisturbed(self) -> Iterator[None]:

@@ -125,6 +125,13 @@ kedge doctor --offline --only kernel,clock
 kedge doctor --offline --report help.txt               # for the help desk
 kedge doctor --offline pytorch.sif
 """,
+    "build": """
+kedge build tools.sif tools.def
+kedge build tools.sif .                                # the Dockerfile of this directory
+kedge build -t registry.example.org/team/tools:1 --push .
+kedge build --build-arg VERSION=1.2 --target build tools.sif .
+kedge build --dry-run tools.sif tools.def              # steps, and which are cached
+""",
     "pull": f"""
 kedge pull docker://ubuntu:24.04                       # ubuntu_24.04.sif
 kedge pull torch.sif {_NGC}

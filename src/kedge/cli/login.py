@@ -19,7 +19,7 @@ def add_login(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--authfile", type=Path, metavar="FILE", help="read credentials from this docker-config.json")
 
 
-def read_access(arguments: argparse.Namespace, console: Console, reference: Reference) -> AccessOptions:
+def read_access(arguments: argparse.Namespace, console: Console, reference: Reference | None) -> AccessOptions:
     """The login that the options name; --docker-login prompts for it."""
     from kedge.registry.client_setup import AccessOptions
     from kedge.registry.credentials import Credential, make_login
@@ -27,9 +27,9 @@ def read_access(arguments: argparse.Namespace, console: Console, reference: Refe
 
     login = None
     if arguments.docker_login:
-        where = reference.registry or "the registry"
+        where = (reference.registry if reference else "") or "the registry"
         default = "$oauthtoken" if where == "nvcr.io" else ""
         user = console.ask(f"user name for {where}{f' [{default}]' if default else ''}: ") or default
         password = Secret(console.ask_secret(f"password or API key of {user}: "))
         login = Credential(make_login(user, password), "--docker-login")
-    return AccessOptions(login=login, authfile=arguments.authfile, username=reference.user)
+    return AccessOptions(login=login, authfile=arguments.authfile, username=reference.user if reference else None)

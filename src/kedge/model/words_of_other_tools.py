@@ -6,7 +6,7 @@ Each line is a hint: one sentence, with a command that can be copied. Imported f
 
 from __future__ import annotations
 
-_BUILD = "kedge cannot build images yet; build elsewhere and pull the result: kedge pull docker://HOST/NAME:TAG"
+_BUILD = "to build an image: kedge build OUTPUT.sif RECIPE, or kedge build -t NAME CONTEXT"
 _JOBS = "to list jobs and their state: kedge jobs"
 _STATUS = "to see why a job is pending or failed: kedge status JOB"
 _CANCEL = "to cancel a job: kedge cancel JOB; to stop an instance: kedge instance stop NAME"
@@ -42,9 +42,9 @@ VERB_HABITS = {
     "system": "to see what the cache holds: kedge cache show; to check this host: kedge doctor",
     "info": "to check this host: kedge doctor; versions: kedge version",
     "history": "to see an image's layers: kedge inspect --all IMAGE",
-    "build": _BUILD,
     "buildx": _BUILD,
-    "commit": _BUILD,
+    "make": _BUILD,
+    "lint": "to check a recipe: kedge recipe lint FILE; a batch script: kedge script check FILE",
     "compose": "kedge has no compose files; start one instance per service: kedge instance start IMAGE NAME",
     "login": _LOGIN,
     "logout": _LOGOUT,
@@ -69,6 +69,7 @@ VERB_HABITS = {
     "plugin": "kedge has no plugins",
     "apps": "to list the apps of an image: kedge inspect --list-apps IMAGE",
     "bootstrap": _BUILD,
+    "spython": "to convert a recipe: kedge recipe convert FILE",
     # Enroot, Charliecloud, Shifter
     "import": "to pull an image into a SquashFS file: kedge pull FILE.sqsh docker://NAME",
     "bundle": "a SIF file is a whole image already: kedge pull FILE.sif docker://NAME",
@@ -172,8 +173,23 @@ CONTAINER_HABITS = {
     **dict.fromkeys(("--time", "--nodes", "--partition", "--account", "--ntasks", "--mem", "--walltime"), _RESOURCES),
 }
 
+_ENCRYPT = "kedge cannot write encrypted images"
+_UPDATE = "kedge changes no image; build a new one from it: 'Bootstrap: localimage' with 'From: IMAGE'"
+
 # the same for single other verbs
 OPTION_HABITS = {
+    "build": {
+        **dict.fromkeys(("-e", "--encrypt", "--passphrase", "--pem-path"), _ENCRYPT),
+        **dict.fromkeys(("-u", "--update"), _UPDATE),
+        **dict.fromkeys(("-r", "--remote"), "leave it out: kedge builds on this host, without root"),
+        "--mksquashfs-args": "kedge does not use mksquashfs; to choose a compression: --compress gzip",
+        "--squash": "leave it out: a SIF file is one file system; to keep files out, use a second stage",
+        "--reproducible": "set the time of all files: SOURCE_DATE_EPOCH=0 kedge build OUTPUT RECIPE",
+        **dict.fromkeys(("--cache-from", "--cache-to"), "leave it out: steps are cached in kedge's cache"),
+        "--load": "leave it out: the image stays in kedge's cache under the name of -t",
+        "--network": "leave it out: steps use the host's network; without network: RUN --network=none",
+        **dict.fromkeys(("--rm", "--force-rm"), "leave it out, as kedge keeps nothing of a container"),
+    },
     "pull": {
         **dict.fromkeys(("--output", "-o", "--out"), _OUTPUT),
         "--platform": "to choose an architecture: --arch arm64",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from kedge.compat.packages.package import CONDA, PIP, InstalledPackage, normalize_name
-from kedge.frozen import frozen
+from kedge.frozen import JsonValue, frozen
 
 _TOOLS = frozenset(("pip", "setuptools", "wheel"))
 # PEP 440; pip refuses a constraints file with any other version in it
@@ -28,8 +28,10 @@ _SHADOW = re.compile(
 
 
 @frozen
-class PackageChange:
+class PackageChange(JsonValue):
     """A package that is not what it was; an empty version means that it is not there."""
+
+    json_nulls = ("before", "after", "place")
 
     manager: str
     name: str

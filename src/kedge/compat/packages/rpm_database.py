@@ -52,7 +52,7 @@ def _read_sqlite(data: bytes) -> Iterator[bytes]:
         with closing(sqlite3.connect(":memory:")) as database:
             database.deserialize(plain)
             rows = database.execute("SELECT blob FROM Packages ORDER BY hnum").fetchmany(_MOST_PACKAGES)
-    except sqlite3.Error:
+    except (sqlite3.Error, ValueError):  # ValueError: a message of SQLite that is no text
         return
     yield from (row[0] for row in rows if isinstance(row[0], bytes))
 

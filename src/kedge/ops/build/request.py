@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from kedge.frozen import JsonValue
 from kedge.model.image_format import ImageFormat
 
 
@@ -27,6 +28,7 @@ class BuildOutput:
     path: Path | None = None  # None: the result stays in the cache, and is pushed if a tag says so
     form: ImageFormat = ImageFormat.SIF
     tag: str = ""  # -t: the reference that it is pushed to, or the name inside an archive
+    further_tags: tuple[str, ...] = ()  # more of -t
     push: bool = False
     force: bool = False
 
@@ -35,7 +37,8 @@ class BuildOutput:
 class BuildRequest:
     """One build."""
 
-    spec: str  # a recipe's path, '-' for standard input, or an image that is converted
+    spec: str  # a recipe's path, '-' for one whose text is given, or an image that is converted
+    text: bytes | None = None  # the recipe itself, where `spec` is '-'
     output: BuildOutput = BuildOutput()
     context: Path | None = None  # default: the recipe's directory for definition files, '.' for Dockerfiles
     contexts: Mapping[str, str] = field(default_factory=dict)  # --build-context NAME=PATH
@@ -61,7 +64,7 @@ class BuildRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StepLabel:
+class StepLabel(JsonValue):
     """Which step: what a display shows of it."""
 
     stage: str  # its name or number
@@ -71,7 +74,7 @@ class StepLabel:
 
 
 @dataclass(frozen=True, slots=True)
-class StepOutcome:
+class StepOutcome(JsonValue):
     """How a step ended."""
 
     label: StepLabel
@@ -97,7 +100,7 @@ class BuildDisplay(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BuildResult:
+class BuildResult(JsonValue):
     """What was built."""
 
     reference: str  # the tag, or the output's path

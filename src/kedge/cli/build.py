@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge build`: images from definition files and Dockerfiles, with Apptainer's words or docker's."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.build_display import PROGRESS_MODES
+from kedge.cli.login import add_login, read_access
+from kedge.cli.options import add_dry_run, add_settings
+from kedge.cli.pull import FORMS
+from kedge.model.setting_values import PULL_POLICIES
+from kedge.runtime.gpu_vendors import list_switches
+
+if TYPE_CHECKING:
+    from kedge.cli.build_steps import StepBoard
+    from kedge.cli.console import Console
+    from kedge.errors import KedgeError
+    from kedge.ops.build.request import BuildRequest, BuildResult
+    from kedge.ops.setup.workplace import Workplace
+    from kedge.settings import Settings
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Apptainer's options and docker's, and kedge's own."""
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="OUTPUT SPEC | -t NAME CONTEXT",
+        help="OUTPUT is a file name or FORMAT:PATH[:TAG]; SPEC is a definition file, a Dockerfile, '-' for standard"
+        " input, or an image; CONTEXT is the directory that COPY takes files from",
+    )
+    _add_recipe_options(parser)
+    _add_output_options(parser)
+    _add_step_options(parser)
+    add_login(parser)
+    add_settings(
+        parser, "architecture", "compression", "threads", "disable_cache", "cache_directory", "temporary_directory",
+        "node_directory", "no_https", "library_url", "ca_bundle", "download_connections", "retries", "stall_timeout",
+        "minimum_speed", "cache_limit", "link_mode",
+    )  # fmt: skip
+    add_dry_run(parser)
+
+
+def _add_recipe_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("recipe")
+    group.add_argument("-f", "--file", metavar="FILE", default="", help="recipe (default: Dockerfile in CONTEXT)")
+    group.add_argument("--target", metavar="STAGE", default="", help="build up to this stage")
+    group.add_argument(
+        "--build-arg", metavar="NAME=VALUE", action="append", default=[], help="value of an ARG or of {{ NAME }}"
+    )
+    group.add_argument(
+        "--build-arg-file",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="read build arguments from a file, one NAME=VALUE per line",
+    )
+    group.add_argument(
+        "--warn-unused-build-args",
+        action="store_true",
+        help="warn of build arguments that a definition file does not use, and do not fail",
+    )
+    group.add_argument("--section", metavar="LIST", action="append", default=[], help="run these sections only")
+    group.add_argument(
+        "--build-context", metavar="NAME=PATH", action="append", default=[], help="further context for COPY --from=NAME"
+    )
+    group.add_argument("--platform", metavar="OS/ARCH", default="", help="platform of the image, such as linux/arm64")
+    group.add_argument("--lock", action="store_true", help="write the digests of bases to RECIPE.lock, and use them")
+    group.add_argument("--lock-file", metavar="FILE", help="the same with another file")
+
+
+def _add_output_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "-t", "--tag", metavar="NAME", action="append", default=[], help="name of the image, and where --push sends it"
+    )
+    group.add_argument("--push", action="store_true", help="push the image to the registry of its name")
+    group.add_argument(
+        "-o",
+        "--output",
+        metavar="WHERE",
+        action="append",
+        default=[],
+        help="a file, or type=TYPE,dest=PATH as docker's (types: local, oci, docker, registry, and the formats)",
+    )
+    group.add_argument("--format", choices=FORMS, help="output format (default: as OUTPUT says, else sif)")
+    group.add_argument(
+        "-s", "--sandbox", action="store_const", const="sandbox", dest="format", help="write a directory"
+    )
+    group.add_argument("-F", "--force", action="store_true", help="replace an existing output")
+    group.add_argument("--label", metavar="NAME=VALUE", action="append", default=[], help="add a label")
+    group.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
+
+
+def _add_step_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("steps")
+    group.add_argument("--no-cache", action="store_true", help="run every step again")
+    group.add_argument(
+        "--pull",
+        action="store_const",
+        const="always",
+        help=f"ask the registry for newer bases; or --pull=POLICY: {', '.join(PULL_POLICIES)} (default: auto)",
+    )
+    for policy in PULL_POLICIES:  # as names of options: a value after a blank would be the context
+        group.add_argument(f"--pull={policy}", action="store_const", const=policy, dest="pull", help=argparse.SUPPRESS)
+    group.add_argument("-T", "--notest", action="store_true", help="do not run %%test")
+    group.add_argument(
+        "--secret",
+        metavar="id=NAME,src=FILE",
+        action="append",
+        default=[],
+        help="secret for RUN --mount=type=secret; id=NAME,env=VARIABLE takes a variable",
+    )
+    group.add_argument(
+        "--ssh", metavar="ID[=SOCKET]", action="append", default=[], help="SSH agent for RUN --mount=type=ssh"
+    )
+    group.add_argument("-B", "--bind", metavar="SRC[:DST[:OPT]]", action="append", default=[], help="bind in all steps")
+    group.add_argument("--mount", metavar="SPEC", action="append", default=[], help="mount in all steps")
+    for switch in list_switches():
+        group.add_argument(f"--{switch.name}", dest=switch.attribute, action="store_true", help=switch.help)
+    group.add_argument("--fakeroot", action="store_true", help="accepted; steps always appear to run as root")
+    group.add_argument(
+        "--setup-on-host",
+        action="store_true",
+        help="let %%pre and %%setup change this host, as Apptainer does (default: the image only)",
+    )
+    group.add_argument(
+        "--protect", action="store_true", help="fail if a step replaces a Python package of the base image"
+    )
+    group.add_argument("--shell-on-error", action="store_true", help="open a shell in the step that failed")
+    group.add_argument("--progress", choices=PROGRESS_MODES, default="auto", help="how to show steps (default: auto)")
+    group.add_argument("--log", metavar="FILE", type=Path, help="write the output of all steps to this file")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Build, and report the result."""
+    from kedge.cli.build_display import make_display
+    from kedge.cli.build_words import read_request
+    from kedge.ops.setup.workplace import Workplace
+
+    request = read_request(arguments, console)
+    display = make_display(console, arguments.progress)
+    access = read_access(arguments, console, None)
+    workplace = Workplace(_choose_settings(request, console), console.progress, access, arguments.fix_perms)
+    result = _build(request, workplace, console, display)
+    if console.json:
+        console.print_json(result.as_dict())
+    else:
+        _show_result(result, console)
+    return 0
+
+
+def _choose_settings(request: BuildRequest, console: Console) -> Settings:
+    """The settings; --platform says the architecture of the bases, too."""
+    from kedge.frozen import replace
+
+    return replace(console.settings, architecture=request.platform) if request.platform else console.settings
+
+
+def _build(request: BuildRequest, workplace: Workplace, console: Console, display: StepBoard) -> BuildResult:
+    """Build with the display; what failed is shown before the error is."""
+    from kedge.errors import KedgeError
+    from kedge.ops.build.build import build
+
+    try:
+        return build(request, workplace, display)
+    except KedgeError as problem:
+        display.close()
+        if not console.json and not console.quiet:
+            _show_failure(problem, request, console, display)
+        raise
+    finally:
+        display.close()
+
+
+def _show_failure(problem: KedgeError, request: BuildRequest, console: Console, display: StepBoard) -> None:
+    """The end of the failed step's output and its lines in the recipe; the error follows."""
+    from kedge.cli.build_failure import describe_failure, show_excerpt
+    from kedge.cli.console import paint_text
+    from kedge.cli.progress import leave_plain
+
+    paint = paint_text if console.colours_notes else leave_plain
+    if display.failures:
+        lines = describe_failure(display.failures[0], problem, request, paint)
+    else:
+        lines = show_excerpt(problem.context, request, paint)
+    for line in lines:
+        console.write_note(line)
+
+
+def _show_result(result: BuildResult, console: Console) -> None:
+    from kedge.cli.progress import format_seconds
+    from kedge.model.size import format_size
+
+    for warning in result.warnings:
+        console.progress.warn(warning)
+    cached = sum(step.state == "cached" for step in result.steps)
+    steps = f"{len(result.steps)} steps, {cached} cached" if result.steps else "no steps"
+    facts = [format_size(result.size), steps, format_seconds(result.seconds)]
+    console.progress.note(f"{result.path or result.reference or result.digest} ({', '.join(facts)})")
+    if result.log is not None:
+        console.progress.detail(f"output of all steps: {result.log}")
+    if console.quiet:
+        console.print(result.digest)  # as docker build -q does

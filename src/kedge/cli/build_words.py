@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the words of `kedge build` ask for: `OUTPUT SPEC` as Apptainer's, or `-t NAME -f FILE CONTEXT` as docker's."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.build_values import read_build_arguments, read_export, read_pairs, read_secret
+from kedge.errors import FileProblem, InvalidSetting, UsageError
+from kedge.model.image_argument import is_address, is_reference
+from kedge.model.image_format import ImageFormat
+from kedge.ops.build.request import BuildOutput, BuildRequest
+from kedge.ops.images.output_name import read_output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kedge.cli.console import Console
+
+_RECIPES = ("Dockerfile", "Containerfile")  # what docker and podman look for in a context
+_SHAPES = "kedge build OUTPUT.sif RECIPE, or kedge build -t NAME -f RECIPE CONTEXT"
+_LARGEST_RECIPE = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What is built, from where and into which file."""
+
+    spec: str
+    context: Path | None = None
+    output: str = ""  # as the user wrote it; empty: none in front of the recipe
+    text: bytes | None = None
+
+
+def read_request(arguments: argparse.Namespace, console: Console) -> BuildRequest:
+    """The request for a build, from the options and the words."""
+    environ = console.environ
+    shape = _read_shape(arguments)
+    return BuildRequest(
+        spec=shape.spec,
+        text=shape.text,
+        output=_read_outputs(arguments, shape),
+        context=shape.context,
+        contexts=read_pairs("--build-context", arguments.build_context),
+        arguments=read_build_arguments(arguments.build_arg, arguments.build_arg_file, environ),
+        warns_unused=arguments.warn_unused_build_args,
+        secrets=tuple(read_secret(text, environ) for text in arguments.secret),
+        ssh=tuple(arguments.ssh),
+        target=arguments.target,
+        platform=_read_platform(arguments),
+        sections=_read_sections(arguments.section),
+        labels=read_pairs("--label", arguments.label),
+        use_cache=not arguments.no_cache,
+        pull=arguments.pull or "auto",
+        tests=not arguments.notest,
+        binds=tuple(arguments.bind),
+        options=_list_options(arguments),
+        uses_host=arguments.setup_on_host,
+        protect=arguments.protect,
+        lock=_choose_lock(arguments, shape),
+        shell_on_error=arguments.shell_on_error,
+        epoch=_read_epoch(environ),
+        log=arguments.log,
+    )
+
+
+def _read_shape(arguments: argparse.Namespace) -> _Shape:
+    words = arguments.words
+    if not words:
+        raise UsageError("kedge build needs a recipe", hint=_SHAPES)
+    if len(words) > 2:
+        raise UsageError(f"kedge build takes at most two words, not {len(words)}: {shlex.join(words)}", hint=_SHAPES)
+    if len(words) == 1:
+        return _read_context(words[0], arguments.file, has_tag=bool(arguments.tag))
+    if arguments.file or arguments.output:
+        option = f"-f {arguments.file}" if arguments.file else f"-o {arguments.output[0]}"
+        raise UsageError(
+            f"'{option}' does not go with two words: {shlex.join(words)}",
+            hint=f"{_SHAPES}. In 'apptainer build' -f is --fakeroot, which kedge needs nowhere"
+            if arguments.file
+            else _SHAPES,
+        )
+    return _read_spec(*words)
+
+
+def _read_spec(output: str, spec: str) -> _Shape:
+    """Apptainer's shape; a directory with a Dockerfile is a context, any other one an image."""
+    if is_reference(output) and output.partition(":")[0] not in set(ImageFormat):
+        raise UsageError(
+            f"'{output}' is given as the output, but it is a reference",
+            hint=f"to push the result: kedge build -t {output.removeprefix('docker://')} --push CONTEXT",
+        )
+    if spec == "-":
+        return _Shape("-", None, output, _read_standard_input())
+    folder = Path(spec)
+    if not is_reference(spec) and _is_context(folder):
+        return _Shape(str(_find_recipe(folder)), folder, output)
+    if not is_reference(spec) and not folder.exists():
+        raise FileProblem(
+            f"{spec}: no such recipe or image",
+            hint="name a definition file, a Dockerfile, an image file, or an image as docker://NAME",
+        )
+    return _Shape(spec, None, output)
+
+
+def _read_context(word: str, file: str, *, has_tag: bool) -> _Shape:
+    """Docker's shape: the context, and a recipe in it or named by -f."""
+    if word == "-":
+        if file and file != "-":
+            raise UsageError("'-' reads the recipe from standard input, and -f names another", hint=_SHAPES)
+        return _Shape("-", None, "", _read_standard_input())
+    if is_address(word) or word.startswith("git@"):
+        raise UsageError(
+            f"kedge build cannot fetch the context '{word}'", hint="clone or download it first, and name the directory"
+        )
+    folder = Path(word)
+    if not folder.exists():
+        raise FileProblem(f"{word}: no such directory", hint=_SHAPES)
+    if not folder.is_dir():
+        hint = f"name the output first: kedge build OUTPUT.sif {shlex.quote(word)}"
+        if file:
+            hint += "; -f names the recipe, as docker's; for Apptainer's -f write --fakeroot or nothing"
+        elif has_tag:
+            hint = f"name the recipe with -f: kedge build -t NAME -f {shlex.quote(word)} ."
+        raise UsageError(f"{word} is a file, where kedge build needs a directory as context", hint=hint)
+    if file == "-":
+        return _Shape("-", folder, "", _read_standard_input())
+    recipe = Path(file) if file else _find_recipe(folder)
+    if not recipe.is_file() and not recipe.is_fifo():
+        inside = folder / file
+        near = f"there is {inside}: -f {shlex.quote(str(inside))}" if inside.is_file() else _SHAPES
+        raise FileProblem(f"{recipe}: no such recipe", hint=near)
+    return _Shape(str(recipe), folder)
+
+
+def _is_context(folder: Path) -> bool:
+    """Whether a directory is a context, and no sandbox."""
+    return any((folder / name).is_file() for name in _RECIPES) and not (folder / ".singularity.d").exists()
+
+
+def _find_recipe(folder: Path) -> Path:
+    for name in _RECIPES:
+        if (folder / name).is_file():
+            return folder / name
+    others = sorted(path for pattern in ("*.def", "Definition*", "Singularity*") for path in folder.glob(pattern))
+    raise FileProblem(
+        f"{folder} has no Dockerfile",
+        hint=f"to build {others[0]}: kedge build OUTPUT.sif {shlex.quote(str(others[0]))}"
+        if others
+        else "name the recipe: kedge build -t NAME -f RECIPE CONTEXT",
+    )
+
+
+def _read_standard_input() -> bytes:
+    data = sys.stdin.buffer.read(_LARGEST_RECIPE + 1)
+    if len(data) > _LARGEST_RECIPE:
+        raise UsageError("standard input is too large for a recipe", hint="'-' reads a recipe, not a context")
+    return data
+
+
+def _read_outputs(arguments: argparse.Namespace, shape: _Shape) -> BuildOutput:
+    form = ImageFormat(arguments.format) if arguments.format else None
+    tag, *further = [*arguments.tag, ""] if not arguments.tag else arguments.tag
+    if len(arguments.output) > 1:
+        raise UsageError("kedge build writes one output", hint="write further formats with: kedge convert IMAGE OUTPUT")
+    if arguments.output:
+        output = read_export(arguments.output[0], tag=tag, force=arguments.force)
+        output = replace(output, form=form or output.form)
+    elif shape.output:
+        target = read_output(shape.output, form)
+        output = BuildOutput(
+            target.path, target.form or ImageFormat.SIF, tag or target.tag or "", force=arguments.force
+        )
+    elif form is not None:
+        raise UsageError(f"--format {form} needs an output file", hint=f"{_SHAPES}; or add --output FILE")
+    else:
+        output = BuildOutput(tag=tag, force=arguments.force)
+    push = arguments.push or output.push
+    if push and not output.tag:
+        raise UsageError("--push needs a name to push to", hint="add -t HOST/NAME:TAG")
+    return replace(output, push=push, further_tags=tuple(further))
+
+
+def _read_platform(arguments: argparse.Namespace) -> str:
+    platform: str = arguments.platform
+    if "," in platform:
+        raise UsageError(f"kedge build makes one platform at a time, not {platform}", hint="run it once per platform")
+    return platform or (f"linux/{arguments.architecture}" if arguments.architecture else "")
+
+
+def _read_sections(texts: Sequence[str]) -> tuple[str, ...]:
+    """`--section post,environment`, several times too."""
+    return tuple(name.strip().removeprefix("%") for text in texts for name in text.split(",") if name.strip()) or (
+        "all",
+    )
+
+
+def _list_options(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The options of exec that every step gets."""
+    from kedge.runtime.gpu_vendors import list_switches  # late: `configure` has loaded it
+
+    switches = [f"--{switch.name}" for switch in list_switches() if getattr(arguments, switch.attribute, False)]
+    mounts = [word for mount in arguments.mount for word in ("--mount", mount)]
+    return (*switches, *mounts)
+
+
+def _choose_lock(arguments: argparse.Namespace, shape: _Shape) -> Path | None:
+    """The file of --lock: beside the recipe, unless --lock-file names another."""
+    if arguments.lock_file or not arguments.lock:
+        return Path(arguments.lock_file) if arguments.lock_file else None
+    if shape.spec == "-" or is_reference(shape.spec):
+        raise UsageError("--lock needs a recipe in a file", hint="name the lock file: --lock-file FILE")
+    return Path(f"{shape.spec}.lock")
+
+
+def _read_epoch(environ: Mapping[str, str]) -> int | None:
+    text = environ.get("SOURCE_DATE_EPOCH", "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 12:
+        raise InvalidSetting(
+            f"SOURCE_DATE_EPOCH is '{text}', not a number of seconds", hint="unset it, or: export SOURCE_DATE_EPOCH=0"
+        )
+    return int(text)
