@@ -121,14 +121,14 @@ def copy_tree(root: Node, source: ContentSource, sink: ContentSink) -> Node:
 
     Files are handed over in a fixed order, so that equal trees give the sink the same bytes in the same order.
     """
-    copies: dict[int, Node] = {id(root): _copy_node(root)}
+    copies: dict[int, Node] = {id(root): copy_node(root)}
     stack = [root]
     while stack:
         folder = stack.pop()
         names = copies[id(folder)].children
         for name, node in sorted(folder.children.items()):
             if id(node) not in copies:
-                copy = copies[id(node)] = _copy_node(node)
+                copy = copies[id(node)] = copy_node(node)
                 if node.kind is NodeKind.FILE and node.size:
                     copy.content = sink.add_stream(node.size, source.chunks(node))
             names[name] = copies[id(node)]
@@ -136,7 +136,8 @@ def copy_tree(root: Node, source: ContentSource, sink: ContentSink) -> Node:
     return copies[id(root)]
 
 
-def _copy_node(node: Node) -> Node:
+def copy_node(node: Node) -> Node:
+    """The same metadata, without content and children."""
     copy = Node(node.kind, node.mode, node.uid, node.gid, node.mtime)
     copy.xattrs, copy.size, copy.target, copy.rdev, copy.layer, copy.nanoseconds = (
         node.xattrs,
