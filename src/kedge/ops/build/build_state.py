@@ -7,7 +7,7 @@ A state is known without any file on a disk. `roots.py` makes directories of it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kedge.model.digest import Digest
@@ -32,12 +32,11 @@ class BuildState:
     layers: tuple[StepLayer, ...] = ()
     history: tuple[Mapping[str, Any], ...] = ()
     created: int = 0  # seconds: when the youngest step ran; of the base, if none did
-    labels: Mapping[str, str] = field(default_factory=dict)  # that %post appended to $APPTAINER_LABELS
 
     @property
     def key(self) -> str:
         """Equal for states with the same files."""
-        return state_key(self.base.digest, (str(layer.diff_id) for layer in self.layers))
+        return state_key(self.base.key, (str(layer.diff_id) for layer in self.layers))
 
     def after(self, text: str, layer: StepLayer | None, *, created: int = 0) -> BuildState:
         """The state after a step that people know as `text`; a step that changes no file has no layer."""
@@ -59,3 +58,4 @@ class StageResult:
     state: BuildState
     section: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    is_decorated: bool = False  # the steps wrote `/.singularity.d` themselves

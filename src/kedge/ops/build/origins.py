@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem
-from kedge.ops.build.bases import OpenedBase, open_base
+from kedge.ops.build.bases import OpenedBase
 from kedge.ops.build.build_state import BuildState
 from kedge.ops.build.context import FileOrigin, open_context, open_host_files
 from kedge.ops.build.roots import PrivateRoot
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.posix.views import follow_links
-from kedge.recipe.steps import Base, CopyOrigin, CopyStep, RecipePlace, StepMount, refuse_recipe
+from kedge.recipe.steps import Base, CopyOrigin, RecipePlace, StepMount, refuse_recipe
 
 _IMAGE_CONTEXTS = ("docker-image://", "docker://", "oci-layout://", "oci:", "oci-archive:", "docker-archive:")
 
@@ -51,7 +51,7 @@ class FileOrigins:
         with self._lock:
             if reference not in self._images:
                 base = Base(place, "docker", reference, platform=self.session.request.platform)
-                self._images[reference] = self.session.open_base(base, open_base)
+                self._images[reference] = self.session.open_base(base)
             return self._images[reference]
 
     def open_host_files(self, origin: CopyOrigin, place: RecipePlace) -> FileOrigin:
@@ -110,11 +110,6 @@ class FileOrigins:
                 self._flat[state.key] = folder
             return self._flat[state.key]
 
-    def close(self) -> None:
-        """Close the images that were opened."""
-        for base in self._images.values():
-            base.close()
-
 
 def follow_inside(root: Path, path: str, place: RecipePlace) -> Path:
     """A path of an image as one of this host; its links do not lead out of the image."""
@@ -130,9 +125,3 @@ def follow_inside(root: Path, path: str, place: RecipePlace) -> Path:
     if not found.exists():
         raise FileProblem(f"{place}: {path} is not in the stage or image it is mounted from")
     return found
-
-
-def describe_copy(step: CopyStep) -> str:
-    """Where the files of a step come from, for messages."""
-    origin = step.origin
-    return origin.image or origin.name or (f"stage {origin.stage}" if origin.stage is not None else "the context")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,8 +93,16 @@ class NodeDirectories:
     store: Store
 
     def find_base(self, state: BuildState) -> Path:
-        """The unpacked base."""
-        return self._hold(state.base.unpack)
+        """The unpacked base; an empty directory for an empty one."""
+        return self._hold(lambda: state.base.unpack() or self._make_empty())
+
+    def _make_empty(self) -> Path:
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            del require_room
+            root.mkdir(mode=0o755)
+            return Built(0)
+
+        return self.place.node.make("empty", "an empty base", build)[0]
 
     def find_layer(self, layer: StepLayer) -> Path:
         """A layer in overlay form; raises NoOverlayForm where there is none here."""
@@ -214,10 +223,10 @@ class PrivateRoot:
     def make_folder(self, state: BuildState) -> Path:
         """The directory with the files of a state."""
         known = self._layers
-        if self._folder is None or self._base != state.base.digest or state.layers[: len(known)] != known:
+        if self._folder is None or self._base != state.base.key or state.layers[: len(known)] != known:
             self._drop()
             self._folder = self._copy_base(state)
-            self._base, self._layers = state.base.digest, ()
+            self._base, self._layers = state.base.key, ()
         for layer in state.layers[len(self._layers) :]:
             apply_layer(self._folder, read_layer(self._directories.store, layer))
             self._layers = (*self._layers, layer)
@@ -225,13 +234,7 @@ class PrivateRoot:
 
     def _copy_base(self, state: BuildState) -> Path:
         target = self._directories.place.make_folder("root") / "root"
-        tree, source = read_folder(self._directories.find_base(state), FolderOptions(unlocks=True))
-        try:
-            with SandboxSink(target) as sink:
-                sink.finish(copy_tree(tree, source, sink))
-        finally:
-            source.close()
-        return target
+        return copy_folder(self._directories.find_base(state), target)
 
     def note(self, layers: tuple[StepLayer, ...]) -> None:
         """The directory has the files of these layers now."""
@@ -241,6 +244,18 @@ class PrivateRoot:
         if self._folder is not None:
             remove_tree(self._folder.parent)
         self._folder = None
+
+
+def copy_folder(source: Path, target: Path) -> Path:
+    """A copy of a directory with all that is in it, or of a file."""
+    if not source.is_dir():
+        with explained(source):
+            shutil.copy2(source, target)
+        return target
+    tree, contents = read_folder(source, FolderOptions(unlocks=True))
+    with SandboxSink(target) as sink:
+        sink.finish(copy_tree(tree, contents, sink))
+    return target
 
 
 class _PrivateWorkspace:

@@ -6,19 +6,21 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import UsageError
+from kedge.ops.build.bases import OpenedBase, open_base
 from kedge.ops.build.build_log import BuildLog, StepOutput
 from kedge.ops.build.build_place import BuildPlace
-from kedge.ops.build.build_state import BuildState, StageResult, StepLayer
+from kedge.ops.build.build_state import StageResult, StepLayer
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
 from kedge.ops.build.roots import NodeDirectories, OverlayRoot, PrivateRoot, StageRoot
 from kedge.ops.build.stages import Cancellation
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
+from kedge.recipe.steps import Base
 from kedge.store.store import Store
 
 _MAXIMUM_SECRET = 512 << 10  # bytes, as BuildKit has it
@@ -39,6 +41,8 @@ class BuildSession:
     outcomes: list[StepOutcome] = field(default_factory=list)
     cancellation: Cancellation = field(default_factory=Cancellation)
     marks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    locked: Mapping[str, str] = field(default_factory=dict)  # digests of bases that the lock file names
+    bases: list[OpenedBase] = field(default_factory=list)
     lacks_overlay: str = ""  # why steps run in private directories
 
     @property
@@ -49,6 +53,18 @@ class BuildSession:
     def make_root(self) -> StageRoot:
         """Where the steps of a stage run."""
         return PrivateRoot(self.directories) if self.lacks_overlay else OverlayRoot(self.directories)
+
+    def leave_overlays(self, problem: Exception) -> None:
+        """Go on with private directories: this host has no overlays."""
+        self.lacks_overlay = str(problem) or type(problem).__name__
+        self.workplace.progress.detail(f"steps run in private directories: {self.lacks_overlay}")
+
+    def open_base(self, base: Base) -> OpenedBase:
+        """What a stage begins with."""
+        opened = open_base(base, self.workplace, self.store, policy=self.request.pull, lock=self.locked)
+        self.marks.callback(opened.close)
+        self.bases.append(opened)
+        return opened
 
     def now(self) -> int:
         """The time that new files and records carry."""
@@ -105,8 +121,3 @@ def read_secret(secret: BuildSecret) -> bytes:
 
 
 StageWaiter = Callable[[int], StageResult]
-
-
-def describe_state(state: BuildState) -> str:
-    """A state for messages."""
-    return state.base.name

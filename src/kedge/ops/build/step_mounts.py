@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,9 @@ from kedge.runtime.start.build_step import StepMemory
 
 _SECRETS = "/run/secrets"
 _AGENT_SOCKET = "/run/buildkit/ssh_agent.{}"
+
+
+FolderFinder = Callable[[StepMount], Path]
 
 
 @dataclass(slots=True)

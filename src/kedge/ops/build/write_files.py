@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kedge.layers.upper_directory import make_whiteout
 from kedge.layers.whiteouts import WHITEOUT_PREFIX
 from kedge.model.tree import Node, NodeKind
@@ -15,18 +13,6 @@ from kedge.recipe.settle_files import settle_files
 from kedge.recipe.steps import DirectoryStep, WriteFilesStep
 
 _MAXIMUM_FILE = 16 << 20  # bytes of a file that is merged with
-
-
-class InlineContents:
-    """A ContentSource for files whose bytes are in the nodes themselves."""
-
-    def chunks(self, node: Node) -> Iterator[bytes]:
-        """The content, in one piece."""
-        if isinstance(node.content, bytes):
-            yield node.content
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def make_directory_layer(step: DirectoryStep, view: MergedView, mtime: int) -> Node:
