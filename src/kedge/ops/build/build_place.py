@@ -97,6 +97,6 @@ def _sweep(builds: Path) -> None:
 def choose_memory_folder(environ: dict[str, str], fallback: Path) -> Path:
     """Where a secret may be a file for a moment: in memory, if this host has a place for that."""
     for place in (environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm"):
-        if place and os.path.isdir(place) and os.access(place, os.W_OK) and shutil.disk_usage(place).free > 1 << 20:
+        if place and Path(place).is_dir() and os.access(place, os.W_OK) and shutil.disk_usage(place).free > 1 << 20:
             return Path(place)
     return fallback

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from kedge.errors import FileProblem
 from kedge.layers.apply_layer import apply_layer
+from kedge.layers.directory_changes import read_changes, take_snapshot
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.overlay_directory import unpack_overlay
@@ -260,8 +261,6 @@ def copy_folder(source: Path, target: Path) -> Path:
 
 class _PrivateWorkspace:
     def __init__(self, owner: PrivateRoot, folder: Path) -> None:
-        from kedge.layers.directory_changes import take_snapshot
-
         self._owner = owner
         self._folder = folder
         self._before = take_snapshot(folder)
@@ -278,9 +277,7 @@ class _PrivateWorkspace:
 
     def read_changes(self, left_out: frozenset[bytes]) -> tuple[Node, FolderSource]:
         """The difference to what was there before."""
-        from kedge.layers.directory_changes import compare
-
-        return compare(self._before, self._folder, UpperOptions(left_out, OwnerTable()))
+        return read_changes(self._before, self._folder, UpperOptions(left_out, OwnerTable()))
 
     def keep(self, state: BuildState) -> None:
         """The directory is the state's."""

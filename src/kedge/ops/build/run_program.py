@@ -26,6 +26,7 @@ def run_in_workspace(
     step: RunStep,
     workspace: StepWorkspace,
     label: StepLabel,
+    *,
     find_folder: FolderFinder,
     protection: Protection | None = None,
 ) -> None:

@@ -62,9 +62,9 @@ def run_stages(
 
     A stage waits only for those before it, which begin first: so many threads as there are do not wait in a circle.
     """
-    if len(stages) == 1:
-        return {stages[0].index: work(stages[0], _refuse_waiting)}
     futures: dict[int, Future[T]] = {}
+    if len(stages) == 1:
+        return {stages[0].index: work(stages[0], lambda index: _wait_for(futures[index], cancellation))}
     with ThreadPoolExecutor(min(len(stages), _MOST_STAGES), thread_name_prefix="kedge-stage") as pool:
         try:
             for stage in stages:
@@ -99,10 +99,6 @@ def _wait_for(future: Future[T], cancellation: Cancellation) -> T:
             cancellation.check()
         except BaseException as problem:
             raise StageCancelled("the build was given up: a stage that this one needs failed") from problem
-
-
-def _refuse_waiting(index: int) -> T:
-    raise AssertionError(f"stage {index} is not among those that are needed")
 
 
 def _raise_first(futures: Mapping[int, Future[T]]) -> None:

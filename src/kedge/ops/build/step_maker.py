@@ -103,7 +103,7 @@ class StepMaker:
                 return self.origins.find_folder(mount, self.wait_for, step.place)
 
             protection = self._freeze(state) if self.session.request.protect else None
-            run_in_workspace(self.session, step, workspace, label, find_folder, protection)
+            run_in_workspace(self.session, step, workspace, label, find_folder=find_folder, protection=protection)
             if step.section == "test":
                 return None
             if protection is not None:

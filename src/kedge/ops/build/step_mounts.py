@@ -102,7 +102,7 @@ class MountPreparation:
         self.made.binds.append(Bind(str(folder), mount.target, readonly=mount.is_readonly))
 
     def _add_secret(self, mount: StepMount) -> None:
-        name = mount.id or os.path.basename(mount.target)
+        name = mount.id or Path(mount.target).name
         secret = self._session.find_secret(name)
         if secret is None:
             if mount.is_required:
@@ -160,6 +160,6 @@ class MountPreparation:
 
 def _is_socket(path: str) -> bool:
     try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
+        return stat.S_ISSOCK(Path(path).stat().st_mode)
     except OSError:
         return False
