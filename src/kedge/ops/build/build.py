@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from kedge.ops.build.build_log import BuildLog, choose_log_folder
 from kedge.ops.build.build_note import write_note
@@ -65,9 +64,7 @@ def _open_session(
         log = BuildLog(request.log, choose_log_folder(os.environ))
         closing.callback(log.close)
         marks = closing.enter_context(contextlib.ExitStack())
-        yield BuildSession(
-            request, workplace, store, display, place, log, source.context, source.path, marks=marks
-        )
+        yield BuildSession(request, workplace, store, display, place, log, source.context, source.path, marks=marks)
 
 
 def _run(session: BuildSession, recipe: Recipe) -> StageResult:

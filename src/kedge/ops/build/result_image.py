@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The image that a build gives: the layers of its base and of its steps, with a config and a manifest of its own.
 
-The same base, steps and recipe give the same bytes. The time of the image is that of its youngest step, which its record
-keeps: a build from the cache is as old as what it consists of.
+The same base, steps and recipe give the same bytes. The time of the image is that of its youngest step, which a record
+has: a build from the cache is as old as what it consists of.
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ class StepMaker:
             if protection is not None:
                 protection.check(workspace.view(), step.place, step.text)
             tree, source = workspace.read_changes(frozenset())
-            layer = self._store(tree, source)
+            with contextlib.closing(source):
+                layer = self._store(tree, source)
             if layer is not None:  # `keep` needs the tree
                 self._workspace = workspace
                 self._open = opened.pop_all()

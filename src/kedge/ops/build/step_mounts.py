@@ -94,12 +94,8 @@ class MountPreparation:
             remove_tree(folder)
 
     def _add_cache(self, mount: StepMount, find_folder: FolderFinder) -> None:
-        from kedge.store.cache_mounts import CacheMount
-
         del find_folder
-        cache = CacheMount(self._session.store.layout, mount.id or mount.target, mount.sharing)
-        folder = self._closing.enter_context(cache)
-        self.made.binds.append(Bind(str(folder), mount.target, readonly=mount.is_readonly))
+        raise refuse_recipe(self._step.place, f"RUN --mount=type={mount.kind} cannot be built yet")
 
     def _add_secret(self, mount: StepMount) -> None:
         name = mount.id or Path(mount.target).name
