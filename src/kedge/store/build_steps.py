@@ -95,7 +95,7 @@ class BuildSteps:
         path = self.path(key)
 
         def is_done() -> bool:
-            return not is_anew and (self.find(key) or (is_listed(path) and self.find(key))) is not None
+            return not is_anew and bool(self.find(key) or (is_listed(path) and self.find(key)))
 
         self._layout.folder("leases")
         while True:
