@@ -35,9 +35,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_recipe_options(parser)
     _add_output_options(parser)
     _add_step_options(parser)
-    add_login(parser)
+    group = parser.add_argument_group("registries and cache")
+    add_login(group)
     add_settings(
-        parser, "architecture", "compression", "threads", "disable_cache", "cache_directory", "temporary_directory",
+        group, "architecture", "compression", "threads", "disable_cache", "cache_directory", "temporary_directory",
         "node_directory", "no_https", "library_url", "ca_bundle", "download_connections", "retries", "stall_timeout",
         "minimum_speed", "cache_limit", "link_mode",
     )  # fmt: skip

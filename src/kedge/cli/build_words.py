@@ -15,6 +15,7 @@ from kedge.errors import FileProblem, InvalidSetting, UsageError
 from kedge.model.image_argument import is_address, is_reference
 from kedge.model.image_format import ImageFormat
 from kedge.ops.build.request import BuildOutput, BuildRequest
+from kedge.ops.images.local_names import read_name
 from kedge.ops.images.output_name import read_output
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _read_context(word: str, file: str, *, has_tag: bool) -> _Shape:
     if not folder.is_dir():
         hint = f"name the output first: kedge build OUTPUT.sif {shlex.quote(word)}"
         if file:
-            hint += "; -f names the recipe, as docker's; for Apptainer's -f write --fakeroot or nothing"
+            hint = f"leave out -f, which names a recipe: kedge build {shlex.quote(file)} {shlex.quote(word)}"
         elif has_tag:
             hint = f"name the recipe with -f: kedge build -t NAME -f {shlex.quote(word)} ."
         raise UsageError(f"{word} is a file, where kedge build needs a directory as context", hint=hint)
@@ -165,7 +166,9 @@ def _read_standard_input() -> bytes:
 
 def _read_outputs(arguments: argparse.Namespace, shape: _Shape) -> BuildOutput:
     form = ImageFormat(arguments.format) if arguments.format else None
-    tag, *further = [*arguments.tag, ""] if not arguments.tag else arguments.tag
+    for name in arguments.tag:
+        read_name(name)  # a mistake in it is found before anything is built
+    tag, *further = arguments.tag or [""]
     if len(arguments.output) > 1:
         raise UsageError("kedge build writes one output", hint="write further formats with: kedge convert IMAGE OUTPUT")
     if arguments.output:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kedge.registry.client_setup import AccessOptions
 
 
-def add_login(parser: argparse.ArgumentParser) -> None:
+def add_login(parser: argparse._ActionsContainer) -> None:
     """Apptainer's two: ask on the terminal, or read another credentials file."""
     parser.add_argument("--docker-login", action="store_true", help="prompt for user name and password")
     parser.add_argument("--authfile", type=Path, metavar="FILE", help="read credentials from this docker-config.json")

@@ -161,7 +161,7 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
 
 
-def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
+def add_settings(parser: argparse._ActionsContainer, *names: str) -> None:
     """Add the standard option of each named setting; `console.settings` then holds the merged value."""
     from kedge.settings import SETTINGS
 

@@ -55,19 +55,25 @@ class FolderSource:
     """Gives contents of files that a `FolderReading` found; `close` puts back the modes of what was unlocked."""
 
     def __init__(self) -> None:
-        self._locked: list[tuple[bytes, int]] = []
+        self._locked: dict[bytes, int] = {}  # by path, those above first
 
     def unlock(self, folder: bytes, mode: int) -> None:
-        """Let the owner into a directory until `close`."""
+        """Let the owner into a directory until `close`, if its mode does not."""
+        if mode & 0o500 == 0o500 or folder in self._locked or os.geteuid() == 0:
+            return
         with explained(os.fsdecode(folder)):
             _change_mode(folder, mode | 0o500)
-        self._locked.append((folder, mode))
+        self._locked[folder] = mode
 
-    def close(self) -> None:
-        """Give directories back the modes they had; may be called twice."""
+    def close(self) -> dict[bytes, os.stat_result]:
+        """Give directories back the modes they had, those below first; how these are now. May be called twice."""
+        changed = {}
         while self._locked:
+            folder, mode = self._locked.popitem()
             with contextlib.suppress(OSError):  # it is gone meanwhile
-                _change_mode(*self._locked.pop())
+                _change_mode(folder, mode)
+                changed[folder] = os.lstat(folder)
+        return changed
 
     def chunks(self, node: Node) -> Iterator[bytes]:
         """The file's bytes; FileProblem when it cannot be read or is not the file that was found."""
@@ -126,19 +132,10 @@ class FolderReading:
         return root
 
     def _read_entries(self, folder: bytes) -> Iterator[tuple[bytes, Node]]:
-        for entry, status in self.list_entries(folder):
+        for entry, status in list_entries(folder):
             node = self.find_node(entry.path, status)
             if node is not None:
                 yield entry.name, node
-
-    def list_entries(self, folder: bytes) -> list[tuple[os.DirEntry[bytes], os.stat_result]]:
-        """What is in a directory, in byte order of names."""
-        try:
-            with os.scandir(folder) as entries:
-                ordered = sorted(entries, key=lambda entry: entry.name)
-            return [(entry, entry.stat(follow_symlinks=False)) for entry in ordered]
-        except OSError as problem:
-            raise explain(problem, os.fsdecode(problem.filename or folder)) from problem
 
     def _is_left_out(self, folder: bytes, name: bytes) -> bool:
         return self._options.one_file_system and os.lstat(folder + b"/" + name).st_dev != self._device
@@ -177,13 +174,22 @@ class FolderReading:
 
     def _unlock(self, path: bytes, node: Node) -> int | None:
         """Open a directory that its owner may not read, for good; of a file, the mode to put back after each look."""
-        needed = {NodeKind.DIRECTORY: 0o500, NodeKind.FILE: 0o400}.get(node.kind, 0)
-        if not self._options.unlocks or node.mode & needed == needed or os.geteuid() == 0:
+        if not self._options.unlocks:
             return None
         if node.kind is NodeKind.DIRECTORY:
             self.source.unlock(path, node.mode)
-            return None
-        return node.mode
+        is_locked = node.kind is NodeKind.FILE and not node.mode & 0o400 and os.geteuid() != 0
+        return node.mode if is_locked else None
+
+
+def list_entries(folder: bytes) -> list[tuple[os.DirEntry[bytes], os.stat_result]]:
+    """What is in a directory, in byte order of names."""
+    try:
+        with os.scandir(folder) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+        return [(entry, entry.stat(follow_symlinks=False)) for entry in ordered]
+    except OSError as problem:
+        raise explain(problem, os.fsdecode(problem.filename or folder)) from problem
 
 
 @contextlib.contextmanager

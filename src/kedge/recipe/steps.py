@@ -173,7 +173,7 @@ class Base:
     """What a stage begins with."""
 
     place: RecipePlace
-    agent: str  # as Bootstrap: has it: docker, library, localimage, scratch, ...; `stage` for an earlier stage
+    agent: str  # as Bootstrap: has it: docker, library, localimage, scratch, ...; `stage`, `context`
     reference: str = ""  # as the recipe has it, build arguments put in
     stage: int | None = None
     platform: str = ""
@@ -187,6 +187,7 @@ class StagePlan:
     steps: tuple[Step, ...]
     section: Mapping[str, Any]  # the `config` object of an OCI image config
     warnings: tuple[str, ...] = ()
+    author: str = ""  # MAINTAINER, which stands outside of the section
     is_decorated: bool = False  # the steps write `/.singularity.d` themselves: whoever writes the image adds none
 
 
@@ -227,6 +228,8 @@ class BuildArguments:
     target_platform: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)  # the proxies of the host
     target: str = ""  # --target: the name or number of the last stage that is wanted
+    sections: tuple[str, ...] = ("all",)  # --section: those of a definition file that are wanted; "none" for none
+    contexts: tuple[str, ...] = ()  # names given with --build-context; a base or an origin may be one of them
 
 
 @dataclass(frozen=True, slots=True)

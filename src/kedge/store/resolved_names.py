@@ -26,6 +26,7 @@ class NameRecord:
     platform: str
     digest: Digest
     when: float
+    is_local: bool = False  # built or tagged here: no registry is asked what it means
 
 
 class Names:
@@ -37,9 +38,16 @@ class Names:
     def _path(self, reference: str, platform: Platform) -> Path:
         return self._layout.root / "names" / f"{hash_text(f'{reference} {platform}')}.json"
 
-    def remember(self, reference: str, platform: Platform, digest: Digest) -> None:
+    def remember(self, reference: str, platform: Platform, digest: Digest, *, is_local: bool = False) -> None:
         """Note what the reference means now; the newest note counts."""
-        record = {"reference": reference, "platform": str(platform), "digest": str(digest), "when": round(time.time())}
+        record: dict[str, object] = {
+            "reference": reference,
+            "platform": str(platform),
+            "digest": str(digest),
+            "when": round(time.time()),
+        }
+        if is_local:
+            record["local"] = True
         self._layout.folder("names")
         self._layout.write(self._path(reference, platform), json.dumps(record).encode() + b"\n")
 
@@ -72,6 +80,7 @@ def read_name(path: Path) -> NameRecord | None:
             str(fields["platform"]),
             Digest.parse(str(fields["digest"])),
             float(int(fields["when"])),  # infinity, what is no number and what is beyond all numbers raise
+            fields.get("local") is True,
         )
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, KedgeError):
         return None

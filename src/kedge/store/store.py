@@ -113,9 +113,9 @@ class Store:
 
     # -- names
 
-    def remember(self, reference: str, platform: Platform, digest: Digest) -> None:
-        """Note which manifest the reference means now."""
-        self.names.remember(reference, platform, digest)
+    def remember(self, reference: str, platform: Platform, digest: Digest, *, is_local: bool = False) -> None:
+        """Note which manifest the reference means now; a local name is this cache's own, and no registry is asked."""
+        self.names.remember(reference, platform, digest, is_local=is_local)
 
     def recall(self, reference: str, platform: Platform) -> NameRecord | None:
         """Which manifest the reference meant when it was last asked."""

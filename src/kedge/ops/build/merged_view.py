@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.layers.directory_tree import FolderOptions, FolderReading
+from kedge.layers.directory_tree import FolderOptions, FolderReading, list_entries
 from kedge.layers.owners import OwnerTable
 from kedge.model.tree import Node
 from kedge.posix.files import explain
@@ -80,7 +80,7 @@ class MergedView:
         """What is in a directory, in byte order; the path has no links."""
         merged: dict[bytes, ViewEntry] = {}
         for folder, level in self._open(path):
-            for entry, status in self._reading.list_entries(folder):
+            for entry, status in list_entries(folder):
                 merged.setdefault(entry.name, ViewEntry(entry.path, status, level))
         hidden = self._hidden if path == "/" else ()
         return [

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Resolves a reference in a registry to a manifest and a config, with as few requests as possible.
 
-A digest whose manifest is in the cache needs no network. If the registry does not answer, a tag means what it meant
-the last time, and the user is warned.
+A digest whose manifest is in the cache needs no network, nor does the name of an image that was built here. If the
+registry does not answer, a tag means what it meant the last time, and the user is warned.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def _find_stored(
 ) -> Manifest | None:
     """The cached manifest, if the network is not needed or not allowed."""
     if reference.digest is None:
-        return _load_known(known, store) if offline else None
+        is_settled = offline or (known is not None and known.is_local)  # a name of this cache, which no registry knows
+        return _load_known(known, store) if is_settled else None
     raw = store.read_blob(reference.digest, MAXIMUM_MANIFEST)
     if raw is None:
         return _load_known(known, store)

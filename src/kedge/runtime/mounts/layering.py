@@ -103,8 +103,10 @@ def plan_layers(layering: Layering) -> list[Operation]:
     return operations
 
 
-def plan_points(overlay: Operation, points: list[tuple[str, str]], view: View) -> list[Operation]:
-    """Put the overlay on again with one more layer, the lowest, which has nothing but the mount points.
+def plan_points(
+    overlay: Operation, points: list[tuple[str, str]], view: View, files: tuple[tuple[str, str], ...] = ()
+) -> list[Operation]:
+    """Put the overlay on again with one more layer, the lowest, which has the mount points and `files`, if any.
 
     For layers that do not take them, and for those that should not: a user's, where they would stay.
     """
@@ -112,6 +114,9 @@ def plan_points(overlay: Operation, points: list[tuple[str, str]], view: View) -
     for path, shape in points:
         where = f"{SESSION}/points{view.resolve(path)}"
         operations.append(("folder", where, 0o755, MAY) if shape == "d" else ("file", where, MAY))
+    for path, text in files:
+        where = f"{SESSION}/points{view.resolve(path)}"
+        operations += [("folder", where.rpartition("/")[0], 0o755, MUST), ("write", where, text, 0o644)]
     lowers = f"{overlay[1]}\n{SESSION}/points"
     return [*operations, ("relay", lowers, *overlay[2:])]
 

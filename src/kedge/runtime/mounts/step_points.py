@@ -11,7 +11,8 @@ import contextlib
 import os
 from collections.abc import Iterable
 
-from kedge.runtime.container_view import OPEN_DIRECTORY, Maker, make_inside, name_descriptor
+from kedge.runtime.container_view import OPEN_DIRECTORY, ContainerView, Maker, make_inside, name_descriptor
+from kedge.runtime.mounts.step_files import STEP_FILES, list_step_files
 
 
 class StepPoints:
@@ -23,18 +24,28 @@ class StepPoints:
         self._made: list[tuple[int, str]] = []  # the open directory and the name in it, in the order of making
 
     def __enter__(self) -> None:
-        root = os.open(self._root, OPEN_DIRECTORY)
+        view = ContainerView(os.open(self._root, OPEN_DIRECTORY))
         try:
             for path, shape in self._wanted:
-                with contextlib.suppress(OSError):  # the mount says what is wrong
-                    make_inside(root, path, _RecordingMaker(shape, self._made))
+                self._make(view.descriptor, path, shape)
+            for path, text in list_step_files(view) if self._wanted else ():
+                if not view.kind(path) and self._make(view.descriptor, path, "f"):
+                    folder, name = self._made[-1]
+                    with _KeptTime(folder), open(f"{name_descriptor(folder)}/{name}", "w", encoding="utf-8") as file:
+                        file.write(text)
         finally:
-            os.close(root)
+            view.close()
+
+    def _make(self, root: int, path: str, shape: str) -> bool:
+        count = len(self._made)
+        with contextlib.suppress(OSError):  # the mount says what is wrong
+            make_inside(root, path, _RecordingMaker(shape, self._made))
+        return len(self._made) > count
 
     def __exit__(self, *_: object) -> None:
         for folder, name in reversed(self._made):
             with contextlib.suppress(OSError), _KeptTime(folder):
-                _remove_empty(folder, name)
+                _remove_own(folder, name)
             os.close(folder)
 
 
@@ -66,10 +77,12 @@ class _KeptTime:
             os.utime(name_descriptor(self._folder), ns=times)
 
 
-def _remove_empty(folder: int, name: str) -> None:
-    """Remove a directory or file that nobody put anything into."""
+def _remove_own(folder: int, name: str) -> None:
+    """Remove a directory or file that nobody put anything else into."""
     try:
         os.rmdir(name, dir_fd=folder)
     except NotADirectoryError:
-        if os.stat(name, dir_fd=folder, follow_symlinks=False).st_size == 0:
+        with open(f"{name_descriptor(folder)}/{name}", encoding="utf-8", errors="replace") as file:
+            is_own = file.read(1000) in ("", *(text for _, text in STEP_FILES))
+        if is_own:
             os.unlink(name, dir_fd=folder)

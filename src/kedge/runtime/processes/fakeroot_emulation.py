@@ -5,18 +5,21 @@ Package managers give files to users that do not exist here and make device node
 filter the calls return success and do nothing. No library is put into the container and nothing is traced, so static
 programs and old C libraries are served as well. What asks afterwards who owns a file still sees one owner.
 
-The numbers are those of arch/*/include/generated/uapi/asm/unistd*.h; the list follows what dpkg, rpm and tar call.
+A step of a build has a filter too where it has many users: a tree that is thrown away when the machine fails needs no
+fsync, for which dpkg waits longer than for all its writing.
 """
 
 from __future__ import annotations
 
 from kedge.posix import libc
+from kedge.runtime.processes.emulated_calls import ATTRIBUTES, NODES, OWNERS, SYNCS
 from kedge.runtime.processes.seccomp import (
     ALLOW,
     ARCHITECTURE,
     ARGUMENTS,
     AUDIT_ARCHITECTURES,
     NUMBER,
+    SECOND_KINDS,
     SUCCEED,
     assemble,
     equals,
@@ -29,37 +32,48 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# chown fchown lchown fchownat; setuid setgid setreuid setregid setresuid setresgid setgroups setfsuid setfsgid; capset
-_FAKED = {
-    "x86_64": (92, 93, 94, 260, 105, 106, 113, 114, 117, 119, 116, 122, 123, 126),
-    "aarch64": (55, 54, 146, 144, 145, 143, 147, 149, 159, 151, 152, 91),
-}
-# number of the call, and which argument is the mode
-_MAKE_NODE = {"x86_64": ((133, 1), (259, 2)), "aarch64": ((33, 2),)}
+    from kedge.runtime.processes.seccomp import Line
 
 _KIND_OF_FILE = 0o170000
 _DEVICES = (0o020000, 0o060000)
 
 
-def prepare_emulation(machine: str) -> Callable[[], None] | None:
+class EmulatedCalls:
+    """Which calls succeed unheard."""
+
+    __slots__ = ("attributes", "owners", "syncs")
+
+    def __init__(self, *, owners: bool = True, attributes: bool = False, syncs: bool = False) -> None:
+        self.owners = owners  # those that give files, users and device nodes
+        self.attributes = attributes  # those that set extended attributes
+        self.syncs = syncs  # those that wait for the disk
+
+
+def prepare_emulation(machine: str, calls: EmulatedCalls | None = None) -> Callable[[], None] | None:
     """What puts the filter on this process and all that it starts; None where the numbers of calls are not known."""
-    if machine not in _FAKED:
+    if machine not in OWNERS:
         return None
-    program = make_filter(machine)
+    program = make_filter(machine, calls)
     return lambda: libc.filter_calls(program)
 
 
-def make_filter(machine: str) -> bytes:
+def make_filter(machine: str, calls: EmulatedCalls | None = None) -> bytes:
     """The filter itself."""
-    lines = [
-        load(ARCHITECTURE),
-        equals(AUDIT_ARCHITECTURES[machine], skip_if=1),
-        give(ALLOW),  # a program of another machine, whose numbers mean something else
-        load(NUMBER),
-    ]
-    for number in _FAKED[machine]:
+    lines = [load(ARCHITECTURE)]
+    for kind in (machine, *SECOND_KINDS.get(machine, ())):
+        rules = _list_rules(kind, calls or EmulatedCalls())
+        lines += [equals(AUDIT_ARCHITECTURES[kind], skip_unless=len(rules)), *rules]
+    lines.append(give(ALLOW))  # a program of another kind, whose numbers mean something else
+    return assemble(lines)
+
+
+def _list_rules(kind: str, calls: EmulatedCalls) -> list[Line]:
+    numbers = [*(OWNERS[kind] if calls.owners else ()), *(ATTRIBUTES[kind] if calls.attributes else ())]
+    numbers += SYNCS[kind] if calls.syncs else ()
+    lines = [load(NUMBER)]
+    for number in numbers:
         lines += [equals(number, skip_unless=1), give(SUCCEED)]
-    for number, argument in _MAKE_NODE[machine]:
+    for number, argument in NODES[kind] if calls.owners else ():
         lines += [
             equals(number, skip_unless=6),
             load(ARGUMENTS + 8 * argument),
@@ -70,4 +84,4 @@ def make_filter(machine: str) -> bytes:
             give(ALLOW),  # a pipe or socket, which anybody may make
         ]
     lines.append(give(ALLOW))
-    return assemble(lines)
+    return lines

@@ -33,7 +33,7 @@ _EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 _AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
 _RETURN = 0x06  # BPF_RET | BPF_K
 
-_SECOND_KINDS = {"x86_64": ("i386",), "aarch64": ("arm",)}  # what else the kernels of a machine run
+SECOND_KINDS = {"x86_64": ("i386",), "aarch64": ("arm",)}  # what else the kernels of a machine run
 _X32 = 0x40000000  # x86_64: the numbers of a third kind begin here
 # ioctl, then add_key, request_key, keyctl
 _CALLS = {
@@ -105,7 +105,7 @@ def make_containing_filter(machine: str) -> bytes:
     if machine not in _CALLS:
         return b""
     lines = [load(ARCHITECTURE)]
-    for kind in (machine, *_SECOND_KINDS.get(machine, ())):
+    for kind in (machine, *SECOND_KINDS.get(machine, ())):
         rules = _refuse_calls(kind, is_big=machine == "s390x")
         lines += [equals(AUDIT_ARCHITECTURES[kind], skip_unless=len(rules)), *rules]
     lines.append(give(_refuse_with(errno.ENOSYS)))  # no other kind of program can be judged

@@ -99,6 +99,7 @@ class Container:
             if layer.warning:
                 say("warn", layer.warning)
         self.ext_servers: ExtServers | None = None
+        self.is_root_alone = False  # whether the emulated root is the only user there is
         self.sharing: Sharing | None = None
         self.restrictions = choose_restrictions(options, self.host)
         if options.drop_caps or options.no_privs:
@@ -288,10 +289,12 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
             is_root = options.fakeroot or host.uid == 0
             known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
             container.say("note", f"users in the container: {known}")
-            if known == ROOT_ALONE and options.fakeroot:
-                from kedge.runtime.processes.fakeroot_emulation import prepare_emulation  # late: only with --fakeroot
+            container.is_root_alone = known == ROOT_ALONE and options.fakeroot
+            if container.is_root_alone or options.step is not None:
+                from kedge.runtime.start.emulation import choose_emulation  # late: only with --fakeroot
 
-                container.restrictions.emulate = prepare_emulation(host.machine)
+                is_alone, step = container.is_root_alone, options.step
+                container.restrictions.emulate = choose_emulation(host.machine, options.image, step, is_alone=is_alone)
         servers = _make_servers(container)
         refused = OTHER_NAMESPACES
         enter_other_namespaces(options)
@@ -386,14 +389,19 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
     layering = container.layering
     perform = builder.perform if not container.options.dry_run else _stay_planned
     steps: list[list[Operation]] = []
+    files: tuple[tuple[str, str], ...] = ()
     if layering.is_layered and layering.keeps_changes:
         builder.refused = planned.missing
+        if container.is_root_alone and container.options.step is not None:
+            from kedge.runtime.mounts.step_files import list_step_files  # late: only builds have steps
+
+            files = list_step_files(builder.look())
     elif layering.is_layered:
         perform(planned.making)
         steps.append(planned.making)
-    if builder.refused and layering.is_layered:
+    if (builder.refused or files) and layering.is_layered:
         overlay = next(operation for operation in container.performed if operation[0] == "overlay")
-        steps.append(builder.plan_inside(lambda view: plan_points(overlay, builder.refused, view)))
+        steps.append(builder.plan_inside(lambda view: plan_points(overlay, builder.refused, view, files)))
         perform(steps[-1])
     elif planned.missing and not layering.is_layered and not layering.is_direct:
         from kedge.runtime.mounts.underlay import plan_underlay  # late: only where there is no overlay

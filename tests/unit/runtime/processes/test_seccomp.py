@@ -8,9 +8,10 @@ import struct
 
 import pytest
 
-from kedge.runtime.processes.fakeroot_emulation import make_filter
+from kedge.runtime.processes.emulated_calls import ATTRIBUTES, NODES, OWNERS, SYNCS
+from kedge.runtime.processes.fakeroot_emulation import EmulatedCalls, make_filter
 from kedge.runtime.processes.fakeroot_namespaces import repeat_map
-from kedge.runtime.processes.seccomp import AUDIT_ARCHITECTURES, make_containing_filter
+from kedge.runtime.processes.seccomp import AUDIT_ARCHITECTURES, SECOND_KINDS, make_containing_filter
 
 ALLOWED = 0x7FFF0000
 TIOCSTI, TIOCLINUX, TCGETS = 0x5412, 0x541C, 0x5401
@@ -71,15 +72,55 @@ def test_kinds_of_programs_that_cannot_be_judged_make_no_calls() -> None:
     assert make_containing_filter("sparc") == b""
 
 
-@pytest.mark.parametrize(("machine", "chown", "mknod"), [("x86_64", 92, (133, 1)), ("aarch64", 55, (33, 2))])
-def test_emulation_lets_calls_of_root_succeed(machine: str, chown: int, mknod: tuple[int, int]) -> None:
-    program, architecture = make_filter(machine), AUDIT_ARCHITECTURES[machine]
+@pytest.mark.parametrize(
+    ("machine", "kind", "chown", "mknod"),
+    [
+        ("x86_64", "x86_64", 92, (133, 1)),
+        ("x86_64", "i386", 212, (14, 1)),
+        ("aarch64", "aarch64", 55, (33, 2)),
+        ("aarch64", "arm", 198, (324, 2)),
+        ("ppc64le", "ppc64le", 181, (288, 2)),
+        ("riscv64", "riscv64", 54, (33, 2)),
+    ],
+)
+def test_emulation_lets_calls_of_root_succeed(machine: str, kind: str, chown: int, mknod: tuple[int, int]) -> None:
+    program, architecture = make_filter(machine), AUDIT_ARCHITECTURES[kind]
     assert judge(program, architecture, chown) == 0x00050000
     number, argument = mknod
     for mode, verdict in ((0o020600, 0x00050000), (0o060600, 0x00050000), (0o010600, ALLOWED)):
         arguments = [0] * argument + [mode]
         assert judge(program, architecture, number, *arguments) == verdict
     assert judge(program, 0x12345678, chown) == ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("machine", "kind", "chown", "fsync", "setxattr"),
+    [
+        ("x86_64", "x86_64", 92, 74, 188),
+        ("x86_64", "i386", 182, 118, 226),
+        ("aarch64", "aarch64", 54, 82, 5),
+        ("ppc64le", "ppc64le", 95, 118, 209),
+    ],
+)
+def test_emulation_of_a_step_has_the_calls_that_it_needs(
+    machine: str, kind: str, chown: int, fsync: int, setxattr: int
+) -> None:
+    architecture = AUDIT_ARCHITECTURES[kind]
+    for calls, faked in (
+        (EmulatedCalls(), {chown}),
+        (EmulatedCalls(owners=False, syncs=True), {fsync}),
+        (EmulatedCalls(attributes=True, syncs=True), {chown, fsync, setxattr}),
+    ):
+        program = make_filter(machine, calls)
+        for number in (chown, fsync, setxattr):
+            assert judge(program, architecture, number) == (0x00050000 if number in faked else ALLOWED)
+
+
+def test_emulation_knows_every_kind_of_program_of_a_machine() -> None:
+    for machine in OWNERS:
+        for kind in (machine, *SECOND_KINDS.get(machine, ())):
+            for table in (OWNERS, NODES, ATTRIBUTES, SYNCS):
+                assert table[kind]
 
 
 def test_a_namespace_below_knows_everybody_as_himself() -> None:

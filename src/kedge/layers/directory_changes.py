@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a program changed in a directory, as the tree of a layer: by comparison with how the directory was before.
+
+For hosts where no overlay can be had. A file is the same if its inode and its change time (ctime) are: every write
+moves that time, and no program can set it back. Contents are not read for the comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.layers.directory_tree import FolderOptions, FolderReading, FolderSource, list_entries
+from kedge.layers.tar_writer import refuse_whiteout
+from kedge.layers.upper_directory import UpperOptions, make_whiteout
+from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
+from kedge.model.tree import Node, NodeKind
+from kedge.posix.files import explain, explained
+
+_Seen = tuple[int, int, bool]  # inode, ctime in nanoseconds, whether it is a directory
+_Names = dict[bytes, _Seen]
+_TICK = 20_000_000  # nanoseconds after which the clock of change times has gone on for certain
+_NO_NAMES: _Names = {}
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySnapshot:
+    """How a directory was: the names in each directory below it."""
+
+    folders: dict[bytes, _Names]  # by path from the directory, without leading slash
+
+
+def take_snapshot(folder: Path) -> DirectorySnapshot:
+    """Remember how a directory is. Whatever changes after this call is seen, however soon."""
+    top = os.fsencode(folder)
+    source = FolderSource()
+    folders: dict[bytes, _Names] = {}
+    newest = 0
+    pending = [b""]
+    try:
+        while pending:
+            path = pending.pop()
+            names = folders[path] = {}
+            for entry, status in _list_unlocked(top, path, source):
+                is_folder = stat.S_ISDIR(status.st_mode)
+                names[entry.name] = (status.st_ino, status.st_ctime_ns, is_folder)
+                newest = max(newest, status.st_ctime_ns)
+                if is_folder:
+                    pending.append(_join(path, entry.name))
+    finally:
+        relocked = source.close()
+    for whole, status in relocked.items():  # which has moved their times
+        parent, _, name = whole[len(top) + 1 :].rpartition(b"/")
+        if name:
+            folders[parent][name] = (status.st_ino, status.st_ctime_ns, True)
+        newest = max(newest, status.st_ctime_ns)
+    _wait_past(newest)
+    return DirectorySnapshot(folders)
+
+
+def _list_unlocked(top: bytes, path: bytes, source: FolderSource) -> list[tuple[os.DirEntry[bytes], os.stat_result]]:
+    """What is in a directory, which its mode may keep from its owner."""
+    whole = _join(top, path)
+    if not os.access(whole, os.R_OK | os.X_OK):
+        with explained(os.fsdecode(whole)):
+            source.unlock(whole, stat.S_IMODE(os.lstat(whole).st_mode))
+    return list_entries(whole)
+
+
+def _wait_past(newest: int) -> None:
+    """Wait until a change would have a later time than all that was seen; that clock stands still for a few ms."""
+    left = newest + _TICK - time.time_ns()
+    if left > 0:
+        time.sleep(min(left, 2 * _TICK) / 1e9)  # not for long where the clock of a server is ahead of ours
+
+
+def read_changes(
+    before: DirectorySnapshot, folder: Path, options: UpperOptions | None = None
+) -> tuple[Node, FolderSource]:
+    """The layer's tree, for `write_layer` with `holds_whiteouts`, and where its contents come from.
+
+    The source has to be closed when the layer is written.
+    """
+    return _Comparison(before, os.fsencode(folder), options or UpperOptions()).run()
+
+
+class _Place:
+    """A directory on the way; its node is made when something in it changed."""
+
+    __slots__ = ("is_new", "name", "node", "parent", "path", "status")
+
+    def __init__(self, parent: _Place | None, name: bytes, status: os.stat_result, *, is_new: bool = False) -> None:
+        self.parent = parent
+        self.name = name
+        self.path: bytes = _join(parent.path, name) if parent is not None else b""
+        self.status = status
+        self.is_new = is_new  # nothing of it was there before
+        self.node: Node | None = None
+
+
+class _Comparison:
+    def __init__(self, before: DirectorySnapshot, top: bytes, options: UpperOptions) -> None:
+        self._before = before
+        self._top = top
+        self._options = options
+        self._reading = FolderReading(FolderOptions(all_root=options.all_root, unlocks=True, progress=options.progress))
+
+    def run(self) -> tuple[Node, FolderSource]:
+        try:
+            root = _Place(None, b"", os.lstat(self._top))
+        except OSError as problem:
+            raise explain(problem, os.fsdecode(self._top)) from problem
+        pending = [root]
+        while pending:
+            pending += self._compare(pending.pop())
+        node = self._need(root)
+        node.layer = 0 if self._options.keeps_root else -1
+        return node, self._reading.source
+
+    def _compare(self, place: _Place) -> list[_Place]:
+        """Note what differs in one directory; the directories in it, to be compared next."""
+        known = _NO_NAMES if place.is_new else self._before.folders.get(place.path, _NO_NAMES)
+        gone = set(known)
+        deeper: list[_Place] = []
+        for entry, status in _list_unlocked(self._top, place.path, self._reading.source):
+            name = entry.name
+            if self._is_left_out(place, name):
+                continue
+            gone.discard(name)
+            seen = known.get(name)
+            is_folder = stat.S_ISDIR(status.st_mode)
+            if is_folder:
+                deeper.append(self._enter(place, name, status, seen))
+            elif seen != (status.st_ino, status.st_ctime_ns, False):
+                self._note_file(place, name, status, was_there=seen is not None)
+        for name in gone:
+            if not self._is_left_out(place, name):
+                self._need(place).children[WHITEOUT_PREFIX + name] = make_whiteout()
+        return deeper
+
+    def _enter(self, place: _Place, name: bytes, status: os.stat_result, seen: _Seen | None) -> _Place:
+        """A directory: the one that was there, maybe with another mode, or a new one, maybe in place of one."""
+        was_folder = seen is not None and seen[2]
+        is_new = not was_folder or seen is None or seen[0] != status.st_ino
+        inner = _Place(place, name, status, is_new=is_new)
+        if is_new or seen is None or seen[1] != status.st_ctime_ns:
+            node = self._need(inner)
+            if is_new and was_folder and self._before.folders.get(inner.path):
+                node.children[OPAQUE_NAME] = make_whiteout()
+        return inner
+
+    def _note_file(self, place: _Place, name: bytes, status: os.stat_result, *, was_there: bool) -> None:
+        path = _join(place.path, name)
+        if name.startswith(WHITEOUT_PREFIX):
+            raise refuse_whiteout(path)
+        node = self._reading.find_node(_join(self._top, path), status)
+        if node is not None:
+            self._options.owners.restore(path, node, has_owner=not self._options.all_root)
+            self._need(place).children[name] = node
+        elif was_there:
+            self._need(place).children[WHITEOUT_PREFIX + name] = make_whiteout()
+
+    def _need(self, place: _Place) -> Node:
+        """The node of a directory, with those above it."""
+        missing: list[_Place] = []
+        upward: _Place | None = place
+        while upward is not None and upward.node is None:
+            missing.append(upward)
+            upward = upward.parent
+        for inner in reversed(missing):
+            if inner.name.startswith(WHITEOUT_PREFIX):
+                raise refuse_whiteout(inner.path)
+            node = self._reading.make_node(_join(self._top, inner.path), inner.status, NodeKind.DIRECTORY)
+            self._options.owners.restore(inner.path, node, has_owner=not self._options.all_root)
+            inner.node = node
+            if inner.parent is not None and inner.parent.node is not None:
+                inner.parent.node.children[inner.name] = node
+        assert place.node is not None
+        return place.node
+
+    def _is_left_out(self, place: _Place, name: bytes) -> bool:
+        return bool(self._options.left_out) and _join(place.path, name) in self._options.left_out
+
+
+def _join(folder: bytes, name: bytes) -> bytes:
+    return b"%s/%s" % (folder, name) if folder and name else folder or name

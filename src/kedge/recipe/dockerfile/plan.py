@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A Dockerfile as a recipe: its stages, what each is based on and copies from, and their plans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kedge.errors import InvalidRecipe
+from kedge.model.nearest import propose
+from kedge.recipe.dockerfile.instructions import (
+    ArgInstruction,
+    CopyInstruction,
+    FromInstruction,
+    Instruction,
+    OnbuildInstruction,
+    RunInstruction,
+    read_instruction,
+)
+from kedge.recipe.dockerfile.mounts import check_mount
+from kedge.recipe.dockerfile.planner import StagePlanner
+from kedge.recipe.dockerfile.scope import (
+    GlobalScope,
+    expand_in,
+    is_known_without_arg,
+    list_platform_values,
+    make_globals,
+)
+from kedge.recipe.dockerfile.section import SectionState
+from kedge.recipe.dockerfile.syntax import DockerfileNode, DockerfileSyntax, read_syntax
+from kedge.recipe.steps import Base, BuildArguments, CopyOrigin, Recipe, RecipePlace, StagePlan, refuse_recipe
+
+
+@dataclass(slots=True)
+class DockerfileStage:
+    """One FROM and what follows it."""
+
+    index: int
+    name: str
+    base: Base
+    instructions: tuple[Instruction, ...]  # FROM first
+    family: StageFamily
+    needs: tuple[int, ...] = ()
+    _inherited: dict[str, str] | None = None  # ARG values at its end, for stages that are based on it
+
+    def plan(self, section: Mapping[str, Any]) -> StagePlan:
+        """Its steps, for a base with this `config` object."""
+        parent = None if self.base.stage is None else self.family.stages[self.base.stage]
+        start = {"WorkingDir": "/"} if self.base.agent == "scratch" else {}
+        planner = StagePlanner(self.family.scope, self._find_origin, SectionState(start | dict(section)))
+        if parent:
+            planner.arguments = dict(parent.inherit_arguments())
+        plan = planner.plan(self.instructions)
+        self._inherited = planner.arguments
+        return plan
+
+    def inherit_arguments(self) -> Mapping[str, str]:
+        """The ARG values at its end; those that need the base's variables count only after it was planned."""
+        if self._inherited is None:
+            self.plan({})
+        return self._inherited or {}
+
+    def _find_origin(self, name: str, node: DockerfileNode) -> CopyOrigin:
+        return self.family.find_origin(name, node, self.index)
+
+
+@dataclass(slots=True)
+class StageFamily:
+    """The stages of a file, which refer to each other by name and number."""
+
+    scope: GlobalScope
+    stages: list[DockerfileStage] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
+
+    def find_origin(self, name: str, node: DockerfileNode, index: int) -> CopyOrigin:
+        """What `--from=NAME` of a stage means: a context, an earlier stage, or an image."""
+        rules = self.scope.rules
+        if expand_in(node, name, {}, rules).text != name:
+            hint = "add a stage with FROM, where global ARG values work, and name that stage"
+            raise refuse_recipe(node.find("--from"), "--from cannot have variables", hint)
+        if name in self.scope.given.contexts:
+            return CopyOrigin(name=name)
+        stage = int(name) if re.fullmatch("[0-9]{1,9}", name) else self.names.get(name.lower())
+        if stage is None:
+            return CopyOrigin(image=name)
+        if stage >= index:
+            raise self._refuse_order(name, node, stage)
+        return CopyOrigin(stage=stage)
+
+    def _refuse_order(self, name: str, node: DockerfileNode, stage: int) -> Exception:
+        if stage >= len(self.stages):
+            message, hint = f"there is no stage {name}", f"the file has {len(self.stages)}, the first is number 0"
+        else:
+            message, hint = f"the stage '{name}' is not complete here", "copy only from stages that stand above"
+        return refuse_recipe(node.find(name), message, hint)
+
+
+def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -> Recipe:
+    """The recipe of a Dockerfile; raises InvalidRecipe with the place of the first mistake."""
+    given = arguments or BuildArguments()
+    syntax = read_syntax(text, name)
+    instructions = [read_instruction(node) for node in syntax.nodes]
+    before, groups = _group(instructions)
+    last = groups[-1][0].name
+    family = StageFamily(make_globals(before, given, syntax.escape, given.target or last))
+    for group in groups:
+        _add_stage(family, group[0], tuple(group[1]))
+    target = _find_target(family, given.target, syntax)
+    _settle_needs(family, target)
+    asked = _list_asked(before, family)
+    unused = (key for key in given.values if key not in asked and not is_known_without_arg(key))
+    return Recipe("dockerfile", name, text, tuple(family.stages[: target + 1]), unused_arguments=tuple(unused))
+
+
+_Group = tuple[FromInstruction, list[Instruction]]
+
+
+def _group(instructions: list[Instruction]) -> tuple[list[ArgInstruction], list[_Group]]:
+    """The ARGs before the first FROM, and the instructions of every stage."""
+    before: list[ArgInstruction] = []
+    groups: list[_Group] = []
+    for instruction in instructions:
+        if isinstance(instruction, FromInstruction):
+            groups.append((instruction, []))
+        elif groups:
+            groups[-1][1].append(instruction)
+        elif isinstance(instruction, ArgInstruction):
+            before.append(instruction)
+        else:
+            message = f"{instruction.node.keyword} stands before the first FROM"
+            raise refuse_recipe(instruction.node.place, message, "begin with FROM and the base image")
+    if not groups:
+        raise refuse_recipe(instructions[-1].node.place, "no FROM in this file", "begin with FROM and the base image")
+    return before, groups
+
+
+def _add_stage(family: StageFamily, beginning: FromInstruction, others: tuple[Instruction, ...]) -> None:
+    index = len(family.stages)
+    base = _find_base(family, beginning)
+    family.stages.append(DockerfileStage(index, beginning.name, base, (beginning, *others), family))
+    if beginning.name:
+        family.names[beginning.name] = index
+
+
+def _find_base(family: StageFamily, beginning: FromInstruction) -> Base:
+    node, scope = beginning.node, family.scope
+    image = expand_in(node, beginning.image, scope.values, scope.rules).text
+    platform = expand_in(node, beginning.platform, scope.values, scope.rules).text
+    place = node.find(beginning.image)
+    if not image:
+        hint = "give the ARG before FROM a default, or a value with --build-arg"
+        raise refuse_recipe(place, f"'{beginning.image}' is empty, so FROM names no image", hint)
+    if beginning.platform and not platform:
+        raise refuse_recipe(node.find("--platform"), f"--platform={beginning.platform} is empty", None)
+    if beginning.name and beginning.name in scope.given.contexts:
+        return Base(place, "context", beginning.name, platform=platform)
+    stage = family.names.get(image, family.names.get(image.lower()) if image != image.lower() else None)
+    if stage is not None:
+        return Base(place, "stage", image, stage, platform)
+    if image in scope.given.contexts:
+        return Base(place, "context", image, platform=platform)
+    return Base(place, "scratch" if image == "scratch" else "docker", image, platform=platform)
+
+
+def _settle_needs(family: StageFamily, target: int) -> None:
+    """What each stage needs; mistakes of stages that the target does not need are no mistakes."""
+    wanted = {target}
+    for stage in reversed(family.stages):
+        try:
+            stage.needs = _list_needs(stage)
+        except InvalidRecipe:
+            if stage.index in wanted:
+                raise
+        if stage.index in wanted:
+            wanted |= set(stage.needs)
+
+
+def _list_needs(stage: DockerfileStage) -> tuple[int, ...]:
+    """The stages a stage is based on or copies from, through ONBUILD of its base too."""
+    parent = None if stage.base.stage is None else stage.family.stages[stage.base.stage]
+    needs = set() if parent is None else {parent.index}
+    for node, name in _list_origins((*_list_triggers(parent), *stage.instructions)):
+        origin = stage.family.find_origin(name, node, stage.index)
+        needs |= set() if origin.stage is None else {origin.stage}
+    return tuple(sorted(needs))
+
+
+def _list_triggers(parent: DockerfileStage | None) -> list[Instruction]:
+    """What a stage runs because the stage below it says ONBUILD."""
+    expressions = [item for item in (parent.instructions if parent else ()) if isinstance(item, OnbuildInstruction)]
+    return [
+        read_instruction(node)
+        for item in expressions
+        for node in read_syntax(item.expression, item.node.file).nodes
+        if node.keyword in ("COPY", "RUN")
+    ]
+
+
+def _list_origins(instructions: tuple[Instruction, ...]) -> list[tuple[DockerfileNode, str]]:
+    origins = []
+    for instruction in instructions:
+        if isinstance(instruction, CopyInstruction):
+            origins.append((instruction.node, instruction.origin))
+        elif isinstance(instruction, RunInstruction):
+            origins += [(instruction.node, check_mount(text, instruction.node)) for text in instruction.mounts]
+    return [(node, name) for node, name in origins if name]
+
+
+def _find_target(family: StageFamily, target: str, syntax: DockerfileSyntax) -> int:
+    if not target:
+        return len(family.stages) - 1
+    if target.lower() in family.names:
+        return family.names[target.lower()]
+    if re.fullmatch("[0-9]{1,9}", target) and int(target) < len(family.stages):
+        return int(target)
+    known = list(family.names)
+    hint = propose(target, known) or (f"stages: {', '.join(known)}" if known else "no stage of this file has a name")
+    raise refuse_recipe(RecipePlace(syntax.file, 1), f"no stage '{target}' for --target", hint)
+
+
+def _list_asked(before: list[ArgInstruction], family: StageFamily) -> set[str]:
+    """The names that any ARG asks for, and those of platforms."""
+    everywhere = [*before, *(item for stage in family.stages for item in stage.instructions)]
+    names = {name for item in everywhere if isinstance(item, ArgInstruction) for name, _ in item.arguments}
+    return names | set(list_platform_values(family.scope.given)) | {"TARGETSTAGE"}

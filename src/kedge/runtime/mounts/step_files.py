@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files that a step of a build finds in its root where root is the only user, and that never get into its layer.
+
+apt changes to the user _apt for downloads and checks that it has become that user, which no emulation by a filter of
+system calls can show it. A file of configuration says not to. It lies in a layer below the image, so that a recipe can
+remove what is in its directory, and a variable that a recipe does not know of is not needed.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.posix.views import View
+
+STEP_FILES = (("/etc/apt/apt.conf.d/zz-kedge-build-step", 'APT::Sandbox::User "root";\n'),)
+
+
+def list_step_files(view: View) -> tuple[tuple[str, str], ...]:
+    """Path and text of those that this image has a directory for."""
+    return tuple((path, text) for path, text in STEP_FILES if view.kind(path.rpartition("/")[0]) == "d")
