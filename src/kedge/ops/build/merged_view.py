@@ -97,7 +97,7 @@ class MergedView:
         node = self._reading.find_node(entry.path, entry.status)
         if node is None:
             return None
-        self.levels[entry.level].owners.restore(os.fsencode(path.strip("/")), node)
+        self.levels[entry.level].owners.restore(os.fsencode(path.strip("/")), node, has_owner=False)
         node.xattrs = tuple((name, value) for name, value in node.xattrs if b"overlay" not in name)
         return node
 
