@@ -81,6 +81,7 @@ VERBS = {
     "data": Verb("kedge.cli.data", "Show and update the compatibility tables", "Explain"),
     "doctor": Verb("kedge.cli.doctor", "Check this host for problems with containers and jobs", "Explain"),
     "build": Verb("kedge.cli.build", "Build an image from a definition file or a Dockerfile", "Images", True),
+    "recipe": Verb("kedge.cli.recipe", "Show, convert and check definition files and Dockerfiles", "Images"),
     "pull": Verb("kedge.cli.pull", "Pull an image into a SIF, SquashFS file, directory or OCI layout", "Images", True),
     "push": Verb("kedge.cli.push", "Push an image to a registry", "Images", True),
     "convert": Verb("kedge.cli.convert", "Convert an image to another format", "Images", True),
@@ -101,7 +102,7 @@ VERBS = {
         "kedge.cli.local_queue", "Manage the job queue of this host, for hosts without a scheduler", "Setup"
     ),
     "pyxis": Verb("kedge.cli.pyxis", "Import images for srun --container-image (Pyxis)", "Setup", True),
-    "shim": Verb("kedge.cli.shim", "Install kedge under the names apptainer and singularity", "Setup"),
+    "shim": Verb("kedge.cli.shim", "Install kedge under the names apptainer, singularity and docker", "Setup"),
     "config": Verb("kedge.cli.config", "Show and change settings", "Setup"),
     "help": Verb("kedge.cli.help", "Show a guide, or list the guides", "Setup"),
     "completion": Verb("kedge.cli.completion", "Print the completion script of a shell", "Setup"),
