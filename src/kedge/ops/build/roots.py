@@ -39,6 +39,7 @@ from kedge.store.store import Store
 
 _PIECE = 1 << 20
 _TRIES = 3
+_MOUNT_POINTS = ("dev", "proc", "sys")  # all that an empty base has
 
 
 class StepWorkspace(Protocol):
@@ -100,10 +101,11 @@ class NodeDirectories:
     def _make_empty(self) -> Path:
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             del require_room
-            root.mkdir(mode=0o755)
+            for name in _MOUNT_POINTS:
+                (root / name).mkdir(parents=True)
             return Built(0)
 
-        return self.place.node.make("empty", "an empty base", build)[0]
+        return self.place.node.make("scratch", "an empty base", build)[0]
 
     def find_layer(self, layer: StepLayer) -> Path:
         """A layer in overlay form; raises NoOverlayForm where there is none here."""
