@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The plan of a container: a pure function of options, host and image. It says what `enter` will do, step by step.
 
-`_Points` collects what must be mounted; the mount points that the image lacks are made before anything covers them.
+`Points` collects what must be mounted; the mount points that the image lacks are made before anything covers them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GUARDED = MS_NOSUID | MS_NODEV
 # A current directory that is one of these, or below one of the second, is the image's business.
 _SYSTEM_FOLDERS = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
 _SYSTEM_TREES = ("/sys", "/proc", "/dev")
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = (("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr"))
 
 
@@ -54,7 +54,7 @@ class PlanRequest:
         return name in list_names(self.options.no_mount)
 
 
-class _Points:
+class Points:
     """What is mounted where, in order; `operations` puts the making of missing mount points first."""
 
     def __init__(self, image: View) -> None:
@@ -107,7 +107,7 @@ def make_point(path: str, shape: str, policy: str) -> Operation:
 class MountPlan:
     """What is done once the root is in its place, in two parts."""
 
-    def __init__(self, points: _Points, before: list[Operation], after: list[Operation]) -> None:
+    def __init__(self, points: Points, before: list[Operation], after: list[Operation]) -> None:
         self.missing = points.missing()
         # mount points, made in the layer above the image; those that cannot be made come from an underlay
         self.making = [make_point(path, shape, LATER) for path, shape in self.missing]
@@ -117,7 +117,11 @@ class MountPlan:
 def plan_container(request: PlanRequest) -> MountPlan:
     """The operations after the root is in its place, up to the start of the payload."""
     options, host = request.options, request.host
-    points = _Points(request.image.view)
+    if options.step is not None and options.step.context:
+        from kedge.runtime.mounts.host_script_plan import plan_host_script  # late: only few recipes have one
+
+        return plan_host_script(request, options.step)
+    points = Points(request.image.view)
     before: list[Operation] = []
     _plan_kernel_trees(request, points)
     plan_devices(request, points)
@@ -141,7 +145,7 @@ def plan_container(request: PlanRequest) -> MountPlan:
     return MountPlan(points, before, after)
 
 
-def _plan_kernel_trees(request: PlanRequest, points: _Points) -> None:
+def _plan_kernel_trees(request: PlanRequest, points: Points) -> None:
     """/proc and /sys."""
     options = request.options
     if not request.skips("proc"):
@@ -154,7 +158,7 @@ def _plan_kernel_trees(request: PlanRequest, points: _Points) -> None:
         points.bind("/sys", "/sys", "d", flags=flags, policy=WARN)
 
 
-def plan_devices(request: PlanRequest, points: _Points) -> None:
+def plan_devices(request: PlanRequest, points: Points) -> None:
     """/dev: the host's, or with --contain a small one that still has GPUs and fabrics."""
     if request.skips("dev"):
         return
@@ -169,7 +173,7 @@ def plan_devices(request: PlanRequest, points: _Points) -> None:
     if not request.skips("devpts"):
         points.add(("folder", NEW + "/dev/pts", 0o755, MUST), ("devpts", NEW + "/dev/pts", MAY))
         points.add(("link", "pts/ptmx", NEW + "/dev/ptmx"))
-    wanted = [f"/dev/{name}" for name in _DEVICES]
+    wanted = [f"/dev/{name}" for name in DEVICES]
     for path in dict.fromkeys(wanted + request.additions.devices):
         shape = request.host.view.kind(path)
         if not shape:
@@ -181,7 +185,7 @@ def plan_devices(request: PlanRequest, points: _Points) -> None:
     points.add(*(("link", target, f"{NEW}/dev/{name}") for target, name in _DEVICE_LINKS))
 
 
-def _plan_host_files(request: PlanRequest, points: _Points) -> None:
+def _plan_host_files(request: PlanRequest, points: Points) -> None:
     """Small files of the host that programs expect to fit the host: time zone, hosts, name servers."""
     for path in ("/etc/localtime", "/etc/hosts", "/etc/resolv.conf"):
         if request.skips(path) or (path != "/etc/resolv.conf" and request.skips("bind-paths")):
@@ -192,7 +196,7 @@ def _plan_host_files(request: PlanRequest, points: _Points) -> None:
             points.bind(request.host.view.resolve(path), path, "f", flags=_GUARDED | MS_RDONLY, policy=MAY)
 
 
-def _plan_tmp(request: PlanRequest, points: _Points) -> None:
+def _plan_tmp(request: PlanRequest, points: Points) -> None:
     """/tmp and /var/tmp: the host's, or private ones."""
     options = request.options
     if request.skips("tmp"):
@@ -216,7 +220,7 @@ def _is_same_place(view: View, path: str, other: str) -> bool:
         return False
 
 
-def _plan_home(request: PlanRequest, points: _Points) -> None:
+def _plan_home(request: PlanRequest, points: Points) -> None:
     """The home directory: the host's, or a private one."""
     options, size = request.options, request.private_size
     source, destination = request.home
@@ -237,7 +241,7 @@ def _plan_home(request: PlanRequest, points: _Points) -> None:
         points.tmpfs(destination, size, "755")
 
 
-def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
+def _plan_bind(request: PlanRequest, points: Points, bind: Bind) -> None:
     """A bind that somebody asked for."""
     shape = request.host.view.kind(bind.source)
     if not shape and not bind.is_optional:
@@ -255,7 +259,7 @@ def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
     points.bind(bind.source, bind.destination, "d" if shape == "d" else "f", flags=flags, policy=policy)
 
 
-def _plan_current_folder(request: PlanRequest, points: _Points) -> None:
+def _plan_current_folder(request: PlanRequest, points: Points) -> None:
     """Bind the current directory, unless it is a system directory or something else was asked for there."""
     options, cwd = request.options, request.host.cwd
     if options.contain or request.skips("cwd") or is_system_directory(cwd):
@@ -269,7 +273,7 @@ def _plan_current_folder(request: PlanRequest, points: _Points) -> None:
     points.bind(cwd, cwd, "d", policy=MAY)
 
 
-def _list_covers(points: _Points, path: str) -> list[tuple[str, str]]:
+def _list_covers(points: Points, path: str) -> list[tuple[str, str]]:
     """Source (empty where it is not the host's) and destination of all mounts at a path and above it."""
     found = [
         (str(operation[1]).removeprefix(OLD), str(operation[2])[len(NEW) :])
@@ -281,7 +285,7 @@ def _list_covers(points: _Points, path: str) -> list[tuple[str, str]]:
     return [cover for cover in found if path == cover[1] or path.startswith(cover[1].rstrip("/") + "/")]
 
 
-def _protect_store(request: PlanRequest, points: _Points) -> None:
+def _protect_store(request: PlanRequest, points: Points) -> None:
     """Images that are unpacked on this node can be looked at, and not be changed, wherever a bind brings them along."""
     store = request.host.view.resolve(request.store) if request.store else ""
     if not store:
@@ -304,7 +308,7 @@ def is_system_directory(folder: str) -> bool:
     return folder in _SYSTEM_FOLDERS or any(folder == tree or folder.startswith(tree + "/") for tree in _SYSTEM_TREES)
 
 
-def _plan_libraries(request: PlanRequest, points: _Points, before: list[Operation]) -> None:
+def _plan_libraries(request: PlanRequest, points: Points, before: list[Operation]) -> None:
     """Driver libraries below /.singularity.d/libs, and what else devices bring."""
     if request.additions.libraries:
         before.append(("folder", f"{SESSION}/libs", 0o755, MUST))
@@ -321,7 +325,7 @@ def _plan_libraries(request: PlanRequest, points: _Points, before: list[Operatio
         _plan_bind(request, points, bind)
 
 
-def _plan_identity(request: PlanRequest, points: _Points, before: list[Operation]) -> None:
+def _plan_identity(request: PlanRequest, points: Points, before: list[Operation]) -> None:
     """Files that say who and where we are."""
     options = request.options
     for name, text in (("passwd", request.passwd), ("group", request.group)):

@@ -392,7 +392,8 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
     files: tuple[tuple[str, str], ...] = ()
     if layering.is_layered and layering.keeps_changes:
         builder.refused = planned.missing
-        if container.is_root_alone and container.options.step is not None:
+        step = container.options.step
+        if container.is_root_alone and step is not None and not step.context:
             from kedge.runtime.mounts.step_files import list_step_files  # late: only builds have steps
 
             files = list_step_files(builder.look())
