@@ -16,7 +16,7 @@ import pytest
 
 from kedge.cli.main import make_parser
 from kedge.cli.shim_words import SPOKEN, translate
-from kedge.errors import KedgeError, UnsupportedFormat, UsageError
+from kedge.errors import KedgeError, UsageError
 from kedge.release import VERSION
 from kedge.runtime.command_line.flags import parse_words
 from kedge.runtime.command_line.shim_file import MARK, PROGRAMS, is_shim, make_shim
@@ -237,7 +237,7 @@ def test_shim_version_can_be_parsed() -> None:
         ("apptainer remote login --tokenfile f r.example", "'apptainer remote --tokenfile' is not", "--password-stdin"),
         ("apptainer pull --docker-host=h docker://x", "'apptainer pull --docker-host' is not", "DOCKER_HOST"),
         ("apptainer build -e x docker://y", "'build -e' is not supported", "cannot write encrypted images"),
-        ("apptainer build x.sif", "'build' needs an output file and a source image", "docker://NAME"),
+        ("apptainer build x.sif", "'build' needs an output file and a definition file or image", "docker://NAME"),
         ("apptainer build x.sif gone.def", "gone.def: No such file or directory", ""),
         ("apptainer exec --security uid:1 i x", "--security is not supported", "leave it out"),
         ("apptainer exec i", "'kedge exec' needs a command to run", "usage"),
@@ -251,11 +251,13 @@ def test_shim_refuses_with_a_remedy(line: str, message: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Definition.nbody", "app.def", "Singularity"])
-def test_shim_says_that_definitions_cannot_be_built_yet(tmp_path: Path, name: str) -> None:
+def test_shim_builds_definitions(tmp_path: Path, name: str) -> None:
     recipe = tmp_path / name
     recipe.write_text("Bootstrap: docker\nFrom: ubuntu\n")
-    with pytest.raises(UnsupportedFormat, match="kedge cannot build from a definition file"):
-        translate("apptainer", ["build", "--fakeroot", "x.sif", str(recipe)])
+    words = translate("apptainer", ["build", "-fF", "--nv", "-B", "/a", "-T", "x.sif", str(recipe)]).words
+    assert words == ["build", "--format", "sif", "-F", "--nv", "-B", "/a", "-T", "x.sif", str(recipe)]
+    words = translate("apptainer", ["build", "--sandbox", "--build-arg", "A=1", "x", str(recipe)]).words
+    assert words == ["build", "--format", "sandbox", "--build-arg", "A=1", "x", str(recipe)]
 
 
 def test_shim_builds_images_from_images(tmp_path: Path) -> None:

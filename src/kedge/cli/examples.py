@@ -229,6 +229,7 @@ srun --container-image=ubuntu:24.04 cat /etc/os-release
 """,
     "shim": """
 kedge shim install --dir bin
+kedge shim install docker --dir bin
 kedge shim list --dir bin
 kedge shim remove --dir bin
 """,

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """What, and where to."""
     parser.add_argument(
-        "source", metavar="SOURCE", help="a SIF or SquashFS file, a directory, oci:PATH, docker-archive:PATH"
+        "source",
+        metavar="SOURCE",
+        help="a SIF or SquashFS file, a directory, oci:PATH, docker-archive:PATH, or docker://NAME of the cache",
     )
     parser.add_argument(
         "target",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge shim`: give kedge the names `apptainer` and `singularity`, so that scripts written for them run unchanged."""
+"""`kedge shim`: gives kedge the names `apptainer`, `singularity` and `docker`, so that scripts run unchanged."""
 
 from __future__ import annotations
 
@@ -11,18 +11,30 @@ from typing import TYPE_CHECKING
 from kedge.cli.options import add_dry_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kedge.cli.console import Console
     from kedge.ops.containers.shim import Shim
+
+_NAMES = ("apptainer", "singularity", "docker")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    install = commands.add_parser("install", help="Install the commands apptainer, singularity and run-singularity")
+    install = commands.add_parser("install", help="Install the commands apptainer and singularity, or docker")
     install.add_argument("--force", action="store_true", help="replace other programs of these names")
     remove = commands.add_parser("remove", help="Remove these commands; other programs of these names stay")
     listing = commands.add_parser("list", help="List the installed commands and whether your shell finds them")
     for command in (install, remove):
+        command.add_argument(
+            "program",
+            metavar="NAME",
+            nargs="*",
+            choices=_NAMES,
+            help="apptainer (with singularity and run-singularity), docker, or both"
+            f" (default: {'apptainer' if command is install else 'all'})",
+        )
         command.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin)")
         add_dry_run(command)
     listing.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin and all of PATH)")
@@ -35,11 +47,20 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def _choose_programs(names: Sequence[str]) -> list[str]:
+    """The files behind the names, each once."""
+    from kedge.runtime.command_line.shim_file import PROGRAMS
+
+    groups = [PROGRAMS if name in PROGRAMS else (name,) for name in names]
+    return list(dict.fromkeys(program for group in groups for program in group))
+
+
 def _install(arguments: argparse.Namespace, console: Console) -> None:
     from kedge.ops.containers.shim import default_folder, install_shims
 
     folder = arguments.dir or default_folder(console.environ)
-    shims = install_shims(folder, console.environ, force=arguments.force, dry_run=console.dry_run)
+    programs = _choose_programs(arguments.program or ["apptainer"])
+    shims = install_shims(folder, console.environ, programs, force=arguments.force, dry_run=console.dry_run)
     if console.json:
         console.print_json([shim.as_dict() for shim in shims])
     for shim in shims:
@@ -52,7 +73,7 @@ def _remove(arguments: argparse.Namespace, console: Console) -> None:
     from kedge.ops.containers.shim import default_folder, remove_shims
 
     folder = arguments.dir or default_folder(console.environ)
-    paths = remove_shims(folder, dry_run=console.dry_run)
+    paths = remove_shims(folder, _choose_programs(arguments.program or list(_NAMES)), dry_run=console.dry_run)
     if console.json:
         console.print_json([str(path) for path in paths])
     for path in paths:

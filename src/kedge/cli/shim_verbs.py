@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.errors import FileProblem, UnsupportedFormat, UsageError
+from kedge.errors import FileProblem, UsageError
 from kedge.model.image_argument import is_reference
 from kedge.model.nearest import propose
 from kedge.model.words_of_other_tools import VERB_HABITS
@@ -72,10 +72,15 @@ _MISSING = {
     "remote get-login-password": "log in to the registry itself: kedge registry login HOST",
 }
 
-# options of `build` that say how a definition is built: for an image that is there they mean nothing
+# options of `build` without meaning for kedge: steps always appear to run as root, and nothing is left behind
+_BUILD_NEEDLESS = (
+    *("-f", "--fakeroot", "--userns", "--ignore-subuid", "--ignore-fakeroot-command", "--ignore-userns"),
+    *("--ignore-proot", "--no-setgroups", "--no-cleanup", "--writable-tmpfs", "-j", "--json"),
+)
+# options that say how a definition is built: for an image that is there they mean nothing, too
 _BUILD_IDLE = (
-    *("-f", "--fakeroot", "-T", "--notest", "--userns", *(f"--{switch.name}" for switch in list_switches())),
-    *("--no-cleanup", "--writable-tmpfs", "--warn-unused-build-args", "--json"),
+    *(*_BUILD_NEEDLESS, "-T", "--notest", "--warn-unused-build-args"),
+    *(f"--{switch.name}" for switch in list_switches()),
 )
 _BUILD_IDLE_VALUES = ("-B", "--bind", "--mount", "--build-arg", "--build-arg-file", "--section")
 _BUILD_REFUSED = {
@@ -85,13 +90,13 @@ _BUILD_REFUSED = {
     "--encrypt": "kedge cannot write encrypted images",
     "--passphrase": "kedge cannot write encrypted images",
     "--pem-path": "kedge cannot write encrypted images",
-    "--mksquashfs-args": "kedge does not use mksquashfs; choose a compression: kedge pull --compress gzip ...",
+    "--mksquashfs-args": "kedge does not use mksquashfs; choose a compression: kedge build --compress gzip ...",
     "-r": "kedge has no remote builder",
     "--remote": "kedge has no remote builder",
     "-u": "kedge cannot change an image; build a new one",
     "--update": "kedge cannot change an image; build a new one",
 }
-_BUILD_VALUES = ("--arch", "--authfile", "--tmpdir", "--library")
+_BUILD_VALUES = ("--arch", "--authfile", "--tmpdir", "--library", *_BUILD_IDLE_VALUES)
 
 
 def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
@@ -203,29 +208,49 @@ def _search(words: list[str]) -> list[str]:
 
 
 def _build(words: list[str]) -> list[str]:
-    """An image that is there, here or in a registry, becomes a SIF or a directory; definitions cannot be built yet."""
+    """A definition is built; an image that is there, here or in a registry, becomes a SIF or a directory."""
     if {"-h", "--help"} & set(words):
-        return ["pull", "--help"]
-    rule = _ShimRule(idle=_BUILD_IDLE, idle_values=_BUILD_IDLE_VALUES, refused=_BUILD_REFUSED)
-    words = _apply_rule("build", rule, _split_letters(words))
-    names: list[str] = []
-    options: list[str] = []
-    position = 0
-    while position < len(words):
-        word = words[position]
-        count = 2 if word in _BUILD_VALUES else 1
-        (options if word.startswith("-") else names).extend(words[position : position + count])
-        position += count
+        return ["build", "--help"]
+    words = _split_letters(words)
+    names = _list_names(words)
     if len(names) != 2:
-        raise UsageError("'build' needs an output file and a source image", hint="build OUTPUT.sif docker://NAME")
-    is_sandbox = any(word in ("-s", "--sandbox") for word in options)
-    options = [word for word in options if word not in ("-s", "--sandbox")]
+        raise UsageError(
+            "'build' needs an output file and a definition file or image",
+            hint="build OUTPUT.sif FILE.def, or build OUTPUT.sif docker://NAME",
+        )
     output, spec = names
-    form = ["--format", "sandbox" if is_sandbox else "sif"]
+    form = ["--format", "sandbox" if {"-s", "--sandbox"} & set(words) else "sif"]
+    is_there = is_reference(spec) or _is_image(Path(spec))
+    rule = (
+        _ShimRule(idle=_BUILD_IDLE, idle_values=_BUILD_IDLE_VALUES, refused=_BUILD_REFUSED)
+        if is_there
+        else _ShimRule(idle=_BUILD_NEEDLESS, refused=_BUILD_REFUSED)
+    )
+    words = _apply_rule("build", rule, words)
+    options = _drop_names([word for word in words if word not in ("-s", "--sandbox")])
+    if not is_there:
+        return ["build", *form, *options, output, spec]
     if is_reference(spec):
         return ["pull", *form, *options, output, spec]
-    check_image(Path(spec))
     return ["convert", *form, *_keep_for_convert(options), spec, output]
+
+
+def _list_names(words: list[str]) -> list[str]:
+    """The words of `build` that are neither options nor their values."""
+    return [
+        word
+        for index, word in enumerate(words)
+        if not word.startswith("-") and words[index - 1 : index] not in [[option] for option in _BUILD_VALUES]
+    ]
+
+
+def _drop_names(words: list[str]) -> list[str]:
+    """The options of `build` with their values."""
+    return [
+        word
+        for index, word in enumerate(words)
+        if word.startswith("-") or words[index - 1 : index] in [[option] for option in _BUILD_VALUES]
+    ]
 
 
 def _split_letters(words: list[str]) -> list[str]:
@@ -253,18 +278,13 @@ def _keep_for_convert(options: list[str]) -> list[str]:
     return kept
 
 
-def check_image(path: Path) -> None:
-    """Raise unless it is an image: a definition can only be told by being nothing else."""
-    if path.is_dir():
-        return
+def _is_image(path: Path) -> bool:
+    """Whether it is an image: a definition can only be told by being nothing else."""
+    if path.is_dir() or (path.exists() and not path.is_file()):  # a pipe is read once, by the build
+        return path.is_dir()
     try:
         with path.open("rb") as file:
             head = file.read(2048)
     except OSError as problem:
-        raise FileProblem(f"{path}: {problem.strerror}", hint="build OUTPUT.sif docker://NAME") from None
-    if head[32:41] == b"SIF_MAGIC" or head[:4] == b"hsqs" or head[1080:1082] == b"\x53\xef" or b"hsqs" in head[:256]:
-        return
-    raise UnsupportedFormat(
-        f"{path}: kedge cannot build from a definition file",
-        hint="build it with Apptainer, or pull an image that has what you need",
-    )
+        raise FileProblem(f"{path}: {problem.strerror}", hint="build OUTPUT.sif FILE.def") from None
+    return head[32:41] == b"SIF_MAGIC" or head[:4] == b"hsqs" or head[1080:1082] == b"\x53\xef" or b"hsqs" in head[:256]

@@ -101,7 +101,7 @@ VERBS = {
         "kedge.cli.local_queue", "Manage the job queue of this host, for hosts without a scheduler", "Setup"
     ),
     "pyxis": Verb("kedge.cli.pyxis", "Import images for srun --container-image (Pyxis)", "Setup", True),
-    "shim": Verb("kedge.cli.shim", "Install kedge under the names apptainer and singularity", "Setup"),
+    "shim": Verb("kedge.cli.shim", "Install kedge under the names apptainer, singularity and docker", "Setup"),
     "config": Verb("kedge.cli.config", "Show and change settings", "Setup"),
     "help": Verb("kedge.cli.help", "Show a guide, or list the guides", "Setup"),
     "completion": Verb("kedge.cli.completion", "Print the completion script of a shell", "Setup"),

@@ -158,7 +158,7 @@ class _Comparison:
             raise refuse_whiteout(path)
         node = self._reading.find_node(_join(self._top, path), status)
         if node is not None:
-            self._options.owners.restore(path, node)
+            self._options.owners.restore(path, node, has_owner=not self._options.all_root)
             self._need(place).children[name] = node
         elif was_there:
             self._need(place).children[WHITEOUT_PREFIX + name] = make_whiteout()
@@ -174,7 +174,7 @@ class _Comparison:
             if inner.name.startswith(WHITEOUT_PREFIX):
                 raise refuse_whiteout(inner.path)
             node = self._reading.make_node(_join(self._top, inner.path), inner.status, NodeKind.DIRECTORY)
-            self._options.owners.restore(inner.path, node)
+            self._options.owners.restore(inner.path, node, has_owner=not self._options.all_root)
             inner.node = node
             if inner.parent is not None and inner.parent.node is not None:
                 inner.parent.node.children[inner.name] = node

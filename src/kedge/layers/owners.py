@@ -39,17 +39,24 @@ class OwnerTable:
         """What is recorded of a path; None for one that is root's and has the mode it shows."""
         return self._owners.get(path)
 
-    def restore(self, path: bytes, node: Node) -> None:
-        """Give a changed file the owner that its path had, and its mode unless that was changed too."""
+    def list_numbers(self) -> dict[bytes, tuple[int, int]]:
+        """Owner and group by path, of files that are not root's."""
+        return {path: (owner.uid, owner.gid) for path, owner in self._owners.items() if owner.uid or owner.gid}
+
+    def restore(self, path: bytes, node: Node, *, has_owner: bool) -> None:
+        """Give a changed file the owner that its path had, unless it has one, and its mode if that was not changed."""
         recorded = self._owners.get(path)
         if recorded is None:
             return
-        node.uid, node.gid = recorded.uid, recorded.gid
+        if not has_owner:
+            node.uid, node.gid = recorded.uid, recorded.gid
         if node.mode == make_mode_usable(node.kind, recorded.mode):
             node.mode = recorded.mode
 
     def encode(self) -> bytes:
-        """The table as a file: records that end with a NUL byte, for paths may contain any other."""
+        """The table as a file: records that end with a NUL byte, for paths may contain any other. Empty without any."""
+        if not self._owners:
+            return b""
         records = [b"%d %d %o %s" % (r.uid, r.gid, r.mode, path) for path, r in sorted(self._owners.items())]
         return b"\0".join([_FIRST_LINE, *records]) + b"\0"
 

@@ -84,7 +84,7 @@ class _Translation:
             if not self._options.has_whiteout_files:
                 raise refuse_whiteout(path)
             return [(name, make_whiteout())]
-        self._options.owners.restore(path, node)
+        self._options.owners.restore(path, node, has_owner=not self._options.all_root)
         if node.kind is not NodeKind.DIRECTORY:
             _drop_marks(path, node)
         return [(name, node)]

@@ -82,6 +82,7 @@ tbody th{font-weight:550;overflow-wrap:break-word}
 .chart .cell{stroke:none}
 .chart .cell.good{fill:var(--good-soft)}.chart .cell.fair{fill:var(--fair-soft)}.chart .cell.bad{fill:var(--bad-soft)}
 .chart .cell.other{fill:var(--other-soft)}.chart .cell.plain{fill:var(--plain-soft)}
+.treemap .light{fill:var(--paper)}.treemap .dark{fill:var(--text)}
 .legend{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;margin:.7rem 0;font-size:.9rem}
 .matrix td,.matrix th{font-size:.8rem;padding:.25rem .4rem .25rem 0}
 details{margin:.8rem 0}

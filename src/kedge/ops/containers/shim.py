@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Shims: the names `apptainer` and `singularity` for kedge, and `run-singularity`, which lets `./image.sif` run."""
+"""Shims: the names `apptainer`, `singularity` and `docker` for kedge, and `run-singularity` for `./image.sif`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from kedge.frozen import JsonValue
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.private_files import make_private
 from kedge.posix.start_kedge import own_interpreter, own_package
-from kedge.runtime.command_line.shim_file import PROGRAMS, is_shim, make_shim
+from kedge.runtime.command_line.shim_file import ALL_PROGRAMS, PROGRAMS, is_shim, make_shim
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,16 @@ def default_folder(environ: Mapping[str, str]) -> Path:
 
 
 def install_shims(
-    folder: Path, environ: Mapping[str, str], *, force: bool = False, dry_run: bool = False
+    folder: Path,
+    environ: Mapping[str, str],
+    programs: Sequence[str] = PROGRAMS,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
 ) -> list[Shim]:
-    """Write the three files, or none: what is not ours is replaced only with `force`."""
+    """Write the files, or none: what is not ours is replaced only with `force`."""
     folder = folder.absolute()
-    for path in (folder / program for program in PROGRAMS):
+    for path in (folder / program for program in programs):
         if os.path.lexists(path) and not is_shim(str(path)) and not (force and not path.is_dir()):
             raise OutputExists(
                 f"{path} is there, and is not kedge's",
@@ -54,18 +59,18 @@ def install_shims(
         with explained(folder):
             make_private(folder, 0o755)
         source = str(Path(own_package()).resolve().parent)
-        for program in PROGRAMS:
+        for program in programs:
             path = folder / program
             if path.is_symlink():
                 with explained(path):
                     path.unlink()
             write_atomically(path, os.fsencode(make_shim(program, own_interpreter(), source)), mode=0o755)
-    return [_judge(program, folder, environ) for program in PROGRAMS]
+    return [_judge(program, folder, environ) for program in programs]
 
 
-def remove_shims(folder: Path, *, dry_run: bool = False) -> list[Path]:
+def remove_shims(folder: Path, programs: Sequence[str] = ALL_PROGRAMS, *, dry_run: bool = False) -> list[Path]:
     """Remove what is ours from a directory; returns what that was."""
-    ours = [path for path in (folder.absolute() / program for program in PROGRAMS) if is_shim(str(path))]
+    ours = [path for path in (folder.absolute() / program for program in programs) if is_shim(str(path))]
     for path in ours if not dry_run else ():
         with explained(path):
             path.unlink()
@@ -79,7 +84,7 @@ def list_shims(environ: Mapping[str, str], folder: Path | None = None) -> list[S
     return [
         _judge(program, folder, environ)
         for folder in dict.fromkeys(folders)
-        for program in PROGRAMS
+        for program in ALL_PROGRAMS
         if is_shim(str(folder / program))
     ]
 

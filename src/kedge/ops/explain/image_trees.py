@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kedge.compat.packages.list_packages import is_database, list_packages
 from kedge.compat.packages.package import InstalledPackage
@@ -22,7 +22,7 @@ from kedge.layers.limits import Ledger
 from kedge.layers.whiteouts import LayerRecord
 from kedge.model.manifest import ImageConfig
 from kedge.model.reference import Reference
-from kedge.model.tree import ContentSource, Node, find
+from kedge.model.tree import ContentSource, Node, NodeKind, find, walk
 from kedge.model.tree_view import TreeView
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import classify
@@ -134,11 +134,32 @@ def _shared_key(layer: LayerSource) -> str:
     return str(layer.diff_id or layer.digest or id(layer))
 
 
+@dataclass(slots=True)
+class ImageFiles:
+    """The files of an image, each once, with all names that it has."""
+
+    paths: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    nodes: dict[int, Node] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[Node, list[bytes]]]:
+        return ((node, self.paths[key]) for key, node in self.nodes.items())
+
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        return sum(node.size for node in self.nodes.values())
+
+
+def list_files(root: Node) -> ImageFiles:
+    """The regular files of a tree."""
+    files = ImageFiles()
+    for path, node in walk(root):
+        if node.kind is NodeKind.FILE:
+            files.nodes[id(node)] = node
+            files.paths[id(node)].append(path)
+    return files
+
+
 def show_path(path: bytes) -> str:
     """A path of an image as people read it."""
     return "/" + os.fsdecode(path)
-
-
-def name_reference(reference: Reference) -> str:
-    """A short name for tables."""
-    return Path(reference.path).name if reference.is_local and reference.path else reference.redacted

@@ -26,6 +26,7 @@ from kedge.model.manifest import MAXIMUM_MANIFEST, OCI_MANIFEST, Descriptor, Man
 from kedge.model.reference import Reference, Transport
 from kedge.ops.images.make_layers import LayerOptions, as_stored_image, compress_layers
 from kedge.ops.setup.workplace import Workplace
+from kedge.ops.sources.image_source import ImageSource
 from kedge.ops.sources.open_local import open_local_image
 from kedge.posix.files import explained
 from kedge.registry.client import RegistryClient
@@ -75,7 +76,7 @@ def push(source: Reference, target: Reference, workplace: Workplace, *, dry_run:
         sender = _Sender(client, target, workplace, store, dry_run)
         if target.transport is Transport.ORAS:
             return sender.push_sif(source)
-        image = open_local_image(source, workplace)
+        image = _open_source(source, workplace, store)
         try:
             client.has_blob(target.repository, sif_config().digest)  # who may not push learns it before the hard work
             making = LayerOptions(workplace.settings.temporary_directory, workplace.threads, workplace.progress)
@@ -86,6 +87,18 @@ def push(source: Reference, target: Reference, workplace: Workplace, *, dry_run:
                     return sender.push_layers(source, compressed)
         finally:
             image.close()
+
+
+def _open_source(source: Reference, workplace: Workplace, store: Store) -> ImageSource:
+    """An image of this host; `docker://NAME` is one of the cache that was built or pulled under this name."""
+    if source.transport is not Transport.DOCKER:
+        return open_local_image(source, workplace)
+    from kedge.ops.images.local_names import find_named  # late, all: most images are files
+    from kedge.ops.sources.fetch_layers import open_remote_image
+    from kedge.ops.sources.resolve import resolve
+
+    find_named(str(source), workplace, store)
+    return open_remote_image(resolve(source, workplace, store, offline=True), workplace, store)
 
 
 def _check_target(target: Reference) -> None:

@@ -190,6 +190,7 @@ class _Unpacker:
     def _unpack_squashfs(self, image: ImageFile, identity: str, source: str) -> _Done:
         """Straight from the file system in a file to the directory."""
         from kedge.formats.squashfs.reader import SquashReader
+        from kedge.layers.owners import collect_owners
         from kedge.layers.unpack_squashfs import TreeExtractor, measure_tree
 
         _require_squashfs(image, source)
@@ -208,7 +209,7 @@ class _Unpacker:
                 TreeExtractor(reader, self.workplace.progress, bar.advance, workers).extract(tree, root)
                 bar.finish()
                 _require_unchanged(image)
-                return Built(size, image.read_config())
+                return Built(size, image.read_config(), collect_owners(tree).encode())
 
         try:
             return self._make(identity, source, build)
@@ -227,14 +228,14 @@ class _Unpacker:
             if isinstance(image, LayeredImage):
                 return self._unpack_layers(image)
             name = hashlib.sha256(str(self.reference).encode("utf-8", "surrogateescape")).hexdigest()
-            return self._make(f"host-{name}", str(self.reference), lambda root, _: Built(_write_tree(root, image)))
+            return self._make(f"host-{name}", str(self.reference), lambda root, _: _write_tree(root, image))
         finally:
             image.close()
 
     def _unpack_layers(self, image: LayeredImage) -> _Done:
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             require_room(_EXPANSION * sum(layer.size for layer in image.manifest.layers))
-            return Built(_write_tree(root, image), _pack_section(image.config))
+            return replace(_write_tree(root, image), config=_pack_section(image.config))
 
         return self._make(self._name_layers(image.manifest.digest.hex), self.reference.redacted, build)
 
@@ -271,7 +272,7 @@ class _Unpacker:
             require_room(_EXPANSION * resolved.compressed_size)
             image = open_remote_image(resolved, self.workplace, store)  # downloads begin here, in one process only
             try:
-                return Built(_write_tree(root, image), _pack_section(image.config))
+                return replace(_write_tree(root, image), config=_pack_section(image.config))
             finally:
                 image.close()
 
@@ -362,15 +363,17 @@ def _pack_section(config: ImageConfig) -> bytes:
     return json.dumps(config.section, sort_keys=True).encode() if config.section else b""
 
 
-def _write_tree(root: Path, image: ImageSource) -> int:
-    """Write the image's files into a directory; returns about how much room they take."""
+def _write_tree(root: Path, image: ImageSource) -> Built:
+    """Write the image's files into a directory."""
+    from kedge.layers.owners import collect_owners
     from kedge.layers.sandbox import SandboxSink
     from kedge.layers.unpack_squashfs import make_usable, measure_tree
     from kedge.ops.images.write_image import fill_decorated
 
     with SandboxSink(root) as sink:
         tree = fill_decorated(image, sink)
+        owners = collect_owners(tree)
         make_usable(tree)
         size = measure_tree(tree)
         sink.finish(tree)
-    return size
+    return Built(size, owners=owners.encode())

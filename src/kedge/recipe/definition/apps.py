@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from kedge.formats.singularityd.go_json import encode_json, encode_text
-from kedge.recipe.definition.definition import Definition
+from kedge.recipe.definition.definition import Definition, Script
 from kedge.recipe.definition.go_strings import cut_comment, trim
 from kedge.recipe.definition.parse import read_labels
 from kedge.recipe.steps import CopyStep, RecipePlace, TreeFile, refuse_recipe
@@ -37,8 +37,11 @@ class App:
 def list_apps(stage: Definition) -> list[App]:
     """The apps in the order of the file."""
     apps = []
-    for name in stage.app_order:
-        scripts = {key.partition(" ")[0]: item for key, item in stage.custom.items() if key.partition(" ")[2] == name}
+    sections: dict[str, dict[str, Script]] = {name: {} for name in stage.app_order}
+    for key, item in stage.custom.items():
+        section, _, name = key.partition(" ")
+        sections[name][section] = item
+    for name, scripts in sections.items():
         place = RecipePlace(stage.name, min((item.line for item in scripts.values()), default=1))
         if not name or name in (".", "..") or "/" in name:
             raise refuse_recipe(

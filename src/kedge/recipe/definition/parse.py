@@ -43,13 +43,33 @@ class _Section:
 
 
 @dataclass(slots=True)
+class _OpenScript:
+    """A section that may come again."""
+
+    line: int
+    arguments: str = ""
+    bodies: list[str] = field(default_factory=list)
+
+    def close(self) -> Script:
+        return Script("".join(self.bodies), self.arguments, self.line)
+
+
+@dataclass(slots=True)
+class _OpenFiles:
+    """The %files sections of one origin, which may come again."""
+
+    line: int
+    transfers: list[FileTransfer] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class _Parts:
     """What the sections of a stage add up to."""
 
-    scripts: dict[str, Script] = field(default_factory=dict)
-    custom: dict[str, Script] = field(default_factory=dict)
-    files: list[FilesSection] = field(default_factory=list)
-    app_order: list[str] = field(default_factory=list)
+    scripts: dict[str, _OpenScript] = field(default_factory=dict)
+    custom: dict[str, _OpenScript] = field(default_factory=dict)
+    files: dict[str, _OpenFiles] = field(default_factory=dict)  # by arguments
+    app_order: dict[str, None] = field(default_factory=dict)
     unknown: list[tuple[str, int]] = field(default_factory=list)
 
 
@@ -89,17 +109,17 @@ def parse_stage(text: str, name: str, line: int = 1) -> Definition:
                 continue
         _add_section(section, name, parts)
     _refuse_unknown(parts.unknown, name)
-    labels = read_labels(parts.scripts["labels"].script) if "labels" in parts.scripts else {}
+    scripts = {key: script.close() for key, script in parts.scripts.items()}
     return Definition(
         name=name,
         raw=text,
         line=line,
         header=header.values,
         header_lines=header.lines,
-        scripts=parts.scripts,
-        labels=labels,
-        files=tuple(parts.files),
-        custom=parts.custom,
+        scripts=scripts,
+        labels=read_labels(scripts["labels"].script) if "labels" in scripts else {},
+        files=tuple(FilesSection(key, tuple(part.transfers), part.line) for key, part in parts.files.items()),
+        custom={key: script.close() for key, script in parts.custom.items()},
         app_order=tuple(parts.app_order),
     )
 
@@ -132,9 +152,10 @@ def _add_section(section: _Section, name: str, parts: _Parts) -> None:
     words = title.lstrip("%").split(" ", 1)
     key = lower(words[0])
     if key == "files":
-        _add_files(parts.files, words[1] if len(words) == 2 else "", body, place)
+        opened = parts.files.setdefault(words[1] if len(words) == 2 else "", _OpenFiles(section.line))
+        opened.transfers += _read_transfers(body, place)
         return
-    known: dict[str, Script] = parts.scripts
+    known = parts.scripts
     if key in APP_SECTIONS:
         key = _add_app(title, place, parts.app_order)
         known = parts.custom
@@ -142,35 +163,29 @@ def _add_section(section: _Section, name: str, parts: _Parts) -> None:
     if key.partition(" ")[0] not in (*SECTIONS, *APP_SECTIONS):
         parts.unknown.append((title, section.line))
         return
-    old = known.get(key) or Script(line=section.line)
-    arguments = words[1] if len(words) == 2 else old.arguments
-    known[key] = Script(old.script + body, arguments, old.line)
+    script = known.setdefault(key, _OpenScript(section.line))
+    script.bodies.append(body)
+    if len(words) == 2:
+        script.arguments = words[1]
 
 
-def _add_app(title: str, place: RecipePlace, order: list[str]) -> str:
+def _add_app(title: str, place: RecipePlace, order: dict[str, None]) -> str:
     """The key of an app's section, `apprun NAME`; its name is remembered in the order of the file."""
     words = title.lstrip("%").split(" ", 2)
     if len(words) < 2:
         raise refuse_recipe(
             place, f"the section {title} does not name its app", hint=f"write '{title} NAME' for the app NAME"
         )
-    if words[1] not in order:
-        order.append(words[1])
+    order[words[1]] = None
     return " ".join(words[:2])
 
 
-def _add_files(sections: list[FilesSection], arguments: str, body: str, place: RecipePlace) -> None:
-    """The lines of a %files section, put to those with the same arguments."""
-    transfers = []
+def _read_transfers(body: str, place: RecipePlace) -> Iterator[FileTransfer]:
+    """The lines of a %files section whose name stands at `place`."""
     for line, raw in enumerate(body.split("\n"), place.line + 1):
         content = trim(raw)
         if content and not content.startswith("#"):
-            transfers.append(_read_transfer(content, RecipePlace(place.file, line)))
-    for index, section in enumerate(sections):
-        if section.arguments == arguments:
-            sections[index] = FilesSection(arguments, (*section.transfers, *transfers), section.line)
-            return
-    sections.append(FilesSection(arguments, tuple(transfers), place.line))
+            yield _read_transfer(content, RecipePlace(place.file, line))
 
 
 def _read_transfer(content: str, place: RecipePlace) -> FileTransfer:

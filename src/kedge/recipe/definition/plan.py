@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kedge.formats.singularityd import fixed_files
@@ -26,6 +26,7 @@ from kedge.recipe.definition.definition import Definition, FilesSection, Script
 from kedge.recipe.definition.go_strings import cut_comment, split_words, trim
 from kedge.recipe.definition.metadata import render_script, write_foundation, write_metadata
 from kedge.recipe.definition.parse import parse_stage, parse_stages
+from kedge.recipe.settle_files import BUILD_LABELS
 from kedge.recipe.steps import (
     SCRIPT_PATH,
     Base,
@@ -48,7 +49,7 @@ _IMAGES_OF_THIS_KIND = ("localimage", "library", "oras", "shub")
 _POST_SCRIPT = "/.post.script"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENVIRONMENT_FILE = "/.singularity.d/env/91-environment.sh"
-_LABELS_FILE = "/.build.labels"
+# what Apptainer's shell does before a program: variables of the base's own environment and of the apps
 _SOURCE_ENVIRONMENT = 'for file in /.singularity.d/env/*.sh; do if [ -f "$file" ]; then . "$file"; fi; done; exec "$@"'
 
 
@@ -92,7 +93,7 @@ class DefinitionStage:
         return StagePlan(tuple(self._list_steps(section)), self._make_section(section), is_decorated=True)
 
     def _list_steps(self, section: Mapping[str, Any]) -> Iterator[Step]:
-        apps = list_apps(self.definition)
+        apps = list_apps(self.definition) if self._wants("apps") else []
         yield from self._host_script("pre")
         yield write_foundation(self._place(0), section, keeps=self.base.agent in _IMAGES_OF_THIS_KIND)
         if apps:
@@ -100,16 +101,29 @@ class DefinitionStage:
                 apps[0].place, "write the files of the apps", write_app_files(apps), list_app_directories(apps)
             )
         yield from list_app_copies(apps)
-        for files in self.definition.files:
-            if self._find_origin(files) is not None:
-                yield from self._copy(files)
+        files = self.definition.files if self._wants("files") else ()
+        for part in files:
+            if self._find_origin(part) is not None:
+                yield from self._copy(part)
         yield from self._host_script("setup")
-        for files in self.definition.files:
-            if self._find_origin(files) is None:
-                yield from self._copy(files)
+        for part in files:
+            if self._find_origin(part) is None:
+                yield from self._copy(part)
         yield from self._post(apps, section)
-        yield write_metadata(self.definition, self.full_text, self._architecture)
+        yield write_metadata(self._select(), self.full_text, self._architecture)
         yield from self._test(section)
+
+    def _wants(self, section: str) -> bool:
+        """Whether --section asks for it; apps go with %post."""
+        wanted = self.arguments.sections
+        if "none" in wanted:
+            return False
+        return "all" in wanted or section in wanted or (section == "apps" and "post" in wanted)
+
+    def _select(self) -> Definition:
+        """The stage with those sections alone that are wanted."""
+        scripts = {name: script for name, script in self.definition.scripts.items() if self._wants(name)}
+        return replace(self.definition, scripts=scripts, labels=self.definition.labels if "labels" in scripts else {})
 
     @property
     def _architecture(self) -> str:
@@ -120,7 +134,7 @@ class DefinitionStage:
 
     def _host_script(self, name: str) -> Iterator[Step]:
         script = self.definition.script(name)
-        if script.script:
+        if script.script and self._wants(name):
             place = self._place(script.line)
             argv = _make_argv(script, SCRIPT_PATH, place, name)
             yield HostScriptStep(place, f"%{name}", name, argv, _encode(script.script))
@@ -161,31 +175,26 @@ class DefinitionStage:
             )
 
     def _post(self, apps: list[App], section: Mapping[str, Any]) -> Iterator[Step]:
-        post = self.definition.script("post")
+        post = self.definition.script("post") if self._wants("post") else Script()
         text = post.script + write_installs(apps)
         if not text:
             return
         place = self._place(post.line) if post.script else apps[0].place
         argv = _make_argv(post, _POST_SCRIPT, place, "post")
-        places = {"ENVIRONMENT": _ENVIRONMENT_FILE, "LABELS": _LABELS_FILE}
+        places = {"ENVIRONMENT": _ENVIRONMENT_FILE, "LABELS": BUILD_LABELS}
         extra = {f"{tool}_{key}": path for key, path in places.items() for tool in ("APPTAINER", "SINGULARITY")}
         yield RunStep(
             place,
             "%post" if post.script else "%appinstall",
-            self._with_environment(argv),
+            ("/bin/sh", "-c", _SOURCE_ENVIRONMENT, "sh", *argv),
             self._make_environment(section, extra),
             section="post",
             script=InlineFile(_POST_SCRIPT, _encode(text)),
         )
 
-    def _with_environment(self, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """The program, after the environment scripts of a base that has some; an OCI config is in the variables."""
-        if self.base.agent not in _IMAGES_OF_THIS_KIND:
-            return argv
-        return ("/bin/sh", "-c", _SOURCE_ENVIRONMENT, "sh", *argv)
-
     def _make_environment(self, section: Mapping[str, Any], extra: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         values = {"PATH": _PATH, "HOME": "/root", "LANG": "C", **self.arguments.environment}
+        values |= {f"{tool}_{key}": "rootfs" for key in ("CONTAINER", "NAME") for tool in ("APPTAINER", "SINGULARITY")}
         for entry in section.get("Env") or ():
             key, _, value = str(entry).partition("=")
             values[key] = value
@@ -193,7 +202,7 @@ class DefinitionStage:
 
     def _test(self, section: Mapping[str, Any]) -> Iterator[Step]:
         test = self.definition.script("test")
-        if test.script:
+        if test.script and self._wants("test"):
             argv = ("/bin/sh", "-c", _SOURCE_ENVIRONMENT, "sh", "/.singularity.d/test")
             yield RunStep(self._place(test.line), "%test", argv, self._make_environment(section, {}), section="test")
 
@@ -234,12 +243,14 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
         used |= expanded.used
         warnings += expanded.warnings
         stages.append(parse_stage(expanded.text, name, stage.line))
+    stages = stages[: _find_target(stages, given.target) + 1]
     full_text = "".join(stage.raw for stage in stages)
     names: dict[str, int] = {}
     made = []
     for index, stage in enumerate(stages):
         _check_header(stage)
         made.append(DefinitionStage(index, stage, full_text, dict(names), given))
+        made[-1].plan({})  # mistakes in any stage show before anything is built
         names.setdefault(stage.header.get("stage", ""), index)
     return Recipe(
         "definition",
@@ -249,6 +260,23 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
         tuple(warnings),
         tuple(key for key in given.values if key not in used),
         dict(stages[-1].labels),
+    )
+
+
+def _find_target(stages: list[Definition], target: str) -> int:
+    """The number of the stage that --target names; without it the last one."""
+    if not target:
+        return len(stages) - 1
+    names = [stage.header.get("stage", "") for stage in stages]
+    if target in names:
+        return names.index(target)
+    if target.isascii() and target.isdigit() and int(target) < len(stages):
+        return int(target)
+    known = ", ".join(name for name in names if name)
+    raise refuse_recipe(
+        RecipePlace(stages[0].name, stages[0].line),
+        f"there is no stage '{target}' (--target)",
+        hint=f"stages with a name: {known}" if known else f"stages are numbered from 0 to {len(stages) - 1}",
     )
 
 

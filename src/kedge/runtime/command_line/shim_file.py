@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 
-PROGRAMS = ("apptainer", "singularity", "run-singularity")
+PROGRAMS = ("apptainer", "singularity", "run-singularity")  # installed together, unless others are named
+DOCKER = "docker"
+ALL_PROGRAMS = (*PROGRAMS, DOCKER)
 MARK = "made by 'kedge shim install'"
 _LONGEST_SHEBANG = 127  # of kernels before 5.1
 _HEAD = 2048
@@ -32,14 +34,16 @@ def make_shim(program: str, python: str, source: str) -> str:
         # a shell starts Python, which reads these two lines as one string
         quoted = python.replace("'", "'\"'\"'")
         first = f"#!/bin/sh\n'''exec' '{quoted}' -SI \"$0\" \"$@\"\n' '''"
+    module = "docker_words" if program == DOCKER else "shim_words"
+    again = "kedge shim install docker" if program == DOCKER else "kedge shim install"
     return f"""{first}
 # {program}: {MARK}, and removed by 'kedge shim remove'
 import sys
 
 sys.path.insert(0, {source!r})
 try:
-    from kedge.cli.shim_words import main
+    from kedge.cli.{module} import main
 except ImportError as problem:
-    sys.exit(f"{program}: kedge is not in {{sys.path[0]}} ({{problem}}); to write this file again: kedge shim install")
+    sys.exit(f"{program}: kedge is not in {{sys.path[0]}} ({{problem}}); to write this file again: {again}")
 sys.exit(main({program!r}))
 """

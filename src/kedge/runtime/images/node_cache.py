@@ -9,6 +9,7 @@ This is the only description of its files; `node_cache_writer` and `unpack_lock`
     images/IDENTITY/size     bytes that the root takes
     images/IDENTITY/boot     the boot in which it was unpacked, until all of it is certain to be on the disk
     images/IDENTITY/oci-config.json   of an image made from layers
+    images/IDENTITY/owners   owners and modes that the unpacked files do not have (layers/owners.py); older ones lack it
     images/IDENTITY.lock     held by the process that unpacks it
     names/REFERENCE          the identity that a reference had when it was last resolved; its time is when that was
     files/STATE              the identity of a file's content, and the paths under which it was seen in this state
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kedge.runtime.images.image_file import ImageFile
 
 IMAGES, REFERENCES, FILES, LOCKS = "images", "names", "files", "turns"
-INFO, ROOT, LOCK, SIZE, BOOT, CONFIG = "info", "root", "lock", "size", "boot", "oci-config.json"
+INFO, ROOT, LOCK, SIZE, BOOT, CONFIG, OWNERS = "info", "root", "lock", "size", "boot", "oci-config.json", "owners"
 
 _VARIABLES = ("KEDGE_NODEDIR", "APPTAINER_NODEDIR", "SINGULARITY_NODEDIR")
 _PLACES = ("/var/tmp", "/tmp")  # the first that is on a disk of this node; sticky, and every user has a directory in it
@@ -221,6 +222,15 @@ def read_config(root: str) -> bytes:
     try:
         with open(f"{_image_of(root)}/{CONFIG}", "rb") as file:
             return file.read(1 << 22)
+    except OSError:
+        return b""
+
+
+def read_owners(root: str) -> bytes:
+    """The table of owners and modes beside an unpacked image; empty when it has none."""
+    try:
+        with open(f"{_image_of(root)}/{OWNERS}", "rb") as file:
+            return file.read()
     except OSError:
         return b""
 

@@ -33,6 +33,7 @@ from kedge.runtime.images.node_cache import (
     IMAGES,
     INFO,
     LOCK,
+    OWNERS,
     ROOT,
     SIZE,
     choose_node_directory,
@@ -84,10 +85,14 @@ class _NodeEntry:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What was unpacked: how much room it takes, and its OCI config where that is not in the image's file."""
+    """What was unpacked: how much room it takes, and its OCI config where that is not in the image's file.
+
+    `owners` is a table of what the files on this node do not say themselves.
+    """
 
     size: int
     config: bytes = b""
+    owners: bytes = b""
 
 
 # Makes the directory it is given; before it writes it says how many bytes it needs.
@@ -219,6 +224,8 @@ class NodeCache:
                 (temporary / LOCK).touch(mode=0o600)
                 if built.config:
                     (temporary / CONFIG).write_bytes(built.config)
+                if built.owners:
+                    (temporary / OWNERS).write_bytes(built.owners)
                 if force or self.find(identity) is None:  # without locks somebody may have been faster
                     self._publish(temporary, target)
         except NoSpace as problem:

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The page of `kedge image size`: a picture of the directories, what can go, and the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kedge.compat.image.size_report import Saving, SizeReport, SizeShare
+from kedge.compat.image.traits import Layer
+from kedge.model.counting import count_things
+from kedge.model.size import format_size
+from kedge.pages.document import Imprint, fit_page, make_page, make_section
+from kedge.pages.layers_picture import make_layers_picture
+from kedge.pages.markup import Markup, format_sentence, make_element
+from kedge.pages.symbols import MarkStyle
+from kedge.pages.treemap_picture import draw_treemap
+from kedge.pages.verdict_part import make_banner, make_level_line, make_point, make_remedy
+
+_MOST_ROWS = 25
+_CAN_GO, _OPTIONAL = MarkStyle("exclamation", "fair", "Can go"), MarkStyle("letter", "other", "Optional")
+_CLEAN = MarkStyle("check", "good", "Nothing is left behind")
+
+
+def render_size(report: SizeReport, *, made: str, version: str) -> str:
+    """One HTML document that loads nothing; `made` is when, as it is to be read."""
+    return fit_page(_make_page, report, Imprint(made, version))
+
+
+def _make_page(report: SizeReport, imprint: Imprint) -> str:
+    layers = [Layer(layer.stored, layer.digest, layer.created_by) for layer in report.layers]
+    packages = [SizeShare(f"{p.name} {p.version} ({p.manager})", p.size) for p in report.packages if p.size]
+    copies = [SizeShare("  ".join(group.paths), group.wasted, group.count) for group in report.duplicates]
+    parts = [
+        _make_banner(report),
+        _make_savings(report.savings),
+        make_section("Directories", make_element("div", draw_treemap(report.directories, "Directories by size"))),
+        _make_table("Directory", report.directories, report.size),
+        make_layers_picture(layers),
+        _make_table("Package manager", report.managers, report.size),
+        _make_table("Package", packages, report.size),
+        _make_table("File type", report.types, report.size),
+        _make_table("Files with the same contents", copies, report.size),
+    ]
+    return make_page(report.name, "kedge image size", parts, imprint)
+
+
+def _make_banner(report: SizeReport) -> Markup:
+    stored = f", {format_size(report.stored)} stored" if report.stored else ""
+    sentence = f"{format_size(report.size)} in {count_things(report.files, 'file')}{stored}"
+    sure = sum(saving.size for saving in report.savings if not saving.is_optional)
+    if not sure:
+        return make_banner(_CLEAN, sentence, "")
+    return make_banner(_CAN_GO, f"{format_size(sure)} can go without loss", f"The image has {sentence}.")
+
+
+def _make_savings(savings: Sequence[Saving]) -> Markup | None:
+    if not savings:
+        return None
+    points = (_make_saving(saving) for saving in savings)
+    return make_section("What can go, and how", make_element("ul", *points, class_="points"))
+
+
+def _make_saving(saving: Saving) -> Markup:
+    look = _OPTIONAL if saving.is_optional else _CAN_GO
+    words = f"{format_size(saving.size)} in {count_things(saving.files, 'file')}. {saving.note}".strip()
+    examples = "For example " + ", ".join(saving.examples) if saving.examples else ""
+    body = [
+        make_level_line(look, saving.title),
+        make_element("p", format_sentence(words), class_="text"),
+        make_element("p", examples, class_="small quiet text") if examples else None,
+        make_remedy("Write in the recipe", f"    {saving.better}"),
+    ]
+    return make_point(look, body)
+
+
+def _make_table(title: str, shares: Sequence[SizeShare], total: int) -> Markup | None:
+    if not shares:
+        return None
+    names = ("Size", "Share", title)
+    head = make_element("thead", make_element("tr", *(make_element("th", name, scope="col") for name in names)))
+    rows = (make_element("tr", *_list_cells(share, total)) for share in shares[:_MOST_ROWS])
+    table = make_element("table", head, make_element("tbody", *rows), class_="matrix")
+    more = f"{len(shares) - _MOST_ROWS} more, each smaller" if len(shares) > _MOST_ROWS else None
+    return make_section(f"By {title[:1].lower()}{title[1:]}", table, make_element("p", more) if more else None)
+
+
+def _list_cells(share: SizeShare, total: int) -> Iterable[Markup]:
+    yield make_element("td", format_size(share.size))
+    yield make_element("td", f"{100 * share.size / max(total, 1):.1f} %")
+    yield make_element("td", share.name, class_="code text")

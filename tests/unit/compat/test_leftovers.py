@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What builds leave behind, by path, and the types of files."""
+
+from __future__ import annotations
+
+import pytest
+
+from kedge.compat.image.file_types import name_type
+from kedge.compat.image.leftovers import RULES, find_leftover, is_build_tool
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("var/lib/apt/lists/deb_dists_InRelease", "apt-lists"),
+        ("var/cache/apt/pkgcache.bin", "apt-cache"),
+        ("var/cache/dnf/x/y", "dnf-cache"),
+        ("root/.cache/pip/http/a/b", "pip-cache"),
+        ("home/me/.cache/huggingface/model", "other-cache"),
+        ("opt/conda/pkgs/numpy/lib/a.so", "conda-cache"),
+        ("opt/conda/lib/python3.12/site-packages/numpy/__pycache__/a.pyc", "bytecode"),
+        ("opt/conda/lib/python3.12/site-packages/numpy/tests/a.py", "tests"),
+        ("workspace/code/.git/objects/pack/x", "git"),
+        ("usr/lib/libfoo.a", "static-libraries"),
+        ("opt/src/main.o", "objects"),
+        ("tmp/a/b", "temporary"),
+        ("root/v12.4.1.tar.gz", "archives"),
+        ("usr/share/doc/bash/README", "documents"),
+        ("usr/local/cuda-12.4/nsight-compute-2024/x", "profilers"),
+    ],
+)
+def test_leftovers_are_known_by_their_paths(path: str, rule: str) -> None:
+    directory, _, name = path.rpartition("/")
+    result = find_leftover(directory, name)
+    assert result is not None
+    assert result.name == rule
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["usr/bin/python3", "opt/app/tests/a.py", "usr/lib/x.so", "usr/share/data.tar.gz", "data", "mytmp/a", "etc/apk/x"],
+)
+def test_leftovers_what_is_used_is_none(path: str) -> None:
+    directory, _, name = path.rpartition("/")
+    assert find_leftover(directory, name) is None
+
+
+def test_leftovers_every_rule_has_a_better_line_and_a_name_of_its_own() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    assert all(rule.better.split()[0] in ("RUN", "FROM", "COPY") for rule in RULES)
+    assert all(rule.note for rule in RULES if rule.is_optional)
+
+
+@pytest.mark.parametrize(
+    "name", ["gcc", "gcc-12", "g++", "build-essential", "libssl-dev", "cuda-nvcc-12-4", "cmake", "zlib-devel"]
+)
+def test_build_tools_are_known(name: str) -> None:
+    assert is_build_tool(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["gcc-12-base", "libgcc-s1", "python3", "bash", "libstdc++6", "make-guile-doc", "devscripts"]
+)
+def test_build_tools_are_not_what_programs_need(name: str) -> None:
+    assert not is_build_tool(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (b"libc.so.6", "shared libraries"),
+        (b"libcudart_static.a", "static libraries and objects"),
+        (b"a.cpython-311.pyc", "Python bytecode"),
+        (b"x.tar.gz", "archives and packages"),
+        (b"model.safetensors", "models and weights"),
+        (b"README", "other"),
+        (b"\xff\xfe", "other"),
+    ],
+)
+def test_types_are_known_by_names(name: bytes, kind: str) -> None:
+    assert name_type(name, 0o644) == kind
+
+
+def test_types_programs_have_permission_to_run() -> None:
+    assert name_type(b"bash", 0o755) == "programs and scripts"

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A definition file becomes steps in Apptainer's order, with its scripts, variables and files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kedge.errors import InvalidRecipe
+from kedge.recipe.definition.plan import make_recipe
+from kedge.recipe.steps import (
+    SCRIPT_PATH,
+    BuildArguments,
+    CopyStep,
+    HostScriptStep,
+    RunStep,
+    Step,
+    TreeFile,
+    WriteFilesStep,
+)
+
+HEADER = "Bootstrap: docker\nFrom: debian:12\n"
+EVERYTHING = """%test
+test
+%runscript
+run
+%post
+post
+%files
+here /there
+%files from one
+/a b
+%setup
+setup
+%pre
+pre
+%appfiles app
+x
+%appinstall app
+install
+"""
+
+
+def plan(text: str, section: dict[str, Any] | None = None, **arguments: Any) -> tuple[Step, ...]:
+    recipe = make_recipe(text, "x.def", BuildArguments(**arguments))
+    return recipe.target.plan(section or {}).steps
+
+
+def find_run(steps: tuple[Step, ...], section: str = "post") -> RunStep:
+    (step,) = [step for step in steps if isinstance(step, RunStep) and step.section == section]
+    return step
+
+
+def find_files(steps: tuple[Step, ...]) -> dict[str, TreeFile]:
+    return {file.path: file for step in steps if isinstance(step, WriteFilesStep) for file in step.files}
+
+
+def test_plan_order_is_apptainers() -> None:
+    steps = plan(HEADER + "Stage: one\n" + HEADER + EVERYTHING)
+    assert [step.text for step in steps] == [
+        "%pre",
+        "prepare /.singularity.d",
+        "write the files of the apps",
+        "%appfiles app: x",
+        "%files from one: /a b",
+        "%setup",
+        "%files: here /there",
+        "%post",
+        "write labels, environment and scripts",
+        "%test",
+    ]
+    assert str(steps[4].place) == "x.def:15:1"
+
+
+def test_plan_base_and_stages() -> None:
+    text = "BootStrap: yum\nOSVersion: 7\nMirrorURL: u\nInclude: yum\nStage: one\n" + HEADER + "%files from one\n/a\n"
+    first, second = make_recipe(text, "x.def").stages
+    assert (first.name, first.base.agent, first.base.reference) == ("one", "yum", "")
+    assert first.base.fields == {"osversion": "7", "mirrorurl": "u", "include": "yum"}
+    assert (second.base.agent, second.base.reference, str(second.base.place)) == ("docker", "debian:12", "x.def:7:1")
+    assert (first.needs, second.needs) == ((), (0,))
+
+
+def test_plan_copies() -> None:
+    steps = plan(HEADER + "Stage: one\n" + HEADER + '%files from one # c\n/a\n%files\nx y\n"a b" /c/\n*.py\n')
+    copies = [step for step in steps if isinstance(step, CopyStep)]
+    shown = [(step.sources[0], step.destination, step.origin.stage, step.is_definition) for step in copies]
+    assert shown == [
+        ("/a", "", 0, True),
+        ("x", "/y", None, True),
+        ("a b", "/c/", None, True),
+        ("*.py", "", None, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "argv"),
+    [
+        ("", ("-ex", "SCRIPT")),
+        ("-u # why", ("-ex", "-u", "SCRIPT")),
+        ("-c /bin/bash", ("-ex", "-c", "/bin/bash SCRIPT")),
+        ("-u -c bash  -l", ("-ex", "-u", "-c", "bash -l SCRIPT")),
+    ],
+)
+def test_plan_interpreter_of_scripts(arguments: str, argv: tuple[str, ...]) -> None:
+    steps = plan(f"{HEADER}%post {arguments}\nmake\n%setup {arguments}\nmake\n")
+    post = find_run(steps)
+    assert post.argv[-len(argv) - 1 :] == ("/bin/sh", *(word.replace("SCRIPT", "/.post.script") for word in argv))
+    assert post.script is not None
+    assert (post.script.name, post.script.data) == ("/.post.script", b"make\n")
+    (setup,) = [step for step in steps if isinstance(step, HostScriptStep)]
+    assert setup.argv == ("/bin/sh", *(word.replace("SCRIPT", SCRIPT_PATH) for word in argv))
+    assert setup.script == b"make\n"
+
+
+def test_plan_variables_of_post() -> None:
+    section = {"Env": ["PATH=/opt/bin:/bin", "A=b=c"]}
+    variables = dict(find_run(plan(HEADER + "%post\nx\n", section, environment={"https_proxy": "p"})).environment)
+    assert variables["PATH"] == "/opt/bin:/bin"
+    assert (variables["A"], variables["HOME"], variables["https_proxy"]) == ("b=c", "/root", "p")
+    for tool in ("APPTAINER", "SINGULARITY"):
+        assert variables[f"{tool}_ENVIRONMENT"] == "/.singularity.d/env/91-environment.sh"
+        assert variables[f"{tool}_LABELS"] == "/.build.labels"
+    assert not any(name.endswith("_ROOTFS") for name in variables)
+
+
+def test_plan_metadata_files() -> None:
+    text = (
+        HEADER
+        + "%runscript -e # c\n  #!/bin/bash\nrun\n%test\ntest\n%help\nhelp\n%environment\nexport A=b\n%labels\nC d\n"
+    )
+    files = find_files(plan("# left out\n" + text, {"Cmd": ["bash"], "Env": ["X=y"]}, target_platform="linux/arm64"))
+    shown = {path.removeprefix("/.singularity.d/"): file for path, file in files.items()}
+    assert shown["runscript"].data == b"#!/bin/bash -e \n\nrun\n\n"
+    assert shown["test"].data == b"#!/bin/sh\n\ntest\n\n"
+    assert shown["runscript.help"].data == b"help\n\n"
+    assert shown["Singularity"].data == text.encode()
+    assert (shown["env/90-environment.sh"].data, shown["env/90-environment.sh"].way) == (b"\nexport A=b\n\n", "append")
+    assert b"X=" in shown["env/10-docker2singularity.sh"].data
+    assert {name: oct(shown[name].mode) for name in ("runscript", "runscript.help", "labels.json")} == {
+        "runscript": "0o755",
+        "runscript.help": "0o644",
+        "labels.json": "0o644",
+    }
+    assert b'"org.label-schema.build-arch": "arm64"' in shown["labels.json"].data
+    assert b'"org.label-schema.usage.singularity.deffile.from": "debian:12"' in shown["labels.json"].data
+
+
+def test_plan_files_of_an_image_of_this_kind_stay() -> None:
+    steps = plan("Bootstrap: localimage\nFrom: a.sif\n")
+    foundation = steps[0]
+    assert isinstance(foundation, WriteFilesStep)
+    assert {file.way for file in foundation.files} == {"keep"}
+
+
+def test_plan_apps() -> None:
+    text = (
+        HEADER
+        + "%post\nX=1\n%appenv my-app\nexport A=b\n%apprun my-app\nrun\n"
+        + "%applabels my-app\nC d\n%appinstall my-app\nmake\n"
+    )
+    steps = plan(text)
+    files = find_files(steps)
+    meta = "/scif/apps/my-app/scif"
+    assert files[f"{meta}/runscript"].data == b"#!/bin/sh\n\nrun\n\n"
+    assert files[f"{meta}/labels.json"].data == b'{\n\t"C": "d",\n\t"SCIF_APP_NAME": "my-app"\n}'
+    assert b"SCIF_APPROOT_my_app=/scif/apps/my_app\n" in files["/.singularity.d/env/94-appsbase.sh"].data
+    script = find_run(steps).script
+    assert script is not None
+    assert script.data.startswith(
+        b"X=1\n\ncd /\n. /scif/apps/my-app/scif/env/01-base.sh\n\ncd /scif/apps/my-app\nmake\n"
+    )
+
+
+def test_plan_config_of_other_formats() -> None:
+    text = HEADER + "%environment\nexport A=b\nexport C=$(date)\n%runscript\nrun\n%labels\nD e\n"
+    section = make_recipe(text, "x.def").target.plan({"Env": ["P=q"], "Cmd": ["x"], "WorkingDir": "/w"}).section
+    assert section["Env"] == ["P=q", "A=b"]
+    assert section["Entrypoint"] == ["/bin/sh", "-c", "#!/bin/sh\n\nrun\n\n", "runscript"]
+    assert (section["Labels"], section["WorkingDir"], "Cmd" in section) == ({"D": "e"}, "/w", False)
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        (("none",), ["prepare /.singularity.d", "write labels, environment and scripts"]),
+        (("files",), ["prepare /.singularity.d", "%files: here /there", "write labels, environment and scripts"]),
+        (("test",), ["prepare /.singularity.d", "write labels, environment and scripts", "%test"]),
+    ],
+)
+def test_plan_chosen_sections(sections: tuple[str, ...], expected: list[str]) -> None:
+    text = HEADER + EVERYTHING.replace("%files from one\n/a b\n", "")
+    steps = plan(text, sections=sections)
+    assert [step.text for step in steps] == expected
+    assert ("/.singularity.d/test" in find_files(steps)) == ("test" in sections)
+
+
+def test_plan_arguments_everywhere() -> None:
+    text = "Bootstrap: docker\nFrom: {{ BASE }}\n%arguments\nBASE=debian\nB=1\n%post\necho {{ B }} # {{ C }}\n"
+    recipe = make_recipe(text, "x.def", BuildArguments({"BASE": "ubuntu", "C": "2"}))
+    assert recipe.target.base.reference == "ubuntu"
+    script = find_run(recipe.target.plan({}).steps).script
+    assert script is not None
+    assert script.data == b"echo 1 # {{ C }}\n"
+    assert recipe.unused_arguments == ("C",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("%post\nx\ny\n", "x.def:1:1: there is no header before the sections"),
+        ("From: a\nBootstrap: docker\n", "x.def:1:1: the header does not begin with 'Bootstrap:'"),
+        (HEADER + "%post -c\nx\n", "x.def:3:1: nothing follows -c in %post"),
+        (HEADER + "%files from nowhere\nx\n", "x.def:3:1: there is no stage 'nowhere' before this one"),
+        (HEADER + "%files builder\nx\n", "x.def:3:1: '%files builder' does not say where the files come from"),
+        (HEADER + "%apprun  a\nx\n", "x.def:3:1: '' cannot be the name of an app"),
+        (HEADER + "%apprun ../a\nx\n", "x.def:3:1: '../a' cannot be the name of an app"),
+    ],
+)
+def test_plan_errors_name_the_place(text: str, message: str) -> None:
+    with pytest.raises(InvalidRecipe) as caught:
+        make_recipe(text, "x.def")
+    assert caught.value.message == message
+    assert caught.value.hint
