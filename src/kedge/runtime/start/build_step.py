@@ -78,7 +78,7 @@ def run_build_step(
 
     `binds` are values, or texts as `--bind` takes them; `options` are further ones of `exec`, such as `--nv`; `network`
     is default, host or none; `context` is for `run_host_script`. A failure of kedge itself is raised by its own class.
-    When this call is interrupted, `is_cancelled` says so, or `output` raises, the program ends with all that it started.
+    When this call is interrupted, `is_cancelled` says so, or `output` raises, the program ends with all it started.
     """
     step = {
         "environment": dict(program.environment),
