@@ -392,8 +392,8 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
     files: tuple[tuple[str, str], ...] = ()
     if layering.is_layered and layering.keeps_changes:
         builder.refused = planned.missing
-        step = container.options.step
-        if container.is_root_alone and step is not None and not step.context:
+        asked = container.options.step
+        if container.is_root_alone and asked is not None and not asked.context:
             from kedge.runtime.mounts.step_files import list_step_files  # late: only builds have steps
 
             files = list_step_files(builder.look())
