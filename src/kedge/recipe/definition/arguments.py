@@ -9,7 +9,7 @@ count.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kedge.recipe.definition.definition import Definition
@@ -50,9 +50,25 @@ def expand_arguments(stage: Definition, given: Mapping[str, str]) -> ExpandedTex
     """Put in the values; a name without one is refused."""
     defaults, warnings = read_defaults(stage)
     values = {**defaults, **given}
-    text = stage.raw
-    pieces: list[str] = []
     used = set()
+
+    def find_value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise _refuse_undefined(stage, match)
+        used.add(match[1])
+        return _expand_nested(values[match[1]], values)
+
+    return ExpandedText(_replace(stage.raw, find_value), frozenset(used), warnings)
+
+
+def mark_arguments(text: str, begin: str, end: str) -> str:
+    """The text with other signs around the names, wherever they would be replaced."""
+    return _replace(text, lambda match: f"{begin}{match[1]}{end}")
+
+
+def _replace(text: str, find_value: Callable[[re.Match[str]], str]) -> str:
+    """The text with every template replaced that is not in a comment."""
+    pieces: list[str] = []
     position = line_start = searched = 0
     skipped_line = -1
     for match in _TEMPLATE.finditer(text):
@@ -63,13 +79,9 @@ def expand_arguments(stage: Definition, given: Mapping[str, str]) -> ExpandedTex
         if start == skipped_line or _COMMENT.search(text, start, match.start()):
             skipped_line = start
             continue
-        if match[1] not in values:
-            raise _refuse_undefined(stage, match)
-        pieces += [text[position : match.start()], _expand_nested(values[match[1]], values)]
-        used.add(match[1])
+        pieces += [text[position : match.start()], find_value(match)]
         position = match.end()
-    pieces.append(text[position:])
-    return ExpandedText("".join(pieces), frozenset(used), warnings)
+    return "".join(pieces) + text[position:]
 
 
 def _expand_nested(value: str, values: Mapping[str, str]) -> str:
