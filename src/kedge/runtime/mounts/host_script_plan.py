@@ -7,24 +7,36 @@ which is all that it can change. In its place Apptainer gives it the whole host.
 
 from __future__ import annotations
 
-from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
+from kedge.posix.constants import MS_NOSUID, MS_RDONLY
 from kedge.runtime.mounts.operations import MAY, MUST, NEW, OLD, SESSION, WARN
-from kedge.runtime.mounts.plan import DEVICES, MountPlan, Points
+from kedge.runtime.mounts.points import DEVICES, GUARDED, MountPlan, Points
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kedge.posix.views import View
+    from kedge.runtime.facts import Bind
     from kedge.runtime.mounts.operations import Operation
-    from kedge.runtime.mounts.plan import PlanRequest
     from kedge.runtime.step_options import StepOptions
 
 IMAGE_ROOT = "/rootfs"  # where the script finds the image
 _TREE = f"{SESSION}/script"  # the script's root
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
-_GUARDED = MS_NOSUID | MS_NODEV
 
 
-def plan_host_script(request: PlanRequest, step: StepOptions) -> MountPlan:
+class HostScriptRequest:
+    """Everything such a plan is made from."""
+
+    def __init__(self, step: StepOptions, host: View, image: View, binds: list[Bind], private_size: int) -> None:
+        self.step = step
+        self.host = host
+        self.image = image
+        self.binds = binds
+        self.private_size = private_size  # bytes that a private tmp may hold
+
+
+def plan_host_script(request: HostScriptRequest) -> MountPlan:
     """What is done once the image's root is in its place."""
+    step = request.step
     operations: list[Operation] = [("folder", _TREE, 0o755, MUST), ("tmpfs", _TREE, "mode=755", MUST)]
     for path in _PROGRAMS:
         operations += _show_programs(request, path)
@@ -43,19 +55,19 @@ def plan_host_script(request: PlanRequest, step: StepOptions) -> MountPlan:
         operations += _bind(OLD + bind.source, bind.destination, MS_RDONLY if bind.readonly else 0)
     operations += [("readonly", _TREE), ("umask", 0o022), ("enter", _TREE)]
     operations.append(("chdir", step.context, 1))
-    return MountPlan(Points(request.image.view), [], operations)
+    return MountPlan(Points(request.image), [], operations)
 
 
-def _show_programs(request: PlanRequest, path: str) -> list[Operation]:
-    link = request.host.view.read_link(path)
+def _show_programs(request: HostScriptRequest, path: str) -> list[Operation]:
+    link = request.host.read_link(path)
     if link:
         return [("link", link, _TREE + path)]
-    if request.host.view.kind(path) != "d":
+    if request.host.kind(path) != "d":
         return []
-    flags = _GUARDED | MS_RDONLY
+    flags = GUARDED | MS_RDONLY
     return [("folder", _TREE + path, 0o755, MUST), ("bind", OLD + path, _TREE + path, flags, WARN)]
 
 
 def _bind(source: str, destination: str, flags: int) -> list[Operation]:
     place = _TREE + destination
-    return [("folder", place, 0o755, MUST), ("bind", source, place, _GUARDED | flags, MUST)]
+    return [("folder", place, 0o755, MUST), ("bind", source, place, GUARDED | flags, MUST)]

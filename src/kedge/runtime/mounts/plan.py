@@ -10,7 +10,8 @@ from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.runtime.command_line.flags import list_names
 from kedge.runtime.environment.identity import choose_home
 from kedge.runtime.facts import LIBRARIES
-from kedge.runtime.mounts.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
+from kedge.runtime.mounts.operations import MAY, MUST, NEW, OLD, SESSION, WARN
+from kedge.runtime.mounts.points import DEVICES, GUARDED, MountPlan, Points, make_point
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +20,9 @@ if TYPE_CHECKING:
     from kedge.runtime.mounts.operations import Operation
     from kedge.runtime.options import RunOptions
 
-_GUARDED = MS_NOSUID | MS_NODEV
 # A current directory that is one of these, or below one of the second, is the image's business.
 _SYSTEM_FOLDERS = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
 _SYSTEM_TREES = ("/sys", "/proc", "/dev")
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = (("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr"))
 
 
@@ -54,73 +53,17 @@ class PlanRequest:
         return name in list_names(self.options.no_mount)
 
 
-class Points:
-    """What is mounted where, in order; `operations` puts the making of missing mount points first."""
-
-    def __init__(self, image: View) -> None:
-        self.image = image
-        self.mounts: list[Operation] = []
-        self.wanted: dict[str, str] = {}  # destination: 'd' or 'f'
-        self.covers: list[tuple[str, str]] = []  # what covers the image so far, and with what
-
-    def want(self, destination: str, shape: str, *, by: str) -> str:
-        """A place that must exist when `by` (bind or tmpfs) covers it; returns its path in the plan.
-
-        What is covered already cannot be made in the image: it is made where it lies then, on the host too.
-        """
-        above = [kind for path, kind in self.covers if destination.startswith(path.rstrip("/") + "/")]
-        if not above:
-            self.wanted.setdefault(destination, shape)
-        else:
-            self.mounts.append(make_point(destination, shape, MUST if above[-1] == "tmpfs" else MAY))
-        self.covers.append((destination, by))
-        return NEW + destination
-
-    def bind(self, source: str, destination: str, shape: str, *, flags: int = _GUARDED, policy: str = MUST) -> None:
-        """Let something of the host appear."""
-        self.mounts.append(("bind", OLD + source, self.want(destination, shape, by="bind"), flags, policy))
-
-    def bind_session(self, name: str, destination: str, shape: str = "f") -> None:
-        """Let something that was made for this container appear."""
-        target = self.want(destination, shape, by="bind")
-        self.mounts.append(("bind", f"{SESSION}/{name}", target, _GUARDED, WARN))
-
-    def tmpfs(self, destination: str, size: int, mode: str) -> None:
-        """An empty file system in memory."""
-        options = f"mode={mode},size={size}" if size else f"mode={mode}"
-        self.mounts.append(("tmpfs", self.want(destination, "d", by="tmpfs"), options, MUST))
-
-    def add(self, *operations: Operation) -> None:
-        """Anything else."""
-        self.mounts += operations
-
-    def missing(self) -> list[tuple[str, str]]:
-        """Mount points that the image lacks, or has in the wrong shape."""
-        return [(path, shape) for path, shape in self.wanted.items() if not self.image.kind(path)]
-
-
-def make_point(path: str, shape: str, policy: str) -> Operation:
-    """What makes a mount point."""
-    return ("folder", NEW + path, 0o755, policy) if shape == "d" else ("file", NEW + path, policy)
-
-
-class MountPlan:
-    """What is done once the root is in its place, in two parts."""
-
-    def __init__(self, points: Points, before: list[Operation], after: list[Operation]) -> None:
-        self.missing = points.missing()
-        # mount points, made in the layer above the image; those that cannot be made come from an underlay
-        self.making = [make_point(path, shape, LATER) for path, shape in self.missing]
-        self.rest: list[Operation] = [*before, *points.mounts, *after]
-
-
 def plan_container(request: PlanRequest) -> MountPlan:
     """The operations after the root is in its place, up to the start of the payload."""
     options, host = request.options, request.host
     if options.step is not None and options.step.context:
-        from kedge.runtime.mounts.host_script_plan import plan_host_script  # late: only few recipes have one
+        from kedge.runtime.mounts.host_script_plan import (  # late: few recipes have one
+            HostScriptRequest,
+            plan_host_script,
+        )
 
-        return plan_host_script(request, options.step)
+        size = request.private_size
+        return plan_host_script(HostScriptRequest(options.step, host.view, request.image.view, request.binds, size))
     points = Points(request.image.view)
     before: list[Operation] = []
     _plan_kernel_trees(request, points)
@@ -193,7 +136,7 @@ def _plan_host_files(request: PlanRequest, points: Points) -> None:
         if path == "/etc/resolv.conf" and request.options.dns:
             continue
         if request.host.view.kind(path) == "f":
-            points.bind(request.host.view.resolve(path), path, "f", flags=_GUARDED | MS_RDONLY, policy=MAY)
+            points.bind(request.host.view.resolve(path), path, "f", flags=GUARDED | MS_RDONLY, policy=MAY)
 
 
 def _plan_tmp(request: PlanRequest, points: Points) -> None:
@@ -253,7 +196,7 @@ def _plan_bind(request: PlanRequest, points: Points, bind: Bind) -> None:
             hint="create it, or check the spelling; on a cluster, check that its file system is mounted on this node",
         )
     policy = MAY if bind.is_optional else MUST
-    flags = _GUARDED | (MS_RDONLY if bind.readonly else 0)
+    flags = GUARDED | (MS_RDONLY if bind.readonly else 0)
     if bind.source == "/dev" or bind.source.startswith("/dev/"):
         flags &= ~MS_NODEV  # a device that somebody asks for is to be used
     points.bind(bind.source, bind.destination, "d" if shape == "d" else "f", flags=flags, policy=policy)
@@ -296,7 +239,7 @@ def _protect_store(request: PlanRequest, points: Points) -> None:
             continue
         source = request.host.view.resolve(str(operation[1])[len(OLD) :]).rstrip("/")
         if f"{store}/".startswith(f"{source}/"):
-            guards.append(("bind", OLD + store, str(operation[2]) + store[len(source) :], _GUARDED | MS_RDONLY, MAY))
+            guards.append(("bind", OLD + store, str(operation[2]) + store[len(source) :], GUARDED | MS_RDONLY, MAY))
         elif source.startswith(f"{store}/") and not source.startswith(f"{store}/session/"):  # where this one is built
             _, origin, target, flags, *policy = operation
             points.mounts[number] = ("bind", origin, target, int(flags) | MS_RDONLY, *policy)
@@ -319,7 +262,7 @@ def _plan_libraries(request: PlanRequest, points: Points, before: list[Operation
                 continue
             bound[file] = name
             before.append(("file", f"{SESSION}/libs/{name}", MUST))
-            before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", _GUARDED | MS_RDONLY, WARN))
+            before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", GUARDED | MS_RDONLY, WARN))
         points.add(("bind", f"{SESSION}/libs", points.want(LIBRARIES, "d", by="bind"), 0, MUST))
     for bind in request.additions.binds:
         _plan_bind(request, points, bind)
