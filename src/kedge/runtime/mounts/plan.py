@@ -62,8 +62,8 @@ def plan_container(request: PlanRequest) -> MountPlan:
             plan_host_script,
         )
 
-        size = request.private_size
-        return plan_host_script(HostScriptRequest(options.step, host.view, request.image.view, request.binds, size))
+        views = host.view, request.image.view
+        return plan_host_script(HostScriptRequest(options.step, *views, request.binds, request.private_size))
     points = Points(request.image.view)
     before: list[Operation] = []
     _plan_kernel_trees(request, points)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kedge.runtime.mounts.ext3 import ExtServers
     from kedge.runtime.mounts.layering import Layering
     from kedge.runtime.mounts.operations import Operation
-    from kedge.runtime.mounts.plan import MountPlan
+    from kedge.runtime.mounts.points import MountPlan
     from kedge.runtime.mounts.squashfuse import FuseServer
     from kedge.runtime.options import RunOptions
     from kedge.runtime.processes.rank_sharing import Sharing
