@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.redaction import escape_line
+from kedge.cli.redaction import escape_controls, escape_line
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -27,13 +28,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument(
         "--build-arg", metavar="NAME=VALUE", action="append", default=[], help="value of an ARG or of {{ NAME }}"
     )
-    for command in (show,):
+    convert = commands.add_parser("convert", help="Convert a definition file to a Dockerfile, or a Dockerfile to one")
+    convert.add_argument("file", metavar="FILE", help=_FILE)
+    convert.add_argument("--to", choices=_KINDS, default="", help="kind to write (default: the other one)")
+    convert.add_argument("-o", "--output", metavar="OUT", default="-", help="write to OUT (default: standard output)")
+    convert.add_argument("-F", "--force", action="store_true", help="overwrite an existing file")
+    for command in (show, convert):
         command.add_argument("--kind", choices=_KINDS, default="", help="kind of FILE (default: by name and content)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Do what the subcommand says."""
-    commands = {"show": _show}
+    commands = {"show": _show, "convert": _convert}
     return commands[arguments.command](arguments, console)
 
 
@@ -55,6 +61,26 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
         console.print_json({**graph.as_dict(), "syntax": parse_syntax(file)})
     else:
         _print_graph(graph, console)
+    return 0
+
+
+def _convert(arguments: argparse.Namespace, console: Console) -> int:
+    from kedge.ops.build.recipe_files import convert_file, open_recipe, write_recipe
+
+    file = open_recipe(arguments.file, arguments.kind)
+    converted = convert_file(file, arguments.to)
+    notes = [{"line": note.place.line, "message": note.message} for note in converted.notes]
+    if console.json:
+        console.print_json({"name": file.name, "kind": converted.kind, "text": converted.text, "notes": notes})
+    if arguments.output != "-":
+        write_recipe(Path(arguments.output), converted.text, force=arguments.force)
+        console.progress.note(f"wrote {arguments.output}")
+    elif not console.json:
+        text = converted.text.removesuffix("\n") + "\n"
+        shown = escape_controls(text) if console.is_terminal else text
+        console.write_bytes(shown.encode("utf-8", "surrogateescape"))
+    for note in converted.notes if not console.json else ():
+        console.progress.warn(str(note))
     return 0
 
 
