@@ -19,7 +19,8 @@ from kedge.store.eviction import CacheItem, ItemKind
 if TYPE_CHECKING:
     from kedge.cli.console import Console
 
-_TYPES = ("blob", "image", "record", "partial", "name", "all")
+_TYPES = ("blob", "image", "record", "partial", "name", "step", "mount", "all")
+_SHOWN_AT_ONCE = (ItemKind.IMAGE, ItemKind.RECORD, ItemKind.NAME, ItemKind.MOUNT)  # the others with -v
 _UNPACKED = "unpacked"  # on this node: not in the cache, which other nodes may share
 
 
@@ -102,9 +103,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
         console.print_json([_as_dict(entry) for entry in entries] + [entry.as_dict() for entry in unpacked])
         return
     is_short = not console.verbosity and arguments.type == "all"
-    shown = [
-        entry for entry in entries if not is_short or entry.kind in (ItemKind.IMAGE, ItemKind.RECORD, ItemKind.NAME)
-    ]
+    shown = [entry for entry in entries if not is_short or entry.kind in _SHOWN_AT_ONCE]
     rows = [
         (
             str(entry.kind),

@@ -95,7 +95,10 @@ class BuildSteps:
         path = self.path(key)
 
         def is_done() -> bool:
-            return not is_anew and (self.find(key) or (is_listed(path) and self.find(key))) is not None
+            if is_anew:
+                return False
+            # listing asks the server, where a client may remember for a minute that there is no such file
+            return self.find(key) is not None or (is_listed(path) and self.find(key) is not None)
 
         self._layout.folder("leases")
         while True:
@@ -125,6 +128,20 @@ def read_step(path: Path) -> StepRecord | None:
     if (descriptor is None) != (diff_id is None) or not isinstance(extra, dict):
         return None
     return StepRecord(str(fields.get("key")), descriptor, diff_id, str(fields.get("created_by")), extra)
+
+
+def drop_orphaned_steps(layout: Layout) -> None:
+    """Remove records whose layer is no longer in the cache."""
+    try:
+        paths = [Path(entry.path) for entry in os.scandir(layout.root / "steps")]
+    except OSError:
+        return
+    for path in paths:
+        record = read_step(path)
+        if record is not None and (record.layer is None or layout.blob(record.layer.digest).exists()):
+            continue
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _read_layer(fields: Any) -> Descriptor:

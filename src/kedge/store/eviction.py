@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kedge.posix.confined_paths import remove_tree
 from kedge.posix.owned_names import is_running, owner_is_gone
+from kedge.store.build_steps import drop_orphaned_steps, read_step
+from kedge.store.cache_mounts import list_mounts
 from kedge.store.deliveries import read_delivery
 from kedge.store.held_images import find_held
 from kedge.store.image_records import ImageRecord, record_path
@@ -29,7 +32,12 @@ class ItemKind(StrEnum):
     RECORD = "record"  # of an image that the user has, and the cache not
     PARTIAL = "partial"
     NAME = "name"
+    STEP = "step"  # the record of a build step, whose layer is a blob
+    MOUNT = "mount"  # a directory of `RUN --mount=type=cache`
     TEMPORARY = "temporary"
+
+
+_EVICTED = (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.PARTIAL, ItemKind.MOUNT)  # the others are small
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,7 @@ def list_entries(layout: Layout) -> list[CacheItem]:
         *_list_blobs(layout, used),
         *_list_images(layout, images),
         *_list_records(layout, used),
+        *_list_builds(layout, used),
         *_list_others(layout),
     ]
 
@@ -96,6 +105,16 @@ def _list_records(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
         record = read_delivery(path)
         name = f"{record.key} in {record.paths[0]}" if record and record.paths else path.stem
         yield CacheItem(ItemKind.RECORD, name, status.st_size, status.st_mtime, path.stem in used, path)
+
+
+def _list_builds(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
+    for path, status in _files(layout.root / "steps"):
+        record = read_step(path)
+        name = record.created_by if record and record.created_by else path.stem
+        yield CacheItem(ItemKind.STEP, name, status.st_size, status.st_mtime, False, path)
+    for mount in list_mounts(layout):
+        is_used = mount.path.name in used
+        yield CacheItem(ItemKind.MOUNT, mount.name, mount.size, mount.used, is_used, mount.path)
 
 
 def _list_others(layout: Layout) -> Iterator[CacheItem]:
@@ -153,13 +172,15 @@ def evict(layout: Layout, limit: int) -> list[CacheItem]:
     entries = list_entries(layout)
     size = sum(entry.size for entry in entries)
     removed: list[CacheItem] = []
-    removable = [entry for entry in entries if entry.kind in (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.PARTIAL)]
+    removable = [entry for entry in entries if entry.kind in _EVICTED]
     for entry in sorted(removable, key=lambda entry: entry.used):
         if size <= limit:
             break
         if remove_entry(layout, entry):
             size -= entry.size
             removed.append(entry)
+    if any(entry.kind is ItemKind.BLOB for entry in removed):
+        drop_orphaned_steps(layout)
     return removed
 
 
@@ -181,6 +202,8 @@ def remove_entry(layout: Layout, entry: CacheItem) -> bool:
         with contextlib.suppress(OSError):
             aside.rename(entry.path)
         return False
+    if entry.kind is ItemKind.MOUNT:
+        return _remove_mount(aside, entry.path)
     for path in (aside, record):
         with contextlib.suppress(OSError):
             if path is not None:
@@ -188,11 +211,22 @@ def remove_entry(layout: Layout, entry: CacheItem) -> bool:
     return True
 
 
+def _remove_mount(aside: Path, path: Path) -> bool:
+    """Delete a directory that was moved aside; what other users of a namespace have in it stays, where it was."""
+    try:
+        remove_tree(aside)
+    except OSError:
+        with contextlib.suppress(OSError):
+            aside.rename(path)
+        return False
+    return True
+
+
 def _is_taken(layout: Layout, entry: CacheItem) -> bool:
     if entry.kind is ItemKind.PARTIAL:
         return _has_live_lease(layout, entry.path.name)
     used = find_used(layout) | (find_held(layout) if entry.kind is ItemKind.IMAGE else set())
-    return entry.kind in (ItemKind.BLOB, ItemKind.IMAGE) and entry.identity in used
+    return entry.kind in (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.MOUNT) and entry.identity in used
 
 
 def clean(layout: Layout, kinds: Collection[ItemKind], unused_for: float | None, *, dry_run: bool) -> list[CacheItem]:
@@ -206,4 +240,6 @@ def clean(layout: Layout, kinds: Collection[ItemKind], unused_for: float | None,
             continue
         if dry_run or remove_entry(layout, entry):
             removed.append(entry)
+    if ItemKind.BLOB in kinds and not dry_run:
+        drop_orphaned_steps(layout)
     return removed

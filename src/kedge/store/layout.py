@@ -6,6 +6,8 @@ partial/<hex>                        a download that is not complete, kept to be
 images/<hex>.sif, .json              a converted image and its record; the record's mtime is its last use
 records/<hex>.json                   the digest of an image that a user has instead of the cache, and where
 names/<hex>.json                     what a reference meant when it was last asked
+steps/<key>.json                     the layer that a build step gave; its mtime is when it was last used
+mounts/<uid>/<hex>/                  a directory that steps of a user's builds share (`cache_mounts.py`)
 leases/, using/                      who works on what, who reads what
 tmp/                                 files on their way to one of the above, named after the process that made them
 attempts/                            marks of pulls under way, read when one was killed
@@ -23,6 +25,7 @@ from pathlib import Path
 
 from kedge.errors import FileProblem
 from kedge.model.digest import Digest
+from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explain, explained
 from kedge.posix.owned_names import own_name, owner_is_gone
 
@@ -115,7 +118,7 @@ def _sweep_folder(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
                 if gone or (gone is None and time.time() - status.st_mtime > _STALE_TEMPORARY):
-                    Path(entry.path).unlink()
+                    remove_tree(Path(entry.path))
                     freed += status.st_size
     return freed
 

@@ -20,6 +20,7 @@ from kedge.posix.files import atomic_output
 from kedge.store import eviction
 from kedge.store.blobs import Blobs, WrittenLayer
 from kedge.store.build_steps import BuildSteps
+from kedge.store.cache_mounts import CacheMounts
 from kedge.store.deliveries import read_delivery
 from kedge.store.download import Download, IngestOptions, OpenAt
 from kedge.store.eviction import CacheItem, ItemKind, KindUsage
@@ -59,6 +60,7 @@ class Store:
         self.names = Names(self.layout)
         self.images = Images(self.layout)
         self.steps = BuildSteps(self.layout, self.blobs)
+        self.mounts = CacheMounts(self.layout)
         self.limit = limit
         self._workers = Workers(downloads)
         self._ingests: list[Ingest] = []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from kedge.recipe.dockerfile.lines import SPACES
 from kedge.recipe.dockerfile.syntax import DockerfileNode, DockerfileSyntax
 
 _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
@@ -21,7 +22,7 @@ def _dump_node(node: DockerfileNode) -> str:
     if node.inner:
         parts.append(f"({_dump_node(node.inner)})")
     parts += [_quote(word) for word in node.words]
-    return " ".join(parts).strip()
+    return " ".join(parts).strip(SPACES)
 
 
 def _as_bytes(flag: str) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 
 from kedge.errors import InvalidRecipe
 from kedge.model.nearest import propose
+from kedge.recipe.dockerfile.checks import check_content
+from kedge.recipe.dockerfile.content import read_content
 from kedge.recipe.dockerfile.instructions import (
     ArgInstruction,
     CopyInstruction,
@@ -29,7 +31,7 @@ from kedge.recipe.dockerfile.scope import (
     make_globals,
 )
 from kedge.recipe.dockerfile.section import SectionState
-from kedge.recipe.dockerfile.syntax import DockerfileNode, DockerfileSyntax, read_syntax
+from kedge.recipe.dockerfile.syntax import DockerfileNode, read_syntax
 from kedge.recipe.steps import Base, BuildArguments, CopyOrigin, Recipe, RecipePlace, StagePlan, refuse_recipe
 
 
@@ -52,6 +54,7 @@ class DockerfileStage:
         planner = StagePlanner(self.family.scope, self._find_origin, SectionState(start | dict(section)))
         if parent:
             planner.arguments = dict(parent.inherit_arguments())
+            planner.declared = set(planner.arguments)
         plan = planner.plan(self.instructions)
         self._inherited = planner.arguments
         return plan
@@ -100,40 +103,17 @@ class StageFamily:
 def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -> Recipe:
     """The recipe of a Dockerfile; raises InvalidRecipe with the place of the first mistake."""
     given = arguments or BuildArguments()
-    syntax = read_syntax(text, name)
-    instructions = [read_instruction(node) for node in syntax.nodes]
-    before, groups = _group(instructions)
-    last = groups[-1][0].name
-    family = StageFamily(make_globals(before, given, syntax.escape, given.target or last))
-    for group in groups:
-        _add_stage(family, group[0], tuple(group[1]))
-    target = _find_target(family, given.target, syntax)
+    content = read_content(text, name)
+    last = content.stages[-1].beginning.name
+    family = StageFamily(make_globals(content.arguments, given, content.syntax.escape, given.target or last))
+    for stage in content.stages:
+        _add_stage(family, stage.beginning, stage.instructions)
+    target = _find_target(family, given.target, name)
     _settle_needs(family, target)
-    asked = _list_asked(before, family)
+    asked = _list_asked(content.arguments, family)
     unused = (key for key in given.values if key not in asked and not is_known_without_arg(key))
-    return Recipe("dockerfile", name, text, tuple(family.stages[: target + 1]), unused_arguments=tuple(unused))
-
-
-_Group = tuple[FromInstruction, list[Instruction]]
-
-
-def _group(instructions: list[Instruction]) -> tuple[list[ArgInstruction], list[_Group]]:
-    """The ARGs before the first FROM, and the instructions of every stage."""
-    before: list[ArgInstruction] = []
-    groups: list[_Group] = []
-    for instruction in instructions:
-        if isinstance(instruction, FromInstruction):
-            groups.append((instruction, []))
-        elif groups:
-            groups[-1][1].append(instruction)
-        elif isinstance(instruction, ArgInstruction):
-            before.append(instruction)
-        else:
-            message = f"{instruction.node.keyword} stands before the first FROM"
-            raise refuse_recipe(instruction.node.place, message, "begin with FROM and the base image")
-    if not groups:
-        raise refuse_recipe(instructions[-1].node.place, "no FROM in this file", "begin with FROM and the base image")
-    return before, groups
+    warnings = tuple(map(str, check_content(content)))
+    return Recipe("dockerfile", name, text, tuple(family.stages[: target + 1]), warnings, tuple(unused))
 
 
 def _add_stage(family: StageFamily, beginning: FromInstruction, others: tuple[Instruction, ...]) -> None:
@@ -208,7 +188,7 @@ def _list_origins(instructions: tuple[Instruction, ...]) -> list[tuple[Dockerfil
     return [(node, name) for node, name in origins if name]
 
 
-def _find_target(family: StageFamily, target: str, syntax: DockerfileSyntax) -> int:
+def _find_target(family: StageFamily, target: str, file: str) -> int:
     if not target:
         return len(family.stages) - 1
     if target.lower() in family.names:
@@ -217,10 +197,10 @@ def _find_target(family: StageFamily, target: str, syntax: DockerfileSyntax) -> 
         return int(target)
     known = list(family.names)
     hint = propose(target, known) or (f"stages: {', '.join(known)}" if known else "no stage of this file has a name")
-    raise refuse_recipe(RecipePlace(syntax.file, 1), f"no stage '{target}' for --target", hint)
+    raise refuse_recipe(RecipePlace(file, 1), f"no stage '{target}' for --target", hint)
 
 
-def _list_asked(before: list[ArgInstruction], family: StageFamily) -> set[str]:
+def _list_asked(before: tuple[ArgInstruction, ...], family: StageFamily) -> set[str]:
     """The names that any ARG asks for, and those of platforms."""
     everywhere = [*before, *(item for stage in family.stages for item in stage.instructions)]
     names = {name for item in everywhere if isinstance(item, ArgInstruction) for name, _ in item.arguments}

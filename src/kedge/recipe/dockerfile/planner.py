@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
+from kedge.model.nearest import propose
+from kedge.recipe.dockerfile.checks import DockerfileWarning
 from kedge.recipe.dockerfile.expand import ExpansionRules
 from kedge.recipe.dockerfile.instructions import (
     ArgInstruction,
@@ -56,13 +58,19 @@ class StagePlanner:
     find_origin: Callable[[str, DockerfileNode], CopyOrigin]
     state: SectionState
     arguments: dict[str, str] = field(default_factory=dict)  # ARG values that commands see
+    values: dict[str, str] = field(
+        default_factory=dict
+    )  # what variables are replaced by: ENV and ARG, the later counts
     steps: list[Step] = field(default_factory=list)
+    declared: set[str] = field(default_factory=set)  # names of ARGs, with a value or without
+    warnings: list[DockerfileWarning] = field(default_factory=list)
     has_command: bool = False
     author: str = ""
     place: RecipePlace | None = None  # of FROM, while the triggers of the base are read
 
     def plan(self, instructions: tuple[Instruction, ...]) -> StagePlan:
         """The steps, those of the base's ONBUILD first."""
+        self.values = {**self.state.environment, **self.arguments}
         for instruction in instructions[:1]:
             self.place = instruction.node.place if isinstance(instruction, FromInstruction) else None
         for trigger in self.state.take_triggers():
@@ -70,19 +78,15 @@ class StagePlanner:
         self.place = None
         for instruction in instructions[1:]:
             self._add(instruction)
-        return StagePlan(tuple(self.steps), self.state.finish(), author=self.author)
-
-    @property
-    def values(self) -> dict[str, str]:
-        """What variables are replaced by."""
-        return {**self.state.environment, **self.arguments}
+        warnings = tuple(map(str, self.warnings))
+        return StagePlan(tuple(self.steps), self.state.finish(), warnings, author=self.author)
 
     def _read_trigger(self, trigger: str, origin: DockerfileNode) -> Instruction:
         """An instruction that the base's ONBUILD holds; its place is the FROM that names the base."""
-        nodes = read_syntax(trigger, origin.file).nodes
+        nodes = read_syntax(trigger, "ONBUILD of the base image").nodes
         if len(nodes) != 1:
             raise refuse_recipe(origin.place, "an ONBUILD of the base image has more than one instruction")
-        node = replace(nodes[0], line=replace(nodes[0].line, pieces=origin.line.pieces[:1]))
+        node = replace(nodes[0], file=origin.file, line=replace(nodes[0].line, pieces=origin.line.pieces[:1]))
         return read_instruction(node)
 
     def _add(self, instruction: Instruction) -> None:
@@ -110,7 +114,14 @@ class StagePlanner:
         return " ".join(["ONBUILD", *words] if self.place else words)
 
     def _expand(self, node: DockerfileNode, text: str) -> str:
-        return expand_in(node, text, self.values, self.scope.rules).text
+        if not text:
+            return text
+        expansion = expand_in(node, text, self.values, self.scope.rules)
+        for name in sorted(expansion.missing - self.declared):
+            hint = propose(name, self.values)
+            message = f"nothing sets the variable '{name}'" + (f" ({hint})" if hint else "")
+            self.warnings.append(DockerfileWarning(self._place(node), "UndefinedVar", message))
+        return expansion.text
 
     def _change_section(self, instruction: Instruction) -> None:
         match instruction:
@@ -167,15 +178,16 @@ class StagePlanner:
             return
         for name, value in pairs:
             self.arguments.pop(name, None)
-            self.state.environment[name] = value
+            self.state.environment[name] = self.values[name] = value
 
     def _set_arguments(self, instruction: ArgInstruction) -> None:
         for name, default in instruction.arguments:
+            self.declared.add(name)
             value = self.scope.take_argument(name, default)
             if value is not None and value == default and name not in self.scope.given.values:
                 value = self._expand(instruction.node, value)
             if value is not None and is_command_variable(name):
-                self.arguments[name] = value
+                self.arguments[name] = self.values[name] = value
 
     def _expose(self, node: DockerfileNode, words: tuple[str, ...]) -> None:
         for word in words:

@@ -49,7 +49,9 @@ class GlobalScope:
         return self.values.get(name) if default is None else default
 
 
-def make_globals(instructions: list[ArgInstruction], given: BuildArguments, escape: str, target: str) -> GlobalScope:
+def make_globals(
+    instructions: tuple[ArgInstruction, ...], given: BuildArguments, escape: str, target: str
+) -> GlobalScope:
     """The scope before the first FROM."""
     values = list_platform_values(given) | {"TARGETSTAGE": target or "default"}
     values |= {name: value for name, value in given.values.items() if name in values}
@@ -68,6 +70,8 @@ def list_platform_values(given: BuildArguments) -> dict[str, str]:
     values: dict[str, str] = {}
     for prefix, platform in (("BUILD", given.build_platform), ("TARGET", given.target_platform)):
         system, architecture, variant = (*platform.split("/"), "", "", "")[:3]
+        if (architecture, variant) == ("arm64", "v8"):  # which Docker does not write
+            platform, variant = f"{system}/arm64", ""
         parts = (platform, system, "", architecture, variant)
         values |= {f"{prefix}{name}": part for name, part in zip(_PLATFORM_PARTS, parts, strict=True)}
     return values

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from kedge.recipe.dockerfile.lines import SPACES
 
 BLANKS = re.compile(r"[\t\v\f\r ]+")
+_ASCII_SPACES = "\t\n\v\f\r "  # flags know no others
 _INVALID = re.compile("[\udc80-\udcff]")  # bytes that are no UTF-8, as `surrogateescape` has them
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -35,7 +36,7 @@ def _take_flags(text: str, escape: str) -> tuple[list[str], int]:
     flags: list[str] = []
     position = 0
     while True:
-        while position < len(text) and text[position] in SPACES:
+        while position < len(text) and text[position] in _ASCII_SPACES:
             position += 1
         if not text.startswith("--", position):
             return flags, position
@@ -51,7 +52,7 @@ def _take_flag(text: str, position: int, escape: str) -> tuple[str, int]:
     quote = ""
     while position < len(text):
         character = text[position]
-        if not quote and character in SPACES:
+        if not quote and character in _ASCII_SPACES:
             break
         position += 1
         if character == quote:
