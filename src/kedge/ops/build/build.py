@@ -17,6 +17,7 @@ from kedge.ops.build.build_log import BuildLog, choose_log_folder
 from kedge.ops.build.build_note import write_note
 from kedge.ops.build.build_place import BuildPlace
 from kedge.ops.build.build_state import StageResult
+from kedge.ops.build.convert_spec import convert_spec, names_image
 from kedge.ops.build.deliver import deliver
 from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
@@ -33,6 +34,8 @@ from kedge.recipe.steps import Recipe, Stage
 def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) -> BuildResult:
     """Build what the request names; a step that fails is raised as BuildFailed, and nothing half-made is left."""
     began = time.monotonic()
+    if names_image(request):
+        return convert_spec(request, workplace)
     source = load_recipe(request, workplace, os.environ)
     if request.output.path is not None:
         ImageOutput(request.output.path, request.output.form).refuse_existing(force=request.output.force)
