@@ -9,11 +9,11 @@ from typing import Any
 from kedge.batchscript.convert_body import convert_body
 from kedge.batchscript.read_request import read_request
 from kedge.batchscript.script import BatchScript
-from kedge.batchscript.secret_text import mask_secrets
 from kedge.batchscript.variables import find_own_names
 from kedge.errors import InvalidJob
 from kedge.frozen import replace
 from kedge.model.job import Job
+from kedge.model.secret_text import mask_secrets
 from kedge.model.site import Site
 from kedge.schedulers.choose import find_facts
 from kedge.schedulers.script_request import Left, ScriptRequest

@@ -9,7 +9,7 @@ from kedge.batchscript import rules_body, rules_form, rules_request, rules_site,
 from kedge.batchscript.findings import Case, ScriptFinding, ScriptRule
 from kedge.batchscript.read_request import read_request
 from kedge.batchscript.script import BatchScript
-from kedge.batchscript.secret_text import mask_secrets
+from kedge.model.secret_text import mask_secrets
 from kedge.model.site import Site
 
 RULES: tuple[ScriptRule, ...] = (

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from kedge.batchscript.containers import SINGULARITY, find_pulls
 from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
 from kedge.batchscript.script import ContainerCall
-from kedge.batchscript.secret_text import has_secret
 from kedge.batchscript.shell import find_commands
 from kedge.batchscript.variables import find_values, resolve_word
 from kedge.model.job import LAUNCHERS
+from kedge.model.secret_text import has_secret
 from kedge.schedulers.launchers import list_launchers
 
 _PORT = re.compile(

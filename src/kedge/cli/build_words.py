@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from kedge.cli.build_values import read_build_arguments, read_export, read_pairs
 from kedge.errors import FileProblem, InvalidSetting, UsageError
 from kedge.model.image_argument import is_address, is_reference
 from kedge.model.image_format import ImageFormat
+from kedge.ops.build.recipe_files import read_input
 from kedge.ops.build.request import BuildOutput, BuildRequest
 from kedge.ops.images.local_names import read_name
 from kedge.ops.images.output_name import read_output
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _RECIPES = ("Dockerfile", "Containerfile")  # what docker and podman look for in a context
 _SHAPES = "kedge build OUTPUT.sif RECIPE, or kedge build -t NAME -f RECIPE CONTEXT"
-_LARGEST_RECIPE = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def _read_spec(output: str, spec: str) -> _Shape:
             hint=f"to push the result: kedge build -t {output.removeprefix('docker://')} --push CONTEXT",
         )
     if spec == "-":
-        return _Shape("-", None, output, _read_standard_input())
+        return _Shape("-", None, output, read_input())
     folder = Path(spec)
     if not is_reference(spec) and _is_context(folder):
         return _Shape(str(_find_recipe(folder)), folder, output)
@@ -114,7 +113,7 @@ def _read_context(word: str, file: str, *, has_tag: bool) -> _Shape:
     if word == "-":
         if file and file != "-":
             raise UsageError("'-' reads the recipe from standard input, and -f names another", hint=_SHAPES)
-        return _Shape("-", None, "", _read_standard_input())
+        return _Shape("-", None, "", read_input())
     if is_address(word) or word.startswith("git@"):
         raise UsageError(
             f"kedge build cannot fetch the context '{word}'", hint="clone or download it first, and name the directory"
@@ -130,7 +129,7 @@ def _read_context(word: str, file: str, *, has_tag: bool) -> _Shape:
             hint = f"name the recipe with -f: kedge build -t NAME -f {shlex.quote(word)} ."
         raise UsageError(f"{word} is a file, where kedge build needs a directory as context", hint=hint)
     if file == "-":
-        return _Shape("-", folder, "", _read_standard_input())
+        return _Shape("-", folder, "", read_input())
     recipe = Path(file) if file else _find_recipe(folder)
     if not recipe.is_file() and not recipe.is_fifo():
         inside = folder / file
@@ -155,13 +154,6 @@ def _find_recipe(folder: Path) -> Path:
         if others
         else "name the recipe: kedge build -t NAME -f RECIPE CONTEXT",
     )
-
-
-def _read_standard_input() -> bytes:
-    data = sys.stdin.buffer.read(_LARGEST_RECIPE + 1)
-    if len(data) > _LARGEST_RECIPE:
-        raise UsageError("standard input is too large for a recipe", hint="'-' reads a recipe, not a context")
-    return data
 
 
 def _read_outputs(arguments: argparse.Namespace, shape: _Shape) -> BuildOutput:

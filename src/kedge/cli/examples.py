@@ -132,6 +132,12 @@ kedge build -t registry.example.org/team/tools:1 --push .
 kedge build --build-arg VERSION=1.2 --target build tools.sif .
 kedge build --dry-run tools.sif tools.def              # steps, and which are cached
 """,
+    "recipe": """
+kedge recipe show Dockerfile
+kedge recipe convert tools.def -o Dockerfile.tools
+kedge recipe convert --to definition Dockerfile
+kedge recipe lint Dockerfile
+""",
     "pull": f"""
 kedge pull docker://ubuntu:24.04                       # ubuntu_24.04.sif
 kedge pull torch.sif {_NGC}

@@ -81,7 +81,7 @@ def _hide_values(word: str) -> str:
     Not for variables with certain names alone: a secret can have any. Nor for a part of the rest: how far a value goes
     is for whoever takes the word to say, a shell or a scheduler.
     """
-    from kedge.batchscript.secret_text import mask_secrets  # late: only bugs and reports show command lines
+    from kedge.model.secret_text import mask_secrets  # late: only bugs and reports show command lines
 
     found = _LEADING_OPTIONS.match(word)
     options = found.group() if found else ""

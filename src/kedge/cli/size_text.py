@@ -47,7 +47,9 @@ def _show_savings(report: SizeReport, console: Console) -> None:
     console.print(f"{format_size(sure)} can go without loss:" if sure else "Can go, if you do not need it:")
     for saving in report.savings:
         console.print_hanging(f"  {format_size(saving.size):>8}  ", _describe(saving))
-        console.print(f"            -> {saving.better}")
+        first, *others = saving.better.splitlines()
+        for line in (f"-> {first}", *(f"   {line}" for line in others)):
+            console.print(f"            {line}")
 
 
 def _describe(saving: Saving) -> str:

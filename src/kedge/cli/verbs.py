@@ -81,6 +81,7 @@ VERBS = {
     "data": Verb("kedge.cli.data", "Show and update the compatibility tables", "Explain"),
     "doctor": Verb("kedge.cli.doctor", "Check this host for problems with containers and jobs", "Explain"),
     "build": Verb("kedge.cli.build", "Build an image from a definition file or a Dockerfile", "Images", True),
+    "recipe": Verb("kedge.cli.recipe", "Show, convert and check definition files and Dockerfiles", "Images"),
     "pull": Verb("kedge.cli.pull", "Pull an image into a SIF, SquashFS file, directory or OCI layout", "Images", True),
     "push": Verb("kedge.cli.push", "Push an image to a registry", "Images", True),
     "convert": Verb("kedge.cli.convert", "Convert an image to another format", "Images", True),

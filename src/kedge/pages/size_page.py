@@ -62,13 +62,14 @@ def _make_savings(savings: Sequence[Saving]) -> Markup | None:
 
 def _make_saving(saving: Saving) -> Markup:
     look = _OPTIONAL if saving.is_optional else _CAN_GO
-    words = f"{format_size(saving.size)} in {count_things(saving.files, 'file')}. {saving.note}".strip()
+    count = f" in {count_things(saving.files, 'file')}" if saving.files else ""
+    words = f"{format_size(saving.size)}{count}. {saving.note[:1].upper()}{saving.note[1:]}".strip()
     examples = "For example " + ", ".join(saving.examples) if saving.examples else ""
     body = [
         make_level_line(look, saving.title),
         make_element("p", format_sentence(words), class_="text"),
         make_element("p", examples, class_="small quiet text") if examples else None,
-        make_remedy("Write in the recipe", f"    {saving.better}"),
+        make_remedy("Write in the recipe", "\n".join(f"    {line}" for line in saving.better.splitlines())),
     ]
     return make_point(look, body)
 

@@ -20,6 +20,7 @@ class StepOptions:
     user: str = ""  # USER[:GROUP] of the image, names or numbers; empty: root
     tmpfs: list[list[str]]  # path, size in bytes or empty, and mode of file systems in memory
     binds: list[list[str]]  # source, destination, `ro` or empty
+    context: str = ""  # a script with the programs of the host: the directory it starts in
     parent: int = 0  # the process that the step must not outlive
 
     def __init__(self, values: Mapping[str, object]) -> None:

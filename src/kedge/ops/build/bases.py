@@ -7,14 +7,27 @@ A base is identified before anything of it is fetched: a build whose steps are a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kedge.errors import ImageNotFound, InvalidReference
+from kedge.frozen import replace as replace_settings
+from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig
 from kedge.model.platform import Platform
+from kedge.model.reference import Reference, Transport
+from kedge.ops.build.base_layers import as_one_layer
+from kedge.ops.build.base_references import name_reference
+from kedge.ops.images.unpack import unpack, unpack_layered
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.image_source import LayeredImage
+from kedge.ops.sources.classify import Source, SourceKind, classify
+from kedge.ops.sources.fetch_layers import open_remote_image
+from kedge.ops.sources.fetch_sif import find_sif_source
+from kedge.ops.sources.image_source import ImageSource, LayeredImage
+from kedge.ops.sources.open_local import open_local_image
+from kedge.ops.sources.resolve import Resolved, read_config, refuse_artifacts, resolve
 from kedge.recipe.steps import Base, refuse_recipe
 from kedge.store.store import Store
 
@@ -26,7 +39,8 @@ class OpenedBase:
     reference: str  # as locks and records name it; empty for scratch
     key: str  # what is in it: the same text for the same files and config
     config: ImageConfig
-    digest: str = ""  # of the manifest, where there is one
+    digest: str = ""  # of the manifest or of the SIF file, where a registry or library says it
+    is_decorated: bool = False  # whether it brings `/.singularity.d` along
     _open: Callable[[], LayeredImage | None] = field(default=lambda: None)
     _unpack: Callable[[], Path | None] = field(default=lambda: None)
     _image: LayeredImage | None = None
@@ -43,7 +57,10 @@ class OpenedBase:
         return self._image
 
     def unpack(self) -> Path | None:
-        """The directory on this node that holds the base's files; None for an empty base."""
+        """The directory on this node that holds the base's files; None for an empty base.
+
+        It holds `/.singularity.d` as well: it is the directory that containers of the image start from.
+        """
         return self._unpack()
 
     def close(self) -> None:
@@ -56,12 +73,151 @@ class OpenedBase:
 def open_base(
     base: Base, workplace: Workplace, store: Store, *, policy: str = "auto", lock: Mapping[str, str] | None = None
 ) -> OpenedBase:
-    """Open what a stage begins with; `lock` says which digest a reference means. Stages are the caller's."""
-    del store, policy, lock
+    """Open what a stage begins with; `lock` says which digest a reference means. Earlier stages are the caller's.
+
+    `policy` says when registries are asked: always, newer, auto, missing or never.
+    """
+    workplace = _choose_platform(base, workplace)
     if base.agent == "scratch":
-        return OpenedBase("", "scratch", ImageConfig(_choose_platform(base, workplace)))
-    raise refuse_recipe(base.place, f"Bootstrap: {base.agent} is not known")
+        return OpenedBase("", "scratch", ImageConfig(workplace.platform))
+    try:
+        reference = name_reference(base)
+    except InvalidReference as problem:
+        raise refuse_recipe(base.place, problem.message, problem.hint) from problem
+    opening = _Opening(base, _pin(reference, lock or {}), workplace, store, policy)
+    return replace(opening.run(), reference=str(reference.redacted))
 
 
-def _choose_platform(base: Base, workplace: Workplace) -> Platform:
-    return Platform.parse(base.platform) if base.platform else workplace.platform
+def _choose_platform(base: Base, workplace: Workplace) -> Workplace:
+    if not base.platform:
+        return workplace
+    try:
+        architecture = str(Platform.parse(base.platform))
+    except InvalidReference as problem:
+        raise refuse_recipe(base.place, problem.message, problem.hint) from problem
+    return replace(workplace, settings=replace_settings(workplace.settings, architecture=architecture))
+
+
+def _pin(reference: Reference, lock: Mapping[str, str]) -> Reference:
+    """The reference by the digest that a lock has for it."""
+    locked = lock.get(reference.redacted)
+    if not locked or reference.digest is not None or reference.transport is not Transport.DOCKER:
+        return reference
+    return replace(reference, tag=None, digest=Digest.parse(locked))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """One base on its way to be opened."""
+
+    base: Base
+    reference: Reference
+    workplace: Workplace
+    store: Store
+    policy: str
+
+    def run(self) -> OpenedBase:
+        source = classify(self.reference)
+        if not source.is_local:
+            source = source.look_up(self._resolve)
+        if source.layers is not None:
+            return self._open_layers(source.layers)
+        if source.kind is SourceKind.REMOTE_SIF:
+            return self._open_remote_sif(source)
+        if source.kind is SourceKind.SIF_FILE or source.kind is SourceKind.SQUASHFS_FILE:
+            return self._open_file(Path(self.reference.path), "")
+        return self._open_local()
+
+    def _resolve(self) -> Resolved:
+        """Ask the registry, as the policy wants it."""
+        ask = partial(resolve, self.reference, self.workplace, self.store)
+        if self.policy == "missing":
+            try:
+                return ask(offline=True)
+            except ImageNotFound:
+                return ask()
+        return ask(offline=self.policy == "never")
+
+    def _open_layers(self, resolved: Resolved) -> OpenedBase:
+        refuse_artifacts(resolved)
+        _, config = read_config(resolved, self.store)
+        pinned = replace(self.reference, tag=None, digest=resolved.digest)
+        return OpenedBase(
+            str(self.reference),
+            str(resolved.digest),
+            config,
+            str(resolved.digest),
+            _open=partial(self._fetch, resolved),
+            _unpack=lambda: self._unpack(str(pinned)),
+        )
+
+    def _fetch(self, resolved: Resolved) -> LayeredImage:
+        image = open_remote_image(resolved, self.workplace, self.store)
+        image.on_close = None  # the cache is shared with other stages, whose downloads go on
+        return image
+
+    def _unpack(self, text: str) -> Path:
+        return unpack(text, self.workplace, policy="never" if self.policy == "never" else "missing").root
+
+    def _open_remote_sif(self, source: Source) -> OpenedBase:
+        """A SIF from elsewhere: fetched into the cache, then as a file."""
+        sif = find_sif_source(source, self.workplace, self.store, offline=self.policy == "never")
+        path = self.store.build_image(sif.key, sif.write)
+        return self._open_file(path, str(sif.digest or ""))
+
+    def _open_file(self, path: Path, digest: str) -> OpenedBase:
+        """A SIF or SquashFS file: known by its bytes, opened as one layer."""
+        from kedge.ops.build.base_identity import identify_image_file
+
+        self._verify_signers(path)
+        identity = identify_image_file(path, self.workplace)
+        text = str(Reference(Transport.FILE, path=str(path)))
+        opened = self._open_tree(identity, partial(_open_path, path, self.workplace))
+        return replace(opened, digest=digest, _unpack=lambda: self._unpack(text))
+
+    def _verify_signers(self, path: Path) -> None:
+        if self.base.fields.get("fingerprints"):
+            from kedge.ops.build.base_signers import verify_fingerprints
+
+            verify_fingerprints(self.base, path)
+
+    def _open_local(self) -> OpenedBase:
+        """An archive, a layout, a directory, an engine's image, or programs of this host."""
+        if self.base.fields.get("fingerprints"):
+            self._verify_signers(Path(self.reference.path))
+        image = open_local_image(self.reference, self.workplace)
+        if isinstance(image, LayeredImage):
+            text = str(self.reference)
+            digest = image.manifest.digest
+            return OpenedBase(
+                text,
+                str(digest),
+                image.config,
+                _open=lambda: image,
+                _unpack=lambda: unpack_layered(image, text, self.workplace).root,
+                _image=image,
+            )
+        from kedge.ops.build.base_identity import identify_tree
+
+        identity = identify_tree(image, self.workplace)
+        opened = self._open_tree(identity, partial(open_local_image, self.reference, self.workplace))
+        image.close()
+        if classify(self.reference).kind is not SourceKind.DIRECTORY:
+            return opened
+        return replace(opened, _unpack=lambda: Path(self.reference.path).resolve())
+
+    def _open_tree(self, identity: str, open_image: Callable[[], ImageSource]) -> OpenedBase:
+        image = as_one_layer(open_image, identity, self.workplace, self.store)
+        return OpenedBase(
+            str(self.reference),
+            identity,
+            image.config,
+            is_decorated=image.is_decorated,
+            _open=lambda: image,
+            _unpack=lambda: unpack_layered(image, str(self.reference), self.workplace).root,
+            _image=image,
+        )
+
+
+def _open_path(path: Path, workplace: Workplace) -> ImageSource:
+    return open_local_image(Reference(Transport.FILE, path=str(path)), workplace)

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kedge.model.tree import Node, NodeKind
-from kedge.posix.views import View
 from kedge.recipe.steps import RecipePlace, refuse_recipe
+
+if TYPE_CHECKING:
+    from kedge.posix.views import View
 
 _MAXIMUM_TABLE = 4 << 20  # bytes of /etc/passwd that are read
 _CLAUSE = re.compile(r"([ugoa]*)((?:[-+=](?:[ugo]|[rwxXst]*))+)\Z")

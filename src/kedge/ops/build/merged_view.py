@@ -10,26 +10,26 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.layers.directory_tree import FolderOptions, FolderReading, list_entries
+from kedge.layers.owners import OwnerTable
 from kedge.model.tree import Node
 from kedge.posix.files import explain
 from kedge.posix.views import DirectoryView, follow_links, read_last_link
 
 _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque", "user.fuseoverlayfs.opaque")
 _READABLE_KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f", stat.S_IFLNK: "l"}
-Owners = Mapping[bytes, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class ViewLevel:
-    """One directory of a state; `owners` says whose its files are where that is not root, by path without a slash."""
+    """One directory of a state; `owners` says whose its files are where that is not root."""
 
     folder: Path
-    owners: Owners = field(default_factory=dict)
+    owners: OwnerTable = field(default_factory=OwnerTable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class MergedView:
         node = self._reading.find_node(entry.path, entry.status)
         if node is None:
             return None
-        node.uid, node.gid = self.levels[entry.level].owners.get(os.fsencode(path.strip("/")), (0, 0))
+        self.levels[entry.level].owners.restore(os.fsencode(path.strip("/")), node, has_owner=False)
         node.xattrs = tuple((name, value) for name, value in node.xattrs if b"overlay" not in name)
         return node
 
@@ -203,9 +203,11 @@ class MergedView:
         return os.fsdecode(os.readlink(entry.path))  # noqa: PTH115 - targets are bytes
 
 
-def view_directory(folder: Path, owners: Owners | None = None, *, hidden: frozenset[str] = frozenset()) -> MergedView:
+def view_directory(
+    folder: Path, owners: OwnerTable | None = None, *, hidden: frozenset[str] = frozenset()
+) -> MergedView:
     """A state that is one directory."""
-    return MergedView((ViewLevel(folder, owners or {}),), hidden=hidden)
+    return MergedView((ViewLevel(folder, owners or OwnerTable()),), hidden=hidden)
 
 
 def _is_opaque(folder: bytes) -> bool:

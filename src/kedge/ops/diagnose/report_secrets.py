@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from kedge.batchscript.secret_text import mask_secrets
+from kedge.model.secret_text import mask_secrets
 from kedge.registry.secret import HIDDEN, Secret, scrub
 from kedge.runtime.environment.env_requests import REQUEST_PREFIXES
 

@@ -74,8 +74,9 @@ def _list_tools(tools: Sequence[PackageSize]) -> Iterator[Saving]:
             "build-tools",
             "compilers and headers",
             sum(tool.size for tool in tools),
-            len(tools),
-            "FROM DEVEL-IMAGE AS builder … FROM RUNTIME-IMAGE; COPY --from=builder /usr/local /usr/local",
+            0,
+            "FROM DEVEL-IMAGE AS builder\nRUN make install\nFROM RUNTIME-IMAGE\n"
+            "COPY --from=builder /usr/local /usr/local",
             is_optional=True,
             note="compile in a first stage, and copy the result into a runtime image",
             examples=tuple(f"{tool.name} {tool.version}" for tool in tools[:_MOST_EXAMPLES]),

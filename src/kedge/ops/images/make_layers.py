@@ -66,7 +66,7 @@ def as_stored_image(image: ImageSource, tag: str | None, options: LayerOptions |
     with contextlib.ExitStack() as closing:
         with explained(place):
             spool = closing.enter_context(tempfile.TemporaryFile(prefix="kedge-layer-", dir=place))
-        with _as_tree(image, place) as (root, source), explained(place):
+        with as_tree(image, place) as (root, source), explained(place):
             result = write_layer(root, source, spool, threads=options.threads)
             spool.flush()
         section = make_section(image, options.progress)
@@ -74,16 +74,17 @@ def as_stored_image(image: ImageSource, tag: str | None, options: LayerOptions |
 
 
 @contextlib.contextmanager
-def _as_tree(image: ImageSource, place: Path) -> Iterator[tuple[Node, ContentSource]]:
+def as_tree(image: ImageSource, place: Path) -> Iterator[tuple[Node, ContentSource]]:
+    """The files of an image; what has to be unpacked for it goes to a temporary file in the directory `place`."""
     if isinstance(image, TreeImage):
         yield image.root, image.source
         return
     with explained(place), tempfile.TemporaryFile(prefix="kedge-files-", dir=place) as file:
-        spool = _Spool(file)
+        spool = FileSpool(file)
         yield image.fill(spool), spool
 
 
-class _Spool:
+class FileSpool:
     """Contents of files, one behind the other in a temporary file: a sink first, then a source."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -134,18 +135,20 @@ def make_section(image: ImageSource, progress: Progress) -> dict[str, Any]:
 def _single_layer(
     image: ImageSource, section: dict[str, Any], file: BinaryIO, result: LayerResult, tag: str | None
 ) -> StoredImage:
-    config = _make_config(image, section, result)
+    config = make_config(image, section, result.diff_id)
+    entry = Descriptor(OCI_LAYER_GZIP, result.digest, result.size)
     layer = StoredLayer(result.digest.hex[:12], result.digest, result.diff_id, result.size, _reader(file, result.size))
-    return StoredImage(_make_manifest(config, result), config, (layer,), tag)
+    return StoredImage(make_manifest(config, [entry]), config, (layer,), tag)
 
 
-def _make_config(image: ImageSource, section: dict[str, Any], result: LayerResult) -> bytes:
+def make_config(image: ImageSource, section: dict[str, Any], diff_id: Digest) -> bytes:
+    """The config of an image whose files are one layer."""
     platform = image.record.platform
     document: dict[str, object] = {
         "architecture": platform.architecture,
         "os": platform.os,
         "config": section,
-        "rootfs": {"type": "layers", "diff_ids": [str(result.diff_id)]},
+        "rootfs": {"type": "layers", "diff_ids": [str(diff_id)]},
         "history": [{"created_by": "kedge"}],
     }
     if platform.variant:
@@ -163,12 +166,13 @@ def format_time(seconds: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _make_manifest(config: bytes, result: LayerResult) -> Manifest:
+def make_manifest(config: bytes, layers: Iterable[Descriptor]) -> Manifest:
+    """The manifest of a config and its layers, lowest first."""
     document = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
         "config": {"mediaType": OCI_CONFIG, "digest": str(Digest.of(config)), "size": len(config)},
-        "layers": [{"mediaType": OCI_LAYER_GZIP, "digest": str(result.digest), "size": result.size}],
+        "layers": [layer.as_json() for layer in layers],
     }
     manifest = parse_manifest(json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
     assert isinstance(manifest, Manifest)

@@ -86,6 +86,14 @@ def unpack(text: str, workplace: Workplace, *, policy: str = "auto", once: str =
     return Unpacked(reference.redacted, done.root, done.identity, done.is_new, time.monotonic() - began)
 
 
+def unpack_layered(image: LayeredImage, name: str, workplace: Workplace) -> Unpacked:
+    """Unpack an image that is open; `name` is what lists of this node's images show."""
+    node = NodeCache(workplace.settings, workplace.progress)
+    unpacker = _Unpacker(name, Reference(Transport.OCI), workplace, node, "missing", "")
+    done = unpacker.unpack_layers(image, name)
+    return Unpacked(name, done.root, done.identity, done.is_new)
+
+
 @dataclass(frozen=True, slots=True)
 class _Done:
     root: Path
@@ -226,18 +234,20 @@ class _Unpacker:
         image = open_local_image(self.reference, self.workplace)
         try:
             if isinstance(image, LayeredImage):
-                return self._unpack_layers(image)
+                return self.unpack_layers(image, self.reference.redacted)
             name = hashlib.sha256(str(self.reference).encode("utf-8", "surrogateescape")).hexdigest()
             return self._make(f"host-{name}", str(self.reference), lambda root, _: _write_tree(root, image))
         finally:
             image.close()
 
-    def _unpack_layers(self, image: LayeredImage) -> _Done:
+    def unpack_layers(self, image: LayeredImage, source: str) -> _Done:
+        """Write the layers into a directory that their manifest's digest names."""
+
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             require_room(_EXPANSION * sum(layer.size for layer in image.manifest.layers))
             return replace(_write_tree(root, image), config=_pack_section(image.config))
 
-        return self._make(self._name_layers(image.manifest.digest.hex), self.reference.redacted, build)
+        return self._make(self._name_layers(image.manifest.digest.hex), source, build)
 
     def _name_layers(self, digest: str) -> str:
         return f"oci-{digest}-{_FORMAT}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The plan of a container: a pure function of options, host and image. It says what `enter` will do, step by step.
 
-`_Points` collects what must be mounted; the mount points that the image lacks are made before anything covers them.
+`Points` collects what must be mounted; the mount points that the image lacks are made before anything covers them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.runtime.command_line.flags import list_names
 from kedge.runtime.environment.identity import choose_home
 from kedge.runtime.facts import LIBRARIES
-from kedge.runtime.mounts.operations import LATER, MAY, MUST, NEW, OLD, SESSION, WARN
+from kedge.runtime.mounts.operations import MAY, MUST, NEW, OLD, SESSION, WARN
+from kedge.runtime.mounts.points import DEVICES, GUARDED, MountPlan, Points, make_point
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +20,9 @@ if TYPE_CHECKING:
     from kedge.runtime.mounts.operations import Operation
     from kedge.runtime.options import RunOptions
 
-_GUARDED = MS_NOSUID | MS_NODEV
 # A current directory that is one of these, or below one of the second, is the image's business.
 _SYSTEM_FOLDERS = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
 _SYSTEM_TREES = ("/sys", "/proc", "/dev")
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = (("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr"))
 
 
@@ -54,70 +53,18 @@ class PlanRequest:
         return name in list_names(self.options.no_mount)
 
 
-class _Points:
-    """What is mounted where, in order; `operations` puts the making of missing mount points first."""
-
-    def __init__(self, image: View) -> None:
-        self.image = image
-        self.mounts: list[Operation] = []
-        self.wanted: dict[str, str] = {}  # destination: 'd' or 'f'
-        self.covers: list[tuple[str, str]] = []  # what covers the image so far, and with what
-
-    def want(self, destination: str, shape: str, *, by: str) -> str:
-        """A place that must exist when `by` (bind or tmpfs) covers it; returns its path in the plan.
-
-        What is covered already cannot be made in the image: it is made where it lies then, on the host too.
-        """
-        above = [kind for path, kind in self.covers if destination.startswith(path.rstrip("/") + "/")]
-        if not above:
-            self.wanted.setdefault(destination, shape)
-        else:
-            self.mounts.append(make_point(destination, shape, MUST if above[-1] == "tmpfs" else MAY))
-        self.covers.append((destination, by))
-        return NEW + destination
-
-    def bind(self, source: str, destination: str, shape: str, *, flags: int = _GUARDED, policy: str = MUST) -> None:
-        """Let something of the host appear."""
-        self.mounts.append(("bind", OLD + source, self.want(destination, shape, by="bind"), flags, policy))
-
-    def bind_session(self, name: str, destination: str, shape: str = "f") -> None:
-        """Let something that was made for this container appear."""
-        target = self.want(destination, shape, by="bind")
-        self.mounts.append(("bind", f"{SESSION}/{name}", target, _GUARDED, WARN))
-
-    def tmpfs(self, destination: str, size: int, mode: str) -> None:
-        """An empty file system in memory."""
-        options = f"mode={mode},size={size}" if size else f"mode={mode}"
-        self.mounts.append(("tmpfs", self.want(destination, "d", by="tmpfs"), options, MUST))
-
-    def add(self, *operations: Operation) -> None:
-        """Anything else."""
-        self.mounts += operations
-
-    def missing(self) -> list[tuple[str, str]]:
-        """Mount points that the image lacks, or has in the wrong shape."""
-        return [(path, shape) for path, shape in self.wanted.items() if not self.image.kind(path)]
-
-
-def make_point(path: str, shape: str, policy: str) -> Operation:
-    """What makes a mount point."""
-    return ("folder", NEW + path, 0o755, policy) if shape == "d" else ("file", NEW + path, policy)
-
-
-class MountPlan:
-    """What is done once the root is in its place, in two parts."""
-
-    def __init__(self, points: _Points, before: list[Operation], after: list[Operation]) -> None:
-        self.missing = points.missing()
-        # mount points, made in the layer above the image; those that cannot be made come from an underlay
-        self.making = [make_point(path, shape, LATER) for path, shape in self.missing]
-        self.rest: list[Operation] = [*before, *points.mounts, *after]
-
-
 def plan_container(request: PlanRequest) -> MountPlan:
     """The operations after the root is in its place, up to the start of the payload."""
     options, host = request.options, request.host
-    points = _Points(request.image.view)
+    if options.step is not None and options.step.context:
+        from kedge.runtime.mounts.host_script_plan import (  # late: few recipes have one
+            HostScriptRequest,
+            plan_host_script,
+        )
+
+        views = host.view, request.image.view
+        return plan_host_script(HostScriptRequest(options.step, *views, request.binds, request.private_size))
+    points = Points(request.image.view)
     before: list[Operation] = []
     _plan_kernel_trees(request, points)
     plan_devices(request, points)
@@ -141,7 +88,7 @@ def plan_container(request: PlanRequest) -> MountPlan:
     return MountPlan(points, before, after)
 
 
-def _plan_kernel_trees(request: PlanRequest, points: _Points) -> None:
+def _plan_kernel_trees(request: PlanRequest, points: Points) -> None:
     """/proc and /sys."""
     options = request.options
     if not request.skips("proc"):
@@ -154,7 +101,7 @@ def _plan_kernel_trees(request: PlanRequest, points: _Points) -> None:
         points.bind("/sys", "/sys", "d", flags=flags, policy=WARN)
 
 
-def plan_devices(request: PlanRequest, points: _Points) -> None:
+def plan_devices(request: PlanRequest, points: Points) -> None:
     """/dev: the host's, or with --contain a small one that still has GPUs and fabrics."""
     if request.skips("dev"):
         return
@@ -169,7 +116,7 @@ def plan_devices(request: PlanRequest, points: _Points) -> None:
     if not request.skips("devpts"):
         points.add(("folder", NEW + "/dev/pts", 0o755, MUST), ("devpts", NEW + "/dev/pts", MAY))
         points.add(("link", "pts/ptmx", NEW + "/dev/ptmx"))
-    wanted = [f"/dev/{name}" for name in _DEVICES]
+    wanted = [f"/dev/{name}" for name in DEVICES]
     for path in dict.fromkeys(wanted + request.additions.devices):
         shape = request.host.view.kind(path)
         if not shape:
@@ -181,7 +128,7 @@ def plan_devices(request: PlanRequest, points: _Points) -> None:
     points.add(*(("link", target, f"{NEW}/dev/{name}") for target, name in _DEVICE_LINKS))
 
 
-def _plan_host_files(request: PlanRequest, points: _Points) -> None:
+def _plan_host_files(request: PlanRequest, points: Points) -> None:
     """Small files of the host that programs expect to fit the host: time zone, hosts, name servers."""
     for path in ("/etc/localtime", "/etc/hosts", "/etc/resolv.conf"):
         if request.skips(path) or (path != "/etc/resolv.conf" and request.skips("bind-paths")):
@@ -189,10 +136,10 @@ def _plan_host_files(request: PlanRequest, points: _Points) -> None:
         if path == "/etc/resolv.conf" and request.options.dns:
             continue
         if request.host.view.kind(path) == "f":
-            points.bind(request.host.view.resolve(path), path, "f", flags=_GUARDED | MS_RDONLY, policy=MAY)
+            points.bind(request.host.view.resolve(path), path, "f", flags=GUARDED | MS_RDONLY, policy=MAY)
 
 
-def _plan_tmp(request: PlanRequest, points: _Points) -> None:
+def _plan_tmp(request: PlanRequest, points: Points) -> None:
     """/tmp and /var/tmp: the host's, or private ones."""
     options = request.options
     if request.skips("tmp"):
@@ -216,7 +163,7 @@ def _is_same_place(view: View, path: str, other: str) -> bool:
         return False
 
 
-def _plan_home(request: PlanRequest, points: _Points) -> None:
+def _plan_home(request: PlanRequest, points: Points) -> None:
     """The home directory: the host's, or a private one."""
     options, size = request.options, request.private_size
     source, destination = request.home
@@ -237,7 +184,7 @@ def _plan_home(request: PlanRequest, points: _Points) -> None:
         points.tmpfs(destination, size, "755")
 
 
-def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
+def _plan_bind(request: PlanRequest, points: Points, bind: Bind) -> None:
     """A bind that somebody asked for."""
     shape = request.host.view.kind(bind.source)
     if not shape and not bind.is_optional:
@@ -249,13 +196,13 @@ def _plan_bind(request: PlanRequest, points: _Points, bind: Bind) -> None:
             hint="create it, or check the spelling; on a cluster, check that its file system is mounted on this node",
         )
     policy = MAY if bind.is_optional else MUST
-    flags = _GUARDED | (MS_RDONLY if bind.readonly else 0)
+    flags = GUARDED | (MS_RDONLY if bind.readonly else 0)
     if bind.source == "/dev" or bind.source.startswith("/dev/"):
         flags &= ~MS_NODEV  # a device that somebody asks for is to be used
     points.bind(bind.source, bind.destination, "d" if shape == "d" else "f", flags=flags, policy=policy)
 
 
-def _plan_current_folder(request: PlanRequest, points: _Points) -> None:
+def _plan_current_folder(request: PlanRequest, points: Points) -> None:
     """Bind the current directory, unless it is a system directory or something else was asked for there."""
     options, cwd = request.options, request.host.cwd
     if options.contain or request.skips("cwd") or is_system_directory(cwd):
@@ -269,7 +216,7 @@ def _plan_current_folder(request: PlanRequest, points: _Points) -> None:
     points.bind(cwd, cwd, "d", policy=MAY)
 
 
-def _list_covers(points: _Points, path: str) -> list[tuple[str, str]]:
+def _list_covers(points: Points, path: str) -> list[tuple[str, str]]:
     """Source (empty where it is not the host's) and destination of all mounts at a path and above it."""
     found = [
         (str(operation[1]).removeprefix(OLD), str(operation[2])[len(NEW) :])
@@ -281,7 +228,7 @@ def _list_covers(points: _Points, path: str) -> list[tuple[str, str]]:
     return [cover for cover in found if path == cover[1] or path.startswith(cover[1].rstrip("/") + "/")]
 
 
-def _protect_store(request: PlanRequest, points: _Points) -> None:
+def _protect_store(request: PlanRequest, points: Points) -> None:
     """Images that are unpacked on this node can be looked at, and not be changed, wherever a bind brings them along."""
     store = request.host.view.resolve(request.store) if request.store else ""
     if not store:
@@ -292,7 +239,7 @@ def _protect_store(request: PlanRequest, points: _Points) -> None:
             continue
         source = request.host.view.resolve(str(operation[1])[len(OLD) :]).rstrip("/")
         if f"{store}/".startswith(f"{source}/"):
-            guards.append(("bind", OLD + store, str(operation[2]) + store[len(source) :], _GUARDED | MS_RDONLY, MAY))
+            guards.append(("bind", OLD + store, str(operation[2]) + store[len(source) :], GUARDED | MS_RDONLY, MAY))
         elif source.startswith(f"{store}/") and not source.startswith(f"{store}/session/"):  # where this one is built
             _, origin, target, flags, *policy = operation
             points.mounts[number] = ("bind", origin, target, int(flags) | MS_RDONLY, *policy)
@@ -304,7 +251,7 @@ def is_system_directory(folder: str) -> bool:
     return folder in _SYSTEM_FOLDERS or any(folder == tree or folder.startswith(tree + "/") for tree in _SYSTEM_TREES)
 
 
-def _plan_libraries(request: PlanRequest, points: _Points, before: list[Operation]) -> None:
+def _plan_libraries(request: PlanRequest, points: Points, before: list[Operation]) -> None:
     """Driver libraries below /.singularity.d/libs, and what else devices bring."""
     if request.additions.libraries:
         before.append(("folder", f"{SESSION}/libs", 0o755, MUST))
@@ -315,13 +262,13 @@ def _plan_libraries(request: PlanRequest, points: _Points, before: list[Operatio
                 continue
             bound[file] = name
             before.append(("file", f"{SESSION}/libs/{name}", MUST))
-            before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", _GUARDED | MS_RDONLY, WARN))
+            before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", GUARDED | MS_RDONLY, WARN))
         points.add(("bind", f"{SESSION}/libs", points.want(LIBRARIES, "d", by="bind"), 0, MUST))
     for bind in request.additions.binds:
         _plan_bind(request, points, bind)
 
 
-def _plan_identity(request: PlanRequest, points: _Points, before: list[Operation]) -> None:
+def _plan_identity(request: PlanRequest, points: Points, before: list[Operation]) -> None:
     """Files that say who and where we are."""
     options = request.options
     for name, text in (("passwd", request.passwd), ("group", request.group)):

@@ -70,14 +70,15 @@ def run_build_step(
     memory: Sequence[StepMemory] = (),
     options: Sequence[str] = (),
     network: str = "",
+    context: str = "",
     timeout: float | None = None,
     is_cancelled: Callable[[], bool] | None = None,
 ) -> int:
     """Run a program in the root; returns its status as a shell shows it. What it prints goes to `output` as it comes.
 
     `binds` are values, or texts as `--bind` takes them; `options` are further ones of `exec`, such as `--nv`; `network`
-    is default, host or none. A failure of kedge itself is raised by its own class. When this call is interrupted,
-    `is_cancelled` says so, or `output` raises, the program ends with all that it started.
+    is default, host or none; `context` is for `run_host_script`. A failure of kedge itself is raised by its own class.
+    When this call is interrupted, `is_cancelled` says so, or `output` raises, the program ends with all it started.
     """
     step = {
         "environment": dict(program.environment),
@@ -88,6 +89,7 @@ def run_build_step(
         "binds": [
             [bind.source, bind.destination, "ro" if bind.readonly else ""] for bind in binds if isinstance(bind, Bind)
         ],
+        "context": context,
         "parent": os.getpid(),
     }
     words = [*_OPTIONS, "--pwd", program.directory, "--no-mount", ",".join(_list_unmounted(network))]
@@ -97,7 +99,7 @@ def run_build_step(
     if root.changes:
         for name in ("upper", "work"):
             os.makedirs(f"{root.changes}/{name}", exist_ok=True)
-    with StepPoints(root.base, [] if root.changes else _list_points(binds, memory)):
+    with StepPoints(root.base, [] if root.changes else _list_points(binds, memory, network)):
         child = _StepChild(request, program, timeout, is_cancelled)
         status = child.run(output)
     problem = read_error(child.failure) if status == OWN_FAILURE else None
@@ -115,9 +117,10 @@ def can_overlay(root: StepRoot) -> str:
     return ""
 
 
-def _list_points(binds: Sequence[Bind | str], memory: Sequence[StepMemory]) -> list[tuple[str, str]]:
+def _list_points(binds: Sequence[Bind | str], memory: Sequence[StepMemory], network: str) -> list[tuple[str, str]]:
     """What is mounted in the root, and whether it is a directory or a file."""
-    points = [("/proc", "d"), ("/sys", "d"), ("/dev", "d"), *((path, "f") for path in _NAME_FILES)]
+    points = [("/proc", "d"), ("/sys", "d"), ("/dev", "d")]
+    points += [(path, "f") for path in _NAME_FILES if network != "none"]
     points += [(place.target, "d") for place in memory]
     for bind in binds:
         for value in parse_bind(bind, "/") if isinstance(bind, str) else [bind]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kedge.runtime.mounts.ext3 import ExtServers
     from kedge.runtime.mounts.layering import Layering
     from kedge.runtime.mounts.operations import Operation
-    from kedge.runtime.mounts.plan import MountPlan
+    from kedge.runtime.mounts.points import MountPlan
     from kedge.runtime.mounts.squashfuse import FuseServer
     from kedge.runtime.options import RunOptions
     from kedge.runtime.processes.rank_sharing import Sharing
@@ -392,7 +392,8 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
     files: tuple[tuple[str, str], ...] = ()
     if layering.is_layered and layering.keeps_changes:
         builder.refused = planned.missing
-        if container.is_root_alone and container.options.step is not None:
+        asked = container.options.step
+        if container.is_root_alone and asked is not None and not asked.context:
             from kedge.runtime.mounts.step_files import list_step_files  # late: only builds have steps
 
             files = list_step_files(builder.look())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Passwords, tokens and keys in the text of a script: found, and never shown."""
+"""Passwords, tokens and keys in the text of a script or recipe: found, and never shown."""
 
 from __future__ import annotations
 

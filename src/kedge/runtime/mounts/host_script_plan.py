@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The plan for a script of a recipe that runs with the programs of this host: %pre and %setup.
+
+It sees the host's programs and its /etc, read-only, the directory of the recipe, and the image's root file system,
+which is all that it can change. In its place Apptainer gives it the whole host.
+"""
+
+from __future__ import annotations
+
+from kedge.posix.constants import MS_NOSUID, MS_RDONLY
+from kedge.runtime.mounts.operations import MAY, MUST, NEW, OLD, SESSION, WARN
+from kedge.runtime.mounts.points import DEVICES, GUARDED, MountPlan, Points
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.posix.views import View
+    from kedge.runtime.facts import Bind
+    from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.step_options import StepOptions
+
+IMAGE_ROOT = "/rootfs"  # where the script finds the image
+_TREE = f"{SESSION}/script"  # the script's root
+_PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
+
+
+class HostScriptRequest:
+    """Everything such a plan is made from."""
+
+    def __init__(self, step: StepOptions, host: View, image: View, binds: list[Bind], private_size: int) -> None:
+        self.step = step
+        self.host = host
+        self.image = image
+        self.binds = binds
+        self.private_size = private_size  # bytes that a private tmp may hold
+
+
+def plan_host_script(request: HostScriptRequest) -> MountPlan:
+    """What is done once the image's root is in its place."""
+    step = request.step
+    operations: list[Operation] = [("folder", _TREE, 0o755, MUST), ("tmpfs", _TREE, "mode=755", MUST)]
+    for path in _PROGRAMS:
+        operations += _show_programs(request, path)
+    operations += [("folder", f"{_TREE}/proc", 0o755, MUST), ("proc", f"{_TREE}/proc", MUST)]
+    operations.append(("folder", f"{_TREE}/dev", 0o755, MUST))
+    for name in DEVICES:
+        place = f"{_TREE}/dev/{name}"
+        operations += [("file", place, MAY), ("bind", f"{OLD}/dev/{name}", place, MS_NOSUID, MAY)]
+    for path in ("/tmp", "/var/tmp", "/root"):
+        size = f"mode=1777,size={request.private_size}"
+        operations += [("folder", _TREE + path, 0o755, MUST), ("tmpfs", _TREE + path, size, MUST)]
+    operations += _bind(NEW, IMAGE_ROOT, 0)
+    if step.context != "/":
+        operations += _bind(OLD + step.context, step.context, MS_RDONLY)
+    for bind in request.binds:
+        operations += _bind(OLD + bind.source, bind.destination, MS_RDONLY if bind.readonly else 0)
+    operations += [("readonly", _TREE), ("umask", 0o022), ("enter", _TREE)]
+    operations.append(("chdir", step.context, 1))
+    return MountPlan(Points(request.image), [], operations)
+
+
+def _show_programs(request: HostScriptRequest, path: str) -> list[Operation]:
+    link = request.host.read_link(path)
+    if link:
+        return [("link", link, _TREE + path)]
+    if request.host.kind(path) != "d":
+        return []
+    flags = GUARDED | MS_RDONLY
+    return [("folder", _TREE + path, 0o755, MUST), ("bind", OLD + path, _TREE + path, flags, WARN)]
+
+
+def _bind(source: str, destination: str, flags: int) -> list[Operation]:
+    place = _TREE + destination
+    return [("folder", place, 0o755, MUST), ("bind", source, place, GUARDED | flags, MUST)]

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scripts of a recipe that run with the programs of this host: %pre and %setup of definition files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kedge.runtime.mounts.host_script_plan import IMAGE_ROOT
+from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class HostScript:
+    """What runs, and what it may see."""
+
+    argv: Sequence[str]
+    context: str = ""  # the directory of the recipe, which it reads and starts in
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_host_script(
+    root: StepRoot,
+    script: HostScript,
+    output: Callable[[bytes], None],
+    *,
+    binds: Sequence[str] = (),
+    timeout: float | None = None,
+    is_cancelled: Callable[[], bool] | None = None,
+) -> int:
+    """Run it with this host's /usr and /etc, read-only, and the image's root file system at $APPTAINER_ROOTFS.
+
+    All that it can change is the image: what it writes is in the upper directory of `root`, as that of any step. It has
+    a private /tmp and no home. Returns its status; failures of kedge itself are raised.
+    """
+    variables = {"PATH": _PATH, "HOME": "/root", "APPTAINER_ROOTFS": IMAGE_ROOT, "SINGULARITY_ROOTFS": IMAGE_ROOT}
+    program = StepProgram(script.argv, {**variables, **script.environment}, script.context or "/")
+    return run_build_step(
+        root, program, output, binds=binds, timeout=timeout, is_cancelled=is_cancelled, context=script.context or "/"
+    )

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The container of a build's step: as an ordinary user, in layers over a base and in one directory that is written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.build_steps import Steps, give
+from tests.builders.containers import each_role, give_to, make_sandbox
+from tests.requirements import require_root
+
+WAYS = ("layers", "directory")
+
+
+@pytest.fixture(params=WAYS)
+def steps(request: pytest.FixtureRequest) -> Iterator[Steps]:
+    yield from make_steps(request.param)
+
+
+@pytest.fixture
+def layered() -> Iterator[Steps]:
+    yield from make_steps("layers")
+
+
+def make_steps(way: str, role: str = "user") -> Iterator[Steps]:
+    for runner in each_role(role):
+        base = give_to(runner, make_sandbox(runner.folder / "base"))
+        os.chown(base, runner.uid, runner.uid)
+        (base / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\napp:x:1000:50:App:/srv/app:/bin/sh\n")
+        (base / "etc/group").write_text("root:x:0:\nstaff:x:50:\naudio:x:29:app\n")
+        yield Steps(runner, base, give(runner, runner.folder / "changes") if way == "layers" else None)
+
+
+def list_tree(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_step_has_the_given_variables_and_no_others(steps: Steps) -> None:
+    output = steps.read("env", environment={"A": "$x 'y'\nz", "PATH": "/bin"})
+    assert sorted(output.splitlines()) == ["A=$x 'y'", "HOME=/root", "PATH=/bin", "z"]
+    assert "HOME=/given" in steps.read("/bin/env", environment={"HOME": "/given"})
+
+
+def test_step_runs_in_its_directory_with_its_input(steps: Steps) -> None:
+    assert steps.read("sh", "-c", "pwd; cat", directory="/etc", stdin="x" * 100_000) == "/etc\n" + "x" * 100_000
+    assert steps.read("sh", "-c", "cat; echo end") == "end\n"
+    assert "cannot change to /nowhere" in steps.run("true", directory="/nowhere").error
+
+
+def test_step_ends_as_its_program_does(steps: Steps) -> None:
+    assert steps.run("sh", "-c", "echo out; echo err >&2; exit 255").output == "out\nerr\n"
+    assert steps.run("sh", "-c", "exit 255").status == 255
+    assert steps.run("sh", "-c", "kill -9 $$").status == 137
+    assert "executable file not found" in steps.run("nosuch").error
+
+
+def test_step_hands_over_output_as_it_comes(steps: Steps) -> None:
+    assert steps.run("sh", "-c", "echo a; sleep 0.3; echo b").pieces == 2
+
+
+def test_step_writes_a_layer_without_mount_points(layered: Steps) -> None:
+    before = list_tree(layered.base)
+    layered.read("sh", "-c", "echo x > /root/made; echo y > /tmp/kept; rm /bin/stat; mkdir -p /new/deep")
+    assert list_tree(layered.upper) == {"root", "root/made", "tmp", "tmp/kept", "bin", "bin/stat", "new", "new/deep"}
+    assert stat.S_ISCHR((layered.upper / "bin/stat").lstat().st_mode)
+    assert list_tree(layered.base) == before
+
+
+def test_step_without_an_overlay_leaves_no_mount_points() -> None:
+    for steps in make_steps("directory"):
+        for name in ("proc", "sys", "dev"):
+            (steps.base / name).rmdir()
+        before, times = list_tree(steps.base), (steps.base.stat().st_mtime_ns, (steps.base / "etc").stat().st_mtime_ns)
+        binds = [[str(steps.runner.home), "/data/deep", ""]]
+        steps.read(
+            "sh", "-c", "ls /proc/self/status /dev/null /data/deep; cat /etc/resolv.conf", named={"binds": binds}
+        )
+        assert list_tree(steps.base) == before
+        assert times == (steps.base.stat().st_mtime_ns, (steps.base / "etc").stat().st_mtime_ns)
+
+
+def test_step_sees_the_layers_below_it(layered: Steps) -> None:
+    layered.read("sh", "-c", "echo 1 > /one; mkdir /dir; echo x > /dir/old")
+    layered.stack()
+    layered.read("sh", "-c", "rm -r /dir; mkdir /dir; echo y > /dir/new; rm /bin/stat")
+    layered.stack()
+    assert layered.read("sh", "-c", "cat /one; ls /dir; ls /bin | grep -c '^stat$' || true") == "1\nnew\n0\n"
+
+
+def test_step_runs_above_a_hundred_layers(layered: Steps) -> None:
+    for number in range(120):
+        layer = give(layered.runner, layered.runner.folder / f"a-name-of-a-layer-that-is-rather-long-{number}")
+        (layer / f"file{number}").write_text(f"{number}\n")
+        layered.layers.append(layer)
+    assert layered.read("sh", "-c", "cat /file0 /file119; ls /file* | wc -l").split() == ["0", "119", "120"]
+
+
+def test_step_sees_nothing_else_of_the_host(steps: Steps) -> None:
+    home = steps.runner.home
+    (home / "private").write_text("mine")
+    for place in (home, Path("/tmp")):
+        assert steps.run("ls", f"{place}/private").status == 1
+    assert steps.read("ls", "/tmp", "/var/tmp", "/root").split() == ["/root:", "/tmp:", "/var/tmp:"]
+    assert not (steps.base / "mnt").exists()  # APPTAINER_BIND says nothing to builds
+    devices = steps.read("ls", "/dev").split()
+    assert set(devices) <= {
+        *("null", "zero", "full", "random", "urandom", "tty", "shm", "mqueue", "pts", "ptmx"),
+        *("fd", "stdin", "stdout", "stderr", "console"),
+    }
+    assert steps.read("sh", "-c", "ls -d /proc/[0-9]* | wc -l").strip() in ("2", "3", "4")
+    assert "seen" not in steps.read("sh", "-c", "cat /proc/1/environ /proc/self/environ | grep -a . || true")
+
+
+def test_step_keeps_what_it_writes_to_tmp_and_home(steps: Steps) -> None:
+    steps.read("sh", "-c", "echo a > /tmp/a; echo b > /var/tmp/b; echo c > /root/c; echo d > /home/d")
+    for name in ("tmp/a", "var/tmp/b", "root/c", "home/d"):
+        assert (steps.upper / name).exists()
+
+
+def test_step_has_binds_and_memory(steps: Steps) -> None:
+    (steps.runner.home / "word").write_text("given\n")
+    odd = give(steps.runner, steps.runner.folder / "a:b,c")
+    named = {
+        "binds": [[str(odd), "/data", ""], [str(steps.runner.home / "word"), "/run/secrets/word", "ro"]],
+        "memory": [["/scratch", 1 << 20, 0o700]],
+    }
+    script = (
+        "cat /run/secrets/word; touch /data/made; echo x > /scratch/y; echo no > /run/secrets/word; stat -c %a /scratch"
+    )
+    done = steps.run("sh", "-c", script, named=named)
+    assert done.output.startswith("given\n")
+    assert done.output.endswith("700\n")
+    assert (odd / "made").exists()
+    assert (steps.runner.home / "word").read_text() == "given\n"
+    assert not any((steps.upper / name).exists() for name in ("data", "scratch", "run"))
+    text = steps.run("cat", "/etc/word", named={"binds": [f"{steps.runner.home}/word:/etc/word:ro"]})
+    assert text.output == "given\n"
+
+
+def test_step_runs_as_a_user_of_the_image(steps: Steps) -> None:
+    script = (
+        "id -u; id -g; echo $HOME; touch /tmp/file; stat -c %u:%g /tmp/file; chown 0:0 /tmp/file; chmod 4755 /tmp/file"
+    )
+    assert steps.read("sh", "-c", script, user="app").split() == ["1000", "50", "/srv/app", "1000:50"]
+    assert steps.read("sh", "-c", "id -u; id -g; echo $HOME", user="7:audio").split() == ["7", "29", "/"]
+    assert steps.run("true", user="nosuch").error == "the image has no user 'nosuch'"
+    assert steps.run("true", user="0:nosuch").error == "the image has no group 'nosuch'"
+
+
+def test_step_without_network(steps: Steps) -> None:
+    output = steps.read("sh", "-c", "cat /proc/net/dev | wc -l; ls /etc/resolv.conf || true", named={"network": "none"})
+    assert output.startswith("3\n")
+    assert "No such file" in output
+
+
+def test_step_leaves_no_process_behind(steps: Steps) -> None:
+    began = time.monotonic()
+    assert steps.read("sh", "-c", "sleep 6001 & (sleep 6002 &) ; echo started") == "started\n"
+    done = steps.run("sh", "-c", "trap '' TERM; sleep 6003", named={"timeout": 1})
+    assert "did not end within 1 s" in done.error
+    assert time.monotonic() - began < 60
+    assert not find_sleepers()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_step_ends_with_the_build(layered: Steps, number: signal.Signals) -> None:
+    program = (
+        "import sys\n"
+        "from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step\n"
+        "def say(data): print('said', flush=True)\n"
+        "program = StepProgram(['sh', '-c', 'echo x; sleep 6004'])\n"
+        "run_build_step(StepRoot(sys.argv[1], (), sys.argv[2]), program, say)\n"
+    )
+    words = layered.runner.argv()
+    argv = [
+        *words[: words.index(sys.executable)],
+        sys.executable,
+        "-c",
+        program,
+        str(layered.base),
+        str(layered.changes),
+    ]
+    with subprocess.Popen(
+        argv, env=layered.runner.variables(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=layered.runner.home
+    ) as build:
+        assert build.stdout is not None
+        assert build.stdout.readline() == b"said\n"
+        build.send_signal(number)
+        build.wait(20)
+    deadline = time.monotonic() + 10
+    while find_sleepers() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not find_sleepers()
+
+
+def test_step_as_root_of_the_machine() -> None:
+    require_root()
+    for steps in make_steps("layers", "root"):
+        assert steps.read("sh", "-c", "id -u; touch /x").split() == ["0"]
+        assert (steps.upper / "x").exists()
+
+
+def test_script_with_programs_of_the_host_changes_the_image_alone(steps: Steps) -> None:
+    steps.context = give(steps.runner, steps.runner.folder / "context")
+    (steps.context / "word").write_text("given\n")
+    (steps.runner.home / "private").write_text("mine")
+    script = """
+        pwd; cat word; cp word $APPTAINER_ROOTFS/etc/word; chown 7:7 $SINGULARITY_ROOTFS/etc/word
+        echo x > /tmp/x; ls /tmp/x
+    """
+    assert steps.read("sh", "-ec", script) == f"{steps.context}\ngiven\n/tmp/x\n"
+    assert (steps.upper / "etc/word").read_text() == "given\n"
+    for place in ("/etc/x", "/x", "x", "/usr/x", f"{steps.runner.home}/x", "/var/x"):
+        assert steps.run("touch", place).status != 0
+    assert steps.run("ls", f"{steps.runner.home}/private").status != 0
+    assert not Path("/tmp/x").exists()
+    assert "seen" not in steps.read("env")
+
+
+def find_sleepers() -> list[str]:
+    """Processes of the steps above that are still there."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if words[0].endswith(b"sleep") and words[1:2] and words[1].startswith(b"600"):
+                found.append(str(words))
+    return found

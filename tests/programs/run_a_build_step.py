@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs one step of a build as whoever starts this; prints status, output or error as JSON.
+
+Standard input: a JSON object with `root`, `program`, and the other arguments of run_build_step; with `context` the
+program is one of the host.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from kedge.errors import KedgeError
+from kedge.runtime.facts import Bind
+from kedge.runtime.start.build_step import StepMemory, StepProgram, StepRoot, run_build_step
+from kedge.runtime.start.host_script import HostScript, run_host_script
+
+
+def main() -> None:
+    """Read, run, print."""
+    given = json.load(sys.stdin)
+    root = StepRoot(given["root"]["base"], tuple(given["root"].get("layers", ())), given["root"].get("changes", ""))
+    program = given["program"]
+    program["stdin"] = program.get("stdin", "").encode()
+    named = given.get("named", {})
+    named["memory"] = [StepMemory(*words) for words in named.get("memory", [])]
+    named["binds"] = [
+        text if isinstance(text, str) else Bind(text[0], text[1], readonly=bool(text[2]))
+        for text in named.get("binds", [])
+    ]
+    pieces: list[bytes] = []
+    result: dict[str, object] = {}
+    try:
+        if "context" in given:
+            script = HostScript(program["argv"], given["context"])
+            result["status"] = run_host_script(root, script, pieces.append)
+        else:
+            result["status"] = run_build_step(root, StepProgram(**program), pieces.append, **named)
+    except KedgeError as problem:
+        result["error"] = problem.as_dict()
+    result["output"] = b"".join(pieces).decode(errors="replace")
+    result["pieces"] = len(pieces)
+    print(json.dumps(result))
+
+
+main()
