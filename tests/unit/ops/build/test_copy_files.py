@@ -135,13 +135,17 @@ def test_copy_from_a_state_keeps_owners_and_hard_links(tmp_path: Path) -> None:
         (("a.txt",), "/app", {"app/a.txt": "f 644 a"}),
         (("a.txt",), "/new/", {"new": "d 755", "new/a.txt": "f 644 a"}),
         (("link",), "/x", {"x": "f 644 a"}),
-        (("dir",), "/x", {"x": "d 755", "x/one": "f 644 1", "x/inner": "f 644 1", "x/sub": "d 755", "x/sub/two": "f 644 2"}),
+        (("dir",), "/x", {
+            "x": "d 755", "x/one": "f 644 1", "x/inner": "f 644 1", "x/sub": "d 755", "x/sub/two": "f 644 2",
+        }),
         (("dir",), "/app", {
             "app/dir": "d 755", "app/dir/one": "f 644 1", "app/dir/inner": "f 644 1", "app/dir/sub": "d 755",
             "app/dir/sub/two": "f 644 2",
         }),
         (("dir/.",), "/app", {"app/one": "f 644 1", "app/inner": "f 644 1", "app/sub/two": "f 644 2"}),
-        (("dirlink",), "/x", {"x": "d 755", "x/one": "f 644 1", "x/inner": "f 644 1", "x/sub": "d 755", "x/sub/two": "f 644 2"}),
+        (("dirlink",), "/x", {
+            "x": "d 755", "x/one": "f 644 1", "x/inner": "f 644 1", "x/sub": "d 755", "x/sub/two": "f 644 2",
+        }),
         (("*.txt",), "/t", {"t": "d 755", "t/a.txt": "f 644 a", "t/b.txt": "f 644 b"}),
         (("a.txt",), "", {"a.txt": "f 644 a"}),
         (("dir/sub",), "", {"dir": "d 755", "dir/sub": "d 755", "dir/sub/two": "f 644 2"}),
