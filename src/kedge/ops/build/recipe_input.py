@@ -14,8 +14,7 @@ from kedge.ops.build.request import BuildRequest
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
 from kedge.recipe.cache_keys import PROXY_VARIABLES
-from kedge.recipe.definition import plan as definition
-from kedge.recipe.dockerfile import plan as dockerfile
+from kedge.recipe.read_recipe import read_recipe
 from kedge.recipe.steps import BuildArguments, Recipe
 
 _MAXIMUM_RECIPE = 64 << 20  # bytes
@@ -38,14 +37,8 @@ def load_recipe(request: BuildRequest, workplace: Workplace, environ: Mapping[st
     if data is None:
         raise UsageError("there is no recipe on standard input")
     name = str(path) if path is not None else "standard input"
-    recipe = _read_recipe(data, name, make_arguments(request, workplace, environ))
+    recipe = read_recipe(data, name, make_arguments(request, workplace, environ))
     return RecipeInput(recipe, path, _choose_context(request, recipe, path))
-
-
-def _read_recipe(data: bytes, name: str, arguments: BuildArguments) -> Recipe:
-    is_definition = b"bootstrap:" in data.lower()
-    make = definition.make_recipe if is_definition else dockerfile.make_recipe
-    return make(data.decode("utf-8", "surrogateescape"), name, arguments)
 
 
 def _read_file(path: Path) -> bytes:

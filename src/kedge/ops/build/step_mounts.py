@@ -15,13 +15,15 @@ from pathlib import Path
 
 from kedge.errors import UsageError
 from kedge.ops.build.build_place import choose_memory_folder
+from kedge.ops.build.roots import copy_folder
 from kedge.ops.build.session import BuildSession, read_secret
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
 from kedge.posix.owned_names import own_name
-from kedge.recipe.steps import InlineFile, RunStep, StepMount, refuse_recipe
+from kedge.recipe.steps import CopyOrigin, InlineFile, RunStep, StepMount, refuse_recipe
 from kedge.runtime.facts import Bind
 from kedge.runtime.start.build_step import StepMemory
+from kedge.store.cache_mounts import CacheMounts
 
 _SECRETS = "/run/secrets"
 _AGENT_SOCKET = "/run/buildkit/ssh_agent.{}"
@@ -85,8 +87,6 @@ class MountPreparation:
 
     @contextlib.contextmanager
     def _copied(self, source: Path) -> Iterator[Path]:
-        from kedge.ops.build.roots import copy_folder
-
         folder = self._session.place.make_folder("bind")
         try:
             yield copy_folder(source, folder / source.name)
@@ -94,8 +94,17 @@ class MountPreparation:
             remove_tree(folder)
 
     def _add_cache(self, mount: StepMount, find_folder: FolderFinder) -> None:
-        del find_folder
-        raise refuse_recipe(self._step.place, f"RUN --mount=type={mount.kind} cannot be built yet")
+        session = self._session
+        caches = CacheMounts(session.store.layout)
+        mode = 0o755 if mount.mode is None else mount.mode
+        name = mount.id or mount.target
+        opened = self._closing.enter_context(
+            caches.open(name, mount.sharing, mode=mode, notify=session.workplace.progress.note)
+        )
+        if opened.is_new and mount.origin != CopyOrigin():
+            opened.path.rmdir()
+            copy_folder(find_folder(mount), opened.path)
+        self.made.binds.append(Bind(str(opened.path), mount.target, readonly=mount.is_readonly))
 
     def _add_secret(self, mount: StepMount) -> None:
         name = mount.id or Path(mount.target).name

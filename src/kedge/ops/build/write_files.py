@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
+from kedge.formats.singularityd.documents import format_build_date
 from kedge.layers.upper_directory import make_whiteout
 from kedge.layers.whiteouts import WHITEOUT_PREFIX
 from kedge.model.tree import Node, NodeKind
@@ -11,7 +15,9 @@ from kedge.ops.build.copy_layer import CopyLayer
 from kedge.ops.build.merged_view import MergedView
 from kedge.recipe.settle_files import settle_files
 from kedge.recipe.steps import DirectoryStep, WriteFilesStep
+from kedge.release import VERSION
 
+_VERSION_LABEL = "org.label-schema.usage.kedge.version"
 _MAXIMUM_FILE = 16 << 20  # bytes of a file that is merged with
 
 
@@ -29,7 +35,7 @@ def make_directory_layer(step: DirectoryStep, view: MergedView, mtime: int) -> N
 def write_files_layer(step: WriteFilesStep, view: MergedView, mtime: int) -> Node:
     """The tree of a layer with the files, directories and links of a definition file."""
     layer = CopyLayer(view, step.place, Owner(), mtime)
-    settled = settle_files(step, lambda path: view.read(path, _MAXIMUM_FILE))
+    settled = settle_files(_date_labels(step, mtime), lambda path: view.read(path, _MAXIMUM_FILE))
     for path in step.directories:
         if layer.find(path) is None:
             layer.make_directory(layer.resolve(path))
@@ -42,6 +48,16 @@ def write_files_layer(step: WriteFilesStep, view: MergedView, mtime: int) -> Nod
     for path in settled.removed:
         _remove(layer, path)
     return layer.root
+
+
+def _date_labels(step: WriteFilesStep, built: int) -> WriteFilesStep:
+    """The step with labels that say when and by what the image is built."""
+    automatic = {"org.label-schema.build-date": format_build_date(built), _VERSION_LABEL: VERSION}
+    files = []
+    for file in step.files:
+        labels = json.loads(file.data) if file.way == "labels" else None
+        files.append(replace(file, data=json.dumps(labels | automatic).encode()) if labels is not None else file)
+    return replace(step, files=tuple(files))
 
 
 def _resolve_parent(layer: CopyLayer, path: str) -> str:
