@@ -77,6 +77,8 @@ class BuildPlace:
 
     def hold(self, root: Path) -> bool:
         """Keep an image of the node cache from being removed until the build ends; False if it is gone."""
+        if not root.is_relative_to(node_directory(self.node.environ)):
+            return True  # a sandbox of the user's own, which kedge never removes
         with self._lock:
             if root in self._held:
                 return True
