@@ -23,12 +23,12 @@ from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult
 from kedge.ops.build.result_image import FinishedBuild
-from kedge.ops.build.session import BuildSession
+from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.ops.build.stage_builder import StageBuilder
-from kedge.ops.build.stages import list_needed, run_stages
+from kedge.ops.build.stages import list_needed, name_stages, run_stages
 from kedge.ops.images.output_name import ImageOutput
 from kedge.ops.setup.workplace import Workplace
-from kedge.recipe.steps import Recipe
+from kedge.recipe.steps import Recipe, Stage
 
 
 def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) -> BuildResult:
@@ -39,7 +39,7 @@ def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) ->
     source = load_recipe(request, workplace, os.environ)
     if request.output.path is not None:
         ImageOutput(request.output.path, request.output.form).refuse_existing(force=request.output.force)
-    with _open_session(request, workplace, display, source) as session:
+    with open_session(request, workplace, display, source) as session:
         result = _run(session, source.recipe)
         created = result.state.created if request.epoch is None else request.epoch
         result = replace(result, section=_add_labels(result, request))
@@ -58,9 +58,10 @@ def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) ->
 
 
 @contextlib.contextmanager
-def _open_session(
+def open_session(
     request: BuildRequest, workplace: Workplace, display: BuildDisplay, source: RecipeInput
 ) -> Iterator[BuildSession]:
+    """What the stages of one build share; nothing is written before a step asks for it."""
     with contextlib.ExitStack() as closing:
         store = closing.enter_context(workplace.open_store())
         place = closing.enter_context(BuildPlace(workplace))
@@ -74,10 +75,12 @@ def _run(session: BuildSession, recipe: Recipe) -> StageResult:
     """Build the target stage and what it needs."""
     origins = FileOrigins(session, recipe.kind == "definition")
     needed = list_needed(recipe.stages, recipe.target)
-    results = run_stages(
-        needed, lambda stage, wait: StageBuilder(session, stage, origins, wait).run(), session.cancellation
-    )
-    return results[recipe.target.index]
+    titles = name_stages(needed)
+
+    def work(stage: Stage, wait_for: StageWaiter) -> StageResult:
+        return StageBuilder(session, stage, origins, wait_for, titles[stage.index]).run()
+
+    return run_stages(needed, work, session.cancellation)[recipe.target.index]
 
 
 def _add_labels(result: StageResult, request: BuildRequest) -> dict[str, object]:

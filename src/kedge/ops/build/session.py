@@ -83,7 +83,7 @@ class BuildSession:
         return time.monotonic()
 
     def end(self, label: StepLabel, began: float, state: str, size: int = 0) -> None:
-        """A step has ended: done, cached or failed."""
+        """A step has ended: done, cached, failed or cancelled."""
         outcome = StepOutcome(label, time.monotonic() - began, state, size)
         self.outcomes.append(outcome)
         self.display.end(outcome)

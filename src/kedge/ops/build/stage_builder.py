@@ -7,6 +7,7 @@ that come to the same step at once, one does it and the other takes its record.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +17,10 @@ from kedge.ops.build.copy_files import digest_copy
 from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.request import StepLabel
 from kedge.ops.build.session import BuildSession, StageWaiter
+from kedge.ops.build.stages import StageCancelled
 from kedge.ops.build.step_maker import StepMaker
 from kedge.recipe.cache_keys import step_key
-from kedge.recipe.steps import ConfigStep, CopyStep, HostScriptStep, RunStep, Stage, Step
+from kedge.recipe.steps import ConfigStep, CopyStep, HostScriptStep, RunStep, Stage, StagePlan, Step
 from kedge.store.build_steps import StepRecord
 
 _CREATED = "created"  # in a record: seconds
@@ -32,25 +34,32 @@ class StageBuilder:
     stage: Stage
     origins: FileOrigins
     wait_for: StageWaiter
+    title: str = ""  # what a display calls the stage
     state: BuildState = field(init=False)
     maker: StepMaker = field(init=False)
 
     def run(self) -> StageResult:
         """All of its steps."""
         self.maker = StepMaker(self.session, self.origins, self.wait_for)
-        plan = self.stage.plan(self._open_base())
-        steps = [step for step in plan.steps if self._is_wanted(step)]
-        total = sum(not isinstance(step, ConfigStep) for step in steps)
-        number = 0
-        for step in steps:
-            if isinstance(step, ConfigStep):
+        plan = self.stage.plan(self.open_base())
+        for step, label in self.list_steps(plan):
+            if label is None:
                 self.state = self.state.after(step.text, None)
-                continue
-            number += 1
-            self._do(step, StepLabel(self.stage.name or str(self.stage.index), number, total, step.text))
+            else:
+                self._do(step, label)
         return StageResult(self.state, plan.section, plan.warnings, plan.is_decorated)
 
-    def _open_base(self) -> Mapping[str, Any]:
+    def list_steps(self, plan: StagePlan) -> list[tuple[Step, StepLabel | None]]:
+        """The steps that the request wants; those that change the config alone have no label."""
+        steps = [step for step in plan.steps if self._is_wanted(step)]
+        total = sum(not isinstance(step, ConfigStep) for step in steps)
+        numbers = itertools.count(1)
+        return [
+            (step, None if isinstance(step, ConfigStep) else StepLabel(self.title, next(numbers), total, step.text))
+            for step in steps
+        ]
+
+    def open_base(self) -> Mapping[str, Any]:
         """Begin with the base; returns the `config` object of its image."""
         base = self.stage.base
         if base.stage is not None:
@@ -73,22 +82,31 @@ class StageBuilder:
         began = self.session.begin(label)
         try:
             record, is_new = self._find_or_make(step, label)
-        except BaseException:
-            self.session.end(label, began, "failed")
+        except BaseException as problem:
+            self.session.end(label, began, "cancelled" if isinstance(problem, StageCancelled) else "failed")
             raise
-        layer = StepLayer(record.layer, record.diff_id) if record.layer and record.diff_id else None
-        created = record.extra.get(_CREATED)
-        self.state = self.state.after(step.text, layer, created=created if isinstance(created, int) else 0)
+        layer = self.advance(step, record)
         if layer is not None:
             self.session.mark_layer(layer)
         if is_new:
             self.maker.keep(self.state)
         self.session.end(label, began, "done" if is_new else "cached", layer.descriptor.size if layer else 0)
 
+    def advance(self, step: Step, record: StepRecord) -> StepLayer | None:
+        """Go on to the state after a step; returns the layer that it has."""
+        layer = StepLayer(record.layer, record.diff_id) if record.layer and record.diff_id else None
+        created = record.extra.get(_CREATED)
+        self.state = self.state.after(step.text, layer, created=created if isinstance(created, int) else 0)
+        return layer
+
+    def make_key(self, step: Step) -> str:
+        """The key of a step's record, in the state so far."""
+        return step_key(self.state.key, step, self._list_inputs(step), str(self.state.base.config.platform))
+
     def _find_or_make(self, step: Step, label: StepLabel) -> tuple[StepRecord, bool]:
         """The record of a step, and whether the step was done now."""
         records, is_anew = self.session.store.steps, not self.session.request.use_cache
-        key = step_key(self.state.key, step, self._list_inputs(step), str(self.state.base.config.platform))
+        key = self.make_key(step)
         known = None if is_anew else records.find(key)
         if known is not None:
             return known, False

@@ -55,6 +55,13 @@ def list_needed(stages: Sequence[Stage], target: Stage) -> list[Stage]:
     return [by_index[index] for index in sorted(needed)]
 
 
+def name_stages(stages: Sequence[Stage]) -> dict[int, str]:
+    """What displays call the stages, by number: their names; the only stage needs none."""
+    if len(stages) == 1:
+        return {stages[0].index: stages[0].name}
+    return {stage.index: stage.name or f"stage-{stage.index}" for stage in stages}
+
+
 def run_stages(
     stages: Sequence[Stage], work: Callable[[Stage, Callable[[int], T]], T], cancellation: Cancellation
 ) -> dict[int, T]:
