@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from kedge.errors import CorruptImage, HostileImage, KedgeError, UnsupportedFormat
 from kedge.layers import assemble
+from kedge.layers.apply_layer import apply_layer
 from kedge.layers.flatten import flatten
 from kedge.layers.limits import FlattenOptions
+from kedge.layers.overlay_directory import NoOverlayForm, unpack_overlay
 from kedge.layers.sandbox import SandboxSink
 from tests.builders import layers as build
 from tests.builders.layers import MemorySink, file, folder, hard_link, layer, names_in, pax, sources, symlink
@@ -251,6 +253,23 @@ def test_attacks_leave_nothing_on_disk(attack: str, tmp_path: Path) -> None:
         sink.finish(flatten(sources(layer(file("below", b"b")), layer(ATTACKS[attack][2]())), sink, options))
     assert names_in(place) == []
     assert names_in(tmp_path) == ["inner"]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attacks_leave_nothing_in_an_overlay_or_a_plain_directory(attack: str, tmp_path: Path) -> None:
+    """Below a step of a build there is an image; its layer is trusted as little as the image's."""
+    root = tmp_path / "inner" / "root"
+    root.mkdir(parents=True)
+    (root / "below").write_text("b")
+    options = FlattenOptions(free_expansion=64 << 20, maximum_entries=10_000)
+    layers = sources(layer(ATTACKS[attack][2]()))
+    with pytest.raises((KedgeError, NoOverlayForm)):
+        unpack_overlay(layers[0], tmp_path / "inner" / "layer", options)
+    with pytest.raises(KedgeError):
+        apply_layer(root, layers[0], options)
+    assert names_in(tmp_path / "inner") == ["root"]
+    assert names_in(tmp_path) == ["inner"]
+    assert names_in(root) == ["below"]
 
 
 @settings(max_examples=300, deadline=None)

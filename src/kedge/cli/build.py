@@ -147,6 +147,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     display = make_display(console, arguments.progress)
     access = read_access(arguments, console, None)
     workplace = Workplace(_choose_settings(request, console), console.progress, access, arguments.fix_perms)
+    if console.dry_run:
+        return _preview(request, workplace, console)
     result = _build(request, workplace, console, display)
     if console.json:
         console.print_json(result.as_dict())
@@ -162,6 +164,30 @@ def _choose_settings(request: BuildRequest, console: Console) -> Settings:
     return replace(console.settings, architecture=request.platform) if request.platform else console.settings
 
 
+def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> int:
+    """Show what would be done."""
+    from kedge.cli.build_steps import StepBoard
+    from kedge.cli.redaction import escape_line
+    from kedge.ops.build.preview import preview
+
+    shown = preview(request, workplace, StepBoard())
+    if console.json:
+        console.print_json(shown.as_dict())
+        return 0
+    console.print(f"recipe   {shown.recipe} ({shown.kind})")
+    console.print(f"context  {shown.context}")
+    for stage in shown.stages:
+        digest = f" ({stage.digest[:19]})" if stage.digest else ""
+        console.print(f"stage    {escape_line(stage.name or 'only one')}, from {escape_line(stage.base)}{digest}")
+        for step in stage.steps:
+            state = console.paint(f"{step.state:<6}", "dim" if step.state == "cached" else "")
+            console.print(f"  {state} {step.number}/{len(stage.steps)} {escape_line(step.text)}")
+    console.print(f"output   {shown.output}")
+    for warning in shown.warnings:
+        console.progress.warn(warning)
+    return 0
+
+
 def _build(request: BuildRequest, workplace: Workplace, console: Console, display: StepBoard) -> BuildResult:
     """Build with the display; what failed is shown before the error is."""
     from kedge.errors import KedgeError
@@ -173,6 +199,8 @@ def _build(request: BuildRequest, workplace: Workplace, console: Console, displa
         display.close()
         if not console.json and not console.quiet:
             _show_failure(problem, request, console, display)
+            for shown in ("output", "step"):
+                problem.context.pop(shown, None)
         raise
     finally:
         display.close()

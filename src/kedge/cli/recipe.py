@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.redaction import escape_line
+from kedge.cli.redaction import escape_controls, escape_line
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.build.recipe_files import ListedStage, RecipeGraph
+    from kedge.recipe.lint.finding import LintFinding
 
 _FILE = "definition file or Dockerfile; '-' for standard input"
 _KINDS = ("dockerfile", "definition")
@@ -27,13 +29,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument(
         "--build-arg", metavar="NAME=VALUE", action="append", default=[], help="value of an ARG or of {{ NAME }}"
     )
-    for command in (show,):
+    convert = commands.add_parser("convert", help="Convert a definition file to a Dockerfile, or a Dockerfile to one")
+    convert.add_argument("file", metavar="FILE", help=_FILE)
+    convert.add_argument("--to", choices=_KINDS, default="", help="kind to write (default: the other one)")
+    convert.add_argument("-o", "--output", metavar="OUT", default="-", help="write to OUT (default: standard output)")
+    convert.add_argument("-F", "--force", action="store_true", help="overwrite an existing file")
+    lint = commands.add_parser(
+        "lint", help="Report what makes images large, unsafe or hard to rebuild (status 1: warnings)"
+    )
+    lint.add_argument("file", metavar="FILE", nargs="+", help=_FILE)
+    lint.add_argument("--rule", metavar="NAME", action="append", default=[], help="report this rule only")
+    for command in (show, convert, lint):
         command.add_argument("--kind", choices=_KINDS, default="", help="kind of FILE (default: by name and content)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Do what the subcommand says."""
-    commands = {"show": _show}
+    commands = {"show": _show, "convert": _convert, "lint": _lint}
     return commands[arguments.command](arguments, console)
 
 
@@ -56,6 +68,62 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
     else:
         _print_graph(graph, console)
     return 0
+
+
+def _convert(arguments: argparse.Namespace, console: Console) -> int:
+    from kedge.ops.build.recipe_files import convert_file, open_recipe, write_recipe
+
+    file = open_recipe(arguments.file, arguments.kind)
+    converted = convert_file(file, arguments.to)
+    notes = [{"line": note.place.line, "message": note.message} for note in converted.notes]
+    if console.json:
+        console.print_json({"name": file.name, "kind": converted.kind, "text": converted.text, "notes": notes})
+    if arguments.output != "-":
+        write_recipe(Path(arguments.output), converted.text, force=arguments.force)
+        console.progress.note(f"wrote {arguments.output}")
+    elif not console.json:
+        text = converted.text.removesuffix("\n") + "\n"
+        shown = escape_controls(text) if console.is_terminal else text
+        console.write_bytes(shown.encode("utf-8", "surrogateescape"))
+    for note in converted.notes if not console.json else ():
+        console.progress.warn(str(note))
+    return 0
+
+
+def _lint(arguments: argparse.Namespace, console: Console) -> int:
+    from kedge.ops.build.recipe_files import lint_file, open_recipe
+
+    findings: list[LintFinding] = []
+    for name in arguments.file:
+        found = lint_file(open_recipe(name, arguments.kind))
+        findings += [finding for finding in found if not arguments.rule or finding.rule in arguments.rule]
+    if console.json:
+        console.print_json([_describe_finding(finding) for finding in findings])
+    for finding in findings:
+        _print_finding(finding, console)
+    if not findings:
+        console.progress.note(f"{', '.join(arguments.file)}: no problems found")
+    return int(any(finding.level == "warning" for finding in findings))
+
+
+def _describe_finding(finding: LintFinding) -> dict[str, object]:
+    place = finding.place
+    return {
+        **{"file": place.file, "line": place.line, "column": place.column, "rule": finding.rule},
+        **{"level": finding.level, "message": finding.message, "reason": finding.reason},
+        "better": finding.better,
+    }
+
+
+def _print_finding(finding: LintFinding, console: Console) -> None:
+    level = console.paint(finding.level, "warning" if finding.level == "warning" else "note")
+    console.print(f"{finding.place}: {level}: {escape_line(finding.message)} [{finding.rule}]")
+    console.print_hanging("    ", escape_line(finding.reason))
+    lines = finding.better.splitlines()
+    for line in lines[:1]:
+        console.print(f"    better: {escape_line(line)}")
+    for line in lines[1:]:
+        console.print(f"            {escape_line(line)}")
 
 
 def _print_graph(graph: RecipeGraph, console: Console) -> None:

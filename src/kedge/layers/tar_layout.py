@@ -71,3 +71,12 @@ def sum_header(header: bytes) -> tuple[int, int]:
     counted = header[:148] + b"        " + header[156:]
     unsigned = sum(counted)
     return unsigned, unsigned - 256 * sum(byte > 127 for byte in counted)
+
+
+def is_header(block: bytes) -> bool:
+    """Whether a block can be the header of a member: its checksum fits."""
+    try:
+        expected = parse_number(block[148:156])
+    except ValueError:
+        return False
+    return expected > 0 and expected in sum_header(block)

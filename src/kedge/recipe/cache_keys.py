@@ -49,10 +49,10 @@ def _describe(step: Step) -> object:
         case DirectoryStep():
             return ["directory", step.path, step.user]
         case HostScriptStep():
-            return ["host", step.section, list(step.argv)]
+            return ["host", step.section, list(step.argv), _hash_bytes(step.script)]
         case WriteFilesStep():
-            files = sorted([file.path, hashlib.sha256(file.data).hexdigest(), file.mode] for file in step.files)
-            return ["files", files, sorted(step.directories)]
+            files = [[file.path, _hash_bytes(file.data), file.mode, file.way] for file in step.files]
+            return ["files", files, sorted(step.directories), sorted(step.links)]
         case _:
             return ["config"]
 
@@ -60,9 +60,9 @@ def _describe(step: Step) -> object:
 def _describe_run(step: RunStep) -> object:
     environment = [[name, value] for name, value in step.environment if name.lower() not in PROXY_VARIABLES]
     mounts = [_describe_mount(mount) for mount in step.mounts]
-    script = hashlib.sha256(step.stdin).hexdigest() if step.stdin else ""
+    script = [step.script.name, _hash_bytes(step.script.data)] if step.script else []
     words = [list(step.argv), sorted(environment), step.directory, step.user]
-    return ["run", step.section, *words, mounts, step.network, script]
+    return ["run", step.section, *words, mounts, step.network, _hash_bytes(step.stdin), script]
 
 
 def _describe_mount(mount: StepMount) -> object:
@@ -72,10 +72,14 @@ def _describe_mount(mount: StepMount) -> object:
 
 
 def _describe_copy(step: CopyStep) -> object:
-    inline = [[file.name, hashlib.sha256(file.data).hexdigest()] for file in step.inline]
+    inline = [[file.name, _hash_bytes(file.data)] for file in step.inline]
     flags = [step.is_link, step.keeps_parents, step.is_addition, step.unpacks, step.keeps_git, step.is_definition]
     words = [list(step.sources), step.destination, step.owner, step.mode, list(step.excluded), step.checksum]
     return ["copy", *words, inline, flags]
+
+
+def _hash_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest() if data else ""
 
 
 def _hash(value: object) -> str:

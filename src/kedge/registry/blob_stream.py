@@ -24,9 +24,11 @@ class BlobStream:
         self.size = size  # of the whole blob; None when the server did not say
         self.seconds: float | None = None  # all of it has to come in this time; None: a large file takes what it takes
         self.validator = ""  # ETag or Last-Modified, for If-Range
+        self.modified = ""  # Last-Modified
         if response is not None:
+            self.modified = response.header("Last-Modified") or ""
             etag = response.header("ETag") or ""
-            self.validator = etag if etag and not etag.startswith("W/") else response.header("Last-Modified") or ""
+            self.validator = etag if etag and not etag.startswith("W/") else self.modified
 
     def __iter__(self) -> Iterator[bytes]:
         """Pieces in order. NetworkFailed (transient) when they end early, DigestMismatch when there are too many."""

@@ -33,10 +33,16 @@ class _Downloaded:
 
     digest: Digest
     size: int
+    modified: str = ""  # Last-Modified, as the server has it
 
 
-def open_url(transport: HttpTransport, url: str, offset: int = 0, validator: str = "") -> BlobStream:
-    """The bytes behind an address from `offset`; with a `validator` only if the file is still the same, else from 0."""
+def open_url(
+    transport: HttpTransport, url: str, offset: int = 0, validator: str = "", *, takes_pages: bool = False
+) -> BlobStream:
+    """The bytes behind an address from `offset`; with a `validator` only if the file is still the same, else from 0.
+
+    A web page is no image, and refused unless `takes_pages`.
+    """
 
     def request(start: int) -> Response:
         headers = {"Range": f"bytes={start}-"} if start else {}
@@ -46,7 +52,7 @@ def open_url(transport: HttpTransport, url: str, offset: int = 0, validator: str
         accepted = (200, 206, 416) if start else (200,)
         if response.status not in accepted:
             raise _explain(response, url)
-        if (response.header("Content-Type") or "").lower().startswith("text/html"):
+        if not takes_pages and (response.header("Content-Type") or "").lower().startswith("text/html"):
             response.close()
             raise UnsupportedFormat(
                 f"{redact_url(url)} is a web page, not an image",
@@ -64,6 +70,7 @@ def download_url(
     *,
     limit: int | None = None,
     announce: Callable[[int | None], Callable[[int], None]] | None = None,
+    takes_pages: bool = False,
 ) -> _Downloaded:
     """Write the file behind an address to `file` (seekable, empty); breaks are resumed, a changed file starts again.
 
@@ -75,8 +82,8 @@ def download_url(
     while True:
         before = writer.furthest
         try:
-            with open_url(transport, url, writer.position, validator) as stream:
-                validator = stream.validator
+            with open_url(transport, url, writer.position, validator, takes_pages=takes_pages) as stream:
+                validator, modified = stream.validator, stream.modified
                 current = validator or f"{stream.size} bytes"
                 if stream.offset != writer.position or version not in ("", current):
                     writer.begin_again()
@@ -87,7 +94,7 @@ def download_url(
                     advance = announce(stream.size) if announce else _ignore
                 for piece in stream:
                     advance(writer.write(piece))
-            return _Downloaded(Digest("sha256", writer.digest.hexdigest()), writer.position)
+            return _Downloaded(Digest("sha256", writer.digest.hexdigest()), writer.position, modified)
         except NetworkFailed as problem:
             failures = 1 if writer.furthest > before and not problem.is_slow else failures + 1
             arrived = f"{format_size(writer.position)} received"

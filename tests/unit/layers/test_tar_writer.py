@@ -138,3 +138,51 @@ def test_writer_refuses_a_source_that_gives_another_size() -> None:
 def test_writer_refuses_an_unknown_compression() -> None:
     with pytest.raises(InvalidSetting):
         write(Node(NodeKind.DIRECTORY), "rar")
+
+
+def make_layer_tree() -> Node:
+    root = Node(NodeKind.DIRECTORY, 0o755, mtime=99)
+    root.layer = -1
+    put(root, b"etc/.wh.gone", make_file(b""))
+    put(root, b"new/.wh..wh..opq", make_file(b""))
+    put(root, b"new/file", make_file(b"content", mtime=2_000_000_000))
+    return root
+
+
+def test_writer_a_layer_above_others_holds_deletions_and_not_its_root() -> None:
+    out = io.BytesIO()
+    result = write_layer(make_layer_tree(), MemorySink(), out, "none", holds_whiteouts=True)
+    with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as archive:
+        assert archive.getnames() == ["etc", "etc/.wh.gone", "new", "new/.wh..wh..opq", "new/file"]
+    golden = "52ce62e8b6ec888c368d6fc673e32fbcdec9042c0d1d6089d3bd166de874b65a"
+    assert result.diff_id.hex == golden
+    listed = subprocess.run(["tar", "-t"], input=out.getvalue(), capture_output=True, check=True).stdout
+    assert listed.split() == [b"etc/", b"etc/.wh.gone", b"new/", b"new/.wh..wh..opq", b"new/file"]
+
+
+def test_writer_a_root_that_was_changed_is_written() -> None:
+    root = make_layer_tree()
+    root.layer = 0
+    out = io.BytesIO()
+    write_layer(root, MemorySink(), out, "none", holds_whiteouts=True)
+    with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as archive:
+        assert archive.getnames()[0] == "."
+
+
+def test_writer_no_time_is_later_than_the_epoch() -> None:
+    out = io.BytesIO()
+    write_layer(make_layer_tree(), MemorySink(), out, "none", holds_whiteouts=True, epoch=1_700_000_000)
+    with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as archive:
+        times = {member.name: member.mtime for member in archive}
+    assert times["new/file"] == 1_700_000_000
+    assert times["etc"] == 7
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip"])
+def test_writer_layers_of_builds_have_the_same_bytes_twice(compression: str) -> None:
+    outs = []
+    for _ in range(2):
+        out = io.BytesIO()
+        write_layer(make_layer_tree(), MemorySink(), out, compression, holds_whiteouts=True)
+        outs.append(out.getvalue())
+    assert outs[0] == outs[1]

@@ -1,14 +1,90 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Builds an image from a recipe, or converts one: what `kedge build` does."""
+"""Builds an image from a recipe, or converts one: what `kedge build` does.
+
+The stages that the target needs are built by `stage_builder`, side by side where they can be. Their result is an image
+of layers, which is written, delivered and pushed as any other image is.
+"""
 
 from __future__ import annotations
 
-from kedge.errors import UnsupportedFormat
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kedge.ops.build.build_log import BuildLog, choose_log_folder
+from kedge.ops.build.build_note import write_note
+from kedge.ops.build.build_place import BuildPlace
+from kedge.ops.build.build_state import StageResult
+from kedge.ops.build.convert_spec import convert_spec, names_image
+from kedge.ops.build.deliver import deliver
+from kedge.ops.build.origins import FileOrigins
+from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult
+from kedge.ops.build.result_image import FinishedBuild
+from kedge.ops.build.session import BuildSession, StageWaiter
+from kedge.ops.build.stage_builder import StageBuilder
+from kedge.ops.build.stages import list_needed, name_stages, run_stages
+from kedge.ops.images.output_name import ImageOutput
 from kedge.ops.setup.workplace import Workplace
+from kedge.recipe.steps import Recipe, Stage
 
 
 def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) -> BuildResult:
     """Build what the request names; a step that fails is raised as BuildFailed, and nothing half-made is left."""
-    del workplace, display
-    raise UnsupportedFormat(f"kedge cannot build {request.spec} yet")
+    began = time.monotonic()
+    if names_image(request):
+        return convert_spec(request, workplace)
+    source = load_recipe(request, workplace, os.environ)
+    if request.output.path is not None:
+        ImageOutput(request.output.path, request.output.form).refuse_existing(force=request.output.force)
+    with open_session(request, workplace, display, source) as session:
+        result = _run(session, source.recipe)
+        created = result.state.created if request.epoch is None else request.epoch
+        result = replace(result, section=_add_labels(result, request))
+        finished = FinishedBuild(result, source.recipe, write_note(source.recipe, session, result), created)
+        delivered = deliver(finished, session)
+        return BuildResult(
+            reference=request.output.tag or str(request.output.path or delivered.digest),
+            digest=str(delivered.digest),
+            path=request.output.path,
+            size=delivered.size,
+            seconds=time.monotonic() - began,
+            steps=tuple(session.outcomes),
+            log=session.log.path,
+            warnings=(*source.recipe.warnings, *result.warnings),
+        )
+
+
+@contextlib.contextmanager
+def open_session(
+    request: BuildRequest, workplace: Workplace, display: BuildDisplay, source: RecipeInput
+) -> Iterator[BuildSession]:
+    """What the stages of one build share; nothing is written before a step asks for it."""
+    with contextlib.ExitStack() as closing:
+        store = closing.enter_context(workplace.open_store())
+        place = closing.enter_context(BuildPlace(workplace))
+        log = BuildLog(request.log, choose_log_folder(os.environ))
+        closing.callback(log.close)
+        marks = closing.enter_context(contextlib.ExitStack())
+        yield BuildSession(request, workplace, store, display, place, log, source.context, source.path, marks=marks)
+
+
+def _run(session: BuildSession, recipe: Recipe) -> StageResult:
+    """Build the target stage and what it needs."""
+    origins = FileOrigins(session, recipe.kind == "definition")
+    needed = list_needed(recipe.stages, recipe.target)
+    titles = name_stages(needed)
+
+    def work(stage: Stage, wait_for: StageWaiter) -> StageResult:
+        return StageBuilder(session, stage, origins, wait_for, titles[stage.index]).run()
+
+    return run_stages(needed, work, session.cancellation)[recipe.target.index]
+
+
+def _add_labels(result: StageResult, request: BuildRequest) -> dict[str, object]:
+    section = dict(result.section)
+    if request.labels:
+        section["Labels"] = {**(section.get("Labels") or {}), **request.labels}
+    return section

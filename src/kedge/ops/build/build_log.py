@@ -37,7 +37,8 @@ class BuildLog:
 
     def write(self, label: StepLabel, line: bytes) -> None:
         """Add a line."""
-        name = f"[{label.stage} {label.number}/{label.total}] ".encode("utf-8", "surrogateescape")
+        stage = f"{label.stage} " if label.stage else ""
+        name = f"[{stage}{label.number}/{label.total}] ".encode("utf-8", "surrogateescape")
         with self._lock:
             if self._file is None:
                 self._file = self._open()

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kedge.model.tree import Node, NodeKind
-from kedge.posix.views import View
 from kedge.recipe.steps import RecipePlace, refuse_recipe
+
+if TYPE_CHECKING:
+    from kedge.posix.views import View
 
 _MAXIMUM_TABLE = 4 << 20  # bytes of /etc/passwd that are read
 _CLAUSE = re.compile(r"([ugoa]*)((?:[-+=](?:[ugo]|[rwxXst]*))+)\Z")
@@ -72,7 +75,7 @@ def check_mode(text: str, place: RecipePlace) -> None:
     if re.fullmatch(r"[0-7]{1,5}", text) and int(text, 8) <= 0o7777:
         return
     if not text or not all(_CLAUSE.match(clause) for clause in text.split(",")):
-        raise refuse_recipe(place, f"--chmod={text} is no mode", "write it as 755, or as u=rwX,go=rX")
+        raise refuse_recipe(place, f"--chmod={text} is not a mode", "write it as 755, or as u=rwX,go=rX")
 
 
 def change_mode(node: Node, text: str) -> int:

@@ -43,11 +43,15 @@ class CopiedContent:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One thing to copy: a name for directories it lands in, its tree, and whether it is an archive's contents."""
+    """One thing to copy: its name in a directory it lands in, its tree, and whether it is an archive's contents.
+
+    `path` is where %files puts it that names no destination.
+    """
 
     name: str
     tree: Node
     is_unpacked: bool = False
+    path: str = ""
 
 
 def make_copy(
@@ -62,6 +66,7 @@ def make_copy(
     below = MergedView(()) if step.is_link else target
     newest = max((item.tree.mtime for item in items), default=0)
     layer = CopyLayer(below, step.place, owner, newest)
+    layer.root.layer = -1  # it stays as it is
     for item in items:
         _set_attributes(item, step, owner if step.owner else None)
     _check_destination(step, layer, items)
@@ -137,16 +142,21 @@ class _Selection:
             tree = self.origin.read_tree(path, excluded, follows=step.is_definition and not self.origin.key)
             if tree is None:
                 raise self._refuse_missing(source, path)
-            yield self._unpack(_Item(name, tree))
+            yield self._unpack(_Item(name, tree, path=self._name_path(source, path)))
         if not paths and step.is_definition:
             raise self._refuse_missing(source, source)
 
+    def _name_path(self, source: str, path: str) -> str:
+        """The path without the directory that relative sources begin at."""
+        folder = self.origin.folder.rstrip("/") + "/"
+        return "/" + path.removeprefix(folder) if not source.startswith("/") and path.startswith(folder) else path
+
     def _unpack(self, item: _Item) -> _Item:
         step = self.step
-        if not (step.is_addition and self.unpacks and step.unpacks is not False and item.tree.kind is NodeKind.FILE):
+        wants = step.is_addition and self.unpacks and step.unpacks is not False
+        if self.added is None or not wants or item.tree.kind is not NodeKind.FILE:
             return item
-        added = self.added or AddedFiles()
-        unpacked = added.unpack(item.tree, item.name, step.place)
+        unpacked = self.added.unpack(item.tree, item.name, step.place)
         return item if unpacked is None else _Item(item.name, unpacked, is_unpacked=True)
 
     def _select_with_parents(self, source: str) -> _Item:
@@ -236,11 +246,11 @@ def _place(step: CopyStep, layer: CopyLayer, item: _Item, *, is_one: bool) -> No
 
 def _place_by_cp(step: CopyStep, layer: CopyLayer, item: _Item, *, is_one: bool) -> None:
     """As `cp -r` puts things: a directory goes into one that is there, and what is there keeps its metadata."""
-    destination = step.destination
-    if destination.endswith("/") or not is_one:
+    destination = step.destination or item.path
+    if destination.endswith("/") or not (is_one or not step.destination):
         layer.make_directory(layer.resolve(destination))
     path = layer.resolve(destination)
-    takes_contents = step.sources[0].endswith("/.") if is_one else False
+    takes_contents = step.sources[0].endswith("/.")
     if layer.is_directory(path) and item.name and not takes_contents:
         path = posixpath.join(path, item.name)
     if item.tree.kind is not NodeKind.DIRECTORY:

@@ -12,9 +12,13 @@ from typing import Any
 from kedge.errors import InvalidRecipe, UsageError
 from kedge.frozen import JsonValue
 from kedge.posix.files import atomic_output, explained, refuse_existing
+from kedge.recipe.convert.convert_recipe import convert_recipe
+from kedge.recipe.convert.notes import ConvertedRecipe
 from kedge.recipe.definition.parse import parse_stages
 from kedge.recipe.dockerfile.dump import dump_syntax
 from kedge.recipe.dockerfile.syntax import read_syntax
+from kedge.recipe.lint.finding import LintFinding
+from kedge.recipe.lint.lint_recipe import lint_recipe
 from kedge.recipe.read_recipe import decode_recipe, find_kind, read_recipe
 from kedge.recipe.steps import BuildArguments, Recipe, Stage
 
@@ -112,6 +116,21 @@ def show_syntax(file: RecipeFile) -> str:
             hint="add --json, which prints it in Apptainer's shape",
         )
     return dump_syntax(read_syntax(file.text, file.name))
+
+
+def convert_file(file: RecipeFile, kind: str = "") -> ConvertedRecipe:
+    """The recipe as the other kind; `kind` may name it."""
+    if kind == file.kind:
+        raise UsageError(
+            f"{file.name} is a {'definition file' if kind == 'definition' else 'Dockerfile'} already",
+            hint=f"to write the other kind: --to {'dockerfile' if kind == 'definition' else 'definition'}",
+        )
+    return convert_recipe(file.text, file.name, file.kind)
+
+
+def lint_file(file: RecipeFile) -> list[LintFinding]:
+    """What could be better in a recipe."""
+    return lint_recipe(file.data, file.name, file.kind)
 
 
 def write_recipe(path: Path, text: str, *, force: bool) -> None:

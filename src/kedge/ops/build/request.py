@@ -67,7 +67,7 @@ class BuildRequest:
 class StepLabel(JsonValue):
     """Which step: what a display shows of it."""
 
-    stage: str  # its name or number
+    stage: str  # its name, or stage-NUMBER; empty where there is one stage without a name
     number: int
     total: int
     text: str
@@ -79,7 +79,7 @@ class StepOutcome(JsonValue):
 
     label: StepLabel
     seconds: float
-    state: str  # done, cached or failed
+    state: str  # done, cached, failed or cancelled
     size: int = 0  # of its layer
 
 

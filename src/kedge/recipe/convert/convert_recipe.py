@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from kedge.recipe.convert.notes import ConvertedRecipe
+from kedge.recipe.convert.to_definition import convert_to_definition
 from kedge.recipe.convert.to_dockerfile import convert_to_dockerfile
-from kedge.recipe.steps import RecipePlace, refuse_recipe
 
 
 def convert_recipe(text: str, name: str, kind: str) -> ConvertedRecipe:
     """Print the recipe as the kind that it is not; `kind` is what it is, definition or dockerfile."""
     if kind == "definition":
         return convert_to_dockerfile(text, name)
-    raise refuse_recipe(RecipePlace(name, 1), "kedge prints definition files as Dockerfiles, not the other way round")
+    return convert_to_definition(text, name)

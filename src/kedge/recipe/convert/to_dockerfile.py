@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import textwrap
 
 from kedge.recipe.convert.bases_for_dockerfiles import write_from
@@ -23,7 +24,10 @@ from kedge.recipe.definition.parse import parse_stage, parse_stages
 _RUNSCRIPT = "/usr/local/bin/runscript"
 _ENVIRONMENT_NAMES = re.compile(r"\$\{?(?:APPTAINER|SINGULARITY)_(ENVIRONMENT|LABELS)\b")
 _MARKED = re.compile(f"{MARK_BEGIN}([A-Za-z0-9_]+){MARK_END}")
-_SIMPLE_WORDS = re.compile(r"""(?:[A-Za-z0-9_./:=+,@%^-]+|"[^"$`\\]*"|'[^']*')(?:[ \t]+|$)""")
+_SIMPLE_WORD = r"""(?:[A-Za-z0-9_./:=+,@%^-]+|"[^"$`\\]*"|'[^']*')+"""
+_EXEC = re.compile(
+    r"""(?:\[ "\$\#" -gt 0 \] \|\| set -- (?P<defaults>.*)\n)?(?:exec[ \t]+)?(?P<program>.*?)[ \t]*"?\$@"?"""
+)
 _NO_EQUAL = {
     "pre": "%pre runs on the host before the build: run it before 'docker build'",
     "setup": "%setup runs on the host: use COPY for files, and RUN for commands in the image",
@@ -233,9 +237,9 @@ class _StageWriter:
         if not run.script.strip():
             return []
         text = trim(_remove_indent(run.script.strip("\n")))
-        words = _read_exec(text) if not run.arguments.strip() else None
-        if words:
-            return ["", f"ENTRYPOINT {json.dumps(words, ensure_ascii=False)}"]
+        commands = _read_exec(text) if not run.arguments.strip() else {}
+        if commands:
+            return ["", *(f"{key} {json.dumps(words, ensure_ascii=False)}" for key, words in commands.items())]
         whole = render_script(Script(text, run.arguments)).rstrip("\n")
         delimiter = _find_delimiter(whole)
         return [
@@ -295,16 +299,16 @@ def _join_lines(script: Script) -> list[tuple[int, str]]:
     return [*joined, (script.line, pending)] if pending else joined
 
 
-def _read_exec(text: str) -> list[str] | None:
-    """The words of `exec PROGRAM ARGUMENT "$@"`; None for any other run script."""
-    match = re.fullmatch(r"(?:exec[ \t]+)?(.*?)[ \t]+\"?\$@\"?", text)
-    if not match or "\n" in text:
-        return None
-    words, position = [], 0
-    while position < len(match[1]):
-        word = _SIMPLE_WORDS.match(match[1], position)
-        if word is None:
-            return None
-        words.append(word[0].strip().strip("'\""))
-        position = word.end()
-    return words
+def _read_exec(text: str) -> dict[str, list[str]]:
+    """ENTRYPOINT and CMD of `exec PROGRAM "$@"`, with a line for default arguments; nothing for other scripts."""
+    match = _EXEC.fullmatch(text)
+    if not match:
+        return {}
+    commands = {"ENTRYPOINT": match["program"], "CMD": match["defaults"]}
+    found = {}
+    for key, words in commands.items():
+        if words:
+            if not re.fullmatch(rf"(?:{_SIMPLE_WORD}(?:[ \t]+|$))+", words):
+                return {}
+            found[key] = shlex.split(words)
+    return found

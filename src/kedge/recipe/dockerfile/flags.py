@@ -19,6 +19,7 @@ class FlagKind(Enum):
     LIST = "a value, several times"
 
 
+_NO_FLAGS = "it takes no flags; write -- before words that begin with --"
 _TRUTH = {"true": True, "": True, "false": False}
 
 
@@ -39,7 +40,7 @@ class InstructionFlags:
         kind = self._kinds.get(name)
         if kind is None:
             known = [f"--{name}" for name in self._kinds]
-            hint = propose(word, known) or (f"it takes {', '.join(known)}" if known else "it takes no flags")
+            hint = propose(word, known) or (f"it takes {', '.join(known)}" if known else _NO_FLAGS)
             raise refuse_recipe(place, f"{self._node.keyword} has no flag {word}", hint)
         if name in self._values and kind is not FlagKind.LIST:
             raise refuse_recipe(place, f"{word} is given twice", "keep one of them")

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The directory of one build on this node: roots that steps write to, and files that are there for one step only.
+
+It goes with the build. Those of builds that were killed go with the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from kedge.host.space import require_space
+from kedge.ops.setup.workplace import Workplace
+from kedge.posix.confined_paths import remove_tree
+from kedge.posix.files import explained
+from kedge.posix.owned_names import own_name, owner_is_gone
+from kedge.runtime.images.node_cache import hold_image, node_directory
+from kedge.runtime.images.node_cache_writer import NodeCache
+
+_BUILDS = "builds"
+_LABEL = "build"
+_LEAST_ROOM = 64 << 20  # bytes, before a step begins
+_CHOICE = "KEDGE_NODEDIR={}/kedge-$USER"
+
+
+class BuildPlace:
+    """A context manager; nothing is made before it is asked for."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self.node = NodeCache(workplace.settings, workplace.progress)
+        self._folder: Path | None = None
+        self._count = 0
+        self._held: dict[Path, int] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> BuildPlace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for descriptor in self._held.values():
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._held.clear()
+        if self._folder is not None:
+            remove_tree(self._folder)
+            self._folder = None
+
+    def make_folder(self, label: str) -> Path:
+        """A new, empty directory for this build alone."""
+        with self._lock:
+            if self._folder is None:
+                self._folder = self._begin()
+            self._count += 1
+            path = self._folder / f"{label}-{self._count}"
+        with explained(path):
+            path.mkdir(mode=0o700)
+        return path
+
+    def _begin(self) -> Path:
+        builds = Path(node_directory(self.node.environ)) / _BUILDS
+        with explained(builds):
+            builds.mkdir(mode=0o700, exist_ok=True)
+            _sweep(builds)
+            path = builds / own_name(_LABEL)
+            path.mkdir(mode=0o700)
+        return path
+
+    def require_room(self, what: str) -> None:
+        """Raise NoSpace before a step that could only fail."""
+        require_space(self.node.place, _LEAST_ROOM, what, self.node.environ, choice=_CHOICE)
+
+    def hold(self, root: Path) -> bool:
+        """Keep an image of the node cache from being removed until the build ends; False if it is gone."""
+        with self._lock:
+            if root in self._held:
+                return True
+            descriptor = hold_image(str(root))
+            if descriptor >= 0:
+                self._held[root] = descriptor
+            return descriptor >= 0
+
+
+def _sweep(builds: Path) -> None:
+    """Remove what killed builds left."""
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(builds)):
+            if owner_is_gone(entry.name):
+                remove_tree(Path(entry.path))
+
+
+def choose_memory_folder(environ: dict[str, str], fallback: Path) -> Path:
+    """Where a secret may be a file for a moment: in memory, if this host has a place for that."""
+    for place in (environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm"):
+        if place and Path(place).is_dir() and os.access(place, os.W_OK) and shutil.disk_usage(place).free > 1 << 20:
+            return Path(place)
+    return fallback

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reads the recipe of a build, with the arguments it is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.errors import FileProblem, InvalidRecipe, UsageError
+from kedge.model.platform import Platform
+from kedge.ops.build.request import BuildRequest
+from kedge.ops.setup.workplace import Workplace
+from kedge.posix.files import explained
+from kedge.recipe.cache_keys import PROXY_VARIABLES
+from kedge.recipe.read_recipe import read_recipe
+from kedge.recipe.steps import BuildArguments, Recipe
+
+_MAXIMUM_RECIPE = 64 << 20  # bytes
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeInput:
+    """A recipe that was read, where it stands, and where its files come from."""
+
+    recipe: Recipe
+    path: Path | None
+    context: Path
+
+
+def load_recipe(request: BuildRequest, workplace: Workplace, environ: Mapping[str, str]) -> RecipeInput:
+    """Read the recipe that the request names."""
+    path = None if request.spec == STANDARD_INPUT else Path(request.spec)
+    data = _read_file(path) if path is not None else request.text
+    if data is None:
+        raise UsageError("there is no recipe on standard input")
+    name = str(path) if path is not None else "standard input"
+    recipe = read_recipe(data, name, make_arguments(request, workplace, environ))
+    return RecipeInput(recipe, path, _choose_context(request, recipe, path))
+
+
+def _read_file(path: Path) -> bytes:
+    with explained(path), path.open("rb") as file:
+        data = file.read(_MAXIMUM_RECIPE + 1)
+    if len(data) > _MAXIMUM_RECIPE:
+        raise InvalidRecipe(f"{path} is larger than 64 MiB, and so no recipe")
+    return data
+
+
+def make_arguments(request: BuildRequest, workplace: Workplace, environ: Mapping[str, str]) -> BuildArguments:
+    """What the user gives to the recipe."""
+    proxies = {name: value for name, value in environ.items() if name.lower() in PROXY_VARIABLES}
+    target = request.platform or str(workplace.platform)
+    return BuildArguments(
+        request.arguments,
+        str(Platform.host()),
+        str(Platform.parse(target)),
+        proxies,
+        request.target,
+        sections=request.sections,
+    )
+
+
+def _choose_context(request: BuildRequest, recipe: Recipe, path: Path | None) -> Path:
+    """Where COPY and %files begin: as Apptainer and docker have it, the current directory unless one is named."""
+    del recipe, path
+    context = request.context or Path(os.getcwd())  # noqa: PTH109 - as the shell says it
+    if not context.is_dir():
+        raise FileProblem(f"the build context {context} is not a directory", context={"path": str(context)})
+    return context

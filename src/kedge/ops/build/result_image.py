@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The image that a build gives: the layers of its base and of its steps, with a config and a manifest of its own.
+
+The same base, steps and recipe give the same bytes. The time of the image is that of its youngest step, which a record
+has: a build from the cache is as old as what it consists of.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from kedge.errors import DigestMismatch
+from kedge.formats.singularityd import SourceRecord
+from kedge.layers.layer_source import LayerSource
+from kedge.layers.limits import FlattenOptions
+from kedge.layers.tar_writer import LayerResult
+from kedge.model.digest import Digest
+from kedge.model.manifest import (
+    DOCKER_LAYER_GZIP,
+    DOCKER_LAYER_TAR,
+    DOCKER_LAYER_ZSTD,
+    OCI_CONFIG,
+    OCI_LAYER_GZIP,
+    OCI_LAYER_TAR,
+    OCI_LAYER_ZSTD,
+    OCI_MANIFEST,
+    Descriptor,
+    Manifest,
+    parse_config,
+    parse_manifest,
+)
+from kedge.ops.build.build_state import StageResult
+from kedge.ops.build.roots import read_layer
+from kedge.ops.sources.image_source import LayeredImage
+from kedge.recipe.steps import Recipe
+from kedge.store.store import Store
+
+_OCI_TYPES = {
+    DOCKER_LAYER_GZIP: OCI_LAYER_GZIP,
+    DOCKER_LAYER_TAR: OCI_LAYER_TAR,
+    DOCKER_LAYER_ZSTD: OCI_LAYER_ZSTD,
+}
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedBuild:
+    """The target stage and what is known of the whole build."""
+
+    result: StageResult
+    recipe: Recipe
+    note: str  # JSON: what the image says of its build
+    created: int
+
+    @property
+    def key(self) -> str:
+        """Equal for builds that give the same image."""
+        state = self.result.state
+        parts = [state.key, state.base.key, self.result.section, list(map(dict, state.history))]
+        text = json.dumps([*parts, self.recipe.text, self.note, self.created], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def open_image(self, store: Store) -> LayeredImage:
+        """The image, ready to be written; the layers of the base may begin to be downloaded."""
+        state = self.result.state
+        base = state.base.open_image()
+        config = self._make_config(base)
+        own = [layer.descriptor for layer in state.layers]
+        layers = [*(_as_oci(layer) for layer in (base.manifest.layers if base else ())), *own]
+        manifest = _make_manifest(config, layers)
+        sources = (*(base.layers if base else ()), *(read_layer(store, layer) for layer in state.layers))
+        return LayeredImage(
+            manifest,
+            config,
+            parse_config(config),
+            sources,
+            self._make_record(base),
+            base.options if base else FlattenOptions(),
+            is_decorated=self.result.is_decorated,
+            has_documents=self.result.is_decorated,
+        )
+
+    def _make_config(self, base: LayeredImage | None) -> bytes:
+        state = self.result.state
+        moment = _format_time(self.created)
+        document: dict[str, Any] = dict(base.config.document) if base else {}
+        platform = state.base.config.platform
+        document |= {"architecture": platform.architecture, "os": platform.os, "created": moment}
+        if platform.variant:
+            document["variant"] = platform.variant
+        diff_ids = [*(base.config.diff_ids if base else ()), *(layer.diff_id for layer in state.layers)]
+        document["config"] = dict(self.result.section)
+        document["rootfs"] = {"type": "layers", "diff_ids": [str(diff_id) for diff_id in diff_ids]}
+        earlier = list(base.config.history) if base else []
+        document["history"] = [*earlier, *({"created": moment, **entry} for entry in state.history)]
+        for name in ("id", "parent", "container", "container_config", "docker_version"):
+            document.pop(name, None)  # of the base, as Docker wrote it long ago
+        return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "surrogateescape"
+        )
+
+    def _make_record(self, base: LayeredImage | None) -> SourceRecord:
+        opened = self.result.state.base
+        first = self.recipe.target.base
+        digest = Digest.parse(opened.digest) if opened.digest else None
+        kind, reference = (base.record.kind, base.record.reference) if base else (first.agent, first.reference)
+        return SourceRecord(
+            kind, reference, digest, opened.config.platform, self.created, recipe=self.recipe.text, build=self.note
+        )
+
+
+def _format_time(seconds: int) -> str:
+    return (_EPOCH + datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _as_oci(layer: Descriptor) -> Descriptor:
+    """A layer of the base as OCI manifests name it."""
+    return Descriptor(_OCI_TYPES.get(layer.media_type, layer.media_type), layer.digest, layer.size)
+
+
+def _make_manifest(config: bytes, layers: list[Descriptor]) -> Manifest:
+    document = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "config": Descriptor(OCI_CONFIG, Digest.of(config), len(config)).as_json(),
+        "layers": [layer.as_json() for layer in layers],
+    }
+    made = parse_manifest(json.dumps(document, separators=(",", ":")).encode())
+    assert isinstance(made, Manifest)
+    return made
+
+
+def keep_in_store(image: LayeredImage, store: Store) -> Digest:
+    """Keep all of the image in the cache: layers that come from elsewhere, config and manifest."""
+    for descriptor, source in zip(image.manifest.layers, image.layers, strict=True):
+        if not store.has_blob(descriptor.digest, descriptor.size):
+            _keep_layer(descriptor, source, store)
+    store.add_blob(image.config_bytes)
+    return store.add_blob(image.manifest.raw)
+
+
+def _keep_layer(descriptor: Descriptor, source: LayerSource, store: Store) -> None:
+    def write(file: BinaryIO) -> LayerResult:
+        hashed = hashlib.new(descriptor.digest.algorithm)
+        for piece in source.open():
+            hashed.update(piece)
+            file.write(piece)
+        if hashed.hexdigest() != descriptor.digest.hex:
+            raise DigestMismatch(f"layer {source.name} is damaged: its digest is not {descriptor.digest}")
+        return LayerResult(descriptor.digest, source.diff_id or descriptor.digest, descriptor.size)
+
+    store.add_layer(write, descriptor.media_type)

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes directories of a state, for a step that runs in it: by an overlay, or as one private directory.
+
+By an overlay: the base is unpacked once on this node, every layer above it is a directory of the node cache, and what a
+step writes is in a directory of its own, which becomes the next layer's. Where this host has no overlays, the state is
+put together in a directory of the build, a step writes there, and its layer is the difference. Nothing is made before
+a step has to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from kedge.errors import FileProblem
+from kedge.layers.apply_layer import apply_layer
+from kedge.layers.directory_changes import read_changes, take_snapshot
+from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
+from kedge.layers.layer_source import LayerSource
+from kedge.layers.overlay_directory import unpack_overlay
+from kedge.layers.owners import OwnerTable
+from kedge.layers.sandbox import SandboxSink
+from kedge.layers.unpack_squashfs import measure_tree
+from kedge.layers.upper_directory import UpperOptions, read_upper
+from kedge.model.tree import Node, copy_tree
+from kedge.ops.build.build_place import BuildPlace
+from kedge.ops.build.build_state import BuildState, StepLayer
+from kedge.ops.build.merged_view import MergedView, ViewLevel, view_directory
+from kedge.posix.confined_paths import remove_tree
+from kedge.posix.files import explained
+from kedge.runtime.images.node_cache_writer import Built
+from kedge.runtime.start.build_step import StepRoot
+from kedge.store.store import Store
+
+_PIECE = 1 << 20
+_TRIES = 3
+_MOUNT_POINTS = ("dev", "proc", "sys")  # all that an empty base has
+
+
+class StepWorkspace(Protocol):
+    """The tree that one step works in."""
+
+    @property
+    def root(self) -> StepRoot:
+        """What its program runs in."""
+        ...
+
+    def view(self) -> MergedView:
+        """The tree as it is now."""
+        ...
+
+    def read_changes(self, left_out: frozenset[bytes]) -> tuple[Node, FolderSource]:
+        """What the step changed, as the tree of a layer; the source has to be closed."""
+        ...
+
+    def keep(self, state: BuildState) -> None:
+        """The step succeeded, and the state has its layer: the tree may be used for the next step."""
+        ...
+
+
+class StageRoot(Protocol):
+    """Makes trees of the states of one stage."""
+
+    def view(self, state: BuildState) -> MergedView:
+        """The files of a state; nothing may change them."""
+        ...
+
+    def open(self, state: BuildState) -> contextlib.AbstractContextManager[StepWorkspace]:
+        """A tree for a step; what it changes is gone afterwards unless it was kept."""
+        ...
+
+
+def read_layer(store: Store, layer: StepLayer) -> LayerSource:
+    """A layer of a step as its bytes in the cache."""
+    path = store.blob_path(layer.descriptor.digest)
+
+    def read() -> Iterator[bytes]:
+        with explained(path), path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+    return LayerSource(layer.descriptor.digest.hex[:12], layer.descriptor.digest, layer.diff_id, read)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDirectories:
+    """Bases and layers as directories of the node cache, held until the build ends."""
+
+    place: BuildPlace
+    store: Store
+
+    def find_base(self, state: BuildState) -> Path:
+        """The unpacked base; an empty directory for an empty one."""
+        return self._hold(lambda: state.base.unpack() or self._make_empty())
+
+    def _make_empty(self) -> Path:
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            del require_room
+            for name in _MOUNT_POINTS:
+                (root / name).mkdir(parents=True)
+            return Built(0)
+
+        return self.place.node.make("scratch", "an empty base", build)[0]
+
+    def find_layer(self, layer: StepLayer) -> Path:
+        """A layer in overlay form; raises NoOverlayForm where there is none here."""
+
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            require_room(3 * layer.descriptor.size)
+            unpack_overlay(read_layer(self.store, layer), root)
+            tree, source = read_folder(root, FolderOptions(unlocks=True))
+            source.close()
+            return Built(measure_tree(tree))
+
+        return self._make(layer, build)
+
+    def adopt(self, layer: StepLayer, upper: Path, size: int) -> None:
+        """Take the directory that a step wrote as its layer's."""
+
+        def build(root: Path, require_room: Callable[[int], None]) -> Built:
+            del require_room
+            with explained(upper):
+                upper.rename(root)
+            return Built(size)
+
+        self._make(layer, build)
+
+    def _make(self, layer: StepLayer, build: Callable[[Path, Callable[[int], None]], Built]) -> Path:
+        name = f"layer-{layer.diff_id.hex}"
+        return self._hold(lambda: self.place.node.make(name, f"build layer {layer.diff_id.hex[:12]}", build)[0])
+
+    def _hold(self, find: Callable[[], Path]) -> Path:
+        for _ in range(_TRIES):
+            root = find()
+            if self.place.hold(root):
+                return root
+        raise FileProblem(f"{root} was removed while kedge built from it", hint="try again")
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayRoot:
+    """The way by overlays."""
+
+    directories: NodeDirectories
+
+    def view(self, state: BuildState) -> MergedView:
+        """Base and layers, merged as they are read."""
+        return MergedView(tuple(map(ViewLevel, self._list_folders(state))))
+
+    def _list_folders(self, state: BuildState) -> list[Path]:
+        find = self.directories.find_layer
+        return [self.directories.find_base(state), *(find(layer) for layer in state.layers)]
+
+    @contextlib.contextmanager
+    def open(self, state: BuildState) -> Iterator[_OverlayWorkspace]:
+        """A fresh upper directory above the state."""
+        changes = self.directories.place.make_folder("step")
+        try:
+            base, *layers = self._list_folders(state)
+            yield _OverlayWorkspace(self.directories, base, tuple(layers), changes)
+        finally:
+            remove_tree(changes)
+
+
+@dataclass(slots=True)
+class _OverlayWorkspace:
+    directories: NodeDirectories
+    base: Path
+    layers: tuple[Path, ...]
+    changes: Path
+    _size: int = 0
+
+    @property
+    def root(self) -> StepRoot:
+        """The program's root."""
+        return StepRoot(str(self.base), tuple(map(str, self.layers)), str(self.changes))
+
+    @property
+    def _upper(self) -> Path:
+        return Path(self.root.upper)
+
+    def view(self) -> MergedView:
+        """With what the step has written."""
+        uppers = [self._upper] if self._upper.is_dir() else []
+        return MergedView(tuple(ViewLevel(folder) for folder in (self.base, *self.layers, *uppers)))
+
+    def read_changes(self, left_out: frozenset[bytes]) -> tuple[Node, FolderSource]:
+        """The upper directory."""
+        tree, source = read_upper(self._upper, UpperOptions(left_out, OwnerTable()))
+        self._size = measure_tree(tree)
+        return tree, source
+
+    def keep(self, state: BuildState) -> None:
+        """The upper directory is the layer's from now on."""
+        self.directories.adopt(state.layers[-1], self._upper, self._size)
+
+
+class PrivateRoot:
+    """The way without overlays: one directory, which follows the stage from step to step."""
+
+    def __init__(self, directories: NodeDirectories) -> None:
+        self._directories = directories
+        self._folder: Path | None = None
+        self._base = ""
+        self._layers: tuple[StepLayer, ...] = ()
+
+    def view(self, state: BuildState) -> MergedView:
+        """The directory."""
+        return view_directory(self.make_folder(state))
+
+    @contextlib.contextmanager
+    def open(self, state: BuildState) -> Iterator[_PrivateWorkspace]:
+        """The directory, which is thrown away unless its changes are kept."""
+        workspace = _PrivateWorkspace(self, self.make_folder(state))
+        try:
+            yield workspace
+        finally:
+            if not workspace.is_kept:
+                self._drop()
+
+    def make_folder(self, state: BuildState) -> Path:
+        """The directory with the files of a state."""
+        known = self._layers
+        if self._folder is None or self._base != state.base.key or state.layers[: len(known)] != known:
+            self._drop()
+            self._folder = self._copy_base(state)
+            self._base, self._layers = state.base.key, ()
+        for layer in state.layers[len(self._layers) :]:
+            apply_layer(self._folder, read_layer(self._directories.store, layer))
+            self._layers = (*self._layers, layer)
+        return self._folder
+
+    def _copy_base(self, state: BuildState) -> Path:
+        target = self._directories.place.make_folder("root") / "root"
+        return copy_folder(self._directories.find_base(state), target)
+
+    def note(self, layers: tuple[StepLayer, ...]) -> None:
+        """The directory has the files of these layers now."""
+        self._layers = layers
+
+    def _drop(self) -> None:
+        if self._folder is not None:
+            remove_tree(self._folder.parent)
+        self._folder = None
+
+
+def copy_folder(source: Path, target: Path) -> Path:
+    """A copy of a directory with all that is in it, or of a file."""
+    if not source.is_dir():
+        with explained(source):
+            shutil.copy2(source, target)
+        return target
+    tree, contents = read_folder(source, FolderOptions(unlocks=True))
+    with SandboxSink(target) as sink:
+        sink.finish(copy_tree(tree, contents, sink))
+    return target
+
+
+class _PrivateWorkspace:
+    def __init__(self, owner: PrivateRoot, folder: Path) -> None:
+        self._owner = owner
+        self._folder = folder
+        self._before = take_snapshot(folder)
+        self.is_kept = False
+
+    @property
+    def root(self) -> StepRoot:
+        """The directory itself."""
+        return StepRoot(os.fspath(self._folder))
+
+    def view(self) -> MergedView:
+        """The directory as it is."""
+        return view_directory(self._folder)
+
+    def read_changes(self, left_out: frozenset[bytes]) -> tuple[Node, FolderSource]:
+        """The difference to what was there before."""
+        return read_changes(self._before, self._folder, UpperOptions(left_out, OwnerTable()))
+
+    def keep(self, state: BuildState) -> None:
+        """The directory is the state's."""
+        self.is_kept = True
+        self._owner.note(state.layers)

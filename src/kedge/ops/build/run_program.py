@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the program of a step in its tree, and explains it when it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from kedge.errors import BuildFailed
+from kedge.ops.build.build_log import StepOutput
+from kedge.ops.build.protect import CONSTRAINTS_PATH, Protection
+from kedge.ops.build.request import StepLabel
+from kedge.ops.build.roots import StepWorkspace
+from kedge.ops.build.session import BuildSession
+from kedge.ops.build.step_mounts import FolderFinder, MountPreparation
+from kedge.posix.process import describe_status
+from kedge.recipe.cache_keys import PROXY_VARIABLES
+from kedge.recipe.steps import RunStep
+from kedge.runtime.start.build_step import StepProgram, run_build_step
+
+_NETWORKS = {"default": "", "sandbox": "", "host": ""}
+
+
+def run_in_workspace(
+    session: BuildSession,
+    step: RunStep,
+    workspace: StepWorkspace,
+    label: StepLabel,
+    *,
+    find_folder: FolderFinder,
+    protection: Protection | None = None,
+) -> None:
+    """Run the program; raises BuildFailed unless it succeeds."""
+    output = session.open_output(label)
+    with contextlib.ExitStack() as closing:
+        mounts = MountPreparation(session, step, closing)
+        for mount in step.mounts:
+            mounts.add(mount, find_folder)
+        if step.script is not None:
+            mounts.add_script(step.script)
+        environment = {**_list_proxies(), **dict(step.environment), **mounts.made.environment}
+        if protection is not None:
+            mounts.add_text(protection.text, CONSTRAINTS_PATH)
+            environment = protection.extend_environment(environment)
+        program = StepProgram(step.argv, environment, step.directory, step.user, step.stdin)
+        try:
+            status = run_build_step(
+                workspace.root,
+                program,
+                output.write,
+                binds=[*mounts.made.binds, *session.request.binds],
+                memory=mounts.made.memory,
+                options=session.request.options,
+                network=_NETWORKS.get(step.network, step.network),
+                is_cancelled=session.cancellation.is_requested,
+            )
+        finally:
+            output.finish()
+    session.cancellation.check()
+    if status:
+        raise explain_failure(session, step, status, output)
+
+
+def _list_proxies() -> dict[str, str]:
+    """How this host reaches the network."""
+    return {name: value for name, value in os.environ.items() if name.lower() in PROXY_VARIABLES}
+
+
+def explain_failure(session: BuildSession, step: RunStep, status: int, output: StepOutput) -> BuildFailed:
+    """The error for a program that failed."""
+    context = {"file": step.place.file, "line": str(step.place.line), "status": str(status), "step": step.text}
+    if output.last:
+        context["output"] = "\n".join(output.last)
+    log = f"read the whole output in {session.log.path}, or " if session.log.path else ""
+    how = describe_status(status) if status < 128 else f"was ended by signal {status - 128}"
+    return BuildFailed(
+        f"{step.place}: {_shorten(step.text)} {how}",
+        context=context,
+        hint=f"{log}build again with --shell-on-error to look around in the failed step",
+    )
+
+
+def _shorten(text: str) -> str:
+    first = text.strip().split("\n", maxsplit=1)[0]
+    return f"'{first[:100]}…'" if len(first) > 100 else f"'{first}'"

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Does the steps of one stage that have no record: runs, copies, writes, and stores what changed as a layer."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from kedge.errors import MountFailed
+from kedge.layers.overlay_directory import NoOverlayForm
+from kedge.layers.tar_writer import LayerResult, write_layer
+from kedge.model.tree import ContentSource, Node
+from kedge.ops.build.build_state import BuildState, StepLayer
+from kedge.ops.build.context import FileOrigin
+from kedge.ops.build.copy_files import CopiedContent, make_copy
+from kedge.ops.build.origins import FileOrigins
+from kedge.ops.build.protect import Protection, freeze_packages
+from kedge.ops.build.request import StepLabel
+from kedge.ops.build.roots import StageRoot, StepWorkspace
+from kedge.ops.build.run_program import run_in_workspace
+from kedge.ops.build.session import BuildSession, StageWaiter
+from kedge.ops.build.write_files import make_directory_layer, write_files_layer
+from kedge.recipe.steps import (
+    CopyStep,
+    DirectoryStep,
+    HostScriptStep,
+    RunStep,
+    Step,
+    StepMount,
+    WriteFilesStep,
+    refuse_recipe,
+)
+
+_COMPRESSION = "zstd"
+
+
+@dataclass(slots=True)
+class StepMaker:
+    """What a stage needs to do its steps; trees are made when the first one asks."""
+
+    session: BuildSession
+    origins: FileOrigins
+    wait_for: StageWaiter
+    _root: StageRoot | None = None
+    _protection: Protection | None = None
+    _open: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _workspace: StepWorkspace | None = None
+
+    def make(self, step: Step, state: BuildState, label: StepLabel) -> StepLayer | None:
+        """Do a step; returns its layer, None if it changed nothing."""
+        try:
+            return self._make(step, state, label)
+        except (NoOverlayForm, MountFailed) as problem:
+            if self.session.lacks_overlay:
+                raise
+            self.session.leave_overlays(problem)
+            self._root = None
+            return self._make(step, state, label)
+
+    def keep(self, state: BuildState) -> None:
+        """The state has the layer of the step that was done last."""
+        if self._workspace is not None:
+            self._workspace.keep(state)
+        self._close()
+
+    def _close(self) -> None:
+        self._workspace = None
+        self._open.close()
+
+    @property
+    def root(self) -> StageRoot:
+        """Makes trees for this stage."""
+        if self._root is None:
+            self._root = self.session.make_root()
+        return self._root
+
+    def _make(self, step: Step, state: BuildState, label: StepLabel) -> StepLayer | None:
+        match step:
+            case RunStep():
+                return self._run(step, state, label)
+            case CopyStep():
+                tree, source = make_copy(step, self._open_origin(step), self.root.view(state))
+                return self._store(tree, source)
+            case DirectoryStep():
+                tree = make_directory_layer(step, self.root.view(state), self.session.now())
+                return self._store(tree, CopiedContent())
+            case WriteFilesStep():
+                tree = write_files_layer(step, self.root.view(state), self.session.now())
+                return self._store(tree, CopiedContent())
+            case HostScriptStep():
+                raise refuse_recipe(step.place, f"%{step.section} cannot be built yet")
+            case _:
+                return None
+
+    def _run(self, step: RunStep, state: BuildState, label: StepLabel) -> StepLayer | None:
+        self.session.place.require_room(f"the step {label.text.splitlines()[0]}" if label.text else "the step")
+        with contextlib.ExitStack() as opened:
+            workspace = opened.enter_context(self.root.open(state))
+
+            def find_folder(mount: StepMount) -> Path:
+                return self.origins.find_folder(mount, self.wait_for, step.place)
+
+            protection = self._freeze(state) if self.session.request.protect else None
+            run_in_workspace(self.session, step, workspace, label, find_folder=find_folder, protection=protection)
+            if step.section == "test":
+                return None
+            if protection is not None:
+                protection.check(workspace.view(), step.place, step.text)
+            tree, source = workspace.read_changes(frozenset())
+            with contextlib.closing(source):
+                layer = self._store(tree, source)
+            if layer is not None:  # `keep` needs the tree
+                self._workspace = workspace
+                self._open = opened.pop_all()
+            return layer
+
+    def _freeze(self, state: BuildState) -> Protection:
+        """The packages of the base, before the first step of the stage runs."""
+        if self._protection is None:
+            environment = dict(entry.partition("=")[::2] for entry in state.base.config.environment)
+            self._protection = freeze_packages(self.root.view(BuildState(state.base)), environment)
+        return self._protection
+
+    def _open_origin(self, step: CopyStep) -> FileOrigin:
+        state = self.origins.find_state(step.origin, self.wait_for, step.place)
+        if state is None:
+            return self.origins.open_host_files(step.origin, step.place)
+        return FileOrigin(self.session.make_root().view(state), state.key, state.base.reference or "the stage")
+
+    def _store(self, tree: Node, source: ContentSource) -> StepLayer | None:
+        """The layer of a tree, in the cache."""
+        if not tree.children:
+            return None
+        tree.layer = -1  # the root itself is the base's
+        epoch = self.session.request.epoch
+
+        def write(file: BinaryIO) -> LayerResult:
+            return write_layer(tree, source, file, _COMPRESSION, holds_whiteouts=True, epoch=epoch)
+
+        descriptor, diff_id = self.session.store.add_layer(write)
+        return StepLayer(descriptor, diff_id)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Layers that run no program and copy no file: directories of WORKDIR, and what a definition file says of its image."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from kedge.formats.singularityd.documents import format_build_date
+from kedge.layers.upper_directory import make_whiteout
+from kedge.layers.whiteouts import WHITEOUT_PREFIX
+from kedge.model.tree import Node, NodeKind
+from kedge.ops.build.copy_attributes import Owner, find_owner
+from kedge.ops.build.copy_layer import CopyLayer
+from kedge.ops.build.merged_view import MergedView
+from kedge.recipe.settle_files import settle_files
+from kedge.recipe.steps import DirectoryStep, WriteFilesStep
+from kedge.release import VERSION
+
+_VERSION_LABEL = "org.label-schema.usage.kedge.version"
+_MAXIMUM_FILE = 16 << 20  # bytes of a file that is merged with
+
+
+def make_directory_layer(step: DirectoryStep, view: MergedView, mtime: int) -> Node:
+    """The tree of a layer that makes a directory; an empty one where it is there already."""
+    owner = find_owner(step.user, view, step.place) if step.user else Owner()
+    layer = CopyLayer(view, step.place, owner, mtime)
+    path = layer.resolve(step.path)
+    if layer.is_directory(path):
+        return Node(NodeKind.DIRECTORY)
+    layer.make_directory(path)
+    return layer.root
+
+
+def write_files_layer(step: WriteFilesStep, view: MergedView, mtime: int) -> Node:
+    """The tree of a layer with the files, directories and links of a definition file."""
+    layer = CopyLayer(view, step.place, Owner(), mtime)
+    settled = settle_files(_date_labels(step, mtime), lambda path: view.read(path, _MAXIMUM_FILE))
+    for path in step.directories:
+        if layer.find(path) is None:
+            layer.make_directory(layer.resolve(path))
+    for file in settled.files:
+        node = Node(NodeKind.FILE, file.mode, mtime=mtime)
+        node.size, node.content = len(file.data), file.data or None
+        layer.put(_resolve_parent(layer, file.path), node)
+    for name, target in step.links:
+        _put_link(layer, name, target, mtime)
+    for path in settled.removed:
+        _remove(layer, path)
+    return layer.root
+
+
+def _date_labels(step: WriteFilesStep, built: int) -> WriteFilesStep:
+    """The step with labels that say when and by what the image is built."""
+    automatic = {"org.label-schema.build-date": format_build_date(built), _VERSION_LABEL: VERSION}
+    files = []
+    for file in step.files:
+        labels = json.loads(file.data) if file.way == "labels" else None
+        files.append(replace(file, data=json.dumps(labels | automatic).encode()) if labels is not None else file)
+    return replace(step, files=tuple(files))
+
+
+def _resolve_parent(layer: CopyLayer, path: str) -> str:
+    parent, _, name = path.rpartition("/")
+    return f"{layer.resolve(parent or '/').rstrip('/')}/{name}"
+
+
+def _put_link(layer: CopyLayer, name: str, target: str, mtime: int) -> None:
+    """A symbolic link; another link is replaced, anything else is left alone."""
+    place = _resolve_parent(layer, name)
+    known = layer.find(place)
+    if known is not None and (known.kind is not NodeKind.SYMLINK or known.target == target.encode()):
+        return
+    node = Node(NodeKind.SYMLINK, 0o777, mtime=mtime)
+    node.target = target.encode("utf-8", "surrogateescape")
+    layer.put(place, node)
+
+
+def _remove(layer: CopyLayer, path: str) -> None:
+    parent, _, name = _resolve_parent(layer, path).rpartition("/")
+    layer.make_directory(parent).children[WHITEOUT_PREFIX + name.encode()] = make_whiteout()
