@@ -24,8 +24,8 @@ from kedge.posix.confined_paths import open_writable, remove_entry
 from kedge.posix.files import explained
 
 
-def apply_layer(folder: Path, layer: LayerSource, options: FlattenOptions | None = None) -> None:
-    """Change the directory tree `folder` as the layer says.
+def apply_layer(folder: Path, layer: LayerSource, options: FlattenOptions | None = None) -> Node:
+    """Change the directory tree `folder` as the layer says; returns the layer's tree, without contents.
 
     Raises what `flatten` raises. After an error the tree is of no use: a part of the layer may be in it.
     """
@@ -36,6 +36,7 @@ def apply_layer(folder: Path, layer: LayerSource, options: FlattenOptions | None
             if root.layer < 0:
                 _keep_metadata(root, folder.stat())
             _MergingBuilder(spool.place, choose_privileges(options.progress), root).build(folder, root)
+    return root
 
 
 class _MergingBuilder(TreeBuilder):
@@ -76,9 +77,10 @@ class _MergingBuilder(TreeBuilder):
 
     def set_metadata(self, folder: int, name: bytes, node: Node) -> None:
         """As in a sandbox, without the marks of overlays."""
-        if is_opaque(node):
-            node.xattrs = tuple(pair for pair in node.xattrs if pair != OPAQUE_MARK)
+        marked = node.xattrs
+        node.xattrs = tuple(pair for pair in marked if pair != OPAQUE_MARK)
         super().set_metadata(folder, name, node)
+        node.xattrs = marked
 
 
 def _keep_metadata(node: Node, status: os.stat_result) -> None:

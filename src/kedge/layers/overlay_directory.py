@@ -27,8 +27,8 @@ class NoOverlayForm(Exception):
     """Why a layer cannot be a directory of an overlay here; the caller takes the way without overlay."""
 
 
-def unpack_overlay(layer: LayerSource, target: Path, options: FlattenOptions | None = None) -> None:
-    """Make the directory `target` from a layer, whole or not at all.
+def unpack_overlay(layer: LayerSource, target: Path, options: FlattenOptions | None = None) -> Node:
+    """Make the directory `target` from a layer, whole or not at all; returns the layer's tree, without contents.
 
     Raises NoOverlayForm, or what `flatten` raises for layers that are damaged or hostile.
     """
@@ -40,6 +40,7 @@ def unpack_overlay(layer: LayerSource, target: Path, options: FlattenOptions | N
         if implied is not None:
             raise NoOverlayForm(f"layer {layer.name} does not describe the directory '/{show_name(implied)}'")
         sink.finish(root)
+    return root
 
 
 class _OverlayPrivileges:

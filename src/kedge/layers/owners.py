@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What unpacking as one user loses: owners that are not root, and modes that a node does not keep.
 
-Beside an unpacked image stands a table of the paths concerned. A program that runs above the image changes some of
-them; the layer it leaves then says what the image said, and not that all is root's.
+Beside an unpacked image, and beside a layer's directory, stands a table of the paths concerned. A program that runs
+above them changes some; the layer it leaves then says what was said before, and not that all is root's. Whether a
+program took the setuid bit from a file of the image cannot be seen, as a node does not keep it: the bit stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import stat
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
+from kedge.layers.layer_tree import is_opaque
 from kedge.layers.unpack_squashfs import make_mode_usable
-from kedge.model.tree import Node, walk
+from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
+from kedge.model.tree import Node, NodeKind, walk
 
 _FIRST_LINE = b"kedge owners 1"
 _MAXIMUM_NUMBER = (1 << 32) - 2
@@ -23,7 +30,15 @@ class RecordedOwner:
 
     uid: int
     gid: int
-    mode: int
+    mode: int | None  # None: the file on the disk has the right one
+
+
+class OwnerLookup(Protocol):
+    """Knows the owners that files had before a program changed them."""
+
+    def restore(self, path: bytes, node: Node, *, has_owner: bool) -> None:
+        """Give a changed file the owner that its path had, unless it has one, and its mode if that was not changed."""
+        ...
 
 
 class OwnerTable:
@@ -50,14 +65,44 @@ class OwnerTable:
             return
         if not has_owner:
             node.uid, node.gid = recorded.uid, recorded.gid
-        if node.mode == make_mode_usable(node.kind, recorded.mode):
+        if recorded.mode is not None and node.mode == make_mode_usable(node.kind, recorded.mode):
             node.mode = recorded.mode
+
+    def absorb(self, layer: Node) -> None:
+        """Follow the tree of a layer that was put onto the files, whiteouts as layers name them or as overlays do."""
+        replaced: set[bytes] = set()  # with all below
+        emptied: set[bytes] = set()  # directories that stay themselves
+        named: dict[bytes, Node] = {}
+        for path, node in walk(layer):
+            parent, _, name = path.rpartition(b"/")
+            if name == OPAQUE_NAME:
+                emptied.add(parent)
+            elif name.startswith(WHITEOUT_PREFIX):
+                replaced.add(_join(parent, name[len(WHITEOUT_PREFIX) :]))
+            elif node.kind is not NodeKind.DIRECTORY:
+                replaced.add(path)
+            elif is_opaque(node):
+                emptied.add(path)
+            if node.layer >= 0:  # else a directory that the layer does not name
+                named[path] = node
+        self._owners = {
+            path: owner
+            for path, owner in self._owners.items()
+            if path not in named
+            and path not in replaced
+            and not any(above in replaced or above in emptied for above in _list_above(path))
+        }
+        owned = {path: node for path, node in named.items() if node.uid or node.gid}
+        self._owners |= {path: RecordedOwner(node.uid, node.gid, None) for path, node in owned.items()}
 
     def encode(self) -> bytes:
         """The table as a file: records that end with a NUL byte, for paths may contain any other. Empty without any."""
         if not self._owners:
             return b""
-        records = [b"%d %d %o %s" % (r.uid, r.gid, r.mode, path) for path, r in sorted(self._owners.items())]
+        records = [
+            b"%d %d %s %s" % (owner.uid, owner.gid, b"-" if owner.mode is None else b"%o" % owner.mode, path)
+            for path, owner in sorted(self._owners.items())
+        ]
         return b"\0".join([_FIRST_LINE, *records]) + b"\0"
 
     @classmethod
@@ -72,8 +117,34 @@ class OwnerTable:
             return cls()
 
 
-def collect_owners(root: Node) -> OwnerTable:
-    """The table of a tree as the image has it, before `make_usable` changes modes."""
+class LevelOwners:
+    """The owners in a base and the directories of layers above it, lowest first, as one tree."""
+
+    def __init__(self, levels: Sequence[tuple[Path, OwnerTable]]) -> None:
+        self._levels = [(os.fsencode(folder), table) for folder, table in reversed(levels)]
+
+    def restore(self, path: bytes, node: Node, *, has_owner: bool) -> None:
+        """As the topmost level that has the path says; what a level deleted is not looked for below it."""
+        if all(table.find(path) is None for _, table in self._levels):
+            return
+        for folder, table in self._levels:
+            try:
+                status = os.lstat(folder + b"/" + path)
+            except OSError:
+                continue
+            if not stat.S_ISCHR(status.st_mode):
+                table.restore(path, node, has_owner=has_owner)
+            return
+
+
+def collect_owners(root: Node, *, keeps_modes: bool = False) -> OwnerTable:
+    """The table of a tree as the image has it, before `make_usable` changes modes.
+
+    `keeps_modes` says that files on the disk have the modes of the tree: then only owners are recorded.
+    """
+    if keeps_modes:
+        owned = ((path, node) for path, node in walk(root) if node.uid or node.gid)
+        return OwnerTable({path: RecordedOwner(node.uid, node.gid, None) for path, node in owned})
     return OwnerTable(dict(_find_lost(root)))
 
 
@@ -85,7 +156,19 @@ def _find_lost(root: Node) -> Iterator[tuple[bytes, RecordedOwner]]:
 
 def _decode_record(record: bytes) -> tuple[bytes, RecordedOwner]:
     uid, gid, mode, path = record.split(b" ", 3)
-    owner = RecordedOwner(int(uid), int(gid), int(mode, 8))
-    if not (0 <= owner.uid <= _MAXIMUM_NUMBER and 0 <= owner.gid <= _MAXIMUM_NUMBER and 0 <= owner.mode <= 0o7777):
+    owner = RecordedOwner(int(uid), int(gid), None if mode == b"-" else int(mode, 8))
+    numbers = (owner.uid, owner.gid)
+    if not all(0 <= number <= _MAXIMUM_NUMBER for number in numbers) or not 0 <= (owner.mode or 0) <= 0o7777:
         raise ValueError("no owner, group or mode")
     return path, owner
+
+
+def _join(parent: bytes, name: bytes) -> bytes:
+    return parent + b"/" + name if parent else name
+
+
+def _list_above(path: bytes) -> Iterator[bytes]:
+    """The directories above a path, the root last."""
+    while path:
+        path = path.rpartition(b"/")[0]
+        yield path

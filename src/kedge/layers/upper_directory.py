@@ -16,7 +16,7 @@ from kedge.errors import UnsupportedFormat
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
 from kedge.layers.layer_tree import OVERLAY_PREFIXES, is_whiteout
 from kedge.layers.member_names import show_name
-from kedge.layers.owners import OwnerTable
+from kedge.layers.owners import OwnerLookup, OwnerTable
 from kedge.layers.tar_writer import refuse_whiteout
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
 from kedge.model.progress import Progress, Silent
@@ -31,7 +31,7 @@ class UpperOptions:
     """How an upper directory is read."""
 
     left_out: frozenset[bytes] = frozenset()  # paths from the root, without slash: mount points, /etc/resolv.conf
-    owners: OwnerTable = field(default_factory=OwnerTable)  # of the image below
+    owners: OwnerLookup = field(default_factory=OwnerTable)  # of the image below
     all_root: bool = True  # one user did it all; False inside a user namespace that has the image's users
     has_whiteout_files: bool = False  # fuse-overlayfs wrote it: `.wh.` files are deletions and not a program's files
     is_below: Callable[[bytes], bool] | None = None  # whether the image below has that path; None: it may have any
@@ -50,6 +50,14 @@ def read_upper(folder: Path, options: UpperOptions | None = None) -> tuple[Node,
     )
     _Translation(options).run(root)
     return root, source
+
+
+def is_of_fuse(work: Path) -> bool:
+    """Whether fuse-overlayfs used this work directory: the kernel closes its own in there to everybody."""
+    try:
+        return bool((work / "work").stat().st_mode & 0o700)
+    except OSError:
+        return False
 
 
 class _Translation:

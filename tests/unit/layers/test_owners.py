@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from kedge.layers.owners import OwnerTable, RecordedOwner, collect_owners
+from kedge.layers.owners import LevelOwners, OwnerTable, RecordedOwner, collect_owners
 from kedge.layers.unpack_squashfs import usable_mode
 from kedge.model.tree import Node, NodeKind
 
@@ -74,3 +77,60 @@ def test_owners_that_are_real_stay() -> None:
     node = Node(NodeKind.FILE, 0o400, 7, 7)
     collect_owners(make_tree()).restore(b"shadow", node, has_owner=True)
     assert (node.mode, node.uid, node.gid) == (0, 7, 7)
+
+
+def make_layer(*entries: tuple[bytes, Node]) -> Node:
+    root = Node(NodeKind.DIRECTORY)
+    root.layer = -1
+    for path, node in entries:
+        *parents, name = path.split(b"/")
+        folder = root
+        for part in parents:
+            if part not in folder.children:
+                folder.children[part] = Node(NodeKind.DIRECTORY)
+                folder.children[part].layer = -1
+            folder = folder.children[part]
+        folder.children[name] = node
+    return root
+
+
+def test_owners_follow_layers() -> None:
+    names = (b"a", b"a/x", b"b", b"b/x", b"c", b"c/x", b"d/x", b"e", b"f")
+    table = OwnerTable({name: RecordedOwner(7, 7, None) for name in names})
+    table.absorb(
+        make_layer(
+            (b".wh.a", Node(NodeKind.FILE)),
+            (b"b/.wh..wh..opq", Node(NodeKind.FILE)),
+            (b"c", Node(NodeKind.FILE, 0o644)),
+            (b"e", Node(NodeKind.FILE, 0o644, 9, 9)),
+            (b"new", Node(NodeKind.FILE, 0o644, 5, 6)),
+        )
+    )
+    assert table.list_numbers() == {b"b": (7, 7), b"d/x": (7, 7), b"e": (9, 9), b"f": (7, 7), b"new": (5, 6)}
+
+
+def test_owners_of_levels_are_those_of_the_topmost_that_has_the_path(tmp_path: Path) -> None:
+    base, layer = tmp_path / "base", tmp_path / "layer"
+    for folder in (base, layer):
+        folder.mkdir()
+    for name in ("both", "below", "gone"):
+        (base / name).touch()
+    for name in ("both", "above"):
+        (layer / name).touch()
+    os.mknod(layer / "gone", 0o020600, 0)
+    owners = LevelOwners(
+        [
+            (base, OwnerTable({name: RecordedOwner(1, 1, None) for name in (b"both", b"below", b"gone")})),
+            (layer, OwnerTable({b"above": RecordedOwner(2, 2, None)})),
+        ]
+    )
+    for name, uid in ((b"both", 0), (b"below", 1), (b"gone", 0), (b"above", 2), (b"new", 0)):
+        node = Node(NodeKind.FILE)
+        owners.restore(name, node, has_owner=False)
+        assert node.uid == uid, name
+
+
+def test_owners_of_a_layer_are_recorded_without_modes() -> None:
+    table = collect_owners(make_tree(), keeps_modes=True)
+    assert table.find(b"su") is None
+    assert OwnerTable.decode(table.encode()).find(b"mail") == RecordedOwner(0, 8, None)
