@@ -147,6 +147,23 @@ def test_convert_writes_the_other_kind(place: Path, capfd: pytest.CaptureFixture
     assert (status, "already" in err) == (2, True)
 
 
+def test_lint_reports_findings_with_reason_and_better_line(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (place / "Dockerfile").write_text("FROM debian\nRUN pip install numpy\n")
+    status, out, _ = run(capfd, "lint", "Dockerfile")
+    assert status == 1
+    assert "Dockerfile:1:6: warning:" in out
+    assert "    better: pip install --no-cache-dir numpy" in out.splitlines()
+    main(["--json", "recipe", "lint", "--rule", "pip-cache", "Dockerfile"])
+    (finding,) = json.loads(capfd.readouterr().out)
+    assert (finding["line"], finding["rule"], bool(finding["reason"])) == (2, "pip-cache", True)
+
+
+def test_lint_has_nothing_to_say_about_a_good_recipe(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (place / "Dockerfile").write_text("FROM debian:12\n# kedge: ignore=pip-cache\nRUN pip install numpy\n")
+    status, out, err = run(capfd, "lint", "Dockerfile")
+    assert (status, out, "no problems found" in err) == (0, "", True)
+
+
 def test_recipe_alone_shows_help(capfd: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capfd)
     assert (status, "convert" in err) == (2, True)

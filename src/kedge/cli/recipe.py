@@ -12,6 +12,7 @@ from kedge.cli.redaction import escape_controls, escape_line
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.build.recipe_files import ListedStage, RecipeGraph
+    from kedge.recipe.lint.finding import LintFinding
 
 _FILE = "definition file or Dockerfile; '-' for standard input"
 _KINDS = ("dockerfile", "definition")
@@ -33,13 +34,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     convert.add_argument("--to", choices=_KINDS, default="", help="kind to write (default: the other one)")
     convert.add_argument("-o", "--output", metavar="OUT", default="-", help="write to OUT (default: standard output)")
     convert.add_argument("-F", "--force", action="store_true", help="overwrite an existing file")
-    for command in (show, convert):
+    lint = commands.add_parser(
+        "lint", help="Report what makes images large, unsafe or hard to rebuild (status 1: warnings)"
+    )
+    lint.add_argument("file", metavar="FILE", nargs="+", help=_FILE)
+    lint.add_argument("--rule", metavar="NAME", action="append", default=[], help="report this rule only")
+    for command in (show, convert, lint):
         command.add_argument("--kind", choices=_KINDS, default="", help="kind of FILE (default: by name and content)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Do what the subcommand says."""
-    commands = {"show": _show, "convert": _convert}
+    commands = {"show": _show, "convert": _convert, "lint": _lint}
     return commands[arguments.command](arguments, console)
 
 
@@ -82,6 +88,42 @@ def _convert(arguments: argparse.Namespace, console: Console) -> int:
     for note in converted.notes if not console.json else ():
         console.progress.warn(str(note))
     return 0
+
+
+def _lint(arguments: argparse.Namespace, console: Console) -> int:
+    from kedge.ops.build.recipe_files import lint_file, open_recipe
+
+    findings: list[LintFinding] = []
+    for name in arguments.file:
+        found = lint_file(open_recipe(name, arguments.kind))
+        findings += [finding for finding in found if not arguments.rule or finding.rule in arguments.rule]
+    if console.json:
+        console.print_json([_describe_finding(finding) for finding in findings])
+    for finding in findings:
+        _print_finding(finding, console)
+    if not findings:
+        console.progress.note(f"{', '.join(arguments.file)}: no problems found")
+    return int(any(finding.level == "warning" for finding in findings))
+
+
+def _describe_finding(finding: LintFinding) -> dict[str, object]:
+    place = finding.place
+    return {
+        **{"file": place.file, "line": place.line, "column": place.column, "rule": finding.rule},
+        **{"level": finding.level, "message": finding.message, "reason": finding.reason},
+        "better": finding.better,
+    }
+
+
+def _print_finding(finding: LintFinding, console: Console) -> None:
+    level = console.paint(finding.level, "warning" if finding.level == "warning" else "note")
+    console.print(f"{finding.place}: {level}: {escape_line(finding.message)} [{finding.rule}]")
+    console.print_hanging("    ", escape_line(finding.reason))
+    lines = finding.better.splitlines()
+    for line in lines[:1]:
+        console.print(f"    better: {escape_line(line)}")
+    for line in lines[1:]:
+        console.print(f"            {escape_line(line)}")
 
 
 def _print_graph(graph: RecipeGraph, console: Console) -> None:

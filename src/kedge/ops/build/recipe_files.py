@@ -17,6 +17,8 @@ from kedge.recipe.convert.notes import ConvertedRecipe
 from kedge.recipe.definition.parse import parse_stages
 from kedge.recipe.dockerfile.dump import dump_syntax
 from kedge.recipe.dockerfile.syntax import read_syntax
+from kedge.recipe.lint.finding import LintFinding
+from kedge.recipe.lint.lint_recipe import lint_recipe
 from kedge.recipe.read_recipe import decode_recipe, find_kind, read_recipe
 from kedge.recipe.steps import BuildArguments, Recipe, Stage
 
@@ -124,6 +126,11 @@ def convert_file(file: RecipeFile, kind: str = "") -> ConvertedRecipe:
             hint=f"to write the other kind: --to {'dockerfile' if kind == 'definition' else 'definition'}",
         )
     return convert_recipe(file.text, file.name, file.kind)
+
+
+def lint_file(file: RecipeFile) -> list[LintFinding]:
+    """What could be better in a recipe."""
+    return lint_recipe(file.data, file.name, file.kind)
 
 
 def write_recipe(path: Path, text: str, *, force: bool) -> None:
