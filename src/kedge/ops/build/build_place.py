@@ -76,7 +76,12 @@ class BuildPlace:
         require_space(self.node.place, _LEAST_ROOM, what, self.node.environ, choice=_CHOICE)
 
     def hold(self, root: Path) -> bool:
-        """Keep an image of the node cache from being removed until the build ends; False if it is gone."""
+        """Keep an image of the node cache from being removed until the build ends; False if it is gone.
+
+        A base that is a directory of the user stays where it is, and is not held.
+        """
+        if not root.resolve().is_relative_to(self.node.images.resolve()):
+            return True
         with self._lock:
             if root in self._held:
                 return True
