@@ -78,12 +78,10 @@ class BuildPlace:
     def hold(self, root: Path) -> bool:
         """Keep an image of the node cache from being removed until the build ends; False if it is gone.
 
-        A base that is a directory of the user stays where it is, and is not held.
+        A directory elsewhere is the user's own sandbox.
         """
-        if not root.resolve().is_relative_to(self.node.images.resolve()):
-            return True
         with self._lock:
-            if root in self._held:
+            if root in self._held or not root.is_relative_to(self.node.images):
                 return True
             descriptor = hold_image(str(root))
             if descriptor >= 0:

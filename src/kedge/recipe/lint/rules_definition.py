@@ -35,6 +35,7 @@ _WRITERS = frozenset(
 _ROOTFS = re.compile(r"(?:APPTAINER|SINGULARITY)_ROOTFS")
 _TEMPLATE = re.compile(r"\{\{\s*([0-9A-Za-z_]+)\s*\}\}")
 _DEFAULT = re.compile(r"^\s*([0-9A-Za-z_]+)\s*=", re.MULTILINE)
+_INSTALLER = re.compile(r"\A(?:bash|sh|conda|mamba|micromamba|pip[0-9.]*|cmake|meson)\Z|configure\Z|\.(?:sh|run)\Z")
 _HOME = re.compile(r"(?:\A|=)(?:/root|~|\$HOME|\$\{HOME\})/[\w.-]")
 
 
@@ -85,6 +86,8 @@ def _check_homes(step: LintStep) -> Iterator[LintFinding]:
 def _find_prefix(command: ShellCommand) -> str | None:
     """Where an installer is told to install, if that is root's home."""
     arguments = command.arguments
+    if not _INSTALLER.search(command.program):
+        return None
     for place, word in enumerate(arguments):
         value = arguments[place + 1] if word in ("-p", "--prefix") and place + 1 < len(arguments) else ""
         value = word.partition("=")[2] if word.startswith(("--prefix=", "-DCMAKE_INSTALL_PREFIX=")) else value

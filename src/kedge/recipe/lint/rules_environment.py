@@ -34,6 +34,8 @@ def _list_settings(step: LintStep) -> Iterator[tuple[str, str, RecipePlace]]:
     if step.kind == SETTING:
         yield from ((name, value, step.place) for name, value in step.pairs)
     for command in step.commands:
+        if "{{" in command.text:  # a template: what it holds is not known
+            continue
         for name, value in command.assignments:
             yield name, value, command.place
         if command.program == "export":

@@ -18,21 +18,30 @@ _CONDA_INSTALLS = ("install", "create", "update", "upgrade")
 _PIP = re.compile(r"pip[0-9.]*\Z")
 _PYTHON = re.compile(r"python[0-9.]*\Z")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?(==|~=|>=|<=|<|>|!=)?")
-_LISTS = re.compile(r"rm\b.*(?:/var/lib/apt(?:/lists)?|/var/lib/\{?apt|/var/lib/?(?:\s|\*|$)|/var/lib/apt/\*)")
+_LISTS = re.compile(r"rm\b.*(?:/var/lib/\{?apt|/var/lib/?(?:\s|\*|$)|/var/\{)|apt(?:-get)?\b.*\bdist-?clean")
 _PIP_CACHE = re.compile(r"rm\b.*\.cache|pip[0-9.]* cache purge|rm\b.*/root/?(?:\s|\*|$)")
 _CACHE_MOUNT = "type=cache"
+# bases with conda that ask; others may have set always_yes
+_KNOWN_CONDA = re.compile(
+    r"(?i)(?:miniconda|miniforge|mambaforge|anaconda)[^\s]*\.sh|continuumio/|condaforge/|anaconda3?:"
+)
 
 
 def check_packages(recipe: LintRecipe) -> Iterator[LintFinding]:
     """All findings about package managers."""
     for stage in recipe.stages:
         for step in stage.select(RUN):
-            yield from _check_questions(step, recipe)
+            yield from _take_first(_check_questions(step, recipe))
             if stage.is_result:
                 yield from _check_apt(step, recipe)
                 yield from _check_caches(step, stage, recipe)
             yield from _check_replaced(step, stage, recipe)
         yield from _check_lone_updates(stage, recipe)
+
+
+def _take_first(findings: Iterator[LintFinding]) -> Iterator[LintFinding]:
+    """One finding for each rule: a step that makes a mistake makes it again."""
+    return iter({finding.rule: finding for finding in reversed(list(findings))}.values())
 
 
 def is_apt(command: ShellCommand, *actions: str) -> bool:
@@ -99,6 +108,7 @@ def _check_questions(step: LintStep, recipe: LintRecipe) -> Iterator[LintFinding
             yield _ask(command, "apt-question", command.program, better)
         elif (
             command.program in ("conda", "mamba")
+            and _KNOWN_CONDA.search(recipe.text)
             and command.names[:1] in (("install",), ("create",), ("update",))
             and not command.has_flag("y", "--yes", "--file=", "--dry-run")
             and not re.search(r"always_yes|ALWAYS_YES", recipe.text)

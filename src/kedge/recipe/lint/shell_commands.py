@@ -90,6 +90,8 @@ class _Reader:
         yield from self._end("")
 
     def _match_operator(self) -> str:
+        if self._is_redirect():
+            return ""
         return next((operator for operator in _OPERATORS if self.text.startswith(operator, self.position)), "")
 
     def _end(self, operator: str) -> Iterator[tuple[tuple[str, ...], int, str]]:
@@ -109,7 +111,7 @@ class _Reader:
         pieces: list[str] = []
         while self.position < len(self.text):
             character = self.text[self.position]
-            if character.isspace() or (self._match_operator() and not self._is_redirect()):
+            if character.isspace() or self._match_operator():
                 break
             pieces.append(self._take_piece(character))
         self.words.append("".join(pieces))
@@ -117,7 +119,7 @@ class _Reader:
     def _is_redirect(self) -> bool:
         """`>&`, `2>&1` and `&>` are no operators."""
         before, here = self.text[self.position - 1 : self.position], self.text[self.position : self.position + 2]
-        return (here[0] == "&" and before in (">", "<")) or here == "&>"
+        return here == "&>" or (here[:1] == "&" and before in (">", "<"))
 
     def _take_piece(self, character: str) -> str:
         if character == "\\":
