@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import UsageError
+from kedge.ops.build.added_files import AddedFiles
 from kedge.ops.build.bases import OpenedBase, open_base
 from kedge.ops.build.build_log import BuildLog, StepOutput
 from kedge.ops.build.build_place import BuildPlace
@@ -44,6 +45,10 @@ class BuildSession:
     locked: Mapping[str, str] = field(default_factory=dict)  # digests of bases that the lock file names
     bases: list[OpenedBase] = field(default_factory=list)
     lacks_overlay: str = ""  # why steps run in private directories
+    added: AddedFiles = field(init=False)  # what ADD fetches and unpacks
+
+    def __post_init__(self) -> None:
+        self.added = self.marks.enter_context(AddedFiles(self.workplace, self.store))
 
     @property
     def directories(self) -> NodeDirectories:
