@@ -19,7 +19,6 @@ from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.request import StepLabel
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.ops.build.stages import StageCancelled
-from kedge.ops.build.stages import StageCancelled
 from kedge.ops.build.step_maker import StepMaker
 from kedge.recipe.cache_keys import step_key
 from kedge.recipe.steps import ConfigStep, CopyStep, HostScriptStep, RunStep, Stage, StagePlan, Step
