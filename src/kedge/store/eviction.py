@@ -37,6 +37,7 @@ class ItemKind(StrEnum):
     TEMPORARY = "temporary"
 
 
+_LONGEST_NAME = 80  # characters of an instruction
 _EVICTED = (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.PARTIAL, ItemKind.MOUNT)  # the others are small
 
 
@@ -111,6 +112,7 @@ def _list_builds(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
     for path, status in _files(layout.root / "steps"):
         record = read_step(path)
         name = record.created_by if record and record.created_by else path.stem
+        name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
         yield CacheItem(ItemKind.STEP, name, status.st_size, status.st_mtime, False, path)
     for mount in list_mounts(layout):
         is_used = mount.path.name in used

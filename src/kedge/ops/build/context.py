@@ -170,13 +170,13 @@ class _TreeReading:
         self._view = origin.view
         self._excluded = excluded
         self._follows = follows
-        self._copies: dict[int, Node] = {}
+        self._copies: dict[tuple[int, int], Node] = {}  # by device and inode
         self._doubtful: list[tuple[Node, bytes, Node]] = []  # directories left out, but for what is taken back below
 
     def run(self, path: str, entry: ViewEntry) -> Node | None:
         root = self._view.make_node(path, entry)
         if root is None or root.kind is not NodeKind.DIRECTORY:
-            return self._separate(root)
+            return self._separate(root, entry)
         ignored = self._origin.ignore.top
         parts = path.strip("/").split("/") if path != "/" else []
         for count in range(1, len(parts) + 1):
@@ -200,7 +200,7 @@ class _TreeReading:
             if is_left_out and not (entry.is_directory and self._may_hold(path, relative, ignored, excluded)):
                 continue
             real, entry = self._follow(path) if self._follows else (path, entry)
-            node = self._separate(self._view.make_node(real, entry))
+            node = self._separate(self._view.make_node(real, entry), entry)
             if node is None:
                 continue
             place.node.children[name] = node
@@ -228,16 +228,18 @@ class _TreeReading:
             )
         return real, followed
 
-    def _separate(self, node: Node | None) -> Node | None:
+    def _separate(self, node: Node | None, entry: ViewEntry) -> Node | None:
         """A copy that may be changed: the view has one node for all names of a file, and for all who ask.
 
         Names of one file stay one, unless links are followed: `cp -L` knows no hard links.
         """
         if node is None or node.kind is NodeKind.DIRECTORY:
             return node
-        copy = self._copies.get(id(node))
-        if copy is None or self._follows:
-            copy = self._copies[id(node)] = copy_node(node)
+        identity = _identify(entry)
+        is_linked = entry.status.st_nlink > 1 and not self._follows
+        copy = self._copies.get(identity) if is_linked else None
+        if copy is None:
+            copy = self._copies[identity] = copy_node(node)
             copy.content = node.content
             if not self._origin.keeps_attributes:
                 copy.xattrs = ()

@@ -75,7 +75,7 @@ def check_mode(text: str, place: RecipePlace) -> None:
     if re.fullmatch(r"[0-7]{1,5}", text) and int(text, 8) <= 0o7777:
         return
     if not text or not all(_CLAUSE.match(clause) for clause in text.split(",")):
-        raise refuse_recipe(place, f"--chmod={text} is no mode", "write it as 755, or as u=rwX,go=rX")
+        raise refuse_recipe(place, f"--chmod={text} is not a mode", "write it as 755, or as u=rwX,go=rX")
 
 
 def change_mode(node: Node, text: str) -> int:

@@ -53,7 +53,15 @@ def make_arguments(request: BuildRequest, workplace: Workplace, environ: Mapping
     """What the user gives to the recipe."""
     proxies = {name: value for name, value in environ.items() if name.lower() in PROXY_VARIABLES}
     target = request.platform or str(workplace.platform)
-    return BuildArguments(request.arguments, str(Platform.host()), str(Platform.parse(target)), proxies, request.target)
+    return BuildArguments(
+        request.arguments,
+        build_platform=str(Platform.host()),
+        target_platform=str(Platform.parse(target)),
+        environment=proxies,
+        target=request.target,
+        sections=request.sections,
+        contexts=tuple(request.contexts),
+    )
 
 
 def _choose_context(request: BuildRequest, recipe: Recipe, path: Path | None) -> Path:

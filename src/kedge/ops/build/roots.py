@@ -13,7 +13,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -23,16 +23,17 @@ from kedge.layers.directory_changes import read_changes, take_snapshot
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.overlay_directory import unpack_overlay
-from kedge.layers.owners import OwnerTable
+from kedge.layers.owners import LevelOwners, OwnerTable, collect_owners
 from kedge.layers.sandbox import SandboxSink
 from kedge.layers.unpack_squashfs import measure_tree
-from kedge.layers.upper_directory import UpperOptions, read_upper
+from kedge.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
 from kedge.model.tree import Node, copy_tree
 from kedge.ops.build.build_place import BuildPlace
 from kedge.ops.build.build_state import BuildState, StepLayer
 from kedge.ops.build.merged_view import MergedView, ViewLevel, view_directory
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
+from kedge.runtime.images.node_cache import read_owners
 from kedge.runtime.images.node_cache_writer import Built
 from kedge.runtime.start.build_step import StepRoot
 from kedge.store.store import Store
@@ -112,21 +113,19 @@ class NodeDirectories:
 
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             require_room(3 * layer.descriptor.size)
-            unpack_overlay(read_layer(self.store, layer), root)
-            tree, source = read_folder(root, FolderOptions(unlocks=True))
-            source.close()
-            return Built(measure_tree(tree))
+            tree = unpack_overlay(read_layer(self.store, layer), root)
+            return describe_layer(tree)
 
         return self._make(layer, build)
 
-    def adopt(self, layer: StepLayer, upper: Path, size: int) -> None:
+    def adopt(self, layer: StepLayer, upper: Path, about: Built) -> None:
         """Take the directory that a step wrote as its layer's."""
 
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             del require_room
             with explained(upper):
                 upper.rename(root)
-            return Built(size)
+            return about
 
         self._make(layer, build)
 
@@ -142,6 +141,15 @@ class NodeDirectories:
         raise FileProblem(f"{root} was removed while kedge built from it", hint="try again")
 
 
+def describe_layer(tree: Node) -> Built:
+    """The size of a layer's directory, and whose files are not root's."""
+    return Built(measure_tree(tree), owners=collect_owners(tree, keeps_modes=True).encode())
+
+
+def _read_level(folder: Path) -> ViewLevel:
+    return ViewLevel(folder, OwnerTable.decode(read_owners(str(folder))))
+
+
 @dataclass(frozen=True, slots=True)
 class OverlayRoot:
     """The way by overlays."""
@@ -150,19 +158,18 @@ class OverlayRoot:
 
     def view(self, state: BuildState) -> MergedView:
         """Base and layers, merged as they are read."""
-        return MergedView(tuple(map(ViewLevel, self._list_folders(state))))
+        return MergedView(self._list_levels(state))
 
-    def _list_folders(self, state: BuildState) -> list[Path]:
-        find = self.directories.find_layer
-        return [self.directories.find_base(state), *(find(layer) for layer in state.layers)]
+    def _list_levels(self, state: BuildState) -> tuple[ViewLevel, ...]:
+        layers = (self.directories.find_layer(layer) for layer in state.layers)
+        return tuple(map(_read_level, (self.directories.find_base(state), *layers)))
 
     @contextlib.contextmanager
     def open(self, state: BuildState) -> Iterator[_OverlayWorkspace]:
         """A fresh upper directory above the state."""
         changes = self.directories.place.make_folder("step")
         try:
-            base, *layers = self._list_folders(state)
-            yield _OverlayWorkspace(self.directories, base, tuple(layers), changes)
+            yield _OverlayWorkspace(self.directories, self._list_levels(state), changes)
         finally:
             remove_tree(changes)
 
@@ -170,34 +177,46 @@ class OverlayRoot:
 @dataclass(slots=True)
 class _OverlayWorkspace:
     directories: NodeDirectories
-    base: Path
-    layers: tuple[Path, ...]
+    levels: tuple[ViewLevel, ...]  # the base first
     changes: Path
-    _size: int = 0
+    _about: Built = field(default_factory=lambda: Built(0))
 
     @property
     def root(self) -> StepRoot:
         """The program's root."""
-        return StepRoot(str(self.base), tuple(map(str, self.layers)), str(self.changes))
+        base, *layers = (str(level.folder) for level in self.levels)
+        return StepRoot(base, tuple(layers), str(self.changes))
 
     @property
     def _upper(self) -> Path:
         return Path(self.root.upper)
 
+    @property
+    def _is_of_fuse(self) -> bool:
+        return is_of_fuse(self.changes / "work")
+
     def view(self) -> MergedView:
         """With what the step has written."""
-        uppers = [self._upper] if self._upper.is_dir() else []
-        return MergedView(tuple(ViewLevel(folder) for folder in (self.base, *self.layers, *uppers)))
+        uppers = (ViewLevel(self._upper),) if self._upper.is_dir() else ()
+        return MergedView((*self.levels, *uppers))
 
     def read_changes(self, left_out: frozenset[bytes]) -> tuple[Node, FolderSource]:
         """The upper directory."""
-        tree, source = read_upper(self._upper, UpperOptions(left_out, OwnerTable()))
-        self._size = measure_tree(tree)
+        below = MergedView(self.levels)
+        options = UpperOptions(
+            left_out,
+            LevelOwners([(level.folder, level.owners) for level in self.levels]),
+            has_whiteout_files=self._is_of_fuse,
+            is_below=lambda path: below.find("/" + os.fsdecode(path)) is not None,
+        )
+        tree, source = read_upper(self._upper, options)
+        self._about = describe_layer(tree)
         return tree, source
 
     def keep(self, state: BuildState) -> None:
-        """The upper directory is the layer's from now on."""
-        self.directories.adopt(state.layers[-1], self._upper, self._size)
+        """The upper directory is the layer's from now on; one of fuse-overlayfs means little to the kernel."""
+        if not self._is_of_fuse:
+            self.directories.adopt(state.layers[-1], self._upper, self._about)
 
 
 class PrivateRoot:
@@ -208,10 +227,11 @@ class PrivateRoot:
         self._folder: Path | None = None
         self._base = ""
         self._layers: tuple[StepLayer, ...] = ()
+        self.owners = OwnerTable()
 
     def view(self, state: BuildState) -> MergedView:
         """The directory."""
-        return view_directory(self.make_folder(state))
+        return view_directory(self.make_folder(state), self.owners)
 
     @contextlib.contextmanager
     def open(self, state: BuildState) -> Iterator[_PrivateWorkspace]:
@@ -231,17 +251,20 @@ class PrivateRoot:
             self._folder = self._copy_base(state)
             self._base, self._layers = state.base.key, ()
         for layer in state.layers[len(self._layers) :]:
-            apply_layer(self._folder, read_layer(self._directories.store, layer))
+            self.owners.absorb(apply_layer(self._folder, read_layer(self._directories.store, layer)))
             self._layers = (*self._layers, layer)
         return self._folder
 
     def _copy_base(self, state: BuildState) -> Path:
         target = self._directories.place.make_folder("root") / "root"
-        return copy_folder(self._directories.find_base(state), target)
+        base = _read_level(self._directories.find_base(state))
+        self.owners = base.owners
+        return copy_folder(base.folder, target)
 
-    def note(self, layers: tuple[StepLayer, ...]) -> None:
-        """The directory has the files of these layers now."""
+    def note(self, layers: tuple[StepLayer, ...], changes: Node) -> None:
+        """The directory has the files of these layers now, the last of which has these changes."""
         self._layers = layers
+        self.owners.absorb(changes)
 
     def _drop(self) -> None:
         if self._folder is not None:
@@ -266,6 +289,7 @@ class _PrivateWorkspace:
         self._owner = owner
         self._folder = folder
         self._before = take_snapshot(folder)
+        self._changes: Node | None = None
         self.is_kept = False
 
     @property
@@ -275,13 +299,16 @@ class _PrivateWorkspace:
 
     def view(self) -> MergedView:
         """The directory as it is."""
-        return view_directory(self._folder)
+        return view_directory(self._folder, self._owner.owners)
 
     def read_changes(self, left_out: frozenset[bytes]) -> tuple[Node, FolderSource]:
         """The difference to what was there before."""
-        return read_changes(self._before, self._folder, UpperOptions(left_out, OwnerTable()))
+        tree, source = read_changes(self._before, self._folder, UpperOptions(left_out, self._owner.owners))
+        self._changes = tree
+        return tree, source
 
     def keep(self, state: BuildState) -> None:
         """The directory is the state's."""
-        self.is_kept = True
-        self._owner.note(state.layers)
+        if self._changes is not None:
+            self.is_kept = True
+            self._owner.note(state.layers, self._changes)

@@ -227,7 +227,9 @@ def read_config(root: str) -> bytes:
 
 
 def read_owners(root: str) -> bytes:
-    """The table of owners and modes beside an unpacked image; empty when it has none."""
+    """The table of owners and modes beside an unpacked image; empty when it has none, as a user's directory."""
+    if not root.endswith(f"/{ROOT}"):
+        return b""
     try:
         with open(f"{_image_of(root)}/{OWNERS}", "rb") as file:
             return file.read()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Packages in steps of builds, for real: an ordinary user without subordinate ids installs what needs root."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.build_steps import Steps, give
+from tests.builders.containers import each_role
+from tests.builders.debian_bases import make_debian, unpack_as
+
+QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
+INSTALL = "apt-get update -qq && apt-get install -qq -y --no-install-recommends"
+# what gives files to users, sets attributes, makes users, generates keys, and starts as a user of its own
+PACKAGES = "systemd openssh-server man-db postgresql adduser iputils-ping libcap2-bin"
+
+USERS = """
+set -e
+adduser --quiet --disabled-password --gecos '' walker
+addgroup --quiet hikers && adduser --quiet walker hikers
+useradd --system --create-home --groups hikers runner
+groupadd --gid 4321 climbers && usermod -aG climbers walker
+echo walker:secret | chpasswd
+id walker; su walker -c 'echo su $HOME'; su - walker -s /bin/sh -c 'echo login $HOME'
+runuser -u walker -- sh -c 'echo runuser'
+install -o walker -g hikers -m 2750 -d /srv/shared
+chown -R walker:hikers /srv; dpkg-statoverride --update --add root hikers 4750 /bin/su
+tar -cf /tmp/a.tar --owner=walker --group=hikers /etc/passwd 2>&1 && mkdir /tmp/x && tar -xpf /tmp/a.tar -C /tmp/x
+mknod /tmp/null c 1 3; mkfifo /tmp/pipe && test -p /tmp/pipe
+setcap cap_net_raw+ep /usr/bin/stat
+userdel runner; deluser --quiet walker hikers
+"""
+
+
+@pytest.fixture(scope="module", params=["bookworm", "trixie"])
+def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("debian")
+    return make_debian(request.param, folder)
+
+
+@pytest.fixture
+def steps(archive: Path) -> Iterator[Steps]:
+    for runner in each_role("user"):
+        copied = runner.folder / "base.tar"  # pytest's own directories are closed to others
+        copied.write_bytes(archive.read_bytes())
+        os.chown(runner.folder, runner.uid, runner.uid)
+        base = unpack_as(runner, copied, runner.folder / "base")
+        copied.unlink()
+        yield Steps(runner, base, give(runner, runner.folder / "changes"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_packages_that_need_root_are_installed(steps: Steps) -> None:
+    done = steps.run("sh", "-c", f"{INSTALL} {PACKAGES}", environment=QUIET)
+    assert done.status == 0, done.output[-3000:]
+    steps.stack()
+    states = steps.read("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\n").splitlines()
+    assert [line for line in states if not line.startswith("ii ")] == []
+    assert {line.split()[1] for line in states} >= set(PACKAGES.split())
+    assert not [path for path in steps.layers[0].rglob("*") if "kedge" in path.name]
+    done = steps.run("sh", "-c", USERS)
+    assert done.status == 0, done.output
+    assert "su /home/walker\nlogin /home/walker\nrunuser\n" in done.output
+    assert steps.read("sh", "-c", "apt-get remove -qq -y man-db && apt-get clean", environment=QUIET)
