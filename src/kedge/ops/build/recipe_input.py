@@ -79,11 +79,12 @@ def make_arguments(request: BuildRequest, workplace: Workplace, environ: Mapping
     target = request.platform or str(workplace.platform)
     return BuildArguments(
         request.arguments,
-        str(Platform.host()),
-        str(Platform.parse(target)),
-        proxies,
-        request.target,
+        build_platform=str(Platform.host()),
+        target_platform=str(Platform.parse(target)),
+        environment=proxies,
+        target=request.target,
         sections=request.sections,
+        contexts=tuple(request.contexts),
     )
 
 
