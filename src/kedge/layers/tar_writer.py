@@ -56,7 +56,7 @@ def write_layer(
     """Write the tree below `root` to `out`, compressed as "gzip", "zstd" or "none"; sockets are left out.
 
     `threads` compress; the bytes of gzip do not depend on how many, those of zstd only on whether it is one. A tree
-    that `holds_whiteouts` is a layer above others: `.wh.` names are written as they are, and a root that no step changed
+    that `holds_whiteouts` is a layer above others: `.wh.` names are written as they are, a root that no step changed
     (`layer` is -1) is not written. No time is later than `epoch`.
     """
     stream = _LayerStream(out, compression, threads, level)
