@@ -16,6 +16,7 @@ from kedge.ops.build.bases import OpenedBase, open_base
 from kedge.ops.build.build_log import BuildLog, StepOutput
 from kedge.ops.build.build_place import BuildPlace
 from kedge.ops.build.build_state import StageResult, StepLayer
+from kedge.ops.build.named_contexts import settle_context
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
 from kedge.ops.build.roots import NodeDirectories, OverlayRoot, PrivateRoot, StageRoot
 from kedge.ops.build.stages import Cancellation
@@ -66,6 +67,7 @@ class BuildSession:
 
     def open_base(self, base: Base) -> OpenedBase:
         """What a stage begins with."""
+        base = settle_context(base, self.request.contexts)
         opened = open_base(base, self.workplace, self.store, policy=self.request.pull, lock=self.locked)
         self.marks.callback(opened.close)
         self.bases.append(opened)

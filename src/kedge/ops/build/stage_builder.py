@@ -48,7 +48,7 @@ class StageBuilder:
                 self.state = self.state.after(step.text, None)
             else:
                 self._do(step, label)
-        return StageResult(self.state, plan.section, plan.warnings, plan.is_decorated)
+        return StageResult(self.state, plan.section, plan.warnings, plan.is_decorated, plan.author)
 
     def list_steps(self, plan: StagePlan) -> list[tuple[Step, StepLabel | None]]:
         """The steps that the request wants; those that change the config alone have no label."""
