@@ -78,6 +78,10 @@ class Container:
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
         if self.layering.layers:
             unpack_overlays(self.layering, options, self.host)
+        if options.overlay and self.layering.keeps_changes and not options.dry_run:
+            from kedge.runtime.mounts.overlay_base import remember_base  # late: few overlays are written to
+
+            remember_base(self.layering.layers, self.located.shown)
         self.asked = collect_binds(options, os.environ, self.host.cwd)
         if options.step is not None:
             self.asked += [Bind(source, place, readonly=bool(mode)) for source, place, mode in options.step.binds]
