@@ -76,9 +76,12 @@ class BuildPlace:
         require_space(self.node.place, _LEAST_ROOM, what, self.node.environ, choice=_CHOICE)
 
     def hold(self, root: Path) -> bool:
-        """Keep an image of the node cache from being removed until the build ends; False if it is gone."""
+        """Keep an image of the node cache from being removed until the build ends; False if it is gone.
+
+        A directory elsewhere is the user's own sandbox.
+        """
         with self._lock:
-            if root in self._held:
+            if root in self._held or not root.is_relative_to(self.node.images):
                 return True
             descriptor = hold_image(str(root))
             if descriptor >= 0:

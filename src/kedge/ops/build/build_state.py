@@ -59,3 +59,4 @@ class StageResult:
     section: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
     is_decorated: bool = False  # the steps wrote `/.singularity.d` themselves
+    author: str = ""  # MAINTAINER

@@ -81,7 +81,7 @@ def digest_copy(step: CopyStep, origin: FileOrigin, added: AddedFiles | None = N
     if origin.key and not any(map(is_address, step.sources)):
         hashed.update(repr(("origin", origin.key, step.sources)).encode())
     else:
-        for item in _Selection(step, origin, added, unpacks=False).items():
+        for item in _Selection(step, origin, added, unpacks=False).select_sources():
             hashed.update(repr((item.name, origin.digest_tree(item.tree))).encode())
     for inline in step.inline:
         hashed.update(repr((inline.name, inline.data)).encode())
@@ -106,6 +106,12 @@ class _Selection:
 
     def items(self) -> Iterator[_Item]:
         """All of them, in the order of the recipe; raises for a source that names nothing."""
+        yield from self.select_sources()
+        for inline in self.step.inline:
+            yield _Item(inline.name, _make_inline(inline))
+
+    def select_sources(self) -> Iterator[_Item]:
+        """Those that are not in the recipe itself."""
         for source in self.step.sources:
             if self.step.is_addition and is_address(source):
                 yield from self._fetch(source)
@@ -113,8 +119,6 @@ class _Selection:
                 yield self._select_with_parents(source)
             else:
                 yield from self._select(source)
-        for inline in self.step.inline:
-            yield _Item(inline.name, _make_inline(inline))
 
     def _fetch(self, source: str) -> Iterator[_Item]:
         step = self.step

@@ -16,12 +16,11 @@ from kedge.errors import FileProblem
 from kedge.ops.build.bases import OpenedBase
 from kedge.ops.build.build_state import BuildState
 from kedge.ops.build.context import FileOrigin, open_context, open_host_files
+from kedge.ops.build.named_contexts import find_context_image
 from kedge.ops.build.roots import PrivateRoot
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.posix.views import follow_links
 from kedge.recipe.steps import Base, CopyOrigin, RecipePlace, StepMount, refuse_recipe
-
-_IMAGE_CONTEXTS = ("docker-image://", "docker://", "oci-layout://", "oci:", "oci-archive:", "docker-archive:")
 
 
 @dataclass(slots=True)
@@ -42,10 +41,8 @@ class FileOrigins:
             return wait_for(origin.stage).state
         if origin.image:
             return BuildState(self._open_image(origin.image, place))
-        named = self.session.request.contexts.get(origin.name, "") if origin.name else ""
-        if named.startswith(_IMAGE_CONTEXTS):
-            return BuildState(self._open_image(named.removeprefix("docker-image://"), place))
-        return None
+        named = find_context_image(self.session.request.contexts.get(origin.name, "")) if origin.name else ""
+        return BuildState(self._open_image(named, place)) if named else None
 
     def _open_image(self, reference: str, place: RecipePlace) -> OpenedBase:
         with self._lock:
@@ -63,7 +60,9 @@ class FileOrigins:
                 session = self.session
                 is_host = self.is_definition
                 self._context = (
-                    open_host_files(session.context) if is_host else open_context(session.context, session.recipe_path)
+                    open_host_files(session.context)
+                    if is_host
+                    else open_context(session.context, session.recipe_path, session.request.output.path)
                 )
             return self._context
 

@@ -97,6 +97,8 @@ class FinishedBuild:
         document["rootfs"] = {"type": "layers", "diff_ids": [str(diff_id) for diff_id in diff_ids]}
         earlier = list(base.config.history) if base else []
         document["history"] = [*earlier, *({"created": moment, **entry} for entry in state.history)]
+        if self.result.author:
+            document["author"] = self.result.author
         for name in ("id", "parent", "container", "container_config", "docker_version"):
             document.pop(name, None)  # of the base, as Docker wrote it long ago
         return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from kedge.errors import BuildFailed
+from kedge.errors import BuildFailed, ProgramFailed
 from kedge.ops.build.build_log import StepOutput
 from kedge.ops.build.protect import CONSTRAINTS_PATH, Protection
 from kedge.ops.build.request import StepLabel
@@ -54,9 +54,11 @@ def run_in_workspace(
                 network=_NETWORKS.get(step.network, step.network),
                 is_cancelled=session.cancellation.is_requested,
             )
+        except ProgramFailed:
+            session.cancellation.check()  # it was ended because another stage failed
+            raise
         finally:
             output.finish()
-    session.cancellation.check()
     if status:
         raise explain_failure(session, step, status, output)
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import UsageError
+from kedge.ops.build.added_files import AddedFiles
 from kedge.ops.build.bases import OpenedBase, open_base
 from kedge.ops.build.build_log import BuildLog, StepOutput
 from kedge.ops.build.build_place import BuildPlace
 from kedge.ops.build.build_state import StageResult, StepLayer
+from kedge.ops.build.named_contexts import settle_context
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
 from kedge.ops.build.roots import NodeDirectories, OverlayRoot, PrivateRoot, StageRoot
 from kedge.ops.build.stages import Cancellation
@@ -44,6 +46,10 @@ class BuildSession:
     locked: Mapping[str, str] = field(default_factory=dict)  # digests of bases that the lock file names
     bases: list[OpenedBase] = field(default_factory=list)
     lacks_overlay: str = ""  # why steps run in private directories
+    added: AddedFiles = field(init=False)  # what ADD fetches and unpacks
+
+    def __post_init__(self) -> None:
+        self.added = self.marks.enter_context(AddedFiles(self.workplace, self.store))
 
     @property
     def directories(self) -> NodeDirectories:
@@ -61,6 +67,7 @@ class BuildSession:
 
     def open_base(self, base: Base) -> OpenedBase:
         """What a stage begins with."""
+        base = settle_context(base, self.request.contexts)
         opened = open_base(base, self.workplace, self.store, policy=self.request.pull, lock=self.locked)
         self.marks.callback(opened.close)
         self.bases.append(opened)

@@ -14,6 +14,7 @@ from typing import Any
 
 from kedge.ops.build.build_state import BuildState, StageResult, StepLayer
 from kedge.ops.build.copy_files import digest_copy
+from kedge.ops.build.host_scripts import identify_surroundings
 from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.request import StepLabel
 from kedge.ops.build.session import BuildSession, StageWaiter
@@ -47,7 +48,7 @@ class StageBuilder:
                 self.state = self.state.after(step.text, None)
             else:
                 self._do(step, label)
-        return StageResult(self.state, plan.section, plan.warnings, plan.is_decorated)
+        return StageResult(self.state, plan.section, plan.warnings, plan.is_decorated, plan.author)
 
     def list_steps(self, plan: StagePlan) -> list[tuple[Step, StepLabel | None]]:
         """The steps that the request wants; those that change the config alone have no label."""
@@ -134,11 +135,11 @@ class StageBuilder:
                     inputs[f"mount {mount.target}"] = known
             inputs["options"] = repr((request.options, request.binds, request.protect))
         if isinstance(step, HostScriptStep):
-            inputs["host"] = str(request.uses_host)
+            inputs["host"] = identify_surroundings(self.session)
         return inputs
 
     def _identify_files(self, step: CopyStep) -> str:
         state = self.origins.find_state(step.origin, self.wait_for, step.place)
         if state is not None:
             return state.key
-        return digest_copy(step, self.origins.open_host_files(step.origin, step.place))
+        return digest_copy(step, self.origins.open_host_files(step.origin, step.place), self.session.added)

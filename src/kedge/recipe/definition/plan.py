@@ -239,7 +239,7 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
     used: set[str] = set()
     warnings: list[str] = []
     for stage in parse_stages(text, name):
-        expanded = expand_arguments(stage, given.values)
+        expanded = expand_arguments(stage, given.values, keeps_undefined=given.keeps_undefined)
         used |= expanded.used
         warnings += expanded.warnings
         stages.append(parse_stage(expanded.text, name, stage.line))

@@ -21,7 +21,6 @@ _TEXTS = ("from", "source", "target", "id", "env")
 _KEYS = (*_TEXTS, "type", "readonly", "readwrite", "sharing", "required", "size", "mode", "uid", "gid", *_NAMES)
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
-_SSH_SOCKET = "/run/buildkit/ssh_agent.{}"
 
 
 def split_fields(text: str, node: DockerfileNode) -> list[str]:
@@ -181,7 +180,7 @@ def _complete(fields: _Fields, context: MountContext) -> StepMount:
         identity = source or identity or posixpath.basename(target)
         target = target or ("" if "env" in texts else f"/run/secrets/{posixpath.basename(identity)}")
     elif fields.kind == "ssh":
-        identity, target = identity or "default", target or _SSH_SOCKET.format("0")
+        identity = identity or "default"
     else:
         target = posixpath.normpath(posixpath.join("/", context.directory, target))
         target = "/" + target.lstrip("/")

@@ -66,7 +66,13 @@ class DockerfileStage:
         return self._inherited or {}
 
     def _find_origin(self, name: str, node: DockerfileNode) -> CopyOrigin:
-        return self.family.find_origin(name, node, self.index)
+        origin = self.family.find_origin(name, node, self.index)
+        if origin.stage is not None and origin.stage not in self.needs:
+            message = f"ONBUILD of the base image copies from the stage '{name}', which this stage does not name"
+            raise refuse_recipe(
+                self.base.place, message, f"add to this stage: RUN --mount=from={name},target=/mnt true"
+            )
+        return origin
 
 
 @dataclass(slots=True)
@@ -119,6 +125,8 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
 def _add_stage(family: StageFamily, beginning: FromInstruction, others: tuple[Instruction, ...]) -> None:
     index = len(family.stages)
     base = _find_base(family, beginning)
+    if base.agent == "context" and base.reference == beginning.name:
+        others = ()  # the context is the stage
     family.stages.append(DockerfileStage(index, beginning.name, base, (beginning, *others), family))
     if beginning.name:
         family.names[beginning.name] = index

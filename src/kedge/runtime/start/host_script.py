@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kedge.runtime.facts import Bind
 from kedge.runtime.mounts.host_script_plan import IMAGE_ROOT
 from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step
 
@@ -26,7 +27,7 @@ def run_host_script(
     script: HostScript,
     output: Callable[[bytes], None],
     *,
-    binds: Sequence[str] = (),
+    binds: Sequence[Bind | str] = (),
     timeout: float | None = None,
     is_cancelled: Callable[[], bool] | None = None,
 ) -> int:

@@ -13,6 +13,7 @@ from kedge.errors import InvalidRecipe
 from kedge.recipe.dockerfile.dump import dump_syntax
 from kedge.recipe.dockerfile.plan import make_recipe
 from kedge.recipe.dockerfile.syntax import read_syntax
+from kedge.recipe.steps import BuildArguments
 
 SEED = """# syntax=docker/dockerfile:1
 ARG V=1 W
@@ -44,6 +45,7 @@ COPY --from=0 /a /b
 ENTRYPOINT ["/out"]
 CMD help
 """
+GIVEN = BuildArguments(build_platform="linux/amd64", target_platform="linux/arm64")
 PIECES = [
     *"\\`\"'${}<>-=#[],: \t\n\r\x00\x0b\x0c\x85\xa0\u2028:+?%/@*!\xe9\ufeff\udc80",
     *("<<EOF", "<<-'E", "EOF\n", "\nRUN ", "\nENV a=", "\\\n", "\nONBUILD ", "\nCOPY ", " --mount=", "# escape=`\n"),
@@ -70,7 +72,7 @@ def read_all(text: str) -> None:
     try:
         dump_syntax(read_syntax(text))
         sections: dict[int | None, object] = {None: {"Env": ["PATH=/bin"], "OnBuild": ["RUN a"]}}
-        for stage in make_recipe(text, "D").stages:
+        for stage in make_recipe(text, "D", GIVEN).stages:
             plan = stage.plan(sections[stage.base.stage])  # type: ignore[arg-type]
             sections[stage.index] = plan.section
     except InvalidRecipe as error:
@@ -88,7 +90,7 @@ def test_any_input_is_read_or_refused(seed: int) -> None:
 
 
 def test_any_input_the_seed_itself_is_right() -> None:
-    recipe = make_recipe(SEED.replace(' two ["three"]', " two"), "D")
+    recipe = make_recipe(SEED.replace(' two ["three"]', " two"), "D", GIVEN)
     assert [stage.needs for stage in recipe.stages] == [(), (0,)]
 
 

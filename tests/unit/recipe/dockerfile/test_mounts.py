@@ -37,7 +37,7 @@ MOUNTS = {
     "type=secret,id=s,env=S": StepMount("secret", "", id="s", is_readonly=True, variable="S"),
     "type=secret,id=s,env=": StepMount("secret", "", id="s", is_readonly=True, variable="s"),
     "type=secret,id=s,env=S,target=/x": StepMount("secret", "/x", id="s", is_readonly=True, variable="S"),
-    "type=ssh": StepMount("ssh", "/run/buildkit/ssh_agent.0", id="default", is_readonly=True),
+    "type=ssh": StepMount("ssh", "", id="default", is_readonly=True),
     "type=ssh,id=k,target=/k,required=true": StepMount("ssh", "/k", id="k", is_readonly=True, is_required=True),
     "'type=cache,\"target=/a,b\"'": StepMount("cache", "/a,b", id="/a,b"),
 }

@@ -425,3 +425,15 @@ def test_plan_unset_variables_are_warned_about() -> None:
         "D:4:1: nothing sets the variable 'version' (did you mean 'verson'?) (UndefinedVar)",
         "D:4:1: nothing sets the variable 'other' (UndefinedVar)",
     )
+
+
+def test_plan_a_context_with_the_name_of_a_stage_takes_its_place() -> None:
+    recipe = read("FROM a AS ctx\nRUN b\nFROM ctx\nCOPY --from=ctx a b", contexts=("ctx",))
+    assert recipe.stages[0].plan({}).steps == ()
+    assert (recipe.target.base.stage, recipe.target.needs) == (0, (0,))
+
+
+def test_plan_triggers_cannot_name_stages_that_are_not_built() -> None:
+    recipe = read("FROM a AS one\nFROM b")
+    with pytest.raises(InvalidRecipe, match="ONBUILD of the base image copies from the stage 'one'"):
+        recipe.target.plan({"OnBuild": ["COPY --from=one /a /b"]})
