@@ -91,7 +91,7 @@ def _choose_shell(options: RunOptions, view: View) -> Entrypoint:
             if options.record:
                 from kedge.runtime.environment.record_commands import add_record  # late: few shells are recorded
 
-                add_record(entry, path, options)
+                add_record(entry.variables, entry.warnings, path, is_kept=bool(options.overlay))
             return entry
     from kedge.errors import CannotStart  # late: only for the message
 

@@ -7,11 +7,6 @@ overlay, so that several sessions add to it, and `kedge commit` reads it and lea
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from kedge.runtime.environment.entrypoint import Entrypoint
-    from kedge.runtime.options import RunOptions
-
 COMMANDS_FILE = ".kedge-commands"  # in the root of the overlay
 # one record ends with a NUL byte: status, a tab, directory, a tab, the command; the first prompt has no command yet
 _PROMPT_COMMAND = (
@@ -21,12 +16,12 @@ _PROMPT_COMMAND = (
 )
 
 
-def add_record(entry: Entrypoint, shell: str, options: RunOptions) -> None:
-    """Let the shell record its commands, if it is bash and something keeps them."""
-    if not options.overlay:
-        entry.warnings.append("--record has no effect without --overlay DIRECTORY, which keeps the commands")
+def add_record(variables: dict[str, str], warnings: list[str], shell: str, *, is_kept: bool) -> None:
+    """Let the shell record its commands, if it is bash and an overlay keeps them; else a warning says why not."""
+    if not is_kept:
+        warnings.append("--record has no effect without --overlay DIRECTORY, which keeps the commands")
     elif not shell.endswith("bash"):
-        entry.warnings.append(f"--record has no effect: the image has no bash, and {shell} cannot record")
+        warnings.append(f"--record has no effect: the image has no bash, and {shell} cannot record")
     else:
-        entry.variables["PROMPT_COMMAND"] = _PROMPT_COMMAND
-        entry.variables["HISTFILE"] = ""  # commands of other sessions are not this one's
+        variables["PROMPT_COMMAND"] = _PROMPT_COMMAND
+        variables["HISTFILE"] = ""  # commands of other sessions are not this one's
