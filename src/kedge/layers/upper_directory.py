@@ -16,7 +16,7 @@ from kedge.errors import UnsupportedFormat
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
 from kedge.layers.layer_tree import OVERLAY_PREFIXES, is_whiteout
 from kedge.layers.member_names import show_name
-from kedge.layers.owners import OwnerLookup, OwnerTable
+from kedge.layers.owners import OwnerLookup, OwnerTable, take_noted_owner
 from kedge.layers.tar_writer import refuse_whiteout
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
 from kedge.model.progress import Progress, Silent
@@ -92,7 +92,8 @@ class _Translation:
             if not self._options.has_whiteout_files:
                 raise refuse_whiteout(path)
             return [(name, make_whiteout())]
-        self._options.owners.restore(path, node, has_owner=not self._options.all_root)
+        has_owner = take_noted_owner(node) or not self._options.all_root
+        self._options.owners.restore(path, node, has_owner=has_owner)
         if node.kind is not NodeKind.DIRECTORY:
             _drop_marks(path, node)
         return [(name, node)]

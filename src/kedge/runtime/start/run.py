@@ -293,8 +293,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
             if container.is_root_alone or options.step is not None:
                 from kedge.runtime.start.emulation import choose_emulation  # late: only with --fakeroot
 
-                is_alone, step = container.is_root_alone, options.step
-                container.restrictions.emulate = choose_emulation(host.machine, options.image, step, is_alone=is_alone)
+                container.restrictions.emulate = choose_emulation(options, host.machine, container.is_root_alone)
         servers = _make_servers(container)
         refused = OTHER_NAMESPACES
         enter_other_namespaces(options)
@@ -374,6 +373,7 @@ def complete(container: Container, built: BuiltRoot) -> None:
         return
     if container.options.fakeroot:
         add_fakeroot_namespaces(container)
+        container.restrictions.prepare()
     built.builder.perform(built.planned.rest)
 
 
