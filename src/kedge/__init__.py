@@ -10,6 +10,8 @@ TYPE_CHECKING = False  # as typing has it, whose import would cost every start o
 if TYPE_CHECKING:
     from kedge.api import (
         Advice,
+        BuildOptions,
+        BuildResult,
         Converted,
         Diagnosis,
         Explanation,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         TagListing,
         TagQuery,
         Unpacked,
+        build,
         convert,
         diagnose,
         explain,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = [
     "Advice",
+    "BuildOptions",
+    "BuildResult",
     "Converted",
     "Diagnosis",
     "Executor",
@@ -55,6 +60,7 @@ __all__ = [
     "TagQuery",
     "Unpacked",
     "__version__",
+    "build",
     "convert",
     "diagnose",
     "explain",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_request
 from pathlib import Path
 
 from kedge.compat.tables.load import Tables
@@ -21,6 +23,8 @@ from kedge.model.image_format import ImageFormat
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference
 from kedge.model.setting_values import PULL_POLICIES
+from kedge.ops.build import build as building
+from kedge.ops.build.request import BuildDisplay, BuildOutput, BuildRequest, BuildResult, BuildSecret, SilentSteps
 from kedge.ops.diagnose import doctor as diagnosing
 from kedge.ops.diagnose.report import clean_diagnosis
 from kedge.ops.explain import explain as explaining
@@ -53,6 +57,8 @@ from kedge.settings import Settings, check_key
 
 __all__ = [
     "Advice",
+    "BuildOptions",
+    "BuildResult",
     "Converted",
     "Diagnosis",
     "Explanation",
@@ -65,6 +71,7 @@ __all__ = [
     "TagListing",
     "TagQuery",
     "Unpacked",
+    "build",
     "convert",
     "diagnose",
     "explain",
@@ -111,6 +118,87 @@ def push(
 ) -> Pushed:
     """Put an image of this machine into a registry, as layers (`docker://`) or as a SIF file (`oras://`)."""
     return pushing.push(_parse_local(source), Reference.parse(target), _open_workplace(arch, progress, settings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """What few builds need: options of `kedge build` by their names."""
+
+    format: str | None = None
+    target: str = ""
+    platform: str = ""
+    no_cache: bool = False
+    build_contexts: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, PathLike] = field(default_factory=dict)  # files by their ids
+    ssh: Sequence[str] = ()
+    sections: Sequence[str] = ("all",)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    pull: str = "auto"
+    notest: bool = False
+    nv: bool = False
+    binds: Sequence[str] = ()
+    protect: bool = False
+    lock: PathLike | None = None  # the lock file
+    log: PathLike | None = None
+    epoch: int | None = None  # SOURCE_DATE_EPOCH
+
+
+def build(
+    spec: PathLike,
+    output: PathLike | None = None,
+    *,
+    context: PathLike | None = None,
+    tag: str = "",
+    push: bool = False,
+    force: bool = False,
+    build_args: Mapping[str, str] | None = None,
+    options: BuildOptions | None = None,
+    progress: Progress | None = None,
+    display: BuildDisplay | None = None,
+    **settings: object,
+) -> BuildResult:
+    """Build an image: `build("tools.def", "tools.sif")`, or `build("Dockerfile", tag="team/tools:1", context=".")`.
+
+    `spec` is a definition file, a Dockerfile or an image. `display` is told about the steps. A step that fails raises
+    BuildFailed, with the end of its output in the context.
+    """
+    options = options or BuildOptions()
+    form = _parse_format(options.format)
+    written = read_output(os.fspath(output), form) if output is not None else ImageOutput(Path(), form)
+    target = BuildOutput(
+        written.path if output is not None else None,
+        written.form or ImageFormat.SIF,
+        tag or written.tag or "",
+        push=push,
+        force=force,
+    )
+    request = BuildRequest(os.fspath(spec), output=target, context=_make_path(context), arguments=build_args or {})
+    workplace = _open_workplace(options.platform or None, progress, settings)
+    return building.build(_add_options(request, options), workplace, display or SilentSteps())
+
+
+def _add_options(request: BuildRequest, options: BuildOptions) -> BuildRequest:
+    if options.pull not in PULL_POLICIES:
+        raise UsageError(f"pull='{options.pull}' is not valid: use {', '.join(PULL_POLICIES)}")
+    return replace_request(
+        request,
+        target=options.target,
+        platform=options.platform,
+        use_cache=not options.no_cache,
+        contexts=options.build_contexts,
+        secrets=tuple(BuildSecret(name, Path(path)) for name, path in options.secrets.items()),
+        ssh=tuple(options.ssh),
+        sections=tuple(options.sections),
+        labels=options.labels,
+        pull=options.pull,
+        tests=not options.notest,
+        binds=tuple(options.binds),
+        options=("--nv",) if options.nv else (),
+        protect=options.protect,
+        lock=_make_path(options.lock),
+        epoch=options.epoch,
+        log=_make_path(options.log),
+    )
 
 
 def convert(
@@ -348,6 +436,10 @@ def open_jobs(site: str | None) -> tuple[Cluster, Settings]:
     """The cluster that jobs go to, and the settings."""
     settings = Settings.load({"site": site} if site else {})
     return open_cluster(settings, os.environ), settings
+
+
+def _make_path(path: PathLike | None) -> Path | None:
+    return Path(path) if path is not None else None
 
 
 def _open_workplace(arch: str | None, progress: Progress | None, settings: dict[str, object]) -> Workplace:

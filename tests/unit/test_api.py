@@ -16,6 +16,7 @@ import pytest
 import kedge
 from kedge.errors import (
     FileProblem,
+    InvalidRecipe,
     InvalidReference,
     InvalidSetting,
     NothingFits,
@@ -25,6 +26,7 @@ from kedge.errors import (
     UsageError,
 )
 from kedge.model.image_format import ImageFormat
+from kedge.ops.build.request import StepLabel, StepOutcome
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 GUIDE = REPOSITORY / "docs/guides/python.md"
@@ -47,6 +49,42 @@ def test_api_names_are_there_and_others_are_not() -> None:
     assert {"pull", "push", "convert", "inspect", "Pulled"} <= set(dir(kedge))
     with pytest.raises(AttributeError, match="no attribute 'fly'"):
         kedge.fly  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_api_build_writes_an_image_and_tells_a_display() -> None:
+    class Watcher:
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def begin(self, label: StepLabel) -> None:
+            self.seen.append(f"begin {label.number}/{label.total}")
+
+        def output(self, label: StepLabel, data: bytes) -> None:
+            self.seen.append(f"{label.number}: {data!r}")
+
+        def end(self, outcome: StepOutcome) -> None:
+            self.seen.append(outcome.state)
+
+    Path("hello").write_text("hello\n")
+    Path("Dockerfile").write_text("ARG NAME\nFROM scratch\nARG NAME\nCOPY hello /$NAME\n")
+    watcher = Watcher()
+    options = kedge.BuildOptions(labels={"a": "b"})
+    built = kedge.build("Dockerfile", "a.sif", build_args={"NAME": "there"}, options=options, display=watcher)
+    assert isinstance(built, kedge.BuildResult)
+    assert (built.path, built.size) == (Path("a.sif"), Path("a.sif").stat().st_size)
+    assert watcher.seen == ["begin 1/1", "done"]
+    again = kedge.build("Dockerfile", Path("b.sif"), build_args={"NAME": "there"}, options=options)
+    assert (again.digest, [step.state for step in again.steps]) == (built.digest, ["cached"])
+    assert (kedge.inspect("a.sif").oci_config or {}).get("Labels") == {"a": "b"}
+
+
+def test_api_build_refuses_what_it_cannot_do() -> None:
+    Path("Dockerfile").write_text("FROM scratch\nCOPPY a b\n")
+    with pytest.raises(InvalidRecipe, match="Dockerfile:2:1"):
+        kedge.build("Dockerfile", "a.sif")
+    with pytest.raises(UsageError, match="pull='often' is not valid"):
+        kedge.build("Dockerfile", "a.sif", options=kedge.BuildOptions(pull="often"))
+    assert not Path("a.sif").exists()
 
 
 def test_api_pull_convert_inspect_agree() -> None:

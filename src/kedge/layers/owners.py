@@ -18,8 +18,10 @@ from typing import Protocol
 from kedge.layers.layer_tree import is_opaque
 from kedge.layers.unpack_squashfs import make_mode_usable
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
+from kedge.model.owner_attribute import OWNER_ATTRIBUTE, decode_owner
 from kedge.model.tree import Node, NodeKind, walk
 
+_NOTED = OWNER_ATTRIBUTE.encode()
 _FIRST_LINE = b"kedge owners 1"
 _MAXIMUM_NUMBER = (1 << 32) - 2
 
@@ -135,6 +137,17 @@ class LevelOwners:
             if not stat.S_ISCHR(status.st_mode):
                 table.restore(path, node, has_owner=has_owner)
             return
+
+
+def take_noted_owner(node: Node) -> bool:
+    """Let a file have the owner that a step's program gave it, where an attribute says so; whether one does."""
+    noted = None
+    if node.xattrs:
+        noted = next((decode_owner(value) for key, value in node.xattrs if key == _NOTED), None)
+        node.xattrs = tuple(pair for pair in node.xattrs if pair[0] != _NOTED)
+    if noted is not None:
+        node.uid, node.gid = noted
+    return noted is not None
 
 
 def collect_owners(root: Node, *, keeps_modes: bool = False) -> OwnerTable:

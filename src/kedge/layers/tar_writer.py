@@ -49,16 +49,17 @@ def write_layer(
     compression: str = "gzip",
     *,
     threads: int = 1,
+    level: int | None = None,
     holds_whiteouts: bool = False,
     epoch: int | None = None,
 ) -> LayerResult:
     """Write the tree below `root` to `out`, compressed as "gzip", "zstd" or "none"; sockets are left out.
 
-    `threads` compress gzip; the bytes do not depend on how many. A tree that `holds_whiteouts` is a layer above others:
-    `.wh.` names are written as they are, and a root that no step changed (`layer` is -1) is not written. No time is
-    later than `epoch`.
+    `threads` compress; the bytes of gzip do not depend on how many, those of zstd only on whether it is one. A tree
+    that `holds_whiteouts` is a layer above others: `.wh.` names are written as they are, a root that no step changed
+    (`layer` is -1) is not written. No time is later than `epoch`.
     """
-    stream = _LayerStream(out, compression, threads)
+    stream = _LayerStream(out, compression, threads, level)
     firsts: dict[int, bytes] = {}
     for path, node in walk(root) if holds_whiteouts and root.layer < 0 else [(b"", root), *walk(root)]:
         if node.kind is NodeKind.SOCKET:
@@ -196,9 +197,13 @@ def _copy_content(path: bytes, node: Node, source: ContentSource, stream: _Layer
 class _LayerStream:
     """Hashes what is written before and after compression; small writes are gathered, headers are many."""
 
-    def __init__(self, out: BinaryIO, compression: str, threads: int) -> None:
+    def __init__(self, out: BinaryIO, compression: str, threads: int, level: int | None) -> None:
         self._out = out
-        self._compressor = GzipLayerCompressor(threads) if compression == "gzip" else StreamCompressor(compression)
+        self._compressor = (
+            GzipLayerCompressor(threads, level)
+            if compression == "gzip"
+            else StreamCompressor(compression, level, threads)
+        )
         self._inside = hashlib.sha256()
         self._outside = hashlib.sha256()
         self._size = 0

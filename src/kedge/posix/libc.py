@@ -258,6 +258,19 @@ def filter_calls(program: bytes) -> None:
         _check(_library.prctl(ctypes.c_int(PR_SET_SECCOMP), mode, wanted, zero, zero))
 
 
+def filter_calls_with_notices(program: bytes) -> int:
+    """The same with a filter that leaves some calls to another process, which answers them at the file returned here.
+
+    Raises OSError before Linux 5.0, or where a filter with notices is there already.
+    """
+    wanted = ctypes.byref(_FilterProgram(len(program) // 8, program))
+    flags = ctypes.c_uint(8 | 4)  # SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_SPEC_ALLOW
+    file = _library.syscall(ctypes.c_long(_SYS_SECCOMP), ctypes.c_uint(1), flags, wanted)
+    if file < 0:
+        _check(file)
+    return int(file)
+
+
 class _ControlMessage(ctypes.Structure):
     """struct cmsghdr of sys/socket.h, with one descriptor behind it."""
 
@@ -292,21 +305,32 @@ def _make_message(control: _ControlMessage) -> tuple[_Message, object]:
     return message, piece
 
 
+def pair_sockets() -> tuple[int, int]:
+    """Two sockets that are each other's end, for datagrams."""
+    pair = (ctypes.c_int * 2)()
+    _check(_library.socketpair(ctypes.c_int(1), ctypes.c_int(2 | 0o2000000), ctypes.c_int(0), pair))
+    return int(pair[0]), int(pair[1])
+
+
+def send_descriptor(socket: int, descriptor: int) -> None:
+    """Send an open file to the other end of a socket, where `fetch_descriptor` finds it."""
+    control = _ControlMessage(ctypes.sizeof(ctypes.c_size_t) + 12, 1, 1, descriptor)  # SOL_SOCKET, SCM_RIGHTS
+    message, _kept = _make_message(control)
+    _check(min(0, _library.sendmsg(ctypes.c_int(socket), ctypes.byref(message), ctypes.c_int(0))))
+
+
 def stow_descriptor(descriptor: int) -> int:
     """Send an open file to ourselves and close it: it stays open, in a socket's queue, where no path leads to it.
 
     Returns the socket, for `fetch_descriptor`; the file is closed when the socket is.
     """
-    pair = (ctypes.c_int * 2)()
-    _check(_library.socketpair(ctypes.c_int(1), ctypes.c_int(2 | 0o2000000), ctypes.c_int(0), pair))  # datagrams
-    control = _ControlMessage(ctypes.sizeof(ctypes.c_size_t) + 12, 1, 1, descriptor)  # SOL_SOCKET, SCM_RIGHTS
-    message, _kept = _make_message(control)
+    sending, receiving = pair_sockets()
     try:
-        _check(min(0, _library.sendmsg(pair[0], ctypes.byref(message), ctypes.c_int(0))))
+        send_descriptor(sending, descriptor)
     finally:
-        os.close(pair[0])
+        os.close(sending)
         os.close(descriptor)
-    return int(pair[1])
+    return receiving
 
 
 def fetch_descriptor(stowed: int) -> int:

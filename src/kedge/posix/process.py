@@ -49,17 +49,21 @@ def run_program(
     timeout: float | None = None,
     check: bool = True,
     capture: bool = True,
+    descriptors: Sequence[int] = (),
     name: str = "",
 ) -> Finished:
     """Run a program to its end and collect what it prints; raises ProgramMissing or, with `check`, ProgramFailed.
 
-    Without `capture` it has our own standard streams. `name` is what messages call it.
+    Without `capture` it has our own standard streams. `descriptors` are open files that it gets. `name` is what
+    messages call it.
     """
     path = _require_program(argv[0])
     streams: dict[str, Any] = {"input": stdin, "capture_output": True} if capture else {}
     name = name or argv[0]
     try:
-        done = subprocess.run([path, *argv[1:]], env=environment, timeout=timeout, check=False, **streams)
+        done = subprocess.run(
+            [path, *argv[1:]], env=environment, timeout=timeout, check=False, pass_fds=descriptors, **streams
+        )
     except subprocess.TimeoutExpired:
         raise ProgramFailed(f"'{name}' gave no answer within {timeout:g} s and was ended") from None
     except OSError as problem:

@@ -14,9 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-_ESCAPED = frozenset(".+()|{}$^")
-_WILDCARDS = frozenset("*?[")
-
 
 class BadPattern(ValueError):
     """A pattern that cannot be read; the text says why."""
@@ -33,6 +30,11 @@ def has_wildcard(text: str) -> bool:
 def unescape(text: str) -> str:
     """A name without wildcards, as the file system has it: `\\[x` means `[x`."""
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+
+
+def escape(text: str) -> str:
+    """A pattern that matches this very text."""
+    return re.sub(r"([*?\[\\])", r"\\\1", text)
 
 
 def compile_wildcard(text: str) -> re.Pattern[str]:

@@ -228,6 +228,7 @@ class BuildArguments:
     target_platform: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)  # the proxies of the host
     target: str = ""  # --target: the name or number of the last stage that is wanted
+    keeps_undefined: bool = False  # for who shows a recipe: `{{ name }}` without a value stays, with a warning
     sections: tuple[str, ...] = ("all",)  # --section: those of a definition file that are wanted; "none" for none
     contexts: tuple[str, ...] = ()  # names given with --build-context; a base or an origin may be one of them
 

@@ -261,3 +261,25 @@ def test_inflate_gzip_with_a_member_for_each_file(chunk: int) -> None:
     blob = b"".join(gzip.compress(data, 1) for data in files)
     chunks = (blob[start : start + chunk] for start in range(0, len(blob), chunk))
     assert b"".join(inflate(chunks, where="test")) == b"".join(files)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_zstd_on_several_threads_gives_the_same_bytes(threads: int) -> None:
+    data = bytes(range(256)) * 20_000
+    engines = [StreamCompressor("zstd", 1, threads), StreamCompressor("zstd", 1, 2)]
+    first, second = (engine.compress(data) + engine.flush() for engine in engines)
+    assert first == second
+    assert b"".join(inflate(iter([first]), where="test")) == data
+
+
+def test_zstd_works_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = StreamCompressor("zstd", 1, 4)
+
+    class Refusing:
+        def compress(self, data: bytes) -> bytes:
+            raise zstandard.ZstdError(f"zstd compress error: Allocation error ({len(data)})")
+
+    monkeypatch.setattr(engine, "_engine", Refusing())
+    data = b"content" * 1000
+    out = engine.compress(data) + engine.compress(data) + engine.flush()
+    assert b"".join(inflate(iter([out]), where="test")) == 2 * data

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kedge.recipe.definition.plan import make_recipe as make_definition_recipe
 from kedge.recipe.dockerfile.plan import make_recipe
 from kedge.recipe.steps import BuildArguments, CopyOrigin, CopyStep, DirectoryStep, Recipe, RunStep, Step
 
@@ -110,3 +111,70 @@ OLD_FORM = 'FROM ubuntu:18.04\nRUN apt-get update\nCOPY pi.py /code/pi.py\nENV P
 def test_tutorial_dockerfile_with_the_old_form_of_env() -> None:
     section = read_dockerfile(OLD_FORM).target.plan({"Env": ["PATH=/bin"]}).section
     assert section == {"Env": ["PATH=/code:/bin"], "Cmd": ["pi.py", "-h"]}
+
+
+# ---- definition files
+
+BUILD_IT = """%post
+\tapt-get update && \\
+\t\tapt-get install -y make curl
+\tcurl -sL https://example.org/v12.4.1.tar.gz -o /root/v12.4.1.tar.gz
+\ttar -C /root -xzf /root/v12.4.1.tar.gz
+\tcd /root/samples-12.4.1/nbody && make && mv nbody /usr/local/bin"""
+DEVEL = "Bootstrap: docker\nFrom: nvcr.io/nvidia/cuda:12.4.1-devel-ubuntu22.04\n"
+DEFINITION_EFFICIENT = f"""{DEVEL}Stage: builder
+{BUILD_IT}
+
+# Change to the base image
+Bootstrap: docker
+From: nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04
+%post
+\tapt-get update && apt-get install -y freeglut3 && rm -rf /var/lib/apt/lists/*
+
+# Copy the program
+%files from builder
+\t/usr/local/bin/nbody /usr/local/bin/nbody
+"""
+LIGHTNING = """# PyTorch with Lightning
+Bootstrap: docker
+From: nvcr.io/nvidia/pytorch:24.03-py3
+%post
+\tpip list | awk '{print$1"=="$2}' | tail +3 > /root/base_constraints.txt
+\tpip install -c /root/base_constraints.txt lightning
+"""
+
+
+def test_tutorial_definition_with_one_stage() -> None:
+    recipe = make_definition_recipe(DEVEL + BUILD_IT, "Definition.nbody")
+    ((post,),) = list_steps(recipe)
+    assert recipe.target.base.agent == "docker"
+    assert recipe.target.base.reference == "nvcr.io/nvidia/cuda:12.4.1-devel-ubuntu22.04"
+    assert isinstance(post, RunStep)
+    assert post.script is not None
+    assert post.script.data.decode() == BUILD_IT.removeprefix("%post\n") + "\n"
+    assert (post.place.line, post.argv[-3:]) == (3, ("/bin/sh", "-ex", "/.post.script"))
+
+
+def test_tutorial_definition_with_two_stages() -> None:
+    recipe = make_definition_recipe(DEFINITION_EFFICIENT, "Definition.nbody-efficient")
+    assert [(stage.name, stage.needs, stage.base.reference.rpartition("-")[0]) for stage in recipe.stages] == [
+        ("builder", (), "nvcr.io/nvidia/cuda:12.4.1-devel"),
+        ("", (0,), "nvcr.io/nvidia/cuda:12.4.1-base"),
+    ]
+    (build,), (copy, post) = list_steps(recipe)
+    assert isinstance(build, RunStep)
+    assert build.script is not None
+    assert build.script.data.endswith(b"\n\n# Change to the base image\n")
+    assert isinstance(copy, CopyStep)  # though %files stands behind %post
+    assert (copy.sources, copy.destination) == (("/usr/local/bin/nbody",), "/usr/local/bin/nbody")
+    assert copy.origin == CopyOrigin(stage=0)
+    assert isinstance(post, RunStep)
+
+
+def test_tutorial_definition_that_begins_with_a_comment() -> None:
+    recipe = make_definition_recipe(LIGHTNING, "Definition.lightning")
+    ((post,),) = list_steps(recipe)
+    assert isinstance(post, RunStep)
+    assert post.script is not None
+    assert b"""awk '{print$1"=="$2}'""" in post.script.data
+    assert str(post.place) == "Definition.lightning:4:1"

@@ -23,9 +23,9 @@ _HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # deflate, no name, no time, system u
 class GzipLayerCompressor:
     """Takes bytes and gives back what is ready, in order; memory is bounded by threads × 3 blocks."""
 
-    def __init__(self, threads: int = 1, level: int = LEVEL) -> None:
+    def __init__(self, threads: int = 1, level: int | None = None) -> None:
         self._threads = max(threads, 1)
-        self._level = level
+        self._level = LEVEL if level is None else level
         self._pool = ThreadPoolExecutor(self._threads, "gzip") if self._threads > 1 else None
         self._block = bytearray()
         self._waiting: deque[Future[bytes]] = deque()

@@ -240,14 +240,22 @@ _REFETCH = "fetch it again; if it is still damaged, it was damaged when it was p
 
 
 class StreamCompressor:
-    """Compresses one layer: "gzip", "zstd" or "none"; equal input gives equal bytes, no time and no name inside."""
+    """Compresses one layer: "gzip", "zstd" or "none"; equal input gives equal bytes, no time and no name inside.
 
-    def __init__(self, kind: str, level: int | None = None) -> None:
+    With several `threads` zstd works beside the caller. How many they are changes no byte, but one is not several.
+    """
+
+    def __init__(self, kind: str, level: int | None = None, threads: int = 1) -> None:
         self._engine: Any
+        self._alone: Any = None  # what to use instead where no thread can be started
         if kind == "gzip":
             self._engine = zlib_ng.compressobj(6 if level is None else level, zlib_ng.DEFLATED, 31)
         elif kind == "zstd":
-            self._engine = zstandard.ZstdCompressor(level=3 if level is None else level).compressobj()
+            level = 3 if level is None else level
+            self._engine = zstandard.ZstdCompressor(level=level).compressobj()
+            if threads > 1:
+                self._alone = self._engine
+                self._engine = zstandard.ZstdCompressor(level=level, threads=threads).compressobj()
         elif kind == "none":
             self._engine = None
         else:
@@ -255,6 +263,12 @@ class StreamCompressor:
 
     def compress(self, data: Buffer) -> bytes:
         """Take bytes; give back what is ready, perhaps nothing."""
+        if self._alone is not None:
+            alone, self._alone = self._alone, None
+            try:
+                return bytes(self._engine.compress(data))
+            except zstandard.ZstdError:  # RLIMIT_NPROC: nothing was taken yet
+                self._engine = alone
         return bytes(data) if self._engine is None else self._engine.compress(data)
 
     def flush(self) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.build.base_layers import as_one_layer
 from kedge.ops.build.base_references import name_reference
-from kedge.ops.images.unpack import unpack, unpack_layered
+from kedge.ops.images.unpack import unpack, unpack_plain
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import Source, SourceKind, classify
 from kedge.ops.sources.fetch_layers import open_remote_image
@@ -57,10 +57,7 @@ class OpenedBase:
         return self._image
 
     def unpack(self) -> Path | None:
-        """The directory on this node that holds the base's files; None for an empty base.
-
-        It holds `/.singularity.d` as well: it is the directory that containers of the image start from.
-        """
+        """The directory on this node that holds the base's files, and no others; None for an empty base."""
         return self._unpack()
 
     def close(self) -> None:
@@ -141,14 +138,14 @@ class _Opening:
     def _open_layers(self, resolved: Resolved) -> OpenedBase:
         refuse_artifacts(resolved)
         _, config = read_config(resolved, self.store)
-        pinned = replace(self.reference, tag=None, digest=resolved.digest)
+        fetch = cache(partial(self._fetch, resolved))
         return OpenedBase(
             str(self.reference),
             str(resolved.digest),
             config,
             str(resolved.digest),
-            _open=partial(self._fetch, resolved),
-            _unpack=lambda: self._unpack(str(pinned)),
+            _open=fetch,
+            _unpack=lambda: unpack_plain(resolved.digest, str(self.reference), fetch, self.workplace),
         )
 
     def _fetch(self, resolved: Resolved) -> LayeredImage:
@@ -194,7 +191,7 @@ class _Opening:
                 str(digest),
                 image.config,
                 _open=lambda: image,
-                _unpack=lambda: unpack_layered(image, text, self.workplace).root,
+                _unpack=lambda: unpack_plain(digest, text, lambda: image, self.workplace),
                 _image=image,
             )
         from kedge.ops.build.base_identity import identify_tree
@@ -214,7 +211,7 @@ class _Opening:
             image.config,
             is_decorated=image.is_decorated,
             _open=lambda: image,
-            _unpack=lambda: unpack_layered(image, str(self.reference), self.workplace).root,
+            _unpack=lambda: unpack_plain(image.manifest.digest, str(self.reference), lambda: image, self.workplace),
             _image=image,
         )
 

@@ -19,6 +19,7 @@ from kedge.ops.build.build_place import BuildPlace
 from kedge.ops.build.build_state import StageResult
 from kedge.ops.build.convert_spec import convert_spec, names_image
 from kedge.ops.build.deliver import deliver
+from kedge.ops.build.lock_file import read_lock, write_lock
 from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult
@@ -29,6 +30,8 @@ from kedge.ops.build.stages import list_needed, name_stages, run_stages
 from kedge.ops.images.output_name import ImageOutput
 from kedge.ops.setup.workplace import Workplace
 from kedge.recipe.steps import Recipe, Stage
+
+_ASKING = ("always", "newer")  # policies that take what the registry has now, whatever the lock file says
 
 
 def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) -> BuildResult:
@@ -45,6 +48,7 @@ def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) ->
         result = replace(result, section=_add_labels(result, request))
         finished = FinishedBuild(result, source.recipe, write_note(source.recipe, session, result), created)
         delivered = deliver(finished, session)
+        _keep_lock(session)
         return BuildResult(
             reference=request.output.tag or str(request.output.path or delivered.digest),
             digest=str(delivered.digest),
@@ -53,7 +57,7 @@ def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) ->
             seconds=time.monotonic() - began,
             steps=tuple(session.outcomes),
             log=session.log.path,
-            warnings=(*source.recipe.warnings, *result.warnings),
+            warnings=(*source.warnings, *result.warnings),
         )
 
 
@@ -68,7 +72,10 @@ def open_session(
         log = BuildLog(request.log, choose_log_folder(os.environ))
         closing.callback(log.close)
         marks = closing.enter_context(contextlib.ExitStack())
-        yield BuildSession(request, workplace, store, display, place, log, source.context, source.path, marks=marks)
+        locked = read_lock(request.lock) if request.lock and request.pull not in _ASKING else {}
+        yield BuildSession(
+            request, workplace, store, display, place, log, source.context, source.path, marks=marks, locked=locked
+        )
 
 
 def _run(session: BuildSession, recipe: Recipe) -> StageResult:
@@ -81,6 +88,13 @@ def _run(session: BuildSession, recipe: Recipe) -> StageResult:
         return StageBuilder(session, stage, origins, wait_for, titles[stage.index]).run()
 
     return run_stages(needed, work, session.cancellation)[recipe.target.index]
+
+
+def _keep_lock(session: BuildSession) -> None:
+    """Note which digests the bases had."""
+    if session.request.lock is not None:
+        bases = {base.reference: base.digest for base in session.bases if base.reference and base.digest}
+        write_lock(session.request.lock, {**session.locked, **bases})
 
 
 def _add_labels(result: StageResult, request: BuildRequest) -> dict[str, object]:

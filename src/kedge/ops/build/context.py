@@ -24,9 +24,11 @@ from kedge.ops.build.merged_view import MergedView, ViewEntry, ViewLevel
 from kedge.posix.files import explained
 from kedge.recipe.patterns import (
     BadPattern,
+    IgnorePattern,
     IgnorePatterns,
     MatchState,
     compile_wildcard,
+    escape,
     has_wildcard,
     parse_ignore_file,
     unescape,
@@ -256,21 +258,34 @@ class _TreeReading:
         return place.ancestors | {identity}
 
 
-def open_context(folder: Path, recipe: Path | None = None) -> FileOrigin:
-    """The build context in a directory; `RECIPE.dockerignore` counts before `.dockerignore`."""
+def open_context(
+    folder: Path, recipe: Path | None = None, output: Path | None = None, *, ignores: bool = True
+) -> FileOrigin:
+    """The build context in a directory; `RECIPE.dockerignore` counts before `.dockerignore`.
+
+    What the build before left at `output` is no part of it. Without `ignores` no patterns are read.
+    """
     with explained(folder):
         if not folder.is_dir():
             raise FileProblem(f"the build context {folder} is not a directory", context={"path": str(folder)})
         root = folder.resolve()
-    ignore_file, text = _read_ignore_file(root, recipe)
+    ignore_file, text = _read_ignore_file(root, recipe) if ignores else (root / IGNORE_FILE, "")
     try:
-        ignore = parse_ignore_file(text)
+        ignore = _leave_out(parse_ignore_file(text), root, output)
     except BadPattern as problem:
         raise InvalidRecipe(f"{ignore_file}: {problem}", context={"file": str(ignore_file)}) from problem
     view = MergedView((ViewLevel(root),), is_own=False)
     return FileOrigin(
         view, name="the build context", ignore=ignore, ignore_file=str(ignore_file), keeps_attributes=False
     )
+
+
+def _leave_out(ignore: IgnorePatterns, root: Path, output: Path | None) -> IgnorePatterns:
+    """The patterns, and one for a path if it is below the root."""
+    place = Path(os.path.abspath(output)).parent.resolve() / output.name if output is not None else root  # noqa: PTH100
+    if place == root or not place.is_relative_to(root):
+        return ignore
+    return IgnorePatterns((*ignore.patterns, IgnorePattern(escape(str(place.relative_to(root))))))
 
 
 def open_host_files(folder: Path) -> FileOrigin:

@@ -46,7 +46,7 @@ class _Delivery:
         size = 0
         if output.path is not None:
             size = self._write(output.path)
-        if output.tag:
+        if output.tag and (output.push or output.path is None):
             size = size or self._name()
         return Delivered(self._find_digest(), size)
 
@@ -72,13 +72,16 @@ class _Delivery:
 
     def _name(self) -> int:
         """Give the image its names in the cache; bytes of its layers."""
-        from kedge.ops.images.local_names import name_image
+        from kedge.ops.images.local_names import name_image, read_name
+        from kedge.ops.images.push import push_opened
 
         output, store = self._session.request.output, self._session.store
         image = self._build.open_image(store)
         self._digest = keep_in_store(image, store)
         for tag in (output.tag, *output.further_tags):
             name_image(tag, self._digest, self._session.workplace, store)
+            if output.push:
+                push_opened(image, read_name(tag), self._session.workplace, store)
         return sum(layer.size for layer in image.manifest.layers)
 
     def _find_digest(self) -> Digest:

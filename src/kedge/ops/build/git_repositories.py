@@ -52,11 +52,14 @@ def _fetch(folder: Path, revision: str) -> None:
     try:
         _git(folder, "fetch", "-q", "--depth=1", "--no-tags", "origin", revision or "HEAD")
         _git(folder, "checkout", "-q", "FETCH_HEAD")
+        return
+    except ProgramFailed as problem:  # not all servers give any commit, or one without its history
+        first = problem
+    try:
+        _git(folder, "fetch", "-q", "--tags", "origin", "+refs/heads/*:refs/remotes/origin/*", "+HEAD:refs/kedge/head")
+        _git(folder, "checkout", "-q", "--detach", revision or "refs/kedge/head")
     except ProgramFailed:
-        if not re.fullmatch(r"[0-9a-f]{7,64}", revision):
-            raise
-        _git(folder, "fetch", "-q", "origin", "+refs/heads/*:refs/remotes/origin/*")  # not all serve any commit
-        _git(folder, "checkout", "-q", revision)
+        raise first from None
 
 
 def _check_commit(folder: Path, step: CopyStep) -> None:

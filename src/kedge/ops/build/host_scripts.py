@@ -99,10 +99,9 @@ def identify_surroundings(session: BuildSession) -> str:
     """
     if session.request.uses_host:
         return secrets.token_hex(16)
-    origin = open_context(session.context)
-    origin.ignore = type(origin.ignore)()
     if _is_large(session.context):
         return secrets.token_hex(16)
+    origin = open_context(session.context, output=session.request.output.path, ignores=False)
     tree = origin.read_tree("/")
     if tree is None or sum(node.size for _, node in walk(tree) if node.kind is NodeKind.FILE) > _MOST_BYTES:
         return secrets.token_hex(16)

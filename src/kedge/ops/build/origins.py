@@ -60,7 +60,9 @@ class FileOrigins:
                 session = self.session
                 is_host = self.is_definition
                 self._context = (
-                    open_host_files(session.context) if is_host else open_context(session.context, session.recipe_path)
+                    open_host_files(session.context)
+                    if is_host
+                    else open_context(session.context, session.recipe_path, session.request.output.path)
                 )
             return self._context
 

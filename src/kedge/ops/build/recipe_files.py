@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ def read_input() -> bytes:
 
 def list_steps(file: RecipeFile, arguments: BuildArguments) -> RecipeGraph:
     """The stages and their steps; what depends on the config of a base is as with an empty one."""
-    recipe = read_recipe(file.data, file.name, arguments, file.kind)
+    recipe = read_recipe(file.data, file.name, replace(arguments, keeps_undefined=True), file.kind)
     used = set(_list_needed(recipe, recipe.target))
     sections: dict[int, Mapping[str, Any]] = {}
     stages = tuple(_list_stage(stage, sections, is_used=stage.index in used) for stage in recipe.stages)

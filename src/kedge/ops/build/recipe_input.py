@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidRecipe, UsageError
@@ -28,6 +28,7 @@ class RecipeInput:
     recipe: Recipe
     path: Path | None
     context: Path
+    warnings: tuple[str, ...] = ()
 
 
 def load_recipe(request: BuildRequest, workplace: Workplace, environ: Mapping[str, str]) -> RecipeInput:
@@ -38,7 +39,30 @@ def load_recipe(request: BuildRequest, workplace: Workplace, environ: Mapping[st
         raise UsageError("there is no recipe on standard input")
     name = str(path) if path is not None else "standard input"
     recipe = read_recipe(data, name, make_arguments(request, workplace, environ))
-    return RecipeInput(recipe, path, _choose_context(request, recipe, path))
+    recipe = _choose_target(recipe, request.target)
+    unused = _judge_unused(recipe, request)
+    return RecipeInput(recipe, path, _choose_context(request, recipe, path), (*recipe.warnings, *unused))
+
+
+def _choose_target(recipe: Recipe, target: str) -> Recipe:
+    """The recipe up to the stage that --target names; a Dockerfile's ends there already."""
+    if not target or recipe.kind != "definition":
+        return recipe
+    chosen = [stage for stage in recipe.stages if target in (stage.name, str(stage.index))]
+    if not chosen:
+        names = ", ".join(stage.name or str(stage.index) for stage in recipe.stages)
+        raise UsageError(f"{recipe.name} has no stage '{target}'", hint=f"its stages: {names}")
+    return replace(recipe, stages=recipe.stages[: chosen[0].index + 1])
+
+
+def _judge_unused(recipe: Recipe, request: BuildRequest) -> list[str]:
+    """Warnings about arguments that nothing asks for; Apptainer refuses them in definition files."""
+    if not recipe.unused_arguments:
+        return []
+    message = f"the recipe does not use the build arguments {', '.join(sorted(recipe.unused_arguments))}"
+    if recipe.kind == "definition" and not request.warns_unused:
+        raise UsageError(message, hint="remove them, or build with --warn-unused-build-args")
+    return [message]
 
 
 def _read_file(path: Path) -> bytes:

@@ -99,6 +99,19 @@ class BuildDisplay(Protocol):
         ...
 
 
+class SilentSteps:
+    """Shows nothing: the display of the Python interface."""
+
+    def begin(self, label: StepLabel) -> None:
+        """Nothing."""
+
+    def output(self, label: StepLabel, data: bytes) -> None:
+        """Nothing."""
+
+    def end(self, outcome: StepOutcome) -> None:
+        """Nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuildResult(JsonValue):
     """What was built."""

@@ -5,19 +5,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
-from kedge.errors import BuildFailed, ProgramFailed
+from kedge.errors import BuildFailed, KedgeError, ProgramFailed
 from kedge.ops.build.build_log import StepOutput
 from kedge.ops.build.protect import CONSTRAINTS_PATH, Protection
 from kedge.ops.build.request import StepLabel
 from kedge.ops.build.roots import StepWorkspace
 from kedge.ops.build.session import BuildSession
-from kedge.ops.build.step_mounts import FolderFinder, MountPreparation
+from kedge.ops.build.step_mounts import FolderFinder, MountPreparation, PreparedMounts
 from kedge.posix.process import describe_status
 from kedge.recipe.cache_keys import PROXY_VARIABLES
 from kedge.recipe.steps import RunStep
 from kedge.runtime.start.build_step import StepProgram, run_build_step
 
+_SHELL = ("/bin/sh", "-i")
 _NETWORKS = {"default": "", "sandbox": "", "host": ""}
 
 
@@ -43,24 +48,57 @@ def run_in_workspace(
             mounts.add_text(protection.text, CONSTRAINTS_PATH)
             environment = protection.extend_environment(environment)
         program = StepProgram(step.argv, environment, step.directory, step.user, step.stdin)
+        run = partial(_run, session, step, (workspace, mounts.made))
         try:
-            status = run_build_step(
-                workspace.root,
-                program,
-                output.write,
-                binds=[*mounts.made.binds, *session.request.binds],
-                memory=mounts.made.memory,
-                options=session.request.options,
-                network=_NETWORKS.get(step.network, step.network),
-                is_cancelled=session.cancellation.is_requested,
-            )
+            status = run(program, output.write)
         except ProgramFailed:
             session.cancellation.check()  # it was ended because another stage failed
             raise
         finally:
             output.finish()
-    if status:
-        raise explain_failure(session, step, status, output)
+        if not status:
+            return
+        problem = explain_failure(session, step, status, output)
+        if session.request.shell_on_error:
+            _open_shell(session, step, partial(run, replace(program, argv=_SHELL, stdin=b""), None))
+        raise problem
+
+
+def _run(
+    session: BuildSession,
+    step: RunStep,
+    surroundings: tuple[StepWorkspace, PreparedMounts],
+    program: StepProgram,
+    output: Callable[[bytes], None] | None,
+) -> int:
+    workspace, mounts = surroundings
+    return run_build_step(
+        workspace.root,
+        program,
+        output,
+        binds=[*mounts.binds, *session.request.binds],
+        memory=mounts.memory,
+        options=session.request.options,
+        network=_NETWORKS.get(step.network, step.network),
+        is_cancelled=session.cancellation.is_requested,
+    )
+
+
+def _open_shell(session: BuildSession, step: RunStep, run: Callable[[], int]) -> None:
+    """Let the user look around in the step that failed; what is changed there is thrown away."""
+    progress = session.workplace.progress
+    if not sys.stdin.isatty():
+        progress.warn("--shell-on-error opens no shell: standard input is not a terminal")
+        return
+    session.cancellation.request()  # other stages have failed with this one
+    leave_terminal = getattr(session.display, "close", None)  # one that draws has it
+    if leave_terminal is not None:
+        leave_terminal()
+    progress.note(f"{step.place}: {_shorten(step.text)} failed; this shell is in its container, 'exit' ends it")
+    try:
+        run()
+    except KedgeError as problem:
+        progress.warn(f"cannot open a shell in the failed step: {problem.message}")
 
 
 def _list_proxies() -> dict[str, str]:

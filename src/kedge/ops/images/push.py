@@ -78,15 +78,17 @@ def push(source: Reference, target: Reference, workplace: Workplace, *, dry_run:
             return sender.push_sif(source)
         image = _open_source(source, workplace, store)
         try:
-            client.has_blob(target.repository, sif_config().digest)  # who may not push learns it before the hard work
-            making = LayerOptions(workplace.settings.temporary_directory, workplace.threads, workplace.progress)
-            with as_stored_image(image, target.tag, making) as stored:
-                if image.record.kind != "docker-archive":  # a daemon's image is one, too
-                    return sender.push_layers(source, stored)
-                with compress_layers(stored, making) as compressed:
-                    return sender.push_layers(source, compressed)
+            return sender.push_image(source, image)
         finally:
             image.close()
+
+
+def push_opened(image: ImageSource, target: Reference, workplace: Workplace, store: Store) -> Pushed:
+    """Send an image that is open already, such as one that was just built; the caller closes it."""
+    _check_target(target)
+    with workplace.open_access() as access:
+        client = RegistryClient(target.registry, access)
+        return _Sender(client, target, workplace, store, dry_run=False).push_image(target, image)
 
 
 def _open_source(source: Reference, workplace: Workplace, store: Store) -> ImageSource:
@@ -122,6 +124,18 @@ class _Sender:
     store: Store
     dry_run: bool
     blobs: list[_PushedBlob] = field(default_factory=list)
+
+    def push_image(self, source: Reference, image: ImageSource) -> Pushed:
+        """An image of any kind, as layers."""
+        workplace, target = self.workplace, self.target
+        # who may not push learns it before the hard work
+        self.client.has_blob(target.repository, sif_config().digest)
+        making = LayerOptions(workplace.settings.temporary_directory, workplace.threads, workplace.progress)
+        with as_stored_image(image, target.tag, making) as stored:
+            if image.record.kind != "docker-archive":  # a daemon's image is one, too
+                return self.push_layers(source, stored)
+            with compress_layers(stored, making) as compressed:
+                return self.push_layers(source, compressed)
 
     def push_layers(self, source: Reference, image: StoredImage) -> Pushed:
         """Layers first, then the config, then the manifest."""

@@ -35,6 +35,7 @@ from kedge.runtime.images.tag_lookups import describe_login, find_current
 from kedge.store.store import Store
 
 if TYPE_CHECKING:
+    from kedge.model.digest import Digest
     from kedge.model.manifest import ImageConfig
     from kedge.model.progress import Progress, Task
     from kedge.ops.sources.image_source import ImageSource, LayeredImage
@@ -86,12 +87,20 @@ def unpack(text: str, workplace: Workplace, *, policy: str = "auto", once: str =
     return Unpacked(reference.redacted, done.root, done.identity, done.is_new, time.monotonic() - began)
 
 
-def unpack_layered(image: LayeredImage, name: str, workplace: Workplace) -> Unpacked:
-    """Unpack an image that is open; `name` is what lists of this node's images show."""
-    node = NodeCache(workplace.settings, workplace.progress)
-    unpacker = _Unpacker(name, Reference(Transport.OCI), workplace, node, "missing", "")
-    done = unpacker.unpack_layers(image, name)
-    return Unpacked(name, done.root, done.identity, done.is_new)
+def unpack_plain(digest: Digest, name: str, open_image: Callable[[], LayeredImage], workplace: Workplace) -> Path:
+    """The files of an image exactly as its layers have them, without what containers need: for builds.
+
+    `digest` is that of its manifest, `name` what lists of this node's images show; it is opened if it is not here yet.
+    """
+    from kedge.host.memory import watch_memory
+
+    def build(root: Path, require_room: Callable[[int], None]) -> Built:
+        image = open_image()
+        require_room(_EXPANSION * sum(layer.size for layer in image.manifest.layers))
+        return _write_tree(root, image, is_plain=True)
+
+    with watch_memory("the unpacking"):
+        return NodeCache(workplace.settings, workplace.progress).make(f"plain-{digest.hex}-{_FORMAT}", name, build)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,20 +243,18 @@ class _Unpacker:
         image = open_local_image(self.reference, self.workplace)
         try:
             if isinstance(image, LayeredImage):
-                return self.unpack_layers(image, self.reference.redacted)
+                return self._unpack_layers(image)
             name = hashlib.sha256(str(self.reference).encode("utf-8", "surrogateescape")).hexdigest()
             return self._make(f"host-{name}", str(self.reference), lambda root, _: _write_tree(root, image))
         finally:
             image.close()
 
-    def unpack_layers(self, image: LayeredImage, source: str) -> _Done:
-        """Write the layers into a directory that their manifest's digest names."""
-
+    def _unpack_layers(self, image: LayeredImage) -> _Done:
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             require_room(_EXPANSION * sum(layer.size for layer in image.manifest.layers))
             return replace(_write_tree(root, image), config=_pack_section(image.config))
 
-        return self._make(self._name_layers(image.manifest.digest.hex), source, build)
+        return self._make(self._name_layers(image.manifest.digest.hex), self.reference.redacted, build)
 
     def _name_layers(self, digest: str) -> str:
         return f"oci-{digest}-{_FORMAT}"
@@ -373,15 +380,15 @@ def _pack_section(config: ImageConfig) -> bytes:
     return json.dumps(config.section, sort_keys=True).encode() if config.section else b""
 
 
-def _write_tree(root: Path, image: ImageSource) -> Built:
-    """Write the image's files into a directory."""
+def _write_tree(root: Path, image: ImageSource, *, is_plain: bool = False) -> Built:
+    """Write the image's files into a directory, with those that containers need unless it `is_plain`."""
     from kedge.layers.owners import collect_owners
     from kedge.layers.sandbox import SandboxSink
     from kedge.layers.unpack_squashfs import make_usable, measure_tree
     from kedge.ops.images.write_image import fill_decorated
 
     with SandboxSink(root) as sink:
-        tree = fill_decorated(image, sink)
+        tree = image.fill(sink) if is_plain else fill_decorated(image, sink)
         owners = collect_owners(tree)
         make_usable(tree)
         size = measure_tree(tree)

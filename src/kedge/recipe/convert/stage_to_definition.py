@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable
 
+from kedge.recipe.convert.bases_for_dockerfiles import SCHEMES
 from kedge.recipe.convert.commands import write_command
 from kedge.recipe.convert.definition_draft import Command, DefinitionDraft
 from kedge.recipe.convert.notes import NoteTaker
@@ -25,10 +26,10 @@ from kedge.recipe.dockerfile.instructions import (
 from kedge.recipe.dockerfile.section import clean_path, resolve_destination
 
 _DEFAULT_SHELL = ("/bin/sh", "-c")
-_TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}", re.ASCII)
 _ARCHIVE = re.compile(r"\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz|tar\.zst)$")
 _ADDRESS = re.compile(r"(https?|ftp)://", re.IGNORECASE)
 _GIT = re.compile(r"git@|git://|https?://.*\.git(#|$)", re.IGNORECASE)
+_PROGRAMS = re.compile(r"bin/[^/]+$")  # these are files
 _PLATFORM_NAMES = re.compile(r"(TARGET|BUILD)(PLATFORM|OS|ARCH|VARIANT|OSVERSION)$")
 _KNOWN_DIRECTORIES = (
     *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/root", "/run", "/sbin", "/srv"),
@@ -73,10 +74,7 @@ class DraftWriter:
         if instruction.platform:
             self._remark(line, f"definition files do not name a platform: use --arch for {instruction.platform}")
         image = self._expand(instruction.image, line, is_base=True)
-        if image.lower() == "scratch":
-            self.draft.header = ["Bootstrap: scratch"]
-        else:
-            self.draft.header = ["Bootstrap: docker", f"From: {image}"]
+        self.draft.header = _write_header(image)
 
     def add(self, instruction: Instruction) -> None:
         """Any other instruction."""
@@ -168,12 +166,12 @@ class DraftWriter:
             self.draft.post += self.notes.add(line, f"--network={instruction.network} has no equal in %post")
         self.has_run = True
         if node.is_json:
-            self.draft.post.append(self._keep_braces(shlex.join(instruction.words)))
+            self.draft.post.append(shlex.join(instruction.words))
             return
-        if any(part.lstrip().startswith("%") for part in node.text.split("\n") + self.lines[line : node.end]):
+        if node.heredocs and any(part.lstrip().startswith("%") for part in self.lines[line : node.end]):
             self.draft.post += self.notes.add(line, "a line that begins with % would begin a section: change it")
         self.shells.add(self.shell)
-        text = self._keep_braces(self._read_command(instruction))
+        text = self._read_command(instruction)
         if len(self.shells) > 1 and self.shell != _DEFAULT_SHELL:
             self.draft.post.append(shlex.join([*self.shell, text]))
         elif node.heredocs:
@@ -197,14 +195,10 @@ class DraftWriter:
         command = re.sub(r"^\s*\S+\s+", "", "\n".join(line.rstrip() for line in lines), count=1)
         for flag in node.flags:
             command = re.sub(rf"^(?:\s|\\\n)*{re.escape(flag)}(?:\s|\\\n)+", "", command, count=1)
+        if any(part.lstrip().startswith("%") for part in lines[1:]) and not node.heredocs:
+            return instruction.words[0]  # in one line, because a line that begins with % begins a section
         documents = "\n".join(self.lines[node.line.end : node.end])
         return command.strip() + (f"\n{documents}" if node.heredocs else "")
-
-    def _keep_braces(self, text: str) -> str:
-        """Braces that mean something else become arguments that stand for themselves."""
-        for match in _TEMPLATE.finditer(text):
-            self.draft.arguments.setdefault(match[1], match[0])
-        return text
 
     def close(self, *, is_last: bool) -> None:
         """The shell of %post, once all of RUN is known, and what a container would begin with."""
@@ -238,9 +232,11 @@ class DraftWriter:
             self.draft.post.append(f"cat > {shlex.quote(path)} <<{quoted}\n{document.stripped}{document.name}")
             self._own(instruction, path)
         for source in sources:
-            name = source.rstrip("/").rpartition("/")[2]
-            is_one_file = target.endswith("/") and not any(sign in name for sign in "*?[") and name not in ("", ".")
-            self._own(instruction, target + name if is_one_file and "." in name else target)
+            name = source.rpartition("/")[2]
+            is_named = target.endswith("/") and name not in ("", ".") and not any(sign in name for sign in "*?[")
+            self._own(instruction, target + name if is_named else target)
+            if is_named and "." not in name and name.islower() and not _PROGRAMS.search(source):
+                self._remark(line, f"if {source} is a directory, COPY takes what is in it: write {source}/. then")
         self.origin = ""
 
     def _copy_one(self, source: str, target: str, keyword: str, line: int) -> None:
@@ -306,6 +302,17 @@ class DraftWriter:
             self._remark(line, f"USER {words[0]}: %post runs as root, and the image as the user who starts it")
         elif node.keyword in _NO_EQUAL:
             self._remark(line, f"{node.keyword} {' '.join(words)}: {_NO_EQUAL[node.keyword]}")
+
+
+def _write_header(image: str) -> list[str]:
+    if image.lower() == "scratch":
+        return ["Bootstrap: scratch"]
+    if image.startswith(("/", "./", "../")):
+        return ["Bootstrap: localimage", f"From: {image}"]
+    for agent, scheme in SCHEMES.items():
+        if image.startswith(scheme):
+            return [f"Bootstrap: {agent}", f"From: {image.removeprefix(scheme)}"]
+    return ["Bootstrap: docker", f"From: {image}"]
 
 
 def parse_only_heredoc(words: tuple[str, ...]) -> bool:

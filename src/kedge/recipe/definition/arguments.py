@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from kedge.errors import InvalidRecipe
 from kedge.recipe.definition.definition import Definition
 from kedge.recipe.definition.go_strings import trim
 from kedge.recipe.steps import RecipePlace, refuse_recipe
@@ -46,19 +47,37 @@ def read_defaults(stage: Definition) -> tuple[dict[str, str], tuple[str, ...]]:
     return values, tuple(warnings)
 
 
-def expand_arguments(stage: Definition, given: Mapping[str, str]) -> ExpandedText:
-    """Put in the values; a name without one is refused."""
+def expand_arguments(stage: Definition, given: Mapping[str, str], *, keeps_undefined: bool = False) -> ExpandedText:
+    """Put in the values; a name without one is refused, or stays with a warning."""
     defaults, warnings = read_defaults(stage)
     values = {**defaults, **given}
     used = set()
+    undefined: dict[str, str] = {}
 
     def find_value(match: re.Match[str]) -> str:
         if match[1] not in values:
-            raise _refuse_undefined(stage, match)
+            problem = _refuse_undefined(stage, match)
+            if not keeps_undefined:
+                raise problem
+            undefined.setdefault(match[1], problem.message)
+            return match[0]
         used.add(match[1])
         return _expand_nested(values[match[1]], values)
 
-    return ExpandedText(_replace(stage.raw, find_value), frozenset(used), warnings)
+    text = _replace(stage.raw, find_value)
+    return ExpandedText(text, frozenset(used), (*warnings, *undefined.values()))
+
+
+def list_arguments(text: str) -> list[str]:
+    """The names that would be replaced, each once."""
+    names: dict[str, None] = {}
+
+    def note(match: re.Match[str]) -> str:
+        names[match[1]] = None
+        return match[0]
+
+    _replace(text, note)
+    return list(names)
 
 
 def mark_arguments(text: str, begin: str, end: str) -> str:
@@ -93,7 +112,7 @@ def _expand_nested(value: str, values: Mapping[str, str]) -> str:
     return result
 
 
-def _refuse_undefined(stage: Definition, match: re.Match[str]) -> Exception:
+def _refuse_undefined(stage: Definition, match: re.Match[str]) -> InvalidRecipe:
     line = stage.line + stage.raw.count("\n", 0, match.start())
     column = match.start() - stage.raw.rfind("\n", 0, match.start())
     return refuse_recipe(

@@ -29,7 +29,7 @@ def write_foundation(place: RecipePlace, section: Mapping[str, Any], *, keeps: b
     way = "keep" if keeps else "write"
     files = [TreeFile(f"{_FOLDER}/actions/{name}", text.encode(), 0o755) for name, text in fixed_files.ACTIONS.items()]
     files += [TreeFile(f"{_FOLDER}/env/{name}", text.encode(), 0o755) for name, text in fixed_files.ENVIRONMENT.items()]
-    files += _write_config(section)
+    files += _write_config({} if keeps else section)  # a config of theirs was derived from these files
     files.append(TreeFile(f"{_FOLDER}/startscript", fixed_files.STARTSCRIPT.encode(), 0o755))
     files += [TreeFile(f"/{path}", b"") for path in fixed_files.BIND_TARGETS]
     return WriteFilesStep(

@@ -52,3 +52,10 @@ SYNCS = {
     "ppc64le": (118, 148, 36, 348, 308, 144),
     "riscv64": (82, 83, 81, 267, 84, 227),
 }
+# of OWNERS, those that say whom a file is given to, for programs of the machine's own kind
+OWNER_CALLS = {
+    "x86_64": {92: "chown", 93: "fchown", 94: "lchown", 260: "fchownat"},
+    "aarch64": {55: "fchown", 54: "fchownat"},
+    "ppc64le": {181: "chown", 95: "fchown", 16: "lchown", 289: "fchownat"},
+    "riscv64": {55: "fchown", 54: "fchownat"},
+}

@@ -25,6 +25,7 @@ AUDIT_ARCHITECTURES = {
 ALLOW = 0x7FFF0000
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
 _REFUSE = 0x00050000  # SECCOMP_RET_ERRNO: the call is not made, and fails with the number in the low bits
+NOTIFY = 0x7FC00000  # SECCOMP_RET_USER_NOTIF: another process answers the call
 SUCCEED = _REFUSE  # with no number: it is not made, and returns 0
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from kedge.errors import MountFailed
 from kedge.posix.kedge_child import OWN_FAILURE, read_error
-from kedge.posix.process import relay_program
+from kedge.posix.process import relay_program, run_program
 from kedge.posix.start_kedge import own_command
 from kedge.runtime.command_line.binds import parse_bind
 from kedge.runtime.facts import Bind
@@ -22,7 +22,18 @@ from kedge.runtime.mounts.step_points import StepPoints
 
 _PREFIXES = ("KEDGE", "APPTAINER", "SINGULARITY")  # a user's wishes for containers are not for the steps of a build
 _KEPT = ("KEDGE_NODEDIR", "KEDGE_SITE_CONFIG")
-_OPTIONS = ("--fakeroot", "--contain", "--pid", "--ipc", "--no-home", "--no-umask", "--sharens=false")
+# One user, also where /etc/subuid has more: then all that a step makes is the caller's to read and remove, and a build
+# gives the same image on every host. Owners are noted (`processes/owner_recorder.py`).
+_OPTIONS = (
+    "--fakeroot",
+    "--ignore-subuid",
+    "--contain",
+    "--pid",
+    "--ipc",
+    "--no-home",
+    "--no-umask",
+    "--sharens=false",
+)
 _UNMOUNTED = ("tmp", "home", "cwd", "/etc/localtime")
 _NAME_FILES = ("/etc/hosts", "/etc/resolv.conf")  # of no use without a network
 
@@ -64,7 +75,7 @@ class StepProgram:
 def run_build_step(
     root: StepRoot,
     program: StepProgram,
-    output: Callable[[bytes], None],
+    output: Callable[[bytes], None] | None,
     *,
     binds: Sequence[Bind | str] = (),
     memory: Sequence[StepMemory] = (),
@@ -74,7 +85,8 @@ def run_build_step(
     timeout: float | None = None,
     is_cancelled: Callable[[], bool] | None = None,
 ) -> int:
-    """Run a program in the root; returns its status as a shell shows it. What it prints goes to `output` as it comes.
+    """Run a program in the root; returns its status as a shell shows it. What it prints goes to `output` as it comes;
+    where that is None, the program has our own terminal.
 
     `binds` are values, or texts as `--bind` takes them; `options` are further ones of `exec`, such as `--nv`; `network`
     is default, host or none; `context` is for `run_host_script`. A failure of kedge itself is raised by its own class.
@@ -148,16 +160,22 @@ class _StepChild:
         self._is_cancelled = is_cancelled
         self.failure = b""  # what it said where kedge itself failed
 
-    def run(self, output: Callable[[bytes], None]) -> int:
+    def run(self, output: Callable[[bytes], None] | None) -> int:
         """Its status."""
         asking = make_memory_file(json.dumps(self._request).encode())
         telling, told = os.pipe()
+        command, environment = own_command("build-step", str(asking), str(told)), select_variables(os.environ)
         try:
+            if output is None:
+                done = run_program(
+                    command, environment=environment, check=False, capture=False, descriptors=(asking, told)
+                )
+                return done.status
             return relay_program(
-                own_command("build-step", str(asking), str(told)),
+                command,
                 output,
                 stdin=self._program.stdin,
-                environment=select_variables(os.environ),
+                environment=environment,
                 descriptors=(asking, told),
                 timeout=self._timeout,
                 is_cancelled=self._is_cancelled,

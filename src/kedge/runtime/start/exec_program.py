@@ -35,6 +35,12 @@ class Restrictions:
         self.fakeroot_namespaces: FakerootNamespaces | None = None  # fake root's own, to be entered last
         self.hand_over: HandOver | None = None  # where the program must not get hold of this interpreter's file
 
+    def prepare(self) -> None:
+        """Start what the emulation needs beside the program; to be called while the host's tree is the root."""
+        prepare = getattr(self.emulate, "prepare", None)
+        if prepare is not None:
+            prepare()
+
     def apply(self) -> None:
         """Apply all of them to this process; there is no way back."""
         if self.fakeroot_namespaces is not None:

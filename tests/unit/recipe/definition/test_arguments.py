@@ -72,3 +72,9 @@ def test_arguments_take_linear_time(text: str) -> None:
     began = time.monotonic()
     expand(text, a="1")
     assert time.monotonic() - began < 5
+
+
+def test_arguments_without_value_may_stay() -> None:
+    expanded = expand_arguments(Definition("x.def", HEADER + "{{ TAG }}"), {}, keeps_undefined=True)
+    assert expanded.text == HEADER + "{{ TAG }}"
+    assert expanded.warnings == ("x.def:2:14: the build argument 'TAG' has no value",)

@@ -116,6 +116,20 @@ def test_emulation_of_a_step_has_the_calls_that_it_needs(
             assert judge(program, architecture, number) == (0x00050000 if number in faked else ALLOWED)
 
 
+@pytest.mark.parametrize(("machine", "fchown", "fchownat"), [("x86_64", 93, 260), ("aarch64", 55, 54)])
+def test_emulation_of_a_step_leaves_changes_of_owners_to_the_recorder(machine: str, fchown: int, fchownat: int) -> None:
+    program = make_filter(machine, EmulatedCalls(notices=True))
+    architecture, nobody = AUDIT_ARCHITECTURES[machine], 0xFFFFFFFF
+    for user, group, verdict in (
+        *((0, 0, 0x00050000), (nobody, 0, 0x00050000), (0, nobody, 0x00050000), (nobody, nobody, 0x00050000)),
+        *((7, 0, 0x7FC00000), (0, 7, 0x7FC00000), (7, nobody, 0x7FC00000), (nobody, 7, 0x7FC00000)),
+    ):
+        assert judge(program, architecture, fchown, 3, user, group) == verdict
+        assert judge(program, architecture, fchownat, 3, 0, user, group) == 0x7FC00000
+    other = {"x86_64": ("i386", 207), "aarch64": ("arm", 207)}[machine]
+    assert judge(program, AUDIT_ARCHITECTURES[other[0]], other[1], 3, 7, 7) == 0x00050000
+
+
 def test_emulation_knows_every_kind_of_program_of_a_machine() -> None:
     for machine in OWNERS:
         for kind in (machine, *SECOND_KINDS.get(machine, ())):

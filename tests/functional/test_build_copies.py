@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files in whole builds, as an ordinary user: ADD of archives and addresses, %setup, hostile and large contexts."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import io
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.builds import SHELL, Workshop
+from tests.builders.containers import each_role, give_to
+from tests.requirements import require_program
+
+
+@pytest.fixture
+def own(request: pytest.FixtureRequest) -> Iterator[Workshop]:
+    del request
+    for runner in each_role("user"):
+        yield Workshop.open(runner)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A web server over a directory of this test."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            del format, args
+
+    (tmp_path / "site").mkdir()
+    handler = functools.partial(Quiet, directory=str(tmp_path / "site"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", tmp_path / "site"
+        server.shutdown()
+        thread.join()
+
+
+def make_archive(**files: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode, member.uid = len(data), 0o640, 12
+            archive.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
+def test_add_unpacks_archives_of_the_context(own: Workshop) -> None:
+    (own.context / "a.tgz").write_bytes(make_archive(one=b"1", two=b"2"))
+    (own.context / "plain.gz").write_bytes(b"\x1f\x8bno archive")
+    own.write("Dockerfile", f"{SHELL}ADD a.tgz plain.gz /t/\nCOPY a.tgz /c/\nADD --unpack=false a.tgz /d/\n")
+    own.build("out.sif", "Dockerfile")
+    listed = own.exec(
+        "out.sif", "/bin/busybox", "sh", "-c", "busybox ls -ln /t; busybox find /c /d; busybox cat /t/one"
+    )
+    assert listed.count("-rw-r-----") == 2
+    assert {"/c/a.tgz", "/d/a.tgz"} <= set(listed.split())
+    assert "plain.gz" in listed
+    assert listed.endswith("1")
+
+
+def test_add_fetches_addresses_once(own: Workshop, site: tuple[str, Path]) -> None:
+    address, folder = site
+    (folder / "tool.txt").write_bytes(b"tool")
+    digest = hashlib.sha256(b"tool").hexdigest()
+    own.write(
+        "Dockerfile",
+        f"{SHELL}ADD {address}/tool.txt /x/\nADD --checksum=sha256:{digest} --chmod=755 {address}/tool.txt /tool\n",
+    )
+    own.build("out.sif", "Dockerfile")
+    shown = own.exec("out.sif", "/bin/busybox", "ls", "-l", "/x/tool.txt", "/tool")
+    assert shown.count("-rw-------") == 1
+    assert shown.count("-rwxr-xr-x") == 1
+    assert set(own.states("--force", "out.sif", "Dockerfile")) == {"cached"}
+    (folder / "tool.txt").write_bytes(b"newer tool")
+    done = own.start("--force", "out.sif", "Dockerfile")
+    assert done.returncode == 0, done.stderr  # the one with a checksum is in the cache
+    assert own.exec("out.sif", "/bin/busybox", "cat", "/x/tool.txt", "/tool") == "newer tooltool"
+
+
+def test_add_with_a_wrong_checksum_leaves_nothing(own: Workshop, site: tuple[str, Path]) -> None:
+    address, folder = site
+    (folder / "tool.txt").write_bytes(b"tool")
+    own.write("Dockerfile", f"{SHELL}ADD --checksum=sha256:{'0' * 64} {address}/tool.txt /tool\n")
+    done = own.start("out.sif", "Dockerfile")
+    assert done.returncode != 0
+    assert "the recipe wants sha256:000" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (own.context / "out.sif").exists()
+    assert own.list_builds() == []
+
+
+def test_add_of_a_git_repository(own: Workshop, site: tuple[str, Path], tmp_path: Path) -> None:
+    git = require_program("git")
+    address, folder = site
+    work = tmp_path / "work"
+    script = f"""set -e; export HOME={tmp_path} GIT_CONFIG_GLOBAL=/dev/null
+        {git} init -q -b main {work}; cd {work}; mkdir sub; echo hi > sub/file; echo top > top
+        {git} -c user.name=a -c user.email=a@b add .; {git} -c user.name=a -c user.email=a@b commit -qm first
+        {git} tag v1; {git} clone -q --bare {work} {folder}/tool.git; cd {folder}/tool.git; {git} update-server-info"""
+    subprocess.run(["sh", "-c", script], check=True)
+    own.write("Dockerfile", f"{SHELL}ADD {address}/tool.git#v1:sub /sub\nADD {address}/tool.git /whole\n")
+    own.build("out.sif", "Dockerfile")
+    listed = own.exec("out.sif", "/bin/busybox", "find", "/sub", "/whole").split()
+    listed.sort()
+    assert listed == ["/sub", "/sub/file", "/whole", "/whole/sub", "/whole/sub/file", "/whole/top"]
+
+
+def test_setup_changes_the_image_and_nothing_else(own: Workshop) -> None:
+    own.write("tool", "from the context\n")
+    own.write(
+        "x.def",
+        f"Bootstrap: localimage\nFrom: {own.make_base()}\n%setup\ncp tool $APPTAINER_ROOTFS/tool\n"
+        "mkdir $SINGULARITY_ROOTFS/made\nif echo x > written; then exit 9; fi\n",
+    )
+    own.build("out.sif", "x.def")
+    assert own.exec("out.sif", "cat", "/tool") == "from the context\n"
+    assert not (own.context / "written").exists()
+    assert "done" not in own.states("--force", "out.sif", "x.def")
+    own.write("tool", "changed\n")
+    own.build("--force", "out.sif", "x.def")
+    assert own.exec("out.sif", "cat", "/tool") == "changed\n"
+
+
+def test_setup_on_the_host_has_the_host(own: Workshop) -> None:
+    own.write(
+        "x.def",
+        f"Bootstrap: localimage\nFrom: {own.make_base()}\n%pre\necho pre > written\n"
+        "%setup\ntest -d $APPTAINER_ROOTFS/bin\ncp written $APPTAINER_ROOTFS/\n%files\nwritten /copied\n",
+    )
+    done = own.start("out.sif", "x.def")
+    assert done.returncode != 0
+    assert "--setup-on-host" in done.stderr
+    own.build("--setup-on-host", "out.sif", "x.def")
+    assert own.exec("out.sif", "cat", "/written", "/copied") == "pre\npre\n"
+
+
+def test_a_context_with_odd_files(own: Workshop) -> None:
+    """Pipes, sockets, names with newlines and links that leave are no reason to hang or fail."""
+    folder = own.context / "odd"
+    folder.mkdir()
+    subprocess.run(["mkfifo", str(folder / "pipe")], check=True)
+    (folder / "new\nline").write_bytes(b"1")
+    (folder / b"\xff\xfe".decode("utf-8", "surrogateescape")).write_bytes(b"2")
+    (folder / "out").symlink_to("/etc/passwd")
+    give_to(own.runner, folder)
+    own.write("Dockerfile", f"{SHELL}COPY odd /odd\n")
+    own.build("out.sif", "Dockerfile")
+    script = 'cd /odd; for f in *; do echo "$(busybox stat -c %F "$f")"; done; busybox readlink out'
+    listed = own.exec("out.sif", "/bin/busybox", "sh", "-c", script).splitlines()
+    assert sorted(listed) == ["/etc/passwd", "fifo", "regular file", "regular file", "symbolic link"]
+
+
+def test_a_file_that_cannot_be_read_is_named(own: Workshop) -> None:
+    own.write("Dockerfile", f"{SHELL}COPY . /x/\n")
+    closed = own.write("sub/closed", "secret")
+    closed.chmod(0)
+    done = own.start("out.sif", "Dockerfile")
+    assert done.returncode != 0
+    assert "sub/closed" in done.stderr
+    assert ".dockerignore" in done.stderr
+    assert "Traceback" not in done.stderr
+    own.write(".dockerignore", "sub\n")
+    own.build("out.sif", "Dockerfile")
+
+
+def test_a_large_context_that_is_left_out_is_not_walked(own: Workshop) -> None:
+    folder = own.context / "data"
+    folder.mkdir()
+    for number in range(100):
+        (folder / f"d{number}").mkdir()
+        for name in range(100):
+            (folder / f"d{number}/{name}").touch()
+    closed = folder / "closed"
+    closed.mkdir(mode=0)
+    own.write(".dockerignore", "data\n!other/**\n")
+    own.write("Dockerfile", f"{SHELL}COPY . /x/\n")
+    own.build("out.sif", "Dockerfile")
+    assert "data" not in own.exec("out.sif", "/bin/busybox", "ls", "/x")

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge build` as people type it and see it: both shapes, logs, terminals, JSON, failures, names in the cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from kedge.runtime.command_line.shim_file import make_shim
+from tests.builders.builds import SHELL, Workshop
+from tests.builders.containers import each_role
+from tests.fakes.terminal import run_on_terminal
+from tests.requirements import REPOSITORY
+
+RECIPE = f'{SHELL}FROM base\nRUN echo working; echo made > /made\nCMD ["/bin/cat", "/made"]\n'
+STEPS = ["[base 1/2] COPY busybox /bin/busybox", "[stage-1 1/1] RUN echo working; echo made > /made"]
+
+
+@pytest.fixture
+def shop() -> Iterator[Workshop]:
+    for runner in each_role("user"):
+        made = Workshop.open(runner)
+        made.write("Dockerfile", RECIPE)
+        yield made
+
+
+def as_docker(shop: Workshop) -> Workshop:
+    """The same user, who types `docker`."""
+    path = shop.runner.folder / "docker"
+    path.write_text(make_shim("docker", shop.runner.program[0], str(REPOSITORY / "src")))
+    path.chmod(0o755)
+    return Workshop(replace(shop.runner, program=(str(path),)), shop.context)
+
+
+def test_plain_lines_name_the_step(shop: Workshop) -> None:
+    done = shop.start("out.sif", ".")
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert set(STEPS) <= set(lines)
+    assert any(line.startswith("[stage-1 1/1] ") and line.endswith(" working") for line in lines)
+    assert any(line.startswith("[stage-1 1/1] DONE ") for line in lines)
+    assert lines[-1].startswith("out.sif (")
+    assert "3 steps, 0 cached" in lines[-1]
+    again = shop.start("-F", "out.sif", "Dockerfile").stderr.splitlines()
+    assert "[stage-1 1/1] CACHED" in again
+    assert "3 steps, 3 cached" in again[-1]
+
+
+def test_json_lines_are_one_object_each(shop: Workshop) -> None:
+    done = shop.start("--progress", "json", "--json", "-t", "tools", ".")
+    events = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {"begin", "output", "end"} <= {event["event"] for event in events}
+    assert any(event.get("line") == "working" for event in events)
+    result = json.loads(done.stdout)
+    assert (result["reference"], result["path"]) == ("tools", None)
+    assert {step["state"] for step in result["steps"]} == {"done"}
+
+
+def test_quiet_prints_the_digest_alone(shop: Workshop) -> None:
+    done = shop.start("-q", "-t", "tools", ".")
+    assert done.stderr == ""
+    assert done.stdout.startswith("sha256:")
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_terminal_shows_running_steps_and_survives_hostile_output(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}FROM base\nRUN printf '\\033]0;title\\007\\033[2Jred\\n'; sleep 1\n")
+    argv = shop.runner.argv("build", "-t", "tools", str(shop.context))
+    status, shown = run_on_terminal(argv, shop.runner.variables({"TERM": "xterm"}))
+    assert status == 0, shown
+    assert "\033]0;" not in shown
+    assert "\033[2J" not in shown
+    assert "| \033[0mred" in shown or "|\033[0m red" in shown
+    assert "DONE" in shown
+
+
+def test_dry_run_says_what_would_be_done_and_does_nothing(shop: Workshop) -> None:
+    done = shop.start("--dry-run", "out.sif", ".")
+    assert done.returncode == 0, done.stderr
+    assert "  run    1/1 RUN echo working; echo made > /made" in done.stdout.splitlines()
+    assert not (shop.context / "out.sif").exists()
+    shop.build("out.sif", ".")
+    shop.write("Dockerfile", RECIPE.replace("working", "other"))
+    shown = json.loads(shop.start("--dry-run", "--json", "out2.sif", ".").stdout)
+    states = {(stage["name"], step["number"]): step["state"] for stage in shown["stages"] for step in stage["steps"]}
+    assert states == {("base", 1): "cached", ("base", 2): "cached", ("stage-1", 1): "run"}
+    assert not (shop.context / "out2.sif").exists()
+
+
+def test_a_step_that_fails_shows_its_end_and_its_place(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}FROM base\nRUN echo before && \\\n    false\nRUN true\n")
+    done = shop.start("out.sif", ".")
+    assert done.returncode == 91
+    lines = done.stderr.splitlines()
+    assert "  | before" in lines
+    assert ">    5 | RUN echo before && \\" in lines
+    assert ">    6 |     false" in lines
+    assert any(line.startswith("kedge: Dockerfile:5:1: ") for line in lines)
+    assert any(line.startswith("hint: ") and "--shell-on-error" in line for line in lines)
+    assert not (shop.context / "out.sif").exists()
+
+
+def test_a_mistake_shows_its_place(shop: Workshop) -> None:
+    shop.write("Dockerfile", "FROM scratch\nCOPPY a b\n")
+    done = shop.start("out.sif", ".")
+    assert done.returncode == 90
+    assert ">    2 | COPPY a b" in done.stderr.splitlines()
+    assert "Traceback" not in done.stderr
+
+
+def test_a_recipe_of_standard_input(shop: Workshop) -> None:
+    done = shop.runner.run("build", "-t", "tools", "-f", "-", ".", stdin=RECIPE, cwd=shop.context)
+    assert done.returncode == 0, done.stderr
+    assert shop.runner.read("run", "docker://tools") == "made\n"
+
+
+def test_a_name_means_the_newest_build(shop: Workshop) -> None:
+    shop.build("-t", "tools", "-t", "team/tools:1", ".")
+    assert shop.runner.read("run", "docker://tools") == "made\n"
+    assert shop.runner.read("run", "docker://team/tools:1") == "made\n"
+    shop.write("Dockerfile", RECIPE.replace("echo made", "echo new"))
+    shop.build("-t", "tools", ".")
+    assert shop.runner.read("run", "docker://tools") == "new\n"
+    assert shop.runner.read("run", "docker://team/tools:1") == "made\n"
+    shop.runner.read("image", "tag", "tools", "team/tools:1")
+    assert shop.runner.read("run", "docker://team/tools:1") == "new\n"
+    shown = json.loads(shop.runner.read("image", "list", "--json"))
+    assert {image["reference"] for image in shown} == {"docker.io/library/tools:latest", "docker.io/team/tools:1"}
+
+
+def test_docker_words_build_and_run(shop: Workshop) -> None:
+    docker = as_docker(shop)
+    done = docker.runner.run("build", "-t", "me/tools:1", "-f", "Dockerfile", ".", cwd=shop.context)
+    assert done.returncode == 0, done.stderr
+    assert "me/tools" in docker.runner.read("images")
+    assert docker.runner.read("run", "--rm", "me/tools:1") == "made\n"
+    words = ("run", "--rm", "-e", "A=1,2", "-v", f"{shop.context}:/here", "-w", "/here", "me/tools:1")
+    shown = docker.runner.read(*words, "sh", "-c", "echo $A; id -u; ls Dockerfile; echo x > /new && cat /new; ls ~")
+    assert shown.split() == ["1,2", "0", "Dockerfile", "x"]
+    assert docker.runner.read("run", "--entrypoint", "id", "-u", "1507", "me/tools:1", "-u") == f"{shop.runner.uid}\n"
+    failed = docker.runner.run("run", "-d", "me/tools:1")
+    assert (failed.returncode, "kedge instance" in failed.stderr) == (2, True)
+
+
+def test_apptainer_words_build_definitions(shop: Workshop) -> None:
+    shop.write("x.def", f"Bootstrap: localimage\nFrom: {shop.make_base()}\n%post\nmkdir /made\n")
+    path = shop.runner.folder / "apptainer"
+    path.write_text(make_shim("apptainer", shop.runner.program[0], str(REPOSITORY / "src")))
+    path.chmod(0o755)
+    apptainer = replace(shop.runner, program=(str(path),))
+    done = apptainer.run("build", "--fakeroot", "-F", "x.sif", "x.def", cwd=shop.context)
+    assert done.returncode == 0, done.stderr
+    assert "INFO:    [" in done.stderr
+    assert apptainer.read("exec", "x.sif", "ls", "-d", "/made", cwd=shop.context) == "/made\n"
