@@ -101,9 +101,9 @@ class FinishedBuild:
             document["author"] = self.result.author
         for name in ("id", "parent", "container", "container_config", "docker_version"):
             document.pop(name, None)  # of the base, as Docker wrote it long ago
-        return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", "surrogateescape"
-        )
+        text = json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        # bytes of the recipe that are no text cannot stand in JSON; Docker replaces them as well
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
 
     def _make_record(self, base: LayeredImage | None) -> SourceRecord:
         opened = self.result.state.base
