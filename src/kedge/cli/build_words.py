@@ -62,7 +62,7 @@ def read_request(arguments: argparse.Namespace, console: Console) -> BuildReques
         protect=arguments.protect,
         lock=_choose_lock(arguments, shape),
         shell_on_error=arguments.shell_on_error,
-        epoch=_read_epoch(environ),
+        epoch=read_epoch(environ),
         log=arguments.log,
     )
 
@@ -219,7 +219,8 @@ def _choose_lock(arguments: argparse.Namespace, shape: _Shape) -> Path | None:
     return Path(f"{shape.spec}.lock")
 
 
-def _read_epoch(environ: Mapping[str, str]) -> int | None:
+def read_epoch(environ: Mapping[str, str]) -> int | None:
+    """SOURCE_DATE_EPOCH: the time that everything gets that is made now."""
     text = environ.get("SOURCE_DATE_EPOCH", "")
     if not text:
         return None

@@ -74,6 +74,7 @@ class RunOptions:
     # scripts
     app: str = ""
     shell: str = ""  # of `shell`
+    record: bool = False  # of `shell`: keep the commands in the overlay, for `kedge commit --recipe`
     pid_file: str = ""  # of `start`
     command_name: str = ""  # `run`: what APPTAINER_COMMAND says; filled by the front end with the verb
     instance: str = ""  # the instance that is started or joined: what APPTAINER_INSTANCE says

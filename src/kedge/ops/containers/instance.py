@@ -85,6 +85,7 @@ def _start_claimed(options: RunOptions, folder: InstanceDirectory, instance: Ins
         image=started.image,
         kind=started.kind,
         options={name: getattr(options, name) for name in _KEPT_OPTIONS if getattr(options, name)},
+        overlay=_find_overlay(options),
         passing=started.passing,
     )
     try:
@@ -98,6 +99,12 @@ def _start_claimed(options: RunOptions, folder: InstanceDirectory, instance: Ins
         raise
     started.keep()
     return running
+
+
+def _find_overlay(options: RunOptions) -> str:
+    """The overlay that keeps the instance's changes, for `kedge commit`; empty where there is none."""
+    paths = [text.removesuffix(":rw") for text in options.overlay if not text.endswith(":ro")]
+    return str(Path(paths[-1]).absolute()) if paths else ""
 
 
 def _open_log(path: Path) -> int:

@@ -13,6 +13,7 @@ _DEBIAN_FAMILY = "RUN apt-get update && apt-get install -y --no-install-recommen
 _RED_HAT_FAMILY = "RUN yum install -y {} && yum clean all"
 _SUSE_FAMILY = "RUN zypper --non-interactive install {} && zypper clean --all"
 _UBUNTU_SUITES = ("trusty", "xenial", "bionic", "focal", "jammy", "noble", "plucky", "questing")
+_IMAGE = re.compile(r"[A-Za-z0-9\ue000][A-Za-z0-9._/:@\ue000\ue001-]*")
 _INSTEAD = {
     "localimage": "push it to a registry (kedge push) and name that here",
     "library": "name an image of a registry here",
@@ -26,6 +27,13 @@ _INSTEAD = {
 
 def write_from(stage: Definition, notes: NoteTaker) -> tuple[list[str], str, list[str]]:
     """Lines above FROM, the image, and lines below it."""
+    above, image, below = _choose_image(stage, notes)
+    if _IMAGE.fullmatch(image):
+        return above, image, below
+    return notes.add(stage.line, f"'{image}' is not the name of an image"), "scratch", []
+
+
+def _choose_image(stage: Definition, notes: NoteTaker) -> tuple[list[str], str, list[str]]:
     header = stage.header
     agent = header.get("bootstrap", "").lower()
     reference = header.get("from", "")

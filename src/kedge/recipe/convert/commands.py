@@ -103,4 +103,9 @@ def _skip_nested(text: str, position: int) -> int:
 
 def _trim_part(text: str) -> str:
     """A command without blanks and continuations around it."""
-    return re.sub(r"^(?:\s|\\\n)+|(?:\s|\\\n)+$", "", text)
+    begin, end = 0, len(text)
+    while begin < end and (text[begin].isspace() or text.startswith("\\\n", begin)):
+        begin += 1 if text[begin].isspace() else 2
+    while begin < end and text[end - 1].isspace():
+        end -= 2 if text.endswith("\\\n", begin, end) else 1
+    return text[begin:end]

@@ -25,7 +25,6 @@ from kedge.recipe.dockerfile.instructions import (
 from kedge.recipe.dockerfile.section import clean_path, resolve_destination
 
 _DEFAULT_SHELL = ("/bin/sh", "-c")
-_TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}", re.ASCII)
 _ARCHIVE = re.compile(r"\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz|tar\.zst)$")
 _ADDRESS = re.compile(r"(https?|ftp)://", re.IGNORECASE)
 _GIT = re.compile(r"git@|git://|https?://.*\.git(#|$)", re.IGNORECASE)
@@ -168,12 +167,12 @@ class DraftWriter:
             self.draft.post += self.notes.add(line, f"--network={instruction.network} has no equal in %post")
         self.has_run = True
         if node.is_json:
-            self.draft.post.append(self._keep_braces(shlex.join(instruction.words)))
+            self.draft.post.append(shlex.join(instruction.words))
             return
-        if any(part.lstrip().startswith("%") for part in node.text.split("\n") + self.lines[line : node.end]):
+        if node.heredocs and any(part.lstrip().startswith("%") for part in self.lines[line : node.end]):
             self.draft.post += self.notes.add(line, "a line that begins with % would begin a section: change it")
         self.shells.add(self.shell)
-        text = self._keep_braces(self._read_command(instruction))
+        text = self._read_command(instruction)
         if len(self.shells) > 1 and self.shell != _DEFAULT_SHELL:
             self.draft.post.append(shlex.join([*self.shell, text]))
         elif node.heredocs:
@@ -197,14 +196,10 @@ class DraftWriter:
         command = re.sub(r"^\s*\S+\s+", "", "\n".join(line.rstrip() for line in lines), count=1)
         for flag in node.flags:
             command = re.sub(rf"^(?:\s|\\\n)*{re.escape(flag)}(?:\s|\\\n)+", "", command, count=1)
+        if any(part.lstrip().startswith("%") for part in lines[1:]) and not node.heredocs:
+            return instruction.words[0]  # in one line, because a line that begins with % begins a section
         documents = "\n".join(self.lines[node.line.end : node.end])
         return command.strip() + (f"\n{documents}" if node.heredocs else "")
-
-    def _keep_braces(self, text: str) -> str:
-        """Braces that mean something else become arguments that stand for themselves."""
-        for match in _TEMPLATE.finditer(text):
-            self.draft.arguments.setdefault(match[1], match[0])
-        return text
 
     def close(self, *, is_last: bool) -> None:
         """The shell of %post, once all of RUN is known, and what a container would begin with."""

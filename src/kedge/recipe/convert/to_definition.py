@@ -14,6 +14,7 @@ from kedge.recipe.convert.definition_draft import DefinitionDraft
 from kedge.recipe.convert.notes import ConvertedRecipe, NoteTaker
 from kedge.recipe.convert.quoting import join_literal, read_dockerfile_value
 from kedge.recipe.convert.stage_to_definition import DraftWriter
+from kedge.recipe.definition.arguments import list_arguments
 from kedge.recipe.dockerfile.instructions import (
     ArgInstruction,
     CopyInstruction,
@@ -121,7 +122,17 @@ class _Converter:
         for index, writer in enumerate(self.writers):
             if index == last or index in self.wanted:
                 writer.close(is_last=index == last)
-                stages.append(writer.draft.print(is_last=index == last))
+                stages.append(_print(writer.draft, is_last=index == last))
             elif index not in self._list_parents():
                 self.notes.add(writer.line, "this stage is left out: the last one does not need it")
         return ConvertedRecipe("definition", "\n".join(stages), tuple(self.notes.notes))
+
+
+def _print(draft: DefinitionDraft, *, is_last: bool) -> str:
+    """The text of a stage; braces of other programs become arguments that stand for themselves."""
+    text = draft.print(is_last=is_last)
+    others = [name for name in list_arguments(text) if name not in draft.arguments]
+    if not others:
+        return text
+    draft.arguments |= {name: f"{{{{ {name} }}}}" for name in others}
+    return draft.print(is_last=is_last)

@@ -24,7 +24,7 @@ from kedge.recipe.definition.parse import parse_stage, parse_stages
 _RUNSCRIPT = "/usr/local/bin/runscript"
 _ENVIRONMENT_NAMES = re.compile(r"\$\{?(?:APPTAINER|SINGULARITY)_(ENVIRONMENT|LABELS)\b")
 _MARKED = re.compile(f"{MARK_BEGIN}([A-Za-z0-9_]+){MARK_END}")
-_SIMPLE_WORD = r"""(?:[A-Za-z0-9_./:=+,@%^-]+|"[^"$`\\]*"|'[^']*')+"""
+_SIMPLE_WORD = r"""(?:[A-Za-z0-9_./:=+,@%^-]|"[^"$`\\]*"|'[^']*')+"""
 _EXEC = re.compile(
     r"""(?:\[ "\$\#" -gt 0 \] \|\| set -- (?P<defaults>.*)\n)?(?:exec[ \t]+)?(?P<program>.*?)[ \t]*"?\$@"?"""
 )
@@ -40,7 +40,8 @@ def convert_to_dockerfile(text: str, name: str) -> ConvertedRecipe:
     """Print a definition file as a Dockerfile."""
     notes = NoteTaker(name)
     stages = [_mark(stage) for stage in parse_stages(text, name)]
-    lines = ["# syntax=docker/dockerfile:1", *_leading_comments(text)]
+    comments = _leading_comments(text)
+    lines = ["# syntax=docker/dockerfile:1", *(["", *comments] if comments else [])]  # else they could be directives
     in_headers = {key: None for stage in stages for key in _MARKED.findall("\n".join(stage.header.values()))}
     defaults = {key: value for stage in reversed(stages) for key, value in read_defaults(stage)[0].items()}
     lines += [_write_argument(key, defaults.get(key)) for key in in_headers]
@@ -144,7 +145,7 @@ class _StageWriter:
         flags = ""
         if len(words) == 2:
             flags = f"--from={_stage_name(words[1])} "
-        return ["", *(line for transfer in files.transfers for line in self._copy(transfer, flags))]
+        return ["", *(line for transfer in files.transfers if transfer.source for line in self._copy(transfer, flags))]
 
     def _copy(self, transfer: FileTransfer, flags: str) -> list[str]:
         source, target = transfer.source, transfer.destination
@@ -275,7 +276,7 @@ def _is_one_command(script: str) -> bool:
     lines = script.split("\n")
     if any(line.lstrip().startswith("#") or not line.strip() for line in lines) or "<<" in script:
         return False
-    return all(line.endswith("\\") for line in lines[:-1]) and not lines[-1].endswith("\\")
+    return all(re.search(r"(?<!\\)\\$", line) for line in lines[:-1]) and not lines[-1].endswith("\\")
 
 
 def _find_delimiter(text: str) -> str:

@@ -68,6 +68,18 @@ def expand_arguments(stage: Definition, given: Mapping[str, str], *, keeps_undef
     return ExpandedText(text, frozenset(used), (*warnings, *undefined.values()))
 
 
+def list_arguments(text: str) -> list[str]:
+    """The names that would be replaced, each once."""
+    names: dict[str, None] = {}
+
+    def note(match: re.Match[str]) -> str:
+        names[match[1]] = None
+        return match[0]
+
+    _replace(text, note)
+    return list(names)
+
+
 def mark_arguments(text: str, begin: str, end: str) -> str:
     """The text with other signs around the names, wherever they would be replaced."""
     return _replace(text, lambda match: f"{begin}{match[1]}{end}")

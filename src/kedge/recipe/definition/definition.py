@@ -34,7 +34,7 @@ class Script:
 
     def as_dict(self) -> dict[str, str]:
         """Apptainer's field names."""
-        return {"args": _readable(self.arguments), "script": _readable(self.script)}
+        return {"args": replace_bytes(self.arguments), "script": replace_bytes(self.script)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class FilesSection:
     def as_dict(self) -> dict[str, Any]:
         """Apptainer's field names; no line at all is null there."""
         lines = [
-            {"source": _readable(transfer.source), "destination": _readable(transfer.destination)}
+            {"source": replace_bytes(transfer.source), "destination": replace_bytes(transfer.destination)}
             for transfer in self.transfers
         ]
-        return {"args": _readable(self.arguments), "files": lines or None}
+        return {"args": replace_bytes(self.arguments), "files": lines or None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ class Definition:
         shown = {name: self.script(name).as_dict() for name in SECTIONS}
         images = {"help": "help", "environment": "environment", "runScript": "runscript", "test": "test"}
         return {
-            "header": {key: _readable(value) for key, value in self.header.items()} or None,
+            "header": {key: replace_bytes(value) for key, value in self.header.items()} or None,
             "imageData": {
                 "metadata": None,
-                "labels": {_readable(key): _readable(value) for key, value in sorted(self.labels.items())},
+                "labels": {replace_bytes(key): replace_bytes(value) for key, value in sorted(self.labels.items())},
                 "imageScripts": {key: shown[name] for key, name in images.items()}
                 | {"startScript": shown["startscript"]},
             },
@@ -104,15 +104,15 @@ class Definition:
                 "files": [section.as_dict() for section in self.files],
                 "buildScripts": {name: shown[name] for name in ("pre", "setup", "post", "test", "arguments")},
             },
-            "customData": {_readable(key): _readable(item.script) for key, item in self.custom.items()} or None,
+            "customData": {replace_bytes(key): replace_bytes(item.script) for key, item in self.custom.items()} or None,
             "raw": _encode(self.raw),
             "fullraw": _encode(self.raw if full_raw is None else full_raw),
-            "appOrder": [_readable(name) for name in self.app_order],
+            "appOrder": [replace_bytes(name) for name in self.app_order],
         }
 
 
-def _readable(text: str) -> str:
-    """The text with bytes that are no UTF-8 replaced, one sign each."""
+def replace_bytes(text: str) -> str:
+    """The text with bytes that are no UTF-8 replaced, one sign each: JSON holds text only."""
     if text.isascii():
         return text
     return "".join("\ufffd" if "\udc80" <= character <= "\udcff" else character for character in text)

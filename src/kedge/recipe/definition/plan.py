@@ -22,7 +22,7 @@ from kedge.recipe.definition.apps import (
     write_installs,
 )
 from kedge.recipe.definition.arguments import expand_arguments
-from kedge.recipe.definition.definition import Definition, FilesSection, Script
+from kedge.recipe.definition.definition import Definition, FilesSection, Script, replace_bytes
 from kedge.recipe.definition.go_strings import cut_comment, split_words, trim
 from kedge.recipe.definition.metadata import render_script, write_foundation, write_metadata
 from kedge.recipe.definition.parse import parse_stage, parse_stages
@@ -208,14 +208,12 @@ class DefinitionStage:
 
     def _make_section(self, section: Mapping[str, Any]) -> dict[str, Any]:
         """The config for images that are no SIF: exports, run script and labels, as far as a config holds them."""
-        environment = {
-            f"/.singularity.d/env/{fixed_files.CUSTOM_ENVIRONMENT}": self.definition.script("environment").script
-        }
+        exports = replace_bytes(self.definition.script("environment").script)
         run = self.definition.script("runscript")
         report = InspectReport(
-            environment=environment,
-            labels=dict(self.definition.labels),
-            runscript=render_script(run) if run.script else "",
+            environment={f"/.singularity.d/env/{fixed_files.CUSTOM_ENVIRONMENT}": exports},
+            labels={replace_bytes(key): replace_bytes(value) for key, value in self.definition.labels.items()},
+            runscript=replace_bytes(render_script(run)) if run.script else "",
         )
         return derive_section(report, dict(section))[0]
 
@@ -259,7 +257,7 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
         tuple(made),
         tuple(warnings),
         tuple(key for key in given.values if key not in used),
-        dict(stages[-1].labels),
+        {replace_bytes(key): replace_bytes(value) for key, value in stages[-1].labels.items()},
     )
 
 

@@ -196,6 +196,8 @@ FLAGS = (
     Flag("app", "text", "scripts", "run an application (SCIF) of the image", metavar="NAME", variables="APP APPNAME"),
     Flag("shell", "text", "scripts", "shell to start", short="s", metavar="PATH", variables="SHELL",
          verbs=("shell",)),
+    Flag("record", "switch", "scripts", "record the commands in the overlay, for 'kedge commit --recipe'",
+         verbs=("shell",)),
     Flag("pid-file", "text", "scripts", "write the process id to FILE", metavar="FILE",
          variables="PID_FILE", verbs=("start",)),
     Flag("root-from", "text", "image", "how to provide the root file system (default: auto)", attribute="root",

@@ -88,6 +88,10 @@ def _choose_shell(options: RunOptions, view: View) -> Entrypoint:
             entry.variables["SHELL"] = path
             if options.shell:
                 entry.warnings.append(f"the image has no {options.shell}: kedge starts {path}")
+            if options.record:
+                from kedge.runtime.environment.record_commands import add_record  # late: few shells are recorded
+
+                add_record(entry.variables, entry.warnings, path, is_kept=bool(options.overlay))
             return entry
     from kedge.errors import CannotStart  # late: only for the message
 

@@ -43,6 +43,7 @@ class Instance:
     log_err: str = ""
     since: float = field(default_factory=time.time)
     options: dict[str, object] = field(default_factory=dict)  # those that matter to programs that enter later
+    overlay: str = ""  # the directory or image that keeps its changes
     passing: str = ""  # the root that was unpacked for it alone, to be removed after it
 
     @property

@@ -116,8 +116,15 @@ def find_held(find: Callable[[], Root], make_ready: Callable[[Root], None], name
     )
 
 
-def unpack_overlays(layering: Layering, options: RunOptions, host: HostFacts) -> None:
-    """Let SquashFS overlays that cannot be mounted, or not be written above, be directories on this node."""
+def prepare_overlays(layering: Layering, options: RunOptions, host: HostFacts, shown: str) -> None:
+    """Let SquashFS overlays that cannot be mounted, or not be written above, be directories on this node.
+
+    A directory that takes changes remembers the image, which is `shown` so.
+    """
+    if options.overlay and layering.keeps_changes and not options.dry_run:
+        from kedge.runtime.mounts.overlay_base import remember_base  # late: few overlays are written to
+
+        remember_base(layering.layers, shown)
     for layer in layering.layers:
         if layer.kind != "squashfs" or layer.offset:
             continue

@@ -24,7 +24,7 @@ from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_poi
 from kedge.runtime.mounts.operations import render_plan
 from kedge.runtime.mounts.plan import PlanRequest, plan_container
 from kedge.runtime.start.exec_program import Restrictions, is_own_interpreter, start_program
-from kedge.runtime.start.find_image import locate, unpack_overlays
+from kedge.runtime.start.find_image import locate, prepare_overlays
 from kedge.runtime.start.host_root import HostRoot
 from kedge.runtime.start.namespaces import (
     OTHER_NAMESPACES,
@@ -77,7 +77,7 @@ class Container:
             self.host.memory = read_memory()  # what is private lives in memory
         self.layering: Layering = choose_layering(options, self.host, self.located.image)
         if self.layering.layers:
-            unpack_overlays(self.layering, options, self.host)
+            prepare_overlays(self.layering, options, self.host, self.located.shown)
         self.asked = collect_binds(options, os.environ, self.host.cwd)
         if options.step is not None:
             self.asked += [Bind(source, place, readonly=bool(mode)) for source, place, mode in options.step.binds]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kedge.errors import InvalidRecipe
@@ -68,3 +70,20 @@ def test_round_trip_keeps_the_config() -> None:
 def test_convert_bad_recipes_are_refused(kind: str) -> None:
     with pytest.raises(InvalidRecipe):
         convert_recipe("hello\n", "x", kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Bootstrap: docker\nFrom: x\n%runscript\n" + "a" * 20_000 + '; b "$@"\n', "definition"),
+        ("Bootstrap: docker\nFrom: x\n%environment\nexport A=" + "$B" * 20_000 + "(\n", "definition"),
+        ("FROM x\nRUN a" + " " * 50_000 + "&& b\n", "dockerfile"),
+        ("FROM x\nRUN " + "a && " * 10_000 + "b\n", "dockerfile"),
+        ("FROM x\nRUN " + "$(" * 10_000 + "\n", "dockerfile"),
+        ("FROM x\n" + "ENV A=$A\n" * 5_000, "dockerfile"),
+    ],
+)
+def test_convert_takes_linear_time(text: str, kind: str) -> None:
+    began = time.monotonic()
+    convert_recipe(text, "x", kind)
+    assert time.monotonic() - began < 5

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge commit`: the changes made in `kedge shell --overlay DIRECTORY IMAGE` as a new image, or as a recipe."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kedge.cli.login import add_login, read_access
+from kedge.cli.options import add_settings
+from kedge.errors import UsageError
+from kedge.model.image_format import ImageFormat
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument(
+        "overlay", metavar="OVERLAY", help="overlay directory, ext3 image, or instance://NAME of a running instance"
+    )
+    parser.add_argument("output", metavar="OUTPUT", nargs="?", help="new image; its ending says the format")
+    parser.add_argument("--base", metavar="IMAGE", default="", help="image below the overlay (default: remembered)")
+    parser.add_argument("--format", metavar="FORMAT", choices=[*ImageFormat], help=f"one of {', '.join(ImageFormat)}")
+    parser.add_argument("--tag", metavar="NAME", help="name inside OCI layouts and archives")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "--recipe",
+        dest="recipe",
+        action="store_const",
+        const="definition",
+        help="print the commands of 'kedge shell --record' as a definition file",
+    )
+    kinds.add_argument(
+        "--dockerfile", dest="recipe", action="store_const", const="dockerfile", help="the same as a Dockerfile"
+    )
+    parser.add_argument("--force", "-F", action="store_true", help="overwrite OUTPUT")
+    add_login(parser)
+    add_settings(
+        parser, "architecture", "compression", "no_https", "ca_bundle", "temporary_directory", "cache_directory"
+    )
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Print the recipe, write the image, or both."""
+    from kedge.cli.build_words import read_epoch
+    from kedge.model.reference import Reference
+    from kedge.model.size import format_size
+    from kedge.ops.build.commit import CommitRequest, commit, print_recipe
+    from kedge.ops.images.convert import read_target
+    from kedge.ops.setup.workplace import Workplace
+
+    if arguments.output is None and arguments.recipe is None:
+        raise UsageError("name the new image", hint=f"kedge commit {arguments.overlay} new.sif")
+    access = read_access(arguments, console, Reference.parse(arguments.base)) if arguments.base else None
+    workplace = Workplace(console.settings, console.progress, access)
+    form = ImageFormat(arguments.format) if arguments.format else None
+    target = read_target(arguments.output, form, arguments.tag) if arguments.output else None
+    epoch = read_epoch(console.environ)
+    request = CommitRequest(arguments.overlay, arguments.base, target, arguments.force, epoch)
+    if arguments.recipe:
+        recipe = print_recipe(request, workplace, console.environ, arguments.recipe)
+        if console.json and target is None:
+            console.print_json({"kind": arguments.recipe, "recipe": recipe})
+        else:
+            console.write_bytes(recipe.encode("utf-8", "replace"))
+    if target is not None:
+        made = commit(request, workplace, console.environ)
+        if console.json:
+            console.print_json(made.as_dict())
+        size = f", {format_size(made.size)}" if made.size is not None else ""
+        console.progress.note(
+            f"wrote {made.output}{size}: {made.base} with {made.changed} files changed, {made.deleted} deleted"
+        )
+    return 0
