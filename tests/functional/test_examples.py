@@ -34,6 +34,11 @@ DRY = {
     "submit": "kedge submit --dry-run --site zih-alpha --account x",
     "alloc": "kedge alloc --dry-run --site zih-alpha --account x",
 }
+RECIPES = (
+    "printf 'Bootstrap: docker\\nFrom: ubuntu:24.04\\n%%post\\n    ls /\\n' >tools.def"
+    " && printf 'ARG VERSION=1\\nFROM ubuntu:24.04 AS build\\nARG VERSION\\nRUN echo $VERSION >/version\\n"
+    "FROM ubuntu:24.04\\nCOPY --from=build /version /\\n' >Dockerfile"
+)
 PREPARE = {
     "": f"kedge pull -q pytorch.sif {NGC} && mkdir data && echo 'print(1)' >train.py && printf '#!/bin/bash\\n"
     "#SBATCH --time=01:00:00\\n#SBATCH --nodes=1\\nsrun python train.py\\n' >job.sh && chmod +x job.sh",
@@ -41,6 +46,7 @@ PREPARE = {
     "verify": f"{MAKE_KEY} && {MAKE_PAIR} && openssl pkey -in private.pem -pubout -out public.pem"
     " && kedge sign pytorch.sif && kedge sign --key private.pem pytorch.sif",
     **dict.fromkeys(DRY, f"kedge pull -q --arch amd64 amd64.sif {NGC}"),
+    **dict.fromkeys(("build", "recipe"), RECIPES),
     "remote": "kedge remote add --no-login ours https://library.example.org && kedge remote remove ours",
     **dict.fromkeys(
         ("jobs", "status", "logs", "wait"),
@@ -57,6 +63,7 @@ PARSED = {
     "kedge remote use": "needs a remote",
     "kedge remote add": "asks the remote",
     "kedge remote remove": "needs a remote",
+    "kedge image tag": "needs an image that was built",
     "kedge site init": "asks a scheduler",
     "srun ": "needs Slurm",
 }

@@ -127,10 +127,10 @@ kedge doctor --offline pytorch.sif
 """,
     "build": """
 kedge build tools.sif tools.def
-kedge build tools.sif .                                # the Dockerfile of this directory
+kedge build other.sif .                                # the Dockerfile here
 kedge build -t registry.example.org/team/tools:1 --push .
-kedge build --build-arg VERSION=1.2 --target build tools.sif .
-kedge build --dry-run tools.sif tools.def              # steps, and which are cached
+kedge build --build-arg VERSION=1.2 --target build -t tools .
+kedge build --dry-run next.sif tools.def               # steps, and which are cached
 """,
     "recipe": """
 kedge recipe show Dockerfile
@@ -165,6 +165,12 @@ kedge inspect pytorch.sif
 kedge inspect --runscript pytorch.sif
 kedge inspect --oci docker://ubuntu:24.04              # pulls nothing
 kedge inspect --json pytorch.sif
+""",
+    "image": """
+kedge image size pytorch.sif
+kedge image diff docker://ubuntu:24.04 pytorch.sif
+kedge image list
+kedge image tag tools:1 team/tools:1
 """,
     "delete": """
 kedge delete --dry-run library://library.example.org/team/tools/pytorch:1

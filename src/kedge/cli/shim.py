@@ -31,7 +31,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "program",
             metavar="NAME",
             nargs="*",
-            choices=_NAMES,
             help="apptainer (with singularity and run-singularity), docker, or both"
             f" (default: {'apptainer' if command is install else 'all'})",
         )
@@ -49,8 +48,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _choose_programs(names: Sequence[str]) -> list[str]:
     """The files behind the names, each once."""
+    from kedge.errors import UsageError
+    from kedge.model.nearest import propose
     from kedge.runtime.command_line.shim_file import PROGRAMS
 
+    for name in names:
+        if name not in _NAMES:
+            known = ", ".join(_NAMES)
+            raise UsageError(f"kedge has no shim '{name}'", hint=propose(name, _NAMES) or f"use one of: {known}")
     groups = [PROGRAMS if name in PROGRAMS else (name,) for name in names]
     return list(dict.fromkeys(program for group in groups for program in group))
 

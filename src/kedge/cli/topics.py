@@ -10,6 +10,7 @@ from pathlib import Path
 TOPICS = {
     "run": ("guides/run.md", "Containers: directories, variables, writing, root, instances, many ranks"),
     "gpus": ("guides/gpus.md", "GPUs and fabrics: --nv, --rocm, --device, which cards, which driver files"),
+    "build": ("guides/build.md", "Build images from definition files and Dockerfiles: cache, stages, secrets"),
     "pull": ("guides/pull.md", "Pull images: references, formats, architectures, offline, login nodes"),
     "registries": ("guides/registries.md", "Registries: NGC keys, logins, proxies, mirrors, certificates"),
     "formats": ("guides/formats.md", "Image formats: SIF, SquashFS, directories, OCI, and who reads which"),
@@ -43,6 +44,7 @@ GUIDES = {
     **dict.fromkeys(("submit", "alloc", "status", "logs", "wait", "cancel", "local-queue"), "jobs"),
     **dict.fromkeys(("search", "tags", "recommend"), "choosing"),
     **dict.fromkeys(("push", "registry", "remote", "delete"), "registries"),
+    **dict.fromkeys(("recipe", "image"), "build"),
     **dict.fromkeys(("convert", "sif", "inspect"), "formats"),
     **dict.fromkeys(("cache", "unpack"), "store"),
     **dict.fromkeys(("sign", "verify", "key", "keyserver"), "signing"),

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.layers.directory_tree import FolderOptions, FolderReading, FolderSource, list_entries
-from kedge.layers.owners import take_noted_owner
 from kedge.layers.tar_writer import refuse_whiteout
-from kedge.layers.upper_directory import UpperOptions, make_whiteout
+from kedge.layers.upper_directory import UpperOptions, make_whiteout, settle_owner
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
 from kedge.model.tree import Node, NodeKind
 from kedge.posix.files import explain, explained
@@ -159,7 +158,7 @@ class _Comparison:
             raise refuse_whiteout(path)
         node = self._reading.find_node(_join(self._top, path), status)
         if node is not None:
-            self._restore_owner(path, node)
+            settle_owner(self._options, path, node, is_new=not was_there)
             self._need(place).children[name] = node
         elif was_there:
             self._need(place).children[WHITEOUT_PREFIX + name] = make_whiteout()
@@ -175,16 +174,12 @@ class _Comparison:
             if inner.name.startswith(WHITEOUT_PREFIX):
                 raise refuse_whiteout(inner.path)
             node = self._reading.make_node(_join(self._top, inner.path), inner.status, NodeKind.DIRECTORY)
-            self._restore_owner(inner.path, node)
+            settle_owner(self._options, inner.path, node, is_new=inner.is_new)
             inner.node = node
             if inner.parent is not None and inner.parent.node is not None:
                 inner.parent.node.children[inner.name] = node
         assert place.node is not None
         return place.node
-
-    def _restore_owner(self, path: bytes, node: Node) -> None:
-        has_owner = take_noted_owner(node) or not self._options.all_root
-        self._options.owners.restore(path, node, has_owner=has_owner)
 
     def _is_left_out(self, place: _Place, name: bytes) -> bool:
         return bool(self._options.left_out) and _join(place.path, name) in self._options.left_out

@@ -35,6 +35,7 @@ class UpperOptions:
     all_root: bool = True  # one user did it all; False inside a user namespace that has the image's users
     has_whiteout_files: bool = False  # fuse-overlayfs wrote it: `.wh.` files are deletions and not a program's files
     is_below: Callable[[bytes], bool] | None = None  # whether the image below has that path; None: it may have any
+    maker: tuple[int, int] = (0, 0)  # user and group of the program: whose files are that the image below does not have
     keeps_root: bool = False  # the root's own mode and time are part of the layer
     progress: Progress = field(default_factory=Silent)
 
@@ -92,8 +93,9 @@ class _Translation:
             if not self._options.has_whiteout_files:
                 raise refuse_whiteout(path)
             return [(name, make_whiteout())]
-        has_owner = take_noted_owner(node) or not self._options.all_root
-        self._options.owners.restore(path, node, has_owner=has_owner)
+        is_below = self._options.is_below
+        is_new = is_below is not None and self._options.maker != (0, 0) and not is_below(path)
+        settle_owner(self._options, path, node, is_new=is_new)
         if node.kind is not NodeKind.DIRECTORY:
             _drop_marks(path, node)
         return [(name, node)]
@@ -108,6 +110,15 @@ class _Translation:
 
     def _hides(self, path: bytes) -> bool:
         return self._options.is_below is None or self._options.is_below(path)
+
+
+def settle_owner(options: UpperOptions, path: bytes, node: Node, *, is_new: bool) -> None:
+    """Give a file its owner: whom the program gave it to, its path's in the image below, or the program's user."""
+    has_owner = take_noted_owner(node) or not options.all_root
+    if is_new and not has_owner:
+        node.uid, node.gid = options.maker
+        has_owner = True
+    options.owners.restore(path, node, has_owner=has_owner)
 
 
 def make_whiteout() -> Node:

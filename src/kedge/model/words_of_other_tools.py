@@ -180,7 +180,7 @@ OPTION_HABITS = {
     "build": {
         **dict.fromkeys(("-e", "--encrypt", "--passphrase", "--pem-path"), _ENCRYPT),
         **dict.fromkeys(("-u", "--update"), _UPDATE),
-        **dict.fromkeys(("-r", "--remote"), "leave it out: kedge builds on this host, without root"),
+        **dict.fromkeys(("-r", "--remote"), "leave it out: builds run on this host, without root"),
         "--mksquashfs-args": "kedge does not use mksquashfs; to choose a compression: --compress gzip",
         "--squash": "leave it out: a SIF file is one file system; to keep files out, use a second stage",
         "--reproducible": "set the time of all files: SOURCE_DATE_EPOCH=0 kedge build OUTPUT RECIPE",

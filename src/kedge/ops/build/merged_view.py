@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.layers.directory_tree import FolderOptions, FolderReading, list_entries
-from kedge.layers.owners import OwnerTable
+from kedge.layers.owners import OwnerTable, take_noted_owner
 from kedge.model.tree import Node
 from kedge.posix.files import explain
 from kedge.posix.views import DirectoryView, follow_links, read_last_link
@@ -97,7 +97,8 @@ class MergedView:
         node = self._reading.find_node(entry.path, entry.status)
         if node is None:
             return None
-        self.levels[entry.level].owners.restore(os.fsencode(path.strip("/")), node, has_owner=False)
+        has_owner = take_noted_owner(node)
+        self.levels[entry.level].owners.restore(os.fsencode(path.strip("/")), node, has_owner=has_owner)
         node.xattrs = tuple((name, value) for name, value in node.xattrs if b"overlay" not in name)
         return node
 

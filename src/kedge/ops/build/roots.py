@@ -54,7 +54,7 @@ class StepWorkspace(Protocol):
         """The tree as it is now."""
         ...
 
-    def read_changes(self, left_out: frozenset[bytes]) -> tuple[Node, FolderSource]:
+    def read_changes(self, left_out: frozenset[bytes], maker: tuple[int, int] = (0, 0)) -> tuple[Node, FolderSource]:
         """What the step changed, as the tree of a layer; the source has to be closed."""
         ...
 
@@ -187,7 +187,7 @@ class _OverlayWorkspace:
         uppers = (ViewLevel(self._upper),) if self._upper.is_dir() else ()
         return MergedView((*self.levels, *uppers))
 
-    def read_changes(self, left_out: frozenset[bytes]) -> tuple[Node, FolderSource]:
+    def read_changes(self, left_out: frozenset[bytes], maker: tuple[int, int] = (0, 0)) -> tuple[Node, FolderSource]:
         """The upper directory."""
         below = MergedView(self.levels)
         options = UpperOptions(
@@ -195,6 +195,7 @@ class _OverlayWorkspace:
             LevelOwners([(level.folder, level.owners) for level in self.levels]),
             has_whiteout_files=self._is_of_fuse,
             is_below=lambda path: below.find("/" + os.fsdecode(path)) is not None,
+            maker=maker,
         )
         tree, source = read_upper(self._upper, options)
         self._about = describe_layer(tree)
@@ -288,9 +289,10 @@ class _PrivateWorkspace:
         """The directory as it is."""
         return view_directory(self._folder, self._owner.owners)
 
-    def read_changes(self, left_out: frozenset[bytes]) -> tuple[Node, FolderSource]:
+    def read_changes(self, left_out: frozenset[bytes], maker: tuple[int, int] = (0, 0)) -> tuple[Node, FolderSource]:
         """The difference to what was there before."""
-        tree, source = read_changes(self._before, self._folder, UpperOptions(left_out, self._owner.owners))
+        options = UpperOptions(left_out, self._owner.owners, maker=maker)
+        tree, source = read_changes(self._before, self._folder, options)
         self._changes = tree
         return tree, source
 

@@ -32,6 +32,7 @@ from kedge.recipe.steps import (
     StepMount,
     WriteFilesStep,
 )
+from kedge.runtime.environment.image_users import ImageUser, find_image_user
 
 _COMPRESSION, _LEVEL = "zstd", 1  # a third of the time of zstd's usual level, and about as small as gzip
 
@@ -108,7 +109,7 @@ class StepMaker:
                 return None
             if protection is not None:
                 protection.check(workspace.view(), step.place, step.text)
-            return self._take_changes(workspace, opened)
+            return self._take_changes(workspace, opened, step.user)
 
     def _run_host(self, step: HostScriptStep, state: BuildState, label: StepLabel) -> StepLayer | None:
         """A script of the host's programs; one that runs on the host itself needs the image as a directory."""
@@ -118,9 +119,10 @@ class StepMaker:
             run_host_step(self.session, step, workspace, label)
             return self._take_changes(workspace, opened)
 
-    def _take_changes(self, workspace: StepWorkspace, opened: contextlib.ExitStack) -> StepLayer | None:
-        """The layer of what a step wrote."""
-        tree, source = workspace.read_changes(frozenset())
+    def _take_changes(self, workspace: StepWorkspace, opened: contextlib.ExitStack, user: str = "") -> StepLayer | None:
+        """The layer of what a step wrote as a user of the image."""
+        maker = find_image_user(user, workspace.view()) if user else ImageUser(0, 0)
+        tree, source = workspace.read_changes(frozenset(), (maker.uid, maker.gid))
         with contextlib.closing(source):
             layer = self._store(tree, source)
         if layer is not None:  # `keep` needs the tree

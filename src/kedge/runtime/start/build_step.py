@@ -22,7 +22,18 @@ from kedge.runtime.mounts.step_points import StepPoints
 
 _PREFIXES = ("KEDGE", "APPTAINER", "SINGULARITY")  # a user's wishes for containers are not for the steps of a build
 _KEPT = ("KEDGE_NODEDIR", "KEDGE_SITE_CONFIG")
-_OPTIONS = ("--fakeroot", "--contain", "--pid", "--ipc", "--no-home", "--no-umask", "--sharens=false")
+# One user, also where /etc/subuid has more: then all that a step makes is the caller's to read and remove, and a build
+# gives the same image on every host. Owners are noted (`processes/owner_recorder.py`).
+_OPTIONS = (
+    "--fakeroot",
+    "--ignore-subuid",
+    "--contain",
+    "--pid",
+    "--ipc",
+    "--no-home",
+    "--no-umask",
+    "--sharens=false",
+)
 _UNMOUNTED = ("tmp", "home", "cwd", "/etc/localtime")
 _NAME_FILES = ("/etc/hosts", "/etc/resolv.conf")  # of no use without a network
 
