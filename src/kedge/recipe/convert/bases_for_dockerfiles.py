@@ -13,15 +13,15 @@ _DEBIAN_FAMILY = "RUN apt-get update && apt-get install -y --no-install-recommen
 _RED_HAT_FAMILY = "RUN yum install -y {} && yum clean all"
 _SUSE_FAMILY = "RUN zypper --non-interactive install {} && zypper clean --all"
 _UBUNTU_SUITES = ("trusty", "xenial", "bionic", "focal", "jammy", "noble", "plucky", "questing")
-_IMAGE = re.compile(r"[A-Za-z0-9\ue000][A-Za-z0-9._/:@\ue000\ue001-]*")
-_INSTEAD = {
-    "localimage": "push it to a registry (kedge push) and name that here",
-    "library": "name an image of a registry here",
-    "oras": "name an image of a registry here",
-    "shub": "Singularity Hub is closed: name an image of a registry here",
-    "oci": "push it to a registry and name that here",
-    "oci-archive": "push it to a registry and name that here",
-    "docker-archive": "push it to a registry and name that here",
+_IMAGE = re.compile(r"[A-Za-z0-9./\ue000][A-Za-z0-9._/:@\ue000\ue001-]*")
+# kedge takes these in FROM, docker does not
+SCHEMES = {
+    "library": "library://",
+    "oras": "oras://",
+    "oci": "oci:",
+    "oci-archive": "oci-archive:",
+    "docker-archive": "docker-archive:",
+    "host": "host:",
 }
 
 
@@ -54,8 +54,15 @@ def _choose_image(stage: Definition, notes: NoteTaker) -> tuple[list[str], str, 
         return _install(f"opensuse/leap:{header.get('osversion', '15')}", header, _SUSE_FAMILY, notes, line)
     if agent == "arch":
         return _install("archlinux", header, "RUN pacman -Sy --noconfirm {}", notes, line)
-    advice = _INSTEAD.get(agent, "name an image of a registry here")
-    return notes.add(line, f"FROM cannot take 'Bootstrap: {agent}, From: {reference}': {advice}"), "scratch", []
+    if agent == "localimage":
+        reference = reference.removeprefix("file://")
+        image = reference if reference.startswith(("/", "./", "../")) else f"./{reference}"
+    elif agent in SCHEMES:
+        image = SCHEMES[agent] + reference.removeprefix(SCHEMES[agent])
+    else:
+        advice = "Singularity Hub is closed" if agent == "shub" else "no image has an equal of it"
+        return notes.add(line, f"FROM cannot take 'Bootstrap: {agent}': {advice}"), "scratch", []
+    return notes.add(line, f"docker does not take FROM {image}, only kedge does: push it to a registry"), image, []
 
 
 def _name_image(values: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable
 
+from kedge.recipe.convert.bases_for_dockerfiles import SCHEMES
 from kedge.recipe.convert.commands import write_command
 from kedge.recipe.convert.definition_draft import Command, DefinitionDraft
 from kedge.recipe.convert.notes import NoteTaker
@@ -28,6 +29,7 @@ _DEFAULT_SHELL = ("/bin/sh", "-c")
 _ARCHIVE = re.compile(r"\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz|tar\.zst)$")
 _ADDRESS = re.compile(r"(https?|ftp)://", re.IGNORECASE)
 _GIT = re.compile(r"git@|git://|https?://.*\.git(#|$)", re.IGNORECASE)
+_PROGRAMS = re.compile(r"bin/[^/]+$")  # these are files
 _PLATFORM_NAMES = re.compile(r"(TARGET|BUILD)(PLATFORM|OS|ARCH|VARIANT|OSVERSION)$")
 _KNOWN_DIRECTORIES = (
     *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/root", "/run", "/sbin", "/srv"),
@@ -72,10 +74,7 @@ class DraftWriter:
         if instruction.platform:
             self._remark(line, f"definition files do not name a platform: use --arch for {instruction.platform}")
         image = self._expand(instruction.image, line, is_base=True)
-        if image.lower() == "scratch":
-            self.draft.header = ["Bootstrap: scratch"]
-        else:
-            self.draft.header = ["Bootstrap: docker", f"From: {image}"]
+        self.draft.header = _write_header(image)
 
     def add(self, instruction: Instruction) -> None:
         """Any other instruction."""
@@ -233,9 +232,11 @@ class DraftWriter:
             self.draft.post.append(f"cat > {shlex.quote(path)} <<{quoted}\n{document.stripped}{document.name}")
             self._own(instruction, path)
         for source in sources:
-            name = source.rstrip("/").rpartition("/")[2]
-            is_one_file = target.endswith("/") and not any(sign in name for sign in "*?[") and name not in ("", ".")
-            self._own(instruction, target + name if is_one_file and "." in name else target)
+            name = source.rpartition("/")[2]
+            is_named = target.endswith("/") and name not in ("", ".") and not any(sign in name for sign in "*?[")
+            self._own(instruction, target + name if is_named else target)
+            if is_named and "." not in name and name.islower() and not _PROGRAMS.search(source):
+                self._remark(line, f"if {source} is a directory, COPY takes what is in it: write {source}/. then")
         self.origin = ""
 
     def _copy_one(self, source: str, target: str, keyword: str, line: int) -> None:
@@ -301,6 +302,17 @@ class DraftWriter:
             self._remark(line, f"USER {words[0]}: %post runs as root, and the image as the user who starts it")
         elif node.keyword in _NO_EQUAL:
             self._remark(line, f"{node.keyword} {' '.join(words)}: {_NO_EQUAL[node.keyword]}")
+
+
+def _write_header(image: str) -> list[str]:
+    if image.lower() == "scratch":
+        return ["Bootstrap: scratch"]
+    if image.startswith(("/", "./", "../")):
+        return ["Bootstrap: localimage", f"From: {image}"]
+    for agent, scheme in SCHEMES.items():
+        if image.startswith(scheme):
+            return [f"Bootstrap: {agent}", f"From: {image.removeprefix(scheme)}"]
+    return ["Bootstrap: docker", f"From: {image}"]
 
 
 def parse_only_heredoc(words: tuple[str, ...]) -> bool:

@@ -31,9 +31,9 @@ RUN make
 # second
 FROM debian:$TAG
 COPY --from=builder /usr/local/bin/x /usr/local/bin/x
-COPY --from=0 /y /
-COPY --from=busybox:1 /bin/busybox /bin/
-COPY ["a b", "c", "/data/"]
+COPY --from=0 /y.txt /
+COPY --from=busybox:1 /bin/busybox /bin/busybox
+COPY ["a b.txt", "C", "/data/"]
 CMD ["x"]
 """
     assert (
@@ -62,14 +62,14 @@ From: debian:{{ TAG }}
 
 %files from builder
     /usr/local/bin/x /usr/local/bin/x
-    /y /
+    /y.txt /
 
 %files from image-0
-    /bin/busybox /bin/
+    /bin/busybox /bin/busybox
 
 %files
-    "a b" /data/
-    c /data/
+    "a b.txt" /data/
+    C /data/
 
 %runscript
     [ "$#" -gt 0 ] || set -- x
@@ -203,9 +203,22 @@ def test_to_definition_archives_and_addresses() -> None:
         "WORKDIR /w",
         "RUN a\nCOPY b /c",
         "COPY --exclude=x b /c",
+        "COPY src /c/",
     ],
 )
 def test_to_definition_what_has_no_equal_is_said(line: str) -> None:
     converted = convert(f"FROM debian\n{line}\n")
     (note,) = converted.notes
     assert f"# NOTE: {note.message}\n" in converted.text + "\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "header"),
+    [
+        ("./a.sif", {"bootstrap": "localimage", "from": "./a.sif"}),
+        ("library://a/b:1", {"bootstrap": "library", "from": "a/b:1"}),
+        ("scratch", {"bootstrap": "scratch"}),
+    ],
+)
+def test_to_definition_bases(image: str, header: dict[str, str]) -> None:
+    assert parse_stages(convert(f"FROM {image}\n").text, "x.def")[0].header == header

@@ -124,7 +124,10 @@ def test_to_dockerfile_runscript(script: str, expected: str) -> None:
         ("Bootstrap: scratch", "FROM scratch"),
         ("Bootstrap: debootstrap\nOSVersion: jammy\nMirrorURL: u\nInclude: vim", "FROM ubuntu:jammy"),
         ("Bootstrap: yum\nOSVersion: 7\nMirrorURL: u\nInclude: yum", "FROM centos:7"),
-        ("Bootstrap: localimage\nFrom: a.sif", "FROM scratch"),
+        ("Bootstrap: localimage\nFrom: a.sif", "FROM ./a.sif"),
+        ("Bootstrap: library\nFrom: a/b/c:1", "FROM library://a/b/c:1"),
+        ("Bootstrap: oci-archive\nFrom: /x/y.tar", "FROM oci-archive:/x/y.tar"),
+        ("Bootstrap: shub\nFrom: x", "FROM scratch"),
     ],
 )
 def test_to_dockerfile_bases(header: str, expected: str) -> None:

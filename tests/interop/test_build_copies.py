@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""COPY and ADD beside buildah: the same Dockerfile over the same base gives the same tree in both.
+
+Every case is a stage of its own, and the last stage collects them, so that one build of each program is enough. Cases
+that buildah's release does not know (`--exclude`, `--parents`, text in the recipe) are for the unit tests.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kedge.formats.oci.stored_image import StoredImage, StoredLayer
+from kedge.formats.oci.writer import write_layout
+from kedge.model.digest import Digest
+from kedge.model.manifest import OCI_CONFIG, OCI_LAYER_TAR, OCI_MANIFEST, Manifest, parse_manifest
+from kedge.model.platform import Platform
+from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, Tree, describe_entry, write_tree
+from tests.requirements import REPOSITORY, require_program, require_root
+
+EXTRA = (
+    CopyCase("add an archive", "ADD archive.tar.gz /t/"),
+    CopyCase("add an archive over files", "ADD archive.tar /app"),
+    CopyCase("add an archive through a link", "ADD archive.tar.gz /srv/link"),
+    CopyCase("copy an archive", "COPY archive.tar.gz /t/"),
+    CopyCase("add a file", "ADD a.txt /t/"),
+    CopyCase("from a stage", "COPY --from=owned /owned /taken/"),
+    CopyCase("from a stage with owners", "COPY --from=owned --chown=3:4 /owned /taken/"),
+    CopyCase("from a stage, a link", "COPY --from=owned /totarget /taken/"),
+    CopyCase("workdir and relative", "WORKDIR /app\nCOPY a.txt sub/deep/"),
+)
+ODD_NAME = "odd name [1].txt"  # this buildah takes a name that a wildcard matched for another wildcard
+# What differs, and why.
+_FOLLOWED = (
+    "BuildKit writes to the file that a link at the destination leads to, and so does kedge; buildah replaces it"
+)
+JUSTIFIED = {
+    "a link to a file as destination: target.txt": _FOLLOWED,
+    "a link to a file as destination: totarget": _FOLLOWED,
+}
+IGNORED = (
+    "# a comment\n\n*\n!dir\ndir/sub\n!dir/sub/two\n",
+    "**/*.log\n/a.txt\nprivate/\n",
+    "?.txt\n!b.txt\nd[a-i]r/sub\n",
+    "  link  \n./secret\ndir/../empty\n",
+)
+
+
+@dataclass(frozen=True)
+class Buildah:
+    """buildah with a storage of its own."""
+
+    program: str
+    folder: Path
+
+    def run(self, *words: str) -> str:
+        argv = [self.program, "--storage-driver", "vfs", "--root", f"{self.folder}/s", "--runroot", f"{self.folder}/r"]
+        done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def read_image(self, reference: str) -> dict[str, str]:
+        container = self.run("from", "--pull-never" if ":" not in reference else "--pull", reference).strip()
+        return describe_directory(Path(self.run("mount", container).strip()))
+
+
+@pytest.fixture(name="buildah")
+def make_buildah(tmp_path: Path) -> Buildah:
+    require_root()
+    return Buildah(require_program("buildah"), tmp_path)
+
+
+def describe_directory(root: Path) -> dict[str, str]:
+    described = {}
+    for folder, names, files in os.walk(root):
+        for name in (*names, *files):
+            path = Path(folder, name)
+            status = path.lstat()
+            content: bytes | str = b""
+            if stat.S_ISLNK(status.st_mode):
+                content = str(path.readlink())
+            elif stat.S_ISREG(status.st_mode):
+                content = path.read_bytes()[:200]
+            owner = (status.st_uid, status.st_gid)
+            described[str(path.relative_to(root))] = describe_entry(status.st_mode, owner, content)
+    return described
+
+
+def make_tar(tree: Tree, folder: Path, owner: tuple[int, int] = (0, 0)) -> bytes:
+    """The files of a table as a tar, with modes and this owner."""
+    write_tree(folder, tree)
+    out = io.BytesIO()
+
+    def own(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid, member.gid = owner
+        member.mtime = 1000
+        return member
+
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for path in sorted(folder.iterdir()):
+            archive.add(path, path.name, filter=own)
+    return out.getvalue()
+
+
+def write_base(path: Path, layer: bytes) -> None:
+    config = json.dumps(
+        {
+            "architecture": Platform.host().architecture,
+            "os": "linux",
+            "config": {},
+            "rootfs": {"type": "layers", "diff_ids": [str(Digest.of(layer))]},
+        }
+    ).encode()
+    document = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "config": {"mediaType": OCI_CONFIG, "digest": str(Digest.of(config)), "size": len(config)},
+        "layers": [{"mediaType": OCI_LAYER_TAR, "digest": str(Digest.of(layer)), "size": len(layer)}],
+    }
+    manifest = parse_manifest(json.dumps(document).encode())
+    assert isinstance(manifest, Manifest)
+    digest = Digest.of(layer)
+    stored = StoredLayer("base", digest, digest, len(layer), lambda: iter([layer]))
+    write_layout(path, [StoredImage(manifest, config, (stored,), None)])
+
+
+def list_cases() -> list[CopyCase]:
+    """Those that both programs build in one go."""
+    usable = [
+        case
+        for case in CASES
+        if not (case.error or case.ignore or case.differs or "<<" in case.lines or "odd" in case.lines)
+    ]
+    return [*usable, *EXTRA]
+
+
+def write_recipe(path: Path, base: Path, cases: list[CopyCase]) -> None:
+    stages = [f"FROM oci:{base} AS owned\nCOPY --chown=8:9 dir /owned/\nCOPY --chown=8:9 run.sh /owned/"]
+    stages += [f"FROM oci:{base} AS case{number}\n{case.lines}" for number, case in enumerate(cases)]
+    collected = [f"COPY --from=case{number} / /{number}/" for number in range(len(cases))]
+    path.write_text("\n".join([*stages, "FROM scratch", *collected]) + "\n")
+
+
+def build_with_kedge(folder: Path, recipe: Path, context: Path) -> None:
+    environment = {
+        **os.environ, "HOME": str(folder), "KEDGE_CACHEDIR": f"{folder}/cache", "KEDGE_NODEDIR": f"{folder}/node",
+    }  # fmt: skip
+    argv = [sys.executable, "-m", "kedge", "build", "-f", str(recipe), "-o", f"oci:{folder}/result", str(context)]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=False, timeout=300, env=environment, cwd=REPOSITORY
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def prepare(tmp_path: Path, cases: list[CopyCase]) -> tuple[Path, Path]:
+    """The context and the recipe."""
+    context, base = tmp_path / "context", tmp_path / "base"
+    write_tree(context, {name: entry for name, entry in CONTEXT.items() if name != ODD_NAME})
+    archive = make_tar({"x/new": b"n", "sub/keep": b"changed", "top": (b"t", 0o4755)}, tmp_path / "archived", (21, 22))
+    (context / "archive.tar").write_bytes(archive)
+    subprocess.run(["gzip", "-k", str(context / "archive.tar")], check=True)
+    write_base(base, make_tar(BASE, tmp_path / "files"))
+    write_recipe(tmp_path / "Dockerfile", base, cases)
+    return context, tmp_path / "Dockerfile"
+
+
+def test_copies_give_the_trees_that_buildah_makes(buildah: Buildah, tmp_path: Path) -> None:
+    cases = list_cases()
+    context, recipe = prepare(tmp_path, cases)
+    buildah.run("build", "--layers=false", "-t", "theirs", "-f", str(recipe), str(context))
+    build_with_kedge(tmp_path, recipe, context)
+    theirs, ours = buildah.read_image("theirs"), buildah.read_image(f"oci:{tmp_path}/result")
+    differences = {
+        path: (ours.get(path, "-"), theirs.get(path, "-"))
+        for path in sorted({*ours, *theirs})
+        if ours.get(path) != theirs.get(path)
+    }
+    named = {
+        f"{cases[int(path.partition('/')[0])].name}: {path.partition('/')[2]}": pair
+        for path, pair in differences.items()
+    }
+    assert {name: pair for name, pair in named.items() if name not in JUSTIFIED} == {}
+
+
+@pytest.mark.parametrize("text", IGNORED)
+def test_ignore_files_leave_out_what_buildah_leaves_out(text: str, buildah: Buildah, tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    write_tree(context, {name: entry for name, entry in CONTEXT.items() if name != ODD_NAME})
+    (context / ".dockerignore").write_text(text)
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /all/\n")
+    buildah.run("build", "--layers=false", "-t", "theirs", "-f", f"{tmp_path}/Dockerfile", str(context))
+    build_with_kedge(tmp_path, tmp_path / "Dockerfile", context)
+    assert buildah.read_image(f"oci:{tmp_path}/result") == buildah.read_image("theirs")
