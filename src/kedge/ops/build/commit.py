@@ -107,7 +107,7 @@ def commit(request: CommitRequest, workplace: Workplace, environ: Mapping[str, s
         opened = open_base(_name_base(base), workplace, store)
         try:
             layer, counts = _store_layer(overlay, store, request.epoch)
-            image = _finish(request, overlay, opened, layer).open_image(store)
+            image = open_result(_finish(request, overlay, opened, layer), store)
             tag = choose_tag(Reference.parse(base), form, target.tag)
             write_image(target.path, form, image, choose_options(workplace, force=request.force, tag=tag))
         finally:
