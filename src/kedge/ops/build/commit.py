@@ -27,6 +27,7 @@ from kedge.ops.build.bases import OpenedBase, open_base
 from kedge.ops.build.build_state import BuildState, StageResult, StepLayer
 from kedge.ops.build.finished_build import FinishedBuild
 from kedge.ops.build.overlay_copy import copy_ext3_overlay
+from kedge.ops.build.result_image import open_result
 from kedge.ops.images.output_name import ImageOutput, choose_tag
 from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace
