@@ -175,7 +175,8 @@ def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> i
         console.print_json(shown.as_dict())
         return 0
     console.print(f"recipe   {shown.recipe} ({shown.kind})")
-    console.print(f"context  {shown.context}")
+    if shown.context:
+        console.print(f"context  {shown.context}")
     for stage in shown.stages:
         digest = f" ({stage.digest[:19]})" if stage.digest else ""
         console.print(f"stage    {escape_line(stage.name or 'only one')}, from {escape_line(stage.base)}{digest}")
