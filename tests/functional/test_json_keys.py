@@ -66,6 +66,28 @@ def test_json_keys_are_those_of_the_page(capsys: pytest.CaptureFixture[str], wor
     assert set(list_keys(ask(capsys, *words))) == read_page(f"kedge {words[0]}")
 
 
+def test_json_keys_of_builds_and_recipes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEDGE_NODEDIR", str(tmp_path / "node"))
+    monkeypatch.chdir(tmp_path)
+    Path("Dockerfile").write_text("FROM scratch\nCOPY data /\nENV TOKEN=abcdefgh12345678\n")
+    Path("data").write_text("data")
+    monkeypatch.setattr("kedge.cli.guard.run_guarded", lambda _name, work: work())  # whose child prints past capsys
+    planned = ask(capsys, "build", "--dry-run", "-t", "tools", ".")
+    assert set(list_keys(planned)) == read_page("kedge build --dry-run")
+    assert set(list_keys(ask(capsys, "build", "-t", "tools", "."))) == read_page("kedge build")
+    shown = ask(capsys, "recipe", "show", "Dockerfile")
+    assert {key for key in list_keys(shown) if not key.startswith("syntax.")} | {"syntax"} == read_page(
+        "kedge recipe show"
+    )
+    for words, heading in ((("recipe", "lint", "Dockerfile"), "lint"), (("image", "list"), "list")):
+        capsys.readouterr()
+        main(["--json", *words])
+        listed = json.loads(capsys.readouterr().out)
+        assert {f"[].{key}" for item in listed for key in item} == read_page(f"kedge {words[0]} {heading}")
+
+
 def test_json_keys_of_a_recommendation_with_and_without_a_driver(capsys: pytest.CaptureFixture[str]) -> None:
     known = ask(capsys, "recommend", "pytorch", *GPU, "--driver", "535")
     unknown = ask(capsys, "recommend", "pytorch", *GPU)

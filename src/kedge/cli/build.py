@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     request = read_request(arguments, console)
     display = make_display(console, arguments.progress)
-    access = read_access(arguments, console, None)
+    access = read_access(arguments, console, None) if arguments.docker_login or arguments.authfile else None
     workplace = Workplace(_choose_settings(request, console), console.progress, access, arguments.fix_perms)
     if console.dry_run:
         return _preview(request, workplace, console)
@@ -175,7 +175,8 @@ def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> i
         console.print_json(shown.as_dict())
         return 0
     console.print(f"recipe   {shown.recipe} ({shown.kind})")
-    console.print(f"context  {shown.context}")
+    if shown.context:
+        console.print(f"context  {shown.context}")
     for stage in shown.stages:
         digest = f" ({stage.digest[:19]})" if stage.digest else ""
         console.print(f"stage    {escape_line(stage.name or 'only one')}, from {escape_line(stage.base)}{digest}")

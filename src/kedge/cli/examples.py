@@ -166,6 +166,11 @@ kedge inspect --runscript pytorch.sif
 kedge inspect --oci docker://ubuntu:24.04              # pulls nothing
 kedge inspect --json pytorch.sif
 """,
+    "commit": """
+kedge commit changes tools.sif                         # of shell --overlay changes
+kedge commit --base pytorch.sif changes tools.sif
+kedge commit --dry-run changes tools.sif
+""",
     "image": """
 kedge image size pytorch.sif
 kedge image diff docker://ubuntu:24.04 pytorch.sif

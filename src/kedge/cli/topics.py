@@ -44,7 +44,7 @@ GUIDES = {
     **dict.fromkeys(("submit", "alloc", "status", "logs", "wait", "cancel", "local-queue"), "jobs"),
     **dict.fromkeys(("search", "tags", "recommend"), "choosing"),
     **dict.fromkeys(("push", "registry", "remote", "delete"), "registries"),
-    **dict.fromkeys(("recipe", "image"), "build"),
+    **dict.fromkeys(("recipe", "image", "commit"), "build"),
     **dict.fromkeys(("convert", "sif", "inspect"), "formats"),
     **dict.fromkeys(("cache", "unpack"), "store"),
     **dict.fromkeys(("sign", "verify", "key", "keyserver"), "signing"),

@@ -19,9 +19,7 @@ _BEGINNING = 8192
 def read_recipe(data: bytes, name: str, arguments: BuildArguments | None = None, kind: str = "") -> Recipe:
     """Read a definition file or Dockerfile; `kind` (definition or dockerfile) is decided here where it is not given."""
     text = decode_recipe(data, name)
-    if (
-        kind or find_kind(text, name)
-    ) == "definition":  # late imports: a build that is cached takes less time than both
+    if (kind or find_kind(text, name)) == "definition":  # late, both: one is needed
         from kedge.recipe.definition.plan import make_recipe as make_definition_recipe
 
         return make_definition_recipe(text, name, arguments)
@@ -69,8 +67,8 @@ def find_kind(text: str, name: str) -> str:
 def _refuse_unknown(place: RecipePlace) -> Exception:
     return refuse_recipe(
         place,
-        "this file is neither a definition file nor a Dockerfile",
-        hint="a definition file starts with 'Bootstrap: AGENT', a Dockerfile with 'FROM IMAGE'",
+        "this is neither a definition file nor a Dockerfile",
+        hint="a definition file begins with 'Bootstrap: ...', a Dockerfile with 'FROM ...'",
     )
 
 

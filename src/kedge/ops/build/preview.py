@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from kedge.frozen import JsonValue
 from kedge.ops.build.build import open_session
 from kedge.ops.build.build_state import StageResult
+from kedge.ops.build.convert_spec import names_image
 from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.recipe_input import load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest
@@ -57,21 +58,17 @@ class _StageUnknownError(Exception):
 
 def preview(request: BuildRequest, workplace: Workplace, display: BuildDisplay) -> BuildPreview:
     """What `build` would do with this request now."""
+    output = str(request.output.path or request.output.tag or "the cache")
+    if names_image(request):
+        return BuildPreview(request.spec, "image", "", output, (), ())
     source = load_recipe(request, workplace, os.environ)
     with open_session(request, workplace, display, source) as session:
         needed = list_needed(source.recipe.stages, source.recipe.target)
         origins = FileOrigins(session, source.recipe.kind == "definition")
         look = _Look(session, origins, name_stages(needed))
         stages = tuple(look.show_stage(stage) for stage in needed)
-    output = request.output
-    return BuildPreview(
-        source.recipe.name,
-        source.recipe.kind,
-        str(source.context),
-        str(output.path or output.tag or "the cache"),
-        stages,
-        source.recipe.warnings,
-    )
+    recipe = source.recipe
+    return BuildPreview(recipe.name, recipe.kind, str(source.context), output, stages, source.warnings)
 
 
 @dataclass(slots=True)

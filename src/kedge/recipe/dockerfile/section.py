@@ -9,15 +9,17 @@ from typing import Any
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DEFAULT_SHELL = ("/bin/sh", "-c")
-_MAPS = ("Labels", "ExposedPorts", "Volumes")
+# What an image config holds today; Docker of old wrote the state of a container as well, and `docker build` drops that.
 _LISTS = ("Env", "Cmd", "Entrypoint", "OnBuild", "Shell")
+_MAPS = ("Labels", "ExposedPorts", "Volumes")
+_KEYS = frozenset((*_LISTS, *_MAPS, "User", "WorkingDir", "StopSignal", "ArgsEscaped", "Healthcheck"))
 
 
 class SectionState:
     """A copy of the base's section, which instructions change."""
 
     def __init__(self, base: Mapping[str, Any]) -> None:
-        self._values = {key: value for key, value in base.items() if value not in (None, "", [], {})}
+        self._values = {key: value for key, value in base.items() if key in _KEYS and value}
         for key in _MAPS:
             self._values[key] = dict(self._values.get(key) or {})
         for key in _LISTS:
