@@ -21,7 +21,7 @@ from kedge.layers.upper_directory import read_upper
 from kedge.model.tree import walk
 from tests.builders.build_steps import Steps, give
 from tests.builders.containers import each_role, give_to, make_sandbox
-from tests.requirements import require_root
+from tests.requirements import require_program, require_root
 
 WAYS = ("layers", "directory")
 
@@ -122,6 +122,7 @@ def test_step_sees_nothing_else_of_the_host(steps: Steps) -> None:
         *("fd", "stdin", "stdout", "stderr", "console"),
     }
     assert steps.read("sh", "-c", "ls -d /proc/[0-9]* | wc -l").strip() in "2345"
+    assert steps.read("hostname") == "localhost\n"
     assert "seen" not in steps.read("sh", "-c", "cat /proc/1/environ /proc/self/environ | grep -a . || true")
 
 
@@ -255,6 +256,19 @@ def test_step_notes_to_whom_its_program_gives_files(steps: Steps) -> None:
         b"etc/group": (3, 3),
     }
     assert not [key for node in nodes.values() for key, _ in node.xattrs if b"kedge" in key]
+
+
+def test_step_serves_package_managers(steps: Steps) -> None:
+    source = Path(__file__).parents[1] / "programs/package_manager_calls.c"
+    program = steps.base / "bin/install-packages"
+    subprocess.run([require_program("gcc"), "-Wall", "-static", "-o", program, source], check=True)
+    (steps.base / "opt").mkdir()
+    os.chown(steps.base / "opt", steps.runner.uid, steps.runner.uid)
+    done = steps.run("install-packages")
+    assert (done.status, done.output) == (0, "done\n")
+    found = os.listxattr(steps.upper / "opt/program")
+    assert "security.capability" in found
+    assert not (steps.upper / "opt/null").exists()
 
 
 def find_sleepers() -> list[str]:

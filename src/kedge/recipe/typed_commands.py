@@ -87,7 +87,8 @@ def _answer(text: str) -> str:
 def render_typed_definition(header: Sequence[tuple[str, str]], commands: Sequence[str]) -> str:
     """A definition file: one %post, in which a `cd` holds for what follows."""
     lines = [f"{key}: {value}" for key, value in header]
-    body = [f"    {line}" for command in commands for line in command.split("\n")]
+    # lines of a heredoc stay as they are: one that ends it must not be indented
+    body = [command if "\n" in command else f"    {command}" for command in commands]
     return "\n".join([*lines, "", "%post", *(body or ["    true"]), ""])
 
 

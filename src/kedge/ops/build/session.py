@@ -45,6 +45,7 @@ class BuildSession:
     marks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     locked: Mapping[str, str] = field(default_factory=dict)  # digests of bases that the lock file names
     bases: list[OpenedBase] = field(default_factory=list)
+    layers: list[StepLayer] = field(default_factory=list)  # of all steps so far
     lacks_overlay: str = ""  # why steps run in private directories
     added: AddedFiles = field(init=False)  # what ADD fetches and unpacks
 
@@ -80,6 +81,11 @@ class BuildSession:
     def mark_layer(self, layer: StepLayer) -> None:
         """Keep a layer in the cache until the build ends."""
         self.marks.enter_context(self.store.steps.use_layer(layer.descriptor))
+        self.layers.append(layer)
+
+    def drop_damaged_layers(self) -> bool:
+        """Hash all layers of the build, and take the damaged ones out of the cache; whether there were any."""
+        return not all([self.store.blobs.check(layer.descriptor) for layer in self.layers])
 
     # -- telling
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # A current directory that is one of these, or below one of the second, is the image's business.
 _SYSTEM_FOLDERS = ("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64")
+_STEP_HOST_NAME = "localhost"  # in a step of a build: it says nothing of this host, and programs can look it up
 _SYSTEM_TREES = ("/sys", "/proc", "/dev")
 _DEVICE_LINKS = (("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr"))
 
@@ -275,7 +276,9 @@ def _plan_identity(request: PlanRequest, points: Points, before: list[Operation]
         if text is not None:
             before.append(("write", f"{SESSION}/{name}", text.decode(errors="surrogateescape"), 0o644))
             points.bind_session(name, f"/etc/{name}")
-    if options.hostname:
+    if options.step is not None:
+        points.add(("hostname", _STEP_HOST_NAME))
+    elif options.hostname:
         before.append(("write", f"{SESSION}/hostname", options.hostname + "\n", 0o644))
         points.bind_session("hostname", "/etc/hostname")
         points.add(("hostname", options.hostname))

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An image with Python and pip, packed from this host, and wheels that are written here: no network is needed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.builders.containers import Runner, give_to
+
+_PROGRAMS = ("/usr/bin/python3", "/bin/sh", "/bin/ls", "/bin/cat", "/bin/rm", "/bin/mkdir", "/bin/cp", "/usr/bin/env")
+_SYSTEM = Path("/usr/lib/python3/dist-packages")
+_NEEDED = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+# pip of Debian refuses to install beside the distribution's packages, and asks the network for its own version
+PIP = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"}
+
+
+def make_python_image(runner: Runner, name: str = "python") -> Path:
+    """A sandbox of the runner's user with the host's Python, pip and setuptools; skips where the host has none."""
+    missing = [part for part in _NEEDED if not (_SYSTEM / part).is_dir()]
+    if missing or not Path("/usr/bin/python3").exists():
+        pytest.skip(f"Python of this host has no {', '.join(missing) or 'interpreter'}")
+    folder = runner.folder / name
+    made = runner.home / name
+    runner.read("pull", "--sandbox", str(made), f"host:{','.join(_PROGRAMS)}")
+    made.rename(folder)
+    target = folder / "usr/lib/python3/dist-packages"
+    target.mkdir(parents=True, exist_ok=True)
+    for part in _NEEDED:
+        shutil.copytree(_SYSTEM / part, target / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    for path in _SYSTEM.glob("pip-*.dist-info"):
+        shutil.copytree(path, target / path.name, dirs_exist_ok=True)
+    return give_to(runner, folder)
+
+
+def write_wheel(folder: Path, name: str, version: str, *, requires: tuple[str, ...] = ()) -> Path:
+    """A wheel with one module, which knows its version."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+    files = {
+        f"{name}.py": f'VERSION = "{version}"\n',
+        f"{info}/METADATA": metadata,
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},{_digest(text)},{len(text)}\n" for path, text in files.items())
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for inside, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
+            archive.writestr(inside, text)
+    return path
+
+
+def _digest(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return "sha256=" + base64.urlsafe_b64encode(digest).decode().rstrip("=")
