@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     request = read_request(arguments, console)
     display = make_display(console, arguments.progress)
-    access = read_access(arguments, console, None)
+    access = read_access(arguments, console, None) if arguments.docker_login or arguments.authfile else None
     workplace = Workplace(_choose_settings(request, console), console.progress, access, arguments.fix_perms)
     if console.dry_run:
         return _preview(request, workplace, console)

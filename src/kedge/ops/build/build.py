@@ -20,11 +20,11 @@ from kedge.ops.build.build_place import BuildPlace
 from kedge.ops.build.build_state import StageResult
 from kedge.ops.build.convert_spec import convert_spec, names_image
 from kedge.ops.build.deliver import deliver
+from kedge.ops.build.finished_build import FinishedBuild
 from kedge.ops.build.lock_file import read_lock, write_lock
 from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult
-from kedge.ops.build.result_image import FinishedBuild
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.ops.build.stage_builder import StageBuilder
 from kedge.ops.build.stages import list_needed, name_stages, run_stages
