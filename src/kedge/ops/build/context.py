@@ -37,6 +37,7 @@ from kedge.recipe.patterns import (
 IGNORE_FILE = ".dockerignore"
 _MAXIMUM_IGNORE = 1 << 20  # bytes
 _HASHING_THREADS = 8
+_LARGE = 1 << 18  # bytes from which on a file is worth a thread
 _NOTHING = IgnorePatterns()
 
 
@@ -124,17 +125,18 @@ class FileOrigin:
         return hashed.hexdigest()
 
     def _hash_contents(self, files: Iterable[Node]) -> dict[object, str]:
-        """The digest of each content, several at once; a file is read once in a build."""
-        contents = {node.content: node for node in files if node.content is not None}
-        missing = {content: node for content, node in contents.items() if content not in self._digests}
-        threads = min(_HASHING_THREADS, read_limits().cpus, len(missing))
+        """The digest of each content; a file is read once in a build, large ones several at once."""
+        missing = [node for node in files if node.content is not None and node.content not in self._digests]
+        large = [node for node in missing if node.size >= _LARGE]
         with self._hinting():
-            if threads < 2:
-                results = [_hash_content(node) for node in missing.values()]
-            else:
-                with ThreadPoolExecutor(threads) as pool:
-                    results = list(pool.map(_hash_content, missing.values()))
-        self._digests.update(zip(missing, results, strict=True))
+            for node in missing:
+                if node.size < _LARGE:
+                    self._digests[node.content] = _hash_content(node)
+            threads = min(_HASHING_THREADS, len(large))
+            if threads:
+                with ThreadPoolExecutor(min(threads, read_limits().cpus)) as pool:
+                    for node, digest in zip(large, pool.map(_hash_content, large), strict=True):
+                        self._digests[node.content] = digest
         return self._digests
 
     def _list(self, path: str) -> list[tuple[bytes, ViewEntry]]:
