@@ -13,9 +13,7 @@ from kedge.cli.build_values import read_build_arguments, read_export, read_pairs
 from kedge.errors import FileProblem, InvalidSetting, UsageError
 from kedge.model.image_argument import is_address, is_reference
 from kedge.model.image_format import ImageFormat
-from kedge.ops.build.recipe_files import read_input
 from kedge.ops.build.request import BuildOutput, BuildRequest
-from kedge.ops.images.local_names import read_name
 from kedge.ops.images.output_name import read_output
 
 if TYPE_CHECKING:
@@ -88,6 +86,12 @@ def _read_shape(arguments: argparse.Namespace) -> _Shape:
     return _read_spec(*words)
 
 
+def _read_input() -> bytes:
+    from kedge.ops.build.recipe_files import read_input  # late: few recipes come from there
+
+    return read_input()
+
+
 def _read_spec(output: str, spec: str) -> _Shape:
     """Apptainer's shape; a directory with a Dockerfile is a context, any other one an image."""
     if is_reference(output) and output.partition(":")[0] not in set(ImageFormat):
@@ -96,7 +100,7 @@ def _read_spec(output: str, spec: str) -> _Shape:
             hint=f"to push the result: kedge build -t {output.removeprefix('docker://')} --push CONTEXT",
         )
     if spec == "-":
-        return _Shape("-", None, output, read_input())
+        return _Shape("-", None, output, _read_input())
     folder = Path(spec)
     if not is_reference(spec) and _is_context(folder):
         return _Shape(str(_find_recipe(folder)), folder, output)
@@ -113,7 +117,7 @@ def _read_context(word: str, file: str, *, has_tag: bool) -> _Shape:
     if word == "-":
         if file and file != "-":
             raise UsageError("'-' reads the recipe from standard input, and -f names another", hint=_SHAPES)
-        return _Shape("-", None, "", read_input())
+        return _Shape("-", None, "", _read_input())
     if is_address(word) or word.startswith("git@"):
         raise UsageError(
             f"kedge build cannot fetch the context '{word}'", hint="clone or download it first, and name the directory"
@@ -129,7 +133,7 @@ def _read_context(word: str, file: str, *, has_tag: bool) -> _Shape:
             hint = f"name the recipe with -f: kedge build -t NAME -f {shlex.quote(word)} ."
         raise UsageError(f"{word} is a file, where kedge build needs a directory as context", hint=hint)
     if file == "-":
-        return _Shape("-", folder, "", read_input())
+        return _Shape("-", folder, "", _read_input())
     recipe = Path(file) if file else _find_recipe(folder)
     if not recipe.is_file() and not recipe.is_fifo():
         inside = folder / file
@@ -159,6 +163,8 @@ def _find_recipe(folder: Path) -> Path:
 def _read_outputs(arguments: argparse.Namespace, shape: _Shape) -> BuildOutput:
     form = ImageFormat(arguments.format) if arguments.format else None
     for name in arguments.tag:
+        from kedge.ops.images.local_names import read_name  # late: few builds have a tag
+
         read_name(name)  # a mistake in it is found before anything is built
     tag, *further = arguments.tag or [""]
     if len(arguments.output) > 1:

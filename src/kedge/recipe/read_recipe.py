@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-from kedge.recipe.definition.plan import make_recipe as make_definition_recipe
-from kedge.recipe.dockerfile.plan import make_recipe as make_dockerfile_recipe
 from kedge.recipe.steps import BuildArguments, Recipe, RecipePlace, refuse_recipe
 
 _DEFINITION_NAME = re.compile(r"(singularity|apptainer|definition)([._-].*)?|.*\.def", re.IGNORECASE)
@@ -21,8 +19,13 @@ _BEGINNING = 8192
 def read_recipe(data: bytes, name: str, arguments: BuildArguments | None = None, kind: str = "") -> Recipe:
     """Read a definition file or Dockerfile; `kind` (definition or dockerfile) is decided here where it is not given."""
     text = decode_recipe(data, name)
-    make = make_definition_recipe if (kind or find_kind(text, name)) == "definition" else make_dockerfile_recipe
-    return make(text, name, arguments)
+    if (kind or find_kind(text, name)) == "definition":  # late, both: one is needed
+        from kedge.recipe.definition.plan import make_recipe as make_definition_recipe
+
+        return make_definition_recipe(text, name, arguments)
+    from kedge.recipe.dockerfile.plan import make_recipe as make_dockerfile_recipe
+
+    return make_dockerfile_recipe(text, name, arguments)
 
 
 def decode_recipe(data: bytes, name: str) -> str:

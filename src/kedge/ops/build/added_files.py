@@ -46,19 +46,6 @@ _UNNAMED = "__unnamed__"
 _FILE_TYPE = "application/octet-stream"
 
 
-def is_address(source: str) -> bool:
-    """Whether a source of ADD is fetched from elsewhere."""
-    return source.lower().startswith(("http://", "https://")) or is_git_address(source)
-
-
-def is_git_address(source: str) -> bool:
-    """Whether an address names a Git repository."""
-    address = source.partition("#")[0].lower()
-    return address.startswith(("git://", "git@", "ssh://")) or (
-        address.startswith(("http://", "https://")) and address.endswith(".git")
-    )
-
-
 @dataclass(slots=True)
 class AddedFiles:
     """Fetches and unpacks for one build; a context manager that removes what was cloned and unpacked for it."""

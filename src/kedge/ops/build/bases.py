@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedge.errors import ImageNotFound, InvalidReference
 from kedge.frozen import replace as replace_settings
@@ -18,18 +18,17 @@ from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
-from kedge.ops.build.base_layers import as_one_layer
 from kedge.ops.build.base_references import name_reference
-from kedge.ops.images.unpack import unpack, unpack_plain
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import Source, SourceKind, classify
-from kedge.ops.sources.fetch_layers import open_remote_image
-from kedge.ops.sources.fetch_sif import find_sif_source
-from kedge.ops.sources.image_source import ImageSource, LayeredImage
-from kedge.ops.sources.open_local import open_local_image
-from kedge.ops.sources.resolve import Resolved, read_config, refuse_artifacts, resolve
 from kedge.recipe.steps import Base, refuse_recipe
 from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.ops.sources.image_source import ImageSource, LayeredImage
+    from kedge.ops.sources.resolve import Resolved
+
+# Imports inside the functions below are late for start-up cost: every kind of base needs a few of them.
 
 
 @dataclass(slots=True)
@@ -127,6 +126,8 @@ class _Opening:
 
     def _resolve(self) -> Resolved:
         """Ask the registry, as the policy wants it."""
+        from kedge.ops.sources.resolve import resolve
+
         ask = partial(resolve, self.reference, self.workplace, self.store)
         if self.policy == "missing":
             try:
@@ -136,6 +137,8 @@ class _Opening:
         return ask(offline=self.policy == "never")
 
     def _open_layers(self, resolved: Resolved) -> OpenedBase:
+        from kedge.ops.sources.resolve import read_config, refuse_artifacts
+
         refuse_artifacts(resolved)
         _, config = read_config(resolved, self.store)
         fetch = cache(partial(self._fetch, resolved))
@@ -145,19 +148,25 @@ class _Opening:
             config,
             str(resolved.digest),
             _open=fetch,
-            _unpack=lambda: unpack_plain(resolved.digest, str(self.reference), fetch, self.workplace),
+            _unpack=lambda: _unpack_plain(resolved.digest, str(self.reference), fetch, self.workplace),
         )
 
     def _fetch(self, resolved: Resolved) -> LayeredImage:
+        from kedge.ops.sources.fetch_layers import open_remote_image
+
         image = open_remote_image(resolved, self.workplace, self.store)
         image.on_close = None  # the cache is shared with other stages, whose downloads go on
         return image
 
     def _unpack(self, text: str) -> Path:
+        from kedge.ops.images.unpack import unpack
+
         return unpack(text, self.workplace, policy="never" if self.policy == "never" else "missing").root
 
     def _open_remote_sif(self, source: Source) -> OpenedBase:
         """A SIF from elsewhere: fetched into the cache, then as a file."""
+        from kedge.ops.sources.fetch_sif import find_sif_source
+
         sif = find_sif_source(source, self.workplace, self.store, offline=self.policy == "never")
         path = self.store.build_image(sif.key, sif.write)
         return self._open_file(path, str(sif.digest or ""))
@@ -180,6 +189,9 @@ class _Opening:
 
     def _open_local(self) -> OpenedBase:
         """An archive, a layout, a directory, an engine's image, or programs of this host."""
+        from kedge.ops.sources.image_source import LayeredImage
+        from kedge.ops.sources.open_local import open_local_image
+
         if self.base.fields.get("fingerprints"):
             self._verify_signers(Path(self.reference.path))
         image = open_local_image(self.reference, self.workplace)
@@ -191,7 +203,7 @@ class _Opening:
                 str(digest),
                 image.config,
                 _open=lambda: image,
-                _unpack=lambda: unpack_plain(digest, text, lambda: image, self.workplace),
+                _unpack=lambda: _unpack_plain(digest, text, lambda: image, self.workplace),
                 _image=image,
             )
         from kedge.ops.build.base_identity import identify_tree
@@ -204,6 +216,8 @@ class _Opening:
         return replace(opened, _unpack=lambda: Path(self.reference.path).resolve())
 
     def _open_tree(self, identity: str, open_image: Callable[[], ImageSource]) -> OpenedBase:
+        from kedge.ops.build.base_layers import as_one_layer
+
         image = as_one_layer(open_image, identity, self.workplace, self.store)
         return OpenedBase(
             str(self.reference),
@@ -211,10 +225,18 @@ class _Opening:
             image.config,
             is_decorated=image.is_decorated,
             _open=lambda: image,
-            _unpack=lambda: unpack_plain(image.manifest.digest, str(self.reference), lambda: image, self.workplace),
+            _unpack=lambda: _unpack_plain(image.manifest.digest, str(self.reference), lambda: image, self.workplace),
             _image=image,
         )
 
 
 def _open_path(path: Path, workplace: Workplace) -> ImageSource:
+    from kedge.ops.sources.open_local import open_local_image
+
     return open_local_image(Reference(Transport.FILE, path=str(path)), workplace)
+
+
+def _unpack_plain(digest: Digest, text: str, open_image: Callable[[], LayeredImage], workplace: Workplace) -> Path:
+    from kedge.ops.images.unpack import unpack_plain
+
+    return unpack_plain(digest, text, open_image, workplace)

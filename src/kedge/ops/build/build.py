@@ -13,17 +13,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kedge.errors import CorruptImage, DigestMismatch
 from kedge.ops.build.build_log import BuildLog, choose_log_folder
 from kedge.ops.build.build_note import write_note
 from kedge.ops.build.build_place import BuildPlace
 from kedge.ops.build.build_state import StageResult
 from kedge.ops.build.convert_spec import convert_spec, names_image
 from kedge.ops.build.deliver import deliver
+from kedge.ops.build.finished_build import FinishedBuild
 from kedge.ops.build.lock_file import read_lock, write_lock
 from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult
-from kedge.ops.build.result_image import FinishedBuild
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.ops.build.stage_builder import StageBuilder
 from kedge.ops.build.stages import list_needed, name_stages, run_stages
@@ -35,30 +36,46 @@ _ASKING = ("always", "newer")  # policies that take what the registry has now, w
 
 
 def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) -> BuildResult:
-    """Build what the request names; a step that fails is raised as BuildFailed, and nothing half-made is left."""
-    began = time.monotonic()
+    """Build what the request names; a step that fails is raised as BuildFailed, and nothing half-made is left.
+
+    Where a layer in the cache turns out to be damaged, it is dropped, and the build begins once more.
+    """
     if names_image(request):
         return convert_spec(request, workplace)
     source = load_recipe(request, workplace, os.environ)
     if request.output.path is not None:
         ImageOutput(request.output.path, request.output.form).refuse_existing(force=request.output.force)
     with open_session(request, workplace, display, source) as session:
-        result = _run(session, source.recipe)
-        created = result.state.created if request.epoch is None else request.epoch
-        result = replace(result, section=_add_labels(result, request))
-        finished = FinishedBuild(result, source.recipe, write_note(source.recipe, session, result), created)
-        delivered = deliver(finished, session)
-        _keep_lock(session)
-        return BuildResult(
-            reference=request.output.tag or str(request.output.path or delivered.digest),
-            digest=str(delivered.digest),
-            path=request.output.path,
-            size=delivered.size,
-            seconds=time.monotonic() - began,
-            steps=tuple(session.outcomes),
-            log=session.log.path,
-            warnings=(*source.warnings, *result.warnings),
-        )
+        try:
+            return _build(session, source)
+        except (CorruptImage, DigestMismatch):
+            if not session.drop_damaged_layers():
+                raise
+    workplace.progress.warn("a layer in the cache was damaged: kedge makes it again")
+    with open_session(request, workplace, display, source) as session:
+        return _build(session, source)
+
+
+def _build(session: BuildSession, source: RecipeInput) -> BuildResult:
+    """Build once, and deliver the result."""
+    began = time.monotonic()
+    request = session.request
+    result = _run(session, source.recipe)
+    created = result.state.created if request.epoch is None else request.epoch
+    result = replace(result, section=_add_labels(result, request))
+    finished = FinishedBuild(result, source.recipe, write_note(source.recipe, session, result), created)
+    delivered = deliver(finished, session)
+    _keep_lock(session)
+    return BuildResult(
+        reference=request.output.tag or str(request.output.path or delivered.digest),
+        digest=str(delivered.digest),
+        path=request.output.path,
+        size=delivered.size,
+        seconds=time.monotonic() - began,
+        steps=tuple(session.outcomes),
+        log=session.log.path,
+        warnings=(*source.warnings, *result.warnings),
+    )
 
 
 @contextlib.contextmanager

@@ -25,8 +25,9 @@ from kedge.model.reference import Reference, Transport
 from kedge.model.tree import Node, NodeKind, walk
 from kedge.ops.build.bases import OpenedBase, open_base
 from kedge.ops.build.build_state import BuildState, StageResult, StepLayer
+from kedge.ops.build.finished_build import FinishedBuild
 from kedge.ops.build.overlay_copy import copy_ext3_overlay
-from kedge.ops.build.result_image import FinishedBuild
+from kedge.ops.build.result_image import open_result
 from kedge.ops.images.output_name import ImageOutput, choose_tag
 from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace
@@ -107,7 +108,7 @@ def commit(request: CommitRequest, workplace: Workplace, environ: Mapping[str, s
         opened = open_base(_name_base(base), workplace, store)
         try:
             layer, counts = _store_layer(overlay, store, request.epoch)
-            image = _finish(request, overlay, opened, layer).open_image(store)
+            image = open_result(_finish(request, overlay, opened, layer), store)
             tag = choose_tag(Reference.parse(base), form, target.tag)
             write_image(target.path, form, image, choose_options(workplace, force=request.force, tag=tag))
         finally:

@@ -11,10 +11,11 @@ import hashlib
 import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kedge.layers.directory_tree import FolderSource
 from kedge.model.tree import ContentSource, Node, NodeKind, walk
-from kedge.ops.build.added_files import AddedFiles, is_address, is_git_address
+from kedge.ops.build.addresses import is_address, is_git_address
 from kedge.ops.build.context import FileOrigin
 from kedge.ops.build.copy_attributes import Owner, change_mode, check_mode, find_owner
 from kedge.ops.build.copy_layer import CopyLayer
@@ -22,6 +23,9 @@ from kedge.ops.build.lent_content import LentContent
 from kedge.ops.build.merged_view import MergedView
 from kedge.recipe.patterns import BadPattern, IgnorePatterns, has_wildcard, parse_ignore_lines
 from kedge.recipe.steps import CopyStep, InlineFile, refuse_recipe
+
+if TYPE_CHECKING:
+    from kedge.ops.build.added_files import AddedFiles
 
 _INLINE_MODE = 0o644
 _UMASK = 0o022  # of definition files' builds

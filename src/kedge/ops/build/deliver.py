@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from kedge.model.digest import Digest
 from kedge.model.image_format import ImageFormat
-from kedge.ops.build.result_image import FinishedBuild, keep_in_store
+from kedge.ops.build.finished_build import FinishedBuild
 from kedge.ops.build.session import BuildSession
-from kedge.ops.images.write_image import choose_options, write_image, write_sif
 from kedge.store.build_steps import StepRecord
 from kedge.store.images import Handing
+
+if TYPE_CHECKING:
+    from kedge.ops.sources.image_source import LayeredImage
+
+# Imports inside the methods below are late for start-up cost: an image that the cache has needs none of them.
 
 _FORMAT_VERSION = 1  # raise it when the written bytes change
 _DIGEST = "digest"
@@ -40,6 +44,7 @@ class _Delivery:
         self._build = build
         self._session = session
         self._digest: Digest | None = None
+        self._image: LayeredImage | None = None
 
     def run(self) -> Delivered:
         output = self._session.request.output
@@ -50,10 +55,19 @@ class _Delivery:
             size = size or self._name()
         return Delivered(self._find_digest(), size)
 
+    def _open(self) -> LayeredImage:
+        from kedge.ops.build.result_image import open_result
+
+        if self._image is None:
+            self._image = open_result(self._build, self._session.store)
+        return self._image
+
     def _write(self, target: Path) -> int:
         output, workplace = self._session.request.output, self._session.workplace
         if output.form is not ImageFormat.SIF:
-            image = self._build.open_image(self._session.store)
+            from kedge.ops.images.write_image import choose_options, write_image
+
+            image = self._open()
             self._digest = image.manifest.digest
             options = choose_options(workplace, force=output.force, tag=output.tag or None)
             write_image(target, output.form, image, options)
@@ -66,17 +80,20 @@ class _Delivery:
         return target.stat().st_size
 
     def _write_sif(self, file: BinaryIO) -> None:
-        image = self._build.open_image(self._session.store)
+        from kedge.ops.images.write_image import choose_options, write_sif
+
+        image = self._open()
         self._digest = image.manifest.digest
         write_sif(file, image, choose_options(self._session.workplace))
 
     def _name(self) -> int:
         """Give the image its names in the cache; bytes of its layers."""
+        from kedge.ops.build.result_image import keep_in_store
         from kedge.ops.images.local_names import name_image, read_name
         from kedge.ops.images.push import push_opened
 
         output, store = self._session.request.output, self._session.store
-        image = self._build.open_image(store)
+        image = self._open()
         self._digest = keep_in_store(image, store)
         for tag in (output.tag, *output.further_tags):
             name_image(tag, self._digest, self._session.workplace, store)
@@ -92,6 +109,6 @@ class _Delivery:
             text = known.extra.get(_DIGEST) if known else None
             self._digest = Digest.parse(text) if isinstance(text, str) else None
         if self._digest is None:
-            self._digest = self._build.open_image(self._session.store).manifest.digest
+            self._digest = self._open().manifest.digest
         records.write(StepRecord(self._build.key, None, None, "image", {_DIGEST: str(self._digest)}))
         return self._digest

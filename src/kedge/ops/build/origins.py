@@ -17,7 +17,6 @@ from kedge.ops.build.bases import OpenedBase
 from kedge.ops.build.build_state import BuildState
 from kedge.ops.build.context import FileOrigin, open_context, open_host_files
 from kedge.ops.build.named_contexts import find_context_image
-from kedge.ops.build.roots import PrivateRoot
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.posix.views import follow_links
 from kedge.recipe.steps import Base, CopyOrigin, RecipePlace, StepMount, refuse_recipe
@@ -103,6 +102,8 @@ class FileOrigins:
         """All files of a state in one directory, which only this build sees."""
         with self._lock:
             if state.key not in self._flat:
+                from kedge.ops.build.roots import PrivateRoot  # late: only binds from stages need it
+
                 directories = self.session.directories
                 is_plain = not state.layers
                 folder = directories.find_base(state) if is_plain else PrivateRoot(directories).make_folder(state)

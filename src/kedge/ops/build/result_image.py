@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from kedge.errors import DigestMismatch
@@ -33,10 +32,9 @@ from kedge.model.manifest import (
     parse_config,
     parse_manifest,
 )
-from kedge.ops.build.build_state import StageResult
-from kedge.ops.build.roots import read_layer
+from kedge.ops.build.finished_build import FinishedBuild
+from kedge.ops.build.layer_reading import read_layer
 from kedge.ops.sources.image_source import LayeredImage
-from kedge.recipe.steps import Recipe
 from kedge.store.store import Store
 
 _OCI_TYPES = {
@@ -47,72 +45,57 @@ _OCI_TYPES = {
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedBuild:
-    """The target stage and what is known of the whole build."""
+def open_result(build: FinishedBuild, store: Store) -> LayeredImage:
+    """The image, ready to be written; the layers of the base may begin to be downloaded."""
+    state = build.result.state
+    base = state.base.open_image()
+    config = _make_config(build, base)
+    own = [layer.descriptor for layer in state.layers]
+    layers = [*(_as_oci(layer) for layer in (base.manifest.layers if base else ())), *own]
+    manifest = _make_manifest(config, layers)
+    sources = (*(base.layers if base else ()), *(read_layer(store, layer) for layer in state.layers))
+    return LayeredImage(
+        manifest,
+        config,
+        parse_config(config),
+        sources,
+        _make_record(build, base),
+        base.options if base else FlattenOptions(),
+        is_decorated=build.result.is_decorated,
+        has_documents=build.result.is_decorated,
+    )
 
-    result: StageResult
-    recipe: Recipe
-    note: str  # JSON: what the image says of its build
-    created: int
 
-    @property
-    def key(self) -> str:
-        """Equal for builds that give the same image."""
-        state = self.result.state
-        parts = [state.key, state.base.key, self.result.section, list(map(dict, state.history))]
-        text = json.dumps([*parts, self.recipe.text, self.note, self.created], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+def _make_config(build: FinishedBuild, base: LayeredImage | None) -> bytes:
+    state = build.result.state
+    moment = _format_time(build.created)
+    document: dict[str, Any] = dict(base.config.document) if base else {}
+    platform = state.base.config.platform
+    document |= {"architecture": platform.architecture, "os": platform.os, "created": moment}
+    if platform.variant:
+        document["variant"] = platform.variant
+    diff_ids = [*(base.config.diff_ids if base else ()), *(layer.diff_id for layer in state.layers)]
+    document["config"] = dict(build.result.section)
+    document["rootfs"] = {"type": "layers", "diff_ids": [str(diff_id) for diff_id in diff_ids]}
+    earlier = list(base.config.history) if base else []
+    document["history"] = [*earlier, *({"created": moment, **entry} for entry in state.history)]
+    if build.result.author:
+        document["author"] = build.result.author
+    for name in ("id", "parent", "container", "container_config", "docker_version"):
+        document.pop(name, None)  # of the base, as Docker wrote it long ago
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    # bytes of the recipe that are no text cannot stand in JSON; Docker replaces them as well
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
 
-    def open_image(self, store: Store) -> LayeredImage:
-        """The image, ready to be written; the layers of the base may begin to be downloaded."""
-        state = self.result.state
-        base = state.base.open_image()
-        config = self._make_config(base)
-        own = [layer.descriptor for layer in state.layers]
-        layers = [*(_as_oci(layer) for layer in (base.manifest.layers if base else ())), *own]
-        manifest = _make_manifest(config, layers)
-        sources = (*(base.layers if base else ()), *(read_layer(store, layer) for layer in state.layers))
-        return LayeredImage(
-            manifest,
-            config,
-            parse_config(config),
-            sources,
-            self._make_record(base),
-            base.options if base else FlattenOptions(),
-            is_decorated=self.result.is_decorated,
-            has_documents=self.result.is_decorated,
-        )
 
-    def _make_config(self, base: LayeredImage | None) -> bytes:
-        state = self.result.state
-        moment = _format_time(self.created)
-        document: dict[str, Any] = dict(base.config.document) if base else {}
-        platform = state.base.config.platform
-        document |= {"architecture": platform.architecture, "os": platform.os, "created": moment}
-        if platform.variant:
-            document["variant"] = platform.variant
-        diff_ids = [*(base.config.diff_ids if base else ()), *(layer.diff_id for layer in state.layers)]
-        document["config"] = dict(self.result.section)
-        document["rootfs"] = {"type": "layers", "diff_ids": [str(diff_id) for diff_id in diff_ids]}
-        earlier = list(base.config.history) if base else []
-        document["history"] = [*earlier, *({"created": moment, **entry} for entry in state.history)]
-        if self.result.author:
-            document["author"] = self.result.author
-        for name in ("id", "parent", "container", "container_config", "docker_version"):
-            document.pop(name, None)  # of the base, as Docker wrote it long ago
-        return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", "surrogateescape"
-        )
-
-    def _make_record(self, base: LayeredImage | None) -> SourceRecord:
-        opened = self.result.state.base
-        first = self.recipe.target.base
-        digest = Digest.parse(opened.digest) if opened.digest else None
-        kind, reference = (base.record.kind, base.record.reference) if base else (first.agent, first.reference)
-        return SourceRecord(
-            kind, reference, digest, opened.config.platform, self.created, recipe=self.recipe.text, build=self.note
-        )
+def _make_record(build: FinishedBuild, base: LayeredImage | None) -> SourceRecord:
+    opened = build.result.state.base
+    first = build.recipe.target.base
+    digest = Digest.parse(opened.digest) if opened.digest else None
+    kind, reference = (base.record.kind, base.record.reference) if base else (first.agent, first.reference)
+    return SourceRecord(
+        kind, reference, digest, opened.config.platform, build.created, recipe=build.recipe.text, build=build.note
+    )
 
 
 def _format_time(seconds: int) -> str:

@@ -21,7 +21,6 @@ from kedge.errors import FileProblem
 from kedge.layers.apply_layer import apply_layer
 from kedge.layers.directory_changes import read_changes, take_snapshot
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
-from kedge.layers.layer_source import LayerSource
 from kedge.layers.overlay_directory import unpack_overlay
 from kedge.layers.owners import LevelOwners, OwnerTable, collect_owners
 from kedge.layers.sandbox import SandboxSink
@@ -30,6 +29,7 @@ from kedge.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
 from kedge.model.tree import Node, copy_tree
 from kedge.ops.build.build_place import BuildPlace
 from kedge.ops.build.build_state import BuildState, StepLayer
+from kedge.ops.build.layer_reading import read_layer
 from kedge.ops.build.merged_view import MergedView, ViewLevel, view_directory
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
@@ -38,7 +38,6 @@ from kedge.runtime.images.node_cache_writer import Built
 from kedge.runtime.start.build_step import StepRoot
 from kedge.store.store import Store
 
-_PIECE = 1 << 20
 _TRIES = 3
 _MOUNT_POINTS = ("dev", "proc", "sys")  # all that an empty base has
 
@@ -74,18 +73,6 @@ class StageRoot(Protocol):
     def open(self, state: BuildState) -> contextlib.AbstractContextManager[StepWorkspace]:
         """A tree for a step; what it changes is gone afterwards unless it was kept."""
         ...
-
-
-def read_layer(store: Store, layer: StepLayer) -> LayerSource:
-    """A layer of a step as its bytes in the cache."""
-    path = store.blob_path(layer.descriptor.digest)
-
-    def read() -> Iterator[bytes]:
-        with explained(path), path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
-
-    return LayerSource(layer.descriptor.digest.hex[:12], layer.descriptor.digest, layer.diff_id, read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,25 +5,31 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kedge.errors import UsageError
-from kedge.ops.build.added_files import AddedFiles
 from kedge.ops.build.bases import OpenedBase, open_base
 from kedge.ops.build.build_log import BuildLog, StepOutput
 from kedge.ops.build.build_place import BuildPlace
 from kedge.ops.build.build_state import StageResult, StepLayer
 from kedge.ops.build.named_contexts import settle_context
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
-from kedge.ops.build.roots import NodeDirectories, OverlayRoot, PrivateRoot, StageRoot
 from kedge.ops.build.stages import Cancellation
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
 from kedge.recipe.steps import Base
 from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.ops.build.added_files import AddedFiles
+    from kedge.ops.build.roots import NodeDirectories, StageRoot
+
+# Imports inside the methods below are late for start-up cost: a build whose steps are all in the cache needs none.
 
 _MAXIMUM_SECRET = 512 << 10  # bytes, as BuildKit has it
 
@@ -45,19 +51,32 @@ class BuildSession:
     marks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     locked: Mapping[str, str] = field(default_factory=dict)  # digests of bases that the lock file names
     bases: list[OpenedBase] = field(default_factory=list)
+    layers: list[StepLayer] = field(default_factory=list)  # of all steps so far
     lacks_overlay: str = ""  # why steps run in private directories
-    added: AddedFiles = field(init=False)  # what ADD fetches and unpacks
+    _added: AddedFiles | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __post_init__(self) -> None:
-        self.added = self.marks.enter_context(AddedFiles(self.workplace, self.store))
+    @property
+    def added(self) -> AddedFiles:
+        """What ADD fetches and unpacks."""
+        from kedge.ops.build.added_files import AddedFiles
+
+        with self._lock:
+            if self._added is None:
+                self._added = self.marks.enter_context(AddedFiles(self.workplace, self.store))
+            return self._added
 
     @property
     def directories(self) -> NodeDirectories:
         """Bases and layers on this node."""
+        from kedge.ops.build.roots import NodeDirectories
+
         return NodeDirectories(self.place, self.store)
 
     def make_root(self) -> StageRoot:
         """Where the steps of a stage run."""
+        from kedge.ops.build.roots import OverlayRoot, PrivateRoot
+
         return PrivateRoot(self.directories) if self.lacks_overlay else OverlayRoot(self.directories)
 
     def leave_overlays(self, problem: Exception) -> None:
@@ -80,6 +99,11 @@ class BuildSession:
     def mark_layer(self, layer: StepLayer) -> None:
         """Keep a layer in the cache until the build ends."""
         self.marks.enter_context(self.store.steps.use_layer(layer.descriptor))
+        self.layers.append(layer)
+
+    def drop_damaged_layers(self) -> bool:
+        """Hash all layers of the build, and take the damaged ones out of the cache; whether there were any."""
+        return not all([self.store.blobs.check(layer.descriptor) for layer in self.layers])
 
     # -- telling
 

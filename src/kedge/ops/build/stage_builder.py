@@ -10,19 +10,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedge.ops.build.build_state import BuildState, StageResult, StepLayer
 from kedge.ops.build.copy_files import digest_copy
-from kedge.ops.build.host_scripts import identify_surroundings
 from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.request import StepLabel
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.ops.build.stages import StageCancelled
-from kedge.ops.build.step_maker import StepMaker
 from kedge.recipe.cache_keys import step_key
 from kedge.recipe.steps import ConfigStep, CopyStep, HostScriptStep, RunStep, Stage, StagePlan, Step
 from kedge.store.build_steps import StepRecord
+
+if TYPE_CHECKING:
+    from kedge.ops.build.step_maker import StepMaker
+
+# Imports inside the methods below are late for start-up cost: steps that are in the cache need none of them.
 
 _CREATED = "created"  # in a record: seconds
 
@@ -37,11 +40,10 @@ class StageBuilder:
     wait_for: StageWaiter
     title: str = ""  # what a display calls the stage
     state: BuildState = field(init=False)
-    maker: StepMaker = field(init=False)
+    _maker: StepMaker | None = None
 
     def run(self) -> StageResult:
         """All of its steps."""
-        self.maker = StepMaker(self.session, self.origins, self.wait_for)
         plan = self.stage.plan(self.open_base())
         for step, label in self.list_steps(plan):
             if label is None:
@@ -49,6 +51,15 @@ class StageBuilder:
             else:
                 self._do(step, label)
         return StageResult(self.state, plan.section, plan.warnings, plan.is_decorated, plan.author)
+
+    @property
+    def maker(self) -> StepMaker:
+        """Does the steps that are not in the cache."""
+        from kedge.ops.build.step_maker import StepMaker
+
+        if self._maker is None:
+            self._maker = StepMaker(self.session, self.origins, self.wait_for)
+        return self._maker
 
     def list_steps(self, plan: StagePlan) -> list[tuple[Step, StepLabel | None]]:
         """The steps that the request wants; those that change the config alone have no label."""
@@ -135,6 +146,8 @@ class StageBuilder:
                     inputs[f"mount {mount.target}"] = known
             inputs["options"] = repr((request.options, request.binds, request.protect))
         if isinstance(step, HostScriptStep):
+            from kedge.ops.build.host_scripts import identify_surroundings
+
             inputs["host"] = identify_surroundings(self.session)
         return inputs
 
@@ -142,4 +155,5 @@ class StageBuilder:
         state = self.origins.find_state(step.origin, self.wait_for, step.place)
         if state is not None:
             return state.key
-        return digest_copy(step, self.origins.open_host_files(step.origin, step.place), self.session.added)
+        added = self.session.added if step.is_addition else None
+        return digest_copy(step, self.origins.open_host_files(step.origin, step.place), added)

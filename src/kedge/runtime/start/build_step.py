@@ -30,6 +30,7 @@ _OPTIONS = (
     "--contain",
     "--pid",
     "--ipc",
+    "--uts",
     "--no-home",
     "--no-umask",
     "--sharens=false",

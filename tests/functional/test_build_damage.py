@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Layers of builds that were damaged in the cache: noticed, dropped and made again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.builds import SHELL, Workshop
+from tests.builders.containers import each_role
+
+BIG = "RUN i=0; while [ $i -lt 20000 ]; do echo $i $i; i=$((i+1)); done > /big\n"
+
+
+@pytest.fixture
+def shop() -> Iterator[Workshop]:
+    for user in each_role("user"):
+        yield Workshop.open(user)
+
+
+def find_layer(shop: Workshop, least: int, most: int) -> Path:
+    blobs = [path for path in (shop.runner.folder / "cache/blobs").rglob("*") if path.is_file()]
+    (layer,) = [path for path in blobs if least < path.stat().st_size < most]
+    return layer
+
+
+def damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("forgets_node", [False, True])
+def test_build_makes_a_damaged_layer_again(shop: Workshop, forgets_node: bool) -> None:
+    shop.write("Dockerfile", SHELL + BIG + "RUN echo one > /one\n")
+    assert shop.states("out.sif", ".") == ["done"] * 4
+    damage(find_layer(shop, 20_000, 200_000))
+    if forgets_node:
+        shutil.rmtree(shop.runner.folder / "node/images")
+    shop.write("Dockerfile", SHELL + BIG + "RUN echo two > /one\n")
+    done = shop.start("out2.sif", ".")
+    assert done.returncode == 0, done.stderr
+    assert "a layer in the cache was damaged: kedge makes it again" in done.stderr
+    assert shop.exec("out2.sif", "sh", "-c", "cat /one; wc -l < /big") == "two\n20000\n"
+    assert shop.states("out3.sif", ".") == ["cached"] * 4
+    assert not shop.list_builds()
