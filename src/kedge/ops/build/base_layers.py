@@ -30,6 +30,9 @@ _FORMAT = "kedge base 1"  # raise it when the same image gives another layer
 _PIECE = 1 << 20
 
 
+Layer = tuple[Descriptor, Digest]  # and its diff_id
+
+
 def as_one_layer(
     open_image: Callable[[], ImageSource], identity: str, workplace: Workplace, store: Store
 ) -> LayeredImage:
@@ -37,26 +40,39 @@ def as_one_layer(
     image = open_image()
     try:
         key = hashlib.sha256(f"{_FORMAT} {identity}".encode("utf-8", "surrogateescape")).hexdigest()
-        layer, diff_id = _find_layer(key, image, workplace, store)
-        section = make_section(image, workplace.progress)
-        raw = make_config(image, section, diff_id)
-        manifest = make_manifest(raw, [layer])
-        source = LayerSource(layer.digest.hex[:12], layer.digest, diff_id, partial(read_cached_layer, store, layer))
-        config = parse_config(raw)
-        options = FlattenOptions(progress=workplace.progress)
-        return LayeredImage(manifest, raw, config, (source,), image.record, options, is_decorated=image.is_decorated)
+        layer = find_or_make_layer(key, lambda: contextlib.nullcontext(image), workplace, store)
+        return open_one_layer(image, layer, workplace, store)
     finally:
         image.close()
 
 
-def _find_layer(key: str, image: ImageSource, workplace: Workplace, store: Store) -> tuple[Descriptor, Digest]:
-    record = store.steps.find(key)
+def open_one_layer(image: ImageSource, layer: Layer, workplace: Workplace, store: Store) -> LayeredImage:
+    """The image with its files as this layer of the cache."""
+    descriptor, diff_id = layer
+    raw = make_config(image, make_section(image, workplace.progress), diff_id)
+    read = partial(read_cached_layer, store, descriptor)
+    source = LayerSource(descriptor.digest.hex[:12], descriptor.digest, diff_id, read)
+    manifest, config = make_manifest(raw, [descriptor]), parse_config(raw)
+    options = FlattenOptions(progress=workplace.progress)
+    return LayeredImage(manifest, raw, config, (source,), image.record, options, is_decorated=image.is_decorated)
+
+
+def find_or_make_layer(
+    key: str,
+    open_image: Callable[[], contextlib.AbstractContextManager[ImageSource]],
+    workplace: Workplace,
+    store: Store,
+    *,
+    anew: bool = False,
+) -> Layer:
+    """The layer that is known by `key`; where there is none, or `anew`, of the files of an image."""
+    record = None if anew else store.steps.find(key)
     if record is None:
-        claimed = store.steps.claim(key, workplace.progress.note)
+        claimed = store.steps.claim(key, workplace.progress.note, is_anew=anew)
         if isinstance(claimed, StepRecord):
             record = claimed
         else:
-            with claimed:
+            with claimed, open_image() as image:
                 record = _write_layer(key, image, workplace, store)
     assert record.layer is not None
     assert record.diff_id is not None
