@@ -287,7 +287,9 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
             if is_restricted():
                 try_namespaces(options, host)
             is_root = options.fakeroot or host.uid == 0
-            known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
+            # a build by real root has the owners of files for real, as its unpacked images have
+            has_many = is_root and (not options.ignore_subuid if host.uid else options.step is not None)
+            known = enter_user_namespace(host, as_root=is_root, has_many=has_many)
             container.say("note", f"users in the container: {known}")
             container.is_root_alone = known == ROOT_ALONE and options.fakeroot
             if container.is_root_alone or options.step is not None:
