@@ -47,6 +47,7 @@ PREPARE = {
     " && kedge sign pytorch.sif && kedge sign --key private.pem pytorch.sif",
     **dict.fromkeys(DRY, f"kedge pull -q --arch amd64 amd64.sif {NGC}"),
     **dict.fromkeys(("build", "recipe"), RECIPES),
+    "commit": "mkdir changes && kedge exec --fakeroot --overlay changes pytorch.sif sh -c 'echo 1 >/new'",
     "remote": "kedge remote add --no-login ours https://library.example.org && kedge remote remove ours",
     **dict.fromkeys(
         ("jobs", "status", "logs", "wait"),

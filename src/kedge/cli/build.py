@@ -11,6 +11,7 @@ from kedge.cli.build_display import PROGRESS_MODES
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.cli.pull import FORMS
+from kedge.errors import OutputExists
 from kedge.model.setting_values import PULL_POLICIES
 from kedge.runtime.gpu_vendors import list_switches
 
@@ -93,6 +94,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
         "-s", "--sandbox", action="store_const", const="sandbox", dest="format", help="write a directory"
     )
     group.add_argument("-F", "--force", action="store_true", help="replace an existing output")
+    group.add_argument("--if-missing", action="store_true", help="do nothing if the output exists")
     group.add_argument("--label", metavar="NAME=VALUE", action="append", default=[], help="add a label")
     group.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
 
@@ -149,12 +151,30 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     workplace = Workplace(_choose_settings(request, console), console.progress, access, arguments.fix_perms)
     if console.dry_run:
         return _preview(request, workplace, console)
-    result = _build(request, workplace, console, display)
+    if arguments.if_missing and _is_there(request, console):
+        return 0
+    try:
+        result = _build(request, workplace, console, display)
+    except OutputExists:  # another job that builds the same was faster
+        if arguments.if_missing and _is_there(request, console):
+            return 0
+        raise
     if console.json:
         console.print_json(result.as_dict())
     else:
         _show_result(result, console)
     return 0
+
+
+def _is_there(request: BuildRequest, console: Console) -> bool:
+    """Whether the output exists, which is said."""
+    path = request.output.path
+    if path is None or not path.exists():
+        return False
+    if console.json:
+        console.print_json({"reference": str(path), "path": str(path), "steps": []})
+    console.progress.note(f"{path} exists already")
+    return True
 
 
 def _choose_settings(request: BuildRequest, console: Console) -> Settings:

@@ -167,9 +167,9 @@ kedge inspect --oci docker://ubuntu:24.04              # pulls nothing
 kedge inspect --json pytorch.sif
 """,
     "commit": """
-kedge commit changes tools.sif                         # of shell --overlay changes
-kedge commit --base pytorch.sif changes tools.sif
-kedge commit --dry-run changes tools.sif
+kedge commit changes tools.sif                         # after shell --overlay changes
+kedge commit --base pytorch.sif changes other.sif
+kedge commit changes tools.oci.tar
 """,
     "image": """
 kedge image size pytorch.sif

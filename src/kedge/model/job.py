@@ -147,6 +147,7 @@ class Job:
     error: str = ""  # empty: same file as the output
     # staging
     pull: str = ""  # now, in-job; empty: as the site says
+    build: str = ""  # a recipe: the job builds its image, if the file is missing
     broadcast: bool = False  # copy the image to a local disk of every node first
     # directives
     directives: tuple[str, ...] = ()  # in the scheduler's own words; they replace kedge's of the same name

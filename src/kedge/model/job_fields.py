@@ -215,6 +215,14 @@ FIELDS = (
         "WHEN",
         ("now", "in-job"),
     ),
+    JobField(
+        "build",
+        "files",
+        "line",
+        "recipe to build IMAGE from, in the job, if that file is missing",
+        ("--build",),
+        "RECIPE",
+    ),
     JobField("broadcast", "files", "yes or no", "copy the image to a local disk of every node first", ("--broadcast",)),
     JobField("modules", "script", "list", "module to load; repeatable", ("--module",), "NAME"),
     JobField(

@@ -26,6 +26,7 @@ class ScriptContext:
     output: str  # pattern for the scheduler, absolute: {name}, {id} and {index} still in it
     error: str  # likewise; empty: with the output
     inside_only: tuple[str, ...] = ()  # variables that would change programs of the node: the container alone gets them
+    build_from: str = ""  # a recipe to build `image` from inside the job first, if it is missing
     source: str = ""  # the reference that `image` is, with its digest, where it came from a registry
 
 

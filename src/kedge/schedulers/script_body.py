@@ -170,7 +170,7 @@ def _name_image(job: Job, site: Site, place: ScriptContext) -> list[str]:
     lines = [f"image={quote(place.image)}"]
     if place.source and not place.pull_from:
         lines.insert(0, f"# {place.source}")
-    if runtime_of(job, site) == "kedge" or place.pull_from:
+    if runtime_of(job, site) == "kedge" or place.pull_from or place.build_from:
         lines.insert(0, f"kedge={quote(place.kedge)}")
     return lines
 
@@ -181,6 +181,8 @@ def _stage_image(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -
     lines = []
     if place.pull_from:
         lines.append(f'"$kedge" pull --if-missing "$image" {quote(place.pull_from)}')
+    if place.build_from:
+        lines.append(f'"$kedge" build --if-missing --progress plain "$image" {quote(place.build_from)}')
     if job.broadcast:
         lines += _broadcast_image(job, site, dialect)
     return lines

@@ -90,5 +90,5 @@ def test_target_is_the_last_stage() -> None:
     text = DEFINITION + b"Stage: one\n" + DEFINITION
     assert len(read_recipe(text, "x", BuildArguments(target="one")).stages) == 1
     assert len(read_recipe(text, "x", BuildArguments(target="1")).stages) == 2
-    with pytest.raises(InvalidRecipe, match="there is no stage 'two'"):
+    with pytest.raises(InvalidRecipe, match="unknown stage 'two'"):
         read_recipe(text, "x", BuildArguments(target="two"))

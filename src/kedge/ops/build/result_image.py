@@ -83,9 +83,9 @@ def _make_config(build: FinishedBuild, base: LayeredImage | None) -> bytes:
         document["author"] = build.result.author
     for name in ("id", "parent", "container", "container_config", "docker_version"):
         document.pop(name, None)  # of the base, as Docker wrote it long ago
-    return json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogateescape"
-    )
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    # bytes of the recipe that are no text cannot stand in JSON; Docker replaces them as well
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
 
 
 def _make_record(build: FinishedBuild, base: LayeredImage | None) -> SourceRecord:

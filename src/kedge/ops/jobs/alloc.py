@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from kedge.errors import ProgramMissing, SchedulerFailed, UsageError
+from kedge.errors import InvalidJob, ProgramMissing, SchedulerFailed, UsageError
 from kedge.frozen import frozen
 from kedge.model.job import Job, Parallel
 from kedge.ops.jobs.cluster import Cluster
@@ -46,6 +46,11 @@ def plan_allocation(
     """Plan the allocation; nothing is pulled or requested yet."""
     if job.array or job.dependencies or job.parallel is not Parallel.SINGLE:
         raise UsageError("kedge alloc takes no arrays, dependencies or ranks", hint="use kedge submit")
+    if job.build:
+        raise InvalidJob(
+            "an interactive job cannot build its image before it starts",
+            hint=f"build it in a job first: kedge submit --build {job.build} IMAGE COMMAND",
+        )
     image = place_image(job, cluster.site, settings, environ, folder)
     seen = [path for path in (folder, image.path if "://" not in image.path else "") if path]
     architecture = read_architecture(image, cluster.site)

@@ -33,10 +33,13 @@ class StagedImage:
     reference: str = ""  # what to pull to `path`; empty: it is there
     when: str = ""  # now or in-job
     reason: str = ""  # why in the job
+    recipe: str = ""  # what to build `path` from, in the job
 
 
 def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, str], directory: str) -> StagedImage:
     """Decide where the image comes from; nothing is pulled yet."""
+    if job.build:
+        return _place_built(job, settings, directory)
     if not job.image:
         return StagedImage("")
     from kedge.model.image_argument import is_reference  # late: not every job has an image
@@ -70,6 +73,27 @@ def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, 
     is_here = reference.is_local  # compute nodes cannot pull what is on this node only
     when = NOW if is_here else job.pull or site.pull or NOW
     return StagedImage(str(target), str(reference), when, "" if job.pull else site.pull_reason)
+
+
+def _place_built(job: Job, settings: Settings, directory: str) -> StagedImage:
+    """The file that the job builds; where it is there already, the job takes it as it is."""
+    from kedge.model.image_argument import is_reference  # late: not every job has an image
+
+    recipe, path = Path(directory, job.build), Path(directory, job.image)
+    if not job.image or is_reference(job.image):
+        raise InvalidJob(
+            f"--build {job.build} needs a file to write, not '{job.image}'",
+            hint=f"name the image file: kedge submit --build {shlex.quote(job.build)} image.sif COMMAND",
+        )
+    if not recipe.exists():
+        raise FileProblem(
+            f"the recipe {recipe} does not exist",
+            context={"path": str(recipe)},
+            hint="name a definition file, a Dockerfile, or a directory with a Dockerfile",
+        )
+    if path.exists():
+        return _take_file(job, path, settings)
+    return StagedImage(str(path), when="in-job", recipe=str(recipe))
 
 
 def _take_file(job: Job, path: Path, settings: Settings) -> StagedImage:

@@ -110,6 +110,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
         output=str(output),
         error=error,
         inside_only=_find_inside_only(ready),
+        build_from=image.recipe,
         source=ready.image if "@" in ready.image and "://" in ready.image else "",
     )
     script = cluster.backend.render(ready, cluster.site, place)
@@ -147,6 +148,8 @@ def warn_of_image(
     job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Warnings about the image on the GPUs of the queue; raises WillNotRun if it cannot work."""
+    if image.recipe:  # nobody knows it yet
+        return ()
     queue = site.find_queue(job.queue)
     has_unseen = job.nv is None and not job.wants_gpus and queue is not None and queue.gives_gpus_unasked
     if not job.uses_gpus and not has_unseen:

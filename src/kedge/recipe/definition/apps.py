@@ -46,8 +46,8 @@ def list_apps(stage: Definition) -> list[App]:
         if not name or name in (".", "..") or "/" in name:
             raise refuse_recipe(
                 place,
-                f"'{name}' cannot be the name of an app",
-                hint="write one blank and a name without slashes behind the section: %apprun NAME",
+                f"'{name}' is not a valid app name",
+                hint="write one space and a name without slashes after the section: %apprun NAME",
             )
         texts = {key: item.script for key, item in scripts.items()}
         files = scripts.get("appfiles")

@@ -71,8 +71,8 @@ def _join_lines(text: str, name: str, first_line: int) -> Iterator[tuple[int, st
             if key:
                 raise refuse_recipe(
                     RecipePlace(name, line),
-                    f"the value of '{key}' is continued by the backslash in line {begun_line}, but this line has none",
-                    hint="remove the backslash, or the empty line or comment after it",
+                    f"the backslash in line {begun_line} continues '{key}', but this line is empty or a comment",
+                    hint=f"remove the backslash in line {begun_line}, or this line",
                 )
             continue
         content = cut_comment(content)
@@ -96,8 +96,8 @@ def _refuse_line(place: RecipePlace, content: str) -> Exception:
     word = content.partition(" ")[0]
     return refuse_recipe(
         place,
-        f"'{trim(content)}' is no header line: there is no colon behind its key",
-        hint=f"write '{word}: VALUE', or put it into a section such as %post",
+        f"header line '{trim(content)}' has no colon",
+        hint=f"write '{word}: VALUE', or move the line into a section such as %post",
     )
 
 

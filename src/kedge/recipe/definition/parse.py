@@ -148,7 +148,7 @@ def _add_section(section: _Section, name: str, parts: _Parts) -> None:
     title, newline, body = section.text.partition("\n")
     place = RecipePlace(name, section.line, title.find("%") + 1)
     if not newline:
-        raise refuse_recipe(place, f"the section {title} has no content", hint="remove it, or write lines below it")
+        raise refuse_recipe(place, f"section {title} is empty", hint="add lines below it, or remove it")
     words = title.lstrip("%").split(" ", 1)
     key = lower(words[0])
     if key == "files":
@@ -174,7 +174,7 @@ def _add_app(title: str, place: RecipePlace, order: dict[str, None]) -> str:
     words = title.lstrip("%").split(" ", 2)
     if len(words) < 2:
         raise refuse_recipe(
-            place, f"the section {title} does not name its app", hint=f"write '{title} NAME' for the app NAME"
+            place, f"section {title} has no app name", hint=f"write '{title} NAME', with the name of the app"
         )
     order[words[1]] = None
     return " ".join(words[:2])
@@ -192,7 +192,7 @@ def _read_transfer(content: str, place: RecipePlace) -> FileTransfer:
     words = [trim(word).strip('"') for word in _WORDS.findall(content)]
     if not words:
         raise refuse_recipe(
-            place, f"'{content}' names no file", hint='write: SOURCE [DESTINATION], or "NAME WITH BLANKS"'
+            place, f"'{content}' contains no file name", hint='write: SOURCE [DESTINATION], or "NAME WITH BLANKS"'
         )
     return FileTransfer(words[0], words[1] if len(words) > 1 else "", place.line)
 
@@ -217,11 +217,12 @@ def _refuse_unknown(unknown: list[tuple[str, int]], name: str) -> None:
     word = bare.split()[0].lower() if bare.split() else ""
     place = RecipePlace(name, line, title.find("%") + 1)
     if word in SECTIONS or word in APP_SECTIONS:
+        better = " ".join([f"%{word}", *bare.split()[1:]])
         raise refuse_recipe(
             place,
-            f"'{title}' is not a section as it is written",
-            hint=f"write it at the beginning of the line, in lower case, with single blanks: %{' '.join(bare.split())}",
+            f"section '{title}' is not written as Apptainer requires",
+            hint=f"start the line with it, in lower case and with single spaces: {better}",
         )
     close = find_near(word, (*SECTIONS, *APP_SECTIONS))
-    hint = f"did you mean %{close}?" if close else "if the line belongs to a script, let another character come first"
+    hint = f"did you mean %{close}?" if close else "a script line must not start with %: put another character first"
     raise refuse_recipe(place, f"unknown section '{title}'", hint=hint)

@@ -147,15 +147,17 @@ class DefinitionStage:
         if len(words) != 2:
             raise refuse_recipe(
                 self._place(files.line),
-                f"'%files {trim(files.arguments)}' does not say where the files come from",
+                f"'%files {trim(files.arguments)}' is not valid",
                 hint="write '%files from STAGE', or '%files' alone for files of this host",
             )
         if words[1] not in self.earlier:
             known = ", ".join(name for name in self.earlier if name)
             raise refuse_recipe(
                 self._place(files.line),
-                f"there is no stage '{words[1]}' before this one",
-                hint=f"stages with a name: {known}" if known else f"write 'Stage: {words[1]}' below its Bootstrap line",
+                f"unknown stage '{words[1]}'",
+                hint=f"stages before this one: {known}"
+                if known
+                else f"add 'Stage: {words[1]}' to the header of a stage above",
             )
         return self.earlier[words[1]]
 
@@ -226,7 +228,7 @@ def _make_argv(script: Script, path: str, place: RecipePlace, name: str) -> tupl
     index = words.index("-c")
     shell = " ".join(words[index + 1 :])
     if not shell:
-        raise refuse_recipe(place, f"nothing follows -c in %{name}", hint=f"write for example: %{name} -c /bin/bash")
+        raise refuse_recipe(place, f"-c of %{name} needs a shell", hint=f"example: %{name} -c /bin/bash")
     return ("/bin/sh", "-ex", *words[: index + 1], f"{shell} {path}")
 
 
@@ -273,8 +275,8 @@ def _find_target(stages: list[Definition], target: str) -> int:
     known = ", ".join(name for name in names if name)
     raise refuse_recipe(
         RecipePlace(stages[0].name, stages[0].line),
-        f"there is no stage '{target}' (--target)",
-        hint=f"stages with a name: {known}" if known else f"stages are numbered from 0 to {len(stages) - 1}",
+        f"unknown stage '{target}' (--target)",
+        hint=f"stages: {known}" if known else f"use a number from 0 to {len(stages) - 1}",
     )
 
 
@@ -285,13 +287,13 @@ def _check_header(stage: Definition) -> None:
     if stage.header:
         raise refuse_recipe(
             place,
-            "the header does not begin with 'Bootstrap:'",
-            hint="write 'Bootstrap: AGENT' as the first line of the stage, before From: and the other keys",
+            "the header does not start with 'Bootstrap:'",
+            hint="move 'Bootstrap: AGENT' to the first line of the stage, before From: and the other keys",
         )
     raise refuse_recipe(
         place,
-        "there is no header before the sections",
-        hint="begin the stage with 'Bootstrap: docker' and 'From: IMAGE'",
+        "the stage has no header",
+        hint="start it with 'Bootstrap: docker' and 'From: IMAGE'",
     )
 
 

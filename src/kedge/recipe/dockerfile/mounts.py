@@ -71,6 +71,8 @@ class _Fields:
         """A field without a value."""
         if key in ("readonly", "readwrite"):
             self.readonly = key == "readonly"
+        elif key == "z":  # Podman's, for SELinux: no label is changed here
+            pass
         elif key == "required":
             self._set_required("true")
         else:

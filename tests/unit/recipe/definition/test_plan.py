@@ -209,13 +209,13 @@ def test_plan_arguments_everywhere() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("%post\nx\ny\n", "x.def:1:1: there is no header before the sections"),
-        ("From: a\nBootstrap: docker\n", "x.def:1:1: the header does not begin with 'Bootstrap:'"),
-        (HEADER + "%post -c\nx\n", "x.def:3:1: nothing follows -c in %post"),
-        (HEADER + "%files from nowhere\nx\n", "x.def:3:1: there is no stage 'nowhere' before this one"),
-        (HEADER + "%files builder\nx\n", "x.def:3:1: '%files builder' does not say where the files come from"),
-        (HEADER + "%apprun  a\nx\n", "x.def:3:1: '' cannot be the name of an app"),
-        (HEADER + "%apprun ../a\nx\n", "x.def:3:1: '../a' cannot be the name of an app"),
+        ("%post\nx\ny\n", "x.def:1:1: the stage has no header"),
+        ("From: a\nBootstrap: docker\n", "x.def:1:1: the header does not start with 'Bootstrap:'"),
+        (HEADER + "%post -c\nx\n", "x.def:3:1: -c of %post needs a shell"),
+        (HEADER + "%files from nowhere\nx\n", "x.def:3:1: unknown stage 'nowhere'"),
+        (HEADER + "%files builder\nx\n", "x.def:3:1: '%files builder' is not valid"),
+        (HEADER + "%apprun  a\nx\n", "x.def:3:1: '' is not a valid app name"),
+        (HEADER + "%apprun ../a\nx\n", "x.def:3:1: '../a' is not a valid app name"),
     ],
 )
 def test_plan_errors_name_the_place(text: str, message: str) -> None:

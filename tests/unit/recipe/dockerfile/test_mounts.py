@@ -22,6 +22,7 @@ MOUNTS = {
     "type=bind,source=x,target=b,rw": StepMount("bind", "/work/b", "x"),
     "src=x,dst=/b,from=img": StepMount("bind", "/b", "x", CopyOrigin(image="img"), is_readonly=True),
     "type=bind,destination=/b,readwrite=true": StepMount("bind", "/b"),
+    "target=/b,Z": StepMount("bind", "/b", is_readonly=True),
     "target=/b,ro=false": StepMount("bind", "/b"),
     "type=cache,target=/c/": StepMount("cache", "/c", id="/c"),
     "type=cache,target=c": StepMount("cache", "/work/c", id="c"),

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What BuildKit added to Dockerfiles, built for real as an ordinary user: heredocs, mounts, contexts, flags of COPY."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.model.platform import Platform
+from tests.builders.builds import SHELL, Workshop
+from tests.builders.containers import each_role
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Workshop]:
+    for runner in each_role("user"):
+        yield Workshop.open(runner)
+
+
+def build(shop: Workshop, text: str, *words: str) -> None:
+    """Build a Dockerfile behind the base with a shell."""
+    shop.write("Dockerfile", f"{SHELL}FROM base\n{text}")
+    shop.build("--force", *words, "out.sif", "Dockerfile")
+
+
+def read_section(archive: Path) -> dict[str, Any]:
+    """The config object of the image in a docker archive."""
+    with tarfile.open(archive) as file:
+        name = json.load(file.extractfile("manifest.json"))[0]["Config"]  # type: ignore[arg-type]
+        section: dict[str, Any] = json.load(file.extractfile(name))["config"]  # type: ignore[arg-type]
+    return section
+
+
+def test_heredocs_run_as_docker_runs_them(shop: Workshop) -> None:
+    build(
+        shop,
+        "ENV A=outer\nRUN <<EOF\nset -e\necho plain $A > /plain\nB=2\necho $B >> /plain\nEOF\n"
+        "RUN <<'SCRIPT'\n#!/bin/sh -u\necho \"$0\" > /script\nSCRIPT\n"
+        "RUN cat <<ONE > /one && cat <<-'TWO' > /two\n1 $A\nONE\n\t2 $A\n\tTWO\n"
+        "COPY <<EOF <<'RAW' /files/\nA is $A\nEOF\n$A\nRAW\n"
+        "COPY --chmod=750 <<-EOF /bin/mine\n\t#!/bin/sh\n\techo mine\nEOF\n",
+    )
+    names = ("/plain", "/script", "/one", "/two", "/files/EOF", "/files/RAW")
+    shown = shop.exec("out.sif", "cat", *names).splitlines()
+    assert shown == ["plain outer", "2", "/dev/pipes/SCRIPT", "1 outer", "2 $A", "A is outer", "$A"]
+    assert shop.exec("out.sif", "/bin/mine") == "mine\n"
+    assert "pipes" not in shop.exec("out.sif", "ls", "-a", "/dev")
+
+
+def test_a_heredoc_with_a_failing_command_fails_like_a_script(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}FROM base\nRUN <<EOF\nset -e\nfalse\ntrue\nEOF\n")
+    done = shop.start("--force", "out.sif", "Dockerfile")
+    assert done.returncode == 91
+    assert "Dockerfile:5:1" in done.stderr
+
+
+def test_mounts_are_there_for_one_step(shop: Workshop) -> None:
+    shop.write("secret.txt", "s3cret\n")
+    shop.write("data/file", "from the context\n")
+    build(
+        shop,
+        "RUN --mount=type=secret,id=s --mount=type=secret,id=s,env=S --mount=type=bind,source=data,target=/in "
+        'test "$(cat /run/secrets/s)" = s3cret && test "$S" = s3cret && cat /in/file > /copied\n'
+        "RUN --mount=type=cache,target=/cache date > /cache/x\nRUN --mount=type=cache,target=/cache test -s /cache/x\n"
+        'RUN test ! -e /run/secrets/s && test -z "$S" && test ! -e /in/file && test ! -e /cache/x\n'
+        "RUN --mount=type=secret,id=unknown test ! -e /run/secrets/unknown\n",
+        "--secret=id=s,src=secret.txt",
+    )
+    assert shop.exec("out.sif", "cat", "/copied") == "from the context\n"
+
+
+def test_contexts_with_names_are_origins_and_bases(shop: Workshop) -> None:
+    shop.write("other/a", "other\n")
+    build(shop, "COPY --from=extra a /a\nRUN --mount=from=extra,target=/m cp /m/a /b\n", "--build-context=extra=other")
+    assert shop.exec("out.sif", "cat", "/a", "/b") == "other\nother\n"
+
+
+def test_flags_of_copy(shop: Workshop) -> None:
+    for name in ("tree/x/one.txt", "tree/x/two.log", "tree/y/three.txt"):
+        shop.write(name, f"{name}\n")
+    build(
+        shop,
+        "COPY --parents tree/*/*.txt /parents/\nCOPY --parents tree/./x /pivot/\n"
+        "COPY --exclude=*.log tree/x /excluded/\n"
+        "COPY --link --chmod=u=rw,go= tree/x/one.txt /linked/\n",
+    )
+    listed = shop.exec("out.sif", "find", "/parents", "/pivot", "/excluded", "/linked", "-type", "f").split()
+    assert sorted(listed) == [
+        "/excluded/one.txt",
+        "/linked/one.txt",
+        "/parents/tree/x/one.txt",
+        "/parents/tree/y/three.txt",
+        "/pivot/x/one.txt",
+        "/pivot/x/two.log",
+    ]
+    assert shop.exec("out.sif", "stat", "-c", "%a", "/linked/one.txt") == "600\n"
+
+
+def test_variables_reach_every_instruction(shop: Workshop) -> None:
+    shop.write("v1.2.3/file", "x\n")
+    shop.write(
+        "Dockerfile",
+        f"ARG TAG=v1.2.3\n{SHELL}FROM base\nARG TAG TARGETARCH\nARG SHORT=${{TAG%.*}}\nENV DIR=/opt/${{SHORT#v}}\n"
+        "WORKDIR $DIR\nCOPY ${TAG}/file .\nLABEL tag=${TAG//./-} arch=$TARGETARCH\n"
+        "EXPOSE ${PORT:-80}\nUSER ${NOBODY:-7}\n",
+    )
+    shop.build("--force", "docker-archive:out.tar:x", "Dockerfile")
+    section = read_section(shop.context / "out.tar")
+    assert (section["WorkingDir"], section["Env"][1:]) == ("/opt/1.2", ["DIR=/opt/1.2"])
+    assert section["Labels"] == {"tag": "v1-2-3", "arch": Platform.host().architecture}
+    assert (section["ExposedPorts"], section["User"]) == ({"80/tcp": {}}, "7")
+
+
+def test_bytes_that_are_no_text_survive(shop: Workshop) -> None:
+    path = shop.context / "Dockerfile"
+    path.write_bytes(
+        f"{SHELL}FROM base\n# caf".encode()
+        + b"\xe9\nLABEL who=Jos\xe9\nRUN echo \xe9 > /latin\nCOPY <<EOF /doc\n\xff\nEOF\n"
+        b'CMD echo "\xe9"\n'
+    )
+    os.chown(path, shop.runner.uid, shop.runner.uid)
+    shop.build("--force", "out.sif", "Dockerfile")
+    shop.build("--force", "oci-archive:out.tar:x", "Dockerfile")
+    assert shop.exec("out.sif", "od", "-An", "-tx1", "/latin", "/doc").split() == ["e9", "0a", "ff", "0a"]
