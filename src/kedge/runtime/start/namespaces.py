@@ -35,6 +35,11 @@ def wants_user_namespace(options: RunOptions, uid: int) -> bool:
     return uid != 0 or options.userns or options.fakeroot
 
 
+def knows_many(options: RunOptions, uid: int) -> bool:
+    """Whether a namespace for root should have more users; a build by real root gives files to users for real."""
+    return not options.ignore_subuid if uid else options.step is not None
+
+
 def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = False) -> str:
     """A new user namespace that knows one user and one group: ours, or root in their place; returns what it knows.
 

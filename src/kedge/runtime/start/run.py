@@ -33,6 +33,7 @@ from kedge.runtime.start.namespaces import (
     enter_process_namespace,
     enter_user_namespace,
     is_restricted,
+    knows_many,
     try_namespaces,
     wants_user_namespace,
 )
@@ -287,9 +288,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
             if is_restricted():
                 try_namespaces(options, host)
             is_root = options.fakeroot or host.uid == 0
-            # a build by real root has the owners of files for real, as its unpacked images have
-            has_many = is_root and (not options.ignore_subuid if host.uid else options.step is not None)
-            known = enter_user_namespace(host, as_root=is_root, has_many=has_many)
+            known = enter_user_namespace(host, as_root=is_root, has_many=is_root and knows_many(options, host.uid))
             container.say("note", f"users in the container: {known}")
             container.is_root_alone = known == ROOT_ALONE and options.fakeroot
             if container.is_root_alone or options.step is not None:
