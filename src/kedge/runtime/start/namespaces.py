@@ -35,9 +35,10 @@ def wants_user_namespace(options: RunOptions, uid: int) -> bool:
     return uid != 0 or options.userns or options.fakeroot
 
 
-def knows_many(options: RunOptions, uid: int) -> bool:
-    """Whether a namespace for root should have more users; a build by real root gives files to users for real."""
-    return not options.ignore_subuid if uid else options.step is not None
+def enter_wanted_namespace(options: RunOptions, host: HostFacts) -> str:
+    """The user namespace of a container; returns what it knows. A build by real root gives files to users for real."""
+    has_many = options.fakeroot and not options.ignore_subuid if host.uid else options.step is not None
+    return enter_user_namespace(host, as_root=options.fakeroot or host.uid == 0, has_many=has_many)
 
 
 def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = False) -> str:
