@@ -238,10 +238,15 @@ class _Opening:
             return opened
         return replace(opened, _unpack=lambda: Path(self.reference.path).resolve())
 
+    @property
+    def _name(self) -> str:
+        """What the labels of an image call this base."""
+        return self.reference.path or ",".join(self.reference.programs)
+
     def _open_tree(self, identity: str, open_image: Callable[[], ImageSource]) -> OpenedBase:
         from kedge.ops.build.base_layers import as_one_layer
 
-        image = as_one_layer(open_image, identity, self.workplace, self.store)
+        image = as_one_layer(open_image, identity, self.workplace, self.store, name=self._name)
         return OpenedBase(
             str(self.reference),
             identity,

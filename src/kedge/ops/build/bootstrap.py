@@ -16,11 +16,9 @@ from pathlib import Path
 
 from kedge.errors import BuildFailed, ProgramMissing
 from kedge.formats.singularityd import SourceRecord
-from kedge.layers.directory_tree import FolderSource
 from kedge.layers.upper_directory import UpperOptions, read_upper
 from kedge.model.manifest import ImageConfig
-from kedge.model.tree import Node, NodeKind
-from kedge.ops.build.base_layers import find_or_make_layer, open_one_layer
+from kedge.ops.build.base_layers import as_one_layer
 from kedge.ops.build.bootstrap_programs import plan_bootstrap
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import LayeredImage, TreeImage
@@ -128,22 +126,21 @@ def _find_static_busybox(base: Base) -> str:
 def _make(
     base: Base, said: str, fill: Callable[[Path], None], workplace: Workplace, store: Store, *, anew: bool
 ) -> LayeredImage:
-    key = hashlib.sha256(f"{_FORMAT} {said}".encode("utf-8", "surrogateescape")).hexdigest()
-    record = SourceRecord(base.agent, base.fields.get("mirrorurl", ""), None, workplace.platform, 0)
+    mirror = base.fields.get("mirrorurl", "")
+    record = SourceRecord(base.agent, mirror, None, workplace.platform, 0)
 
-    @contextlib.contextmanager
-    def open_tree() -> Iterator[TreeImage]:
-        with _make_folder(workplace) as folder:
+    def open_tree() -> TreeImage:
+        with contextlib.ExitStack() as closing:
+            folder = closing.enter_context(_make_folder(workplace))
             fill(folder)
             root, source = read_upper(folder, UpperOptions(keeps_root=True))
-            with contextlib.closing(source):
-                root.children.get(b"dev", root).children.clear()
-                yield TreeImage(root, source, record, ImageConfig(workplace.platform), is_decorated=False)
+            closing.callback(source.close)
+            root.children.get(b"dev", root).children.clear()
+            image = TreeImage(root, source, record, ImageConfig(workplace.platform), is_decorated=False)
+            image.on_close = closing.pop_all().close
+            return image
 
-    layer = find_or_make_layer(key, open_tree, workplace, store, anew=anew)
-    empty = Node(NodeKind.DIRECTORY)
-    described = TreeImage(empty, FolderSource(), record, ImageConfig(workplace.platform), is_decorated=False)
-    return open_one_layer(described, layer, workplace, store)
+    return as_one_layer(open_tree, f"{_FORMAT} {said}", workplace, store, name=mirror, is_anew=anew)
 
 
 @contextlib.contextmanager

@@ -71,10 +71,12 @@ def _plan_debootstrap(base: Base) -> Bootstrap:
     program = _find("debootstrap", "mmdebstrap")
     words = ["--variant=minbase"] + ([f"--include={','.join(packages)}"] if packages else [])
     if program.endswith("mmdebstrap"):
-        # it wants an empty directory, and the image's has mount points: a tar in there, which is unpacked then
+        # it wants an empty directory, and the image's has mount points: a tar in there, which is unpacked then;
+        # terminals and devices cannot be mounted by one user alone
+        words += ["--mode=root", "--format=tar", "--skip=chroot/mount/dev,chroot/mount/sys,chroot/mount/proc"]
         script = (
             'mkdir "$ROOTFS/.work"\n'
-            f'TMPDIR="$ROOTFS/.work" {shlex.join([program, "--mode=root", "--format=tar", *words, suite])} '
+            f'TMPDIR="$ROOTFS/.work" {shlex.join([program, *words, suite])} '
             f'"$ROOTFS/.image.tar" {shlex.quote(mirror)}\n'
             'rm -rf "$ROOTFS/.work"\ntar -C "$ROOTFS" -xpf "$ROOTFS/.image.tar" --numeric-owner --exclude=./dev/*\n'
             'rm "$ROOTFS/.image.tar"\n'

@@ -20,6 +20,7 @@ from kedge.errors import FileProblem, UsageError
 from kedge.frozen import JsonValue
 from kedge.layers.tar_writer import LayerResult, write_layer
 from kedge.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
+from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
 from kedge.model.image_format import ImageFormat
 from kedge.model.reference import Reference, Transport
 from kedge.model.tree import Node, NodeKind, walk
@@ -218,8 +219,8 @@ def _count(tree: Node) -> tuple[int, int]:
         for path, node in walk(tree)
         if node.kind is not NodeKind.DIRECTORY or not node.children
     ]
-    deleted = sum(name.startswith(b".wh.") for name in names)
-    return len(names) - deleted, deleted
+    marks = [name for name in names if name.startswith(WHITEOUT_PREFIX)]
+    return len(names) - len(marks), sum(name != OPAQUE_NAME for name in marks)
 
 
 def _finish(request: CommitRequest, overlay: _Overlay, opened: OpenedBase, layer: StepLayer) -> FinishedBuild:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +38,8 @@ from kedge.recipe.patterns import (
 IGNORE_FILE = ".dockerignore"
 _MAXIMUM_IGNORE = 1 << 20  # bytes
 _HASHING_THREADS = 8
-_LARGE = 1 << 18  # bytes from which on a file is worth a thread
+_WORTH_A_THREAD = 64 << 20  # bytes
+_BATCH = 200  # files
 _NOTHING = IgnorePatterns()
 
 
@@ -125,18 +127,20 @@ class FileOrigin:
         return hashed.hexdigest()
 
     def _hash_contents(self, files: Iterable[Node]) -> dict[object, str]:
-        """The digest of each content; a file is read once in a build, large ones several at once."""
-        missing = [node for node in files if node.content is not None and node.content not in self._digests]
-        large = [node for node in missing if node.size >= _LARGE]
+        """The digest of each content, several at once; a file is read once in a build."""
+        contents = {node.content: node for node in files if node.content is not None}
+        missing = {content: node for content, node in contents.items() if content not in self._digests}
+        nodes = list(missing.values())
+        size = sum(node.size for node in nodes)
+        threads = min(_HASHING_THREADS, read_limits().cpus, size // _WORTH_A_THREAD + 1)
+        batches = [nodes[start : start + _BATCH] for start in range(0, len(nodes), _BATCH)]
         with self._hinting():
-            for node in missing:
-                if node.size < _LARGE:
-                    self._digests[node.content] = _hash_content(node)
-            threads = min(_HASHING_THREADS, len(large))
-            if threads:
-                with ThreadPoolExecutor(min(threads, read_limits().cpus)) as pool:
-                    for node, digest in zip(large, pool.map(_hash_content, large), strict=True):
-                        self._digests[node.content] = digest
+            if threads < 2:
+                results = [_hash_contents(batch) for batch in batches]
+            else:
+                with ThreadPoolExecutor(threads) as pool:
+                    results = list(pool.map(_hash_contents, batches))
+        self._digests.update(zip(missing, itertools.chain(*results), strict=True))
         return self._digests
 
     def _list(self, path: str) -> list[tuple[bytes, ViewEntry]]:
@@ -313,6 +317,10 @@ def _read_ignore_file(folder: Path, recipe: Path | None) -> tuple[Path, str]:
 def _walk_all(root: Node) -> Iterator[tuple[bytes, Node]]:
     yield b"", root
     yield from walk(root)
+
+
+def _hash_contents(nodes: list[Node]) -> list[str]:
+    return [_hash_content(node) for node in nodes]
 
 
 def _hash_content(node: Node) -> str:

@@ -123,11 +123,14 @@ def _open_target(notice: CallNotice, call: str) -> int:
 
 
 def _note_owner(path: str, uid: int, gid: int) -> None:
-    """Write the numbers; -1 leaves the one that is there."""
+    """Write the numbers; -1 leaves the one that is there, and a file that is root's without a note needs none."""
+    if _UNCHANGED not in (uid, gid) and (uid, gid) != (0, 0):
+        os.setxattr(path, OWNER_ATTRIBUTE, encode_owner(uid, gid))
+        return
     try:
         known = decode_owner(os.getxattr(path, OWNER_ATTRIBUTE)) or (0, 0)
     except OSError:
         known = 0, 0
     wanted = (known[0] if uid == _UNCHANGED else uid), (known[1] if gid == _UNCHANGED else gid)
-    if wanted != known or wanted != (0, 0):
+    if wanted != known:
         os.setxattr(path, OWNER_ATTRIBUTE, encode_owner(*wanted))
