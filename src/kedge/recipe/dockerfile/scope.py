@@ -54,6 +54,7 @@ def make_globals(
 ) -> GlobalScope:
     """The scope before the first FROM."""
     values = list_platform_values(given) | {"TARGETSTAGE": target or "default"}
+    values |= {} if given.epoch is None else {"SOURCE_DATE_EPOCH": str(given.epoch)}
     values |= {name: value for name, value in given.values.items() if name in values}
     for instruction in instructions:
         for name, default in instruction.arguments:

@@ -228,6 +228,12 @@ def test_plan_commands_see_arguments(name: str) -> None:
     assert dict(step.environment) == {"PATH": DEFAULT_PATH, **variables}
 
 
+def test_plan_the_time_of_the_build_is_an_argument() -> None:
+    text = "FROM a\nARG SOURCE_DATE_EPOCH\nRUN b"
+    assert dict(runs(text, epoch=7).environment)["SOURCE_DATE_EPOCH"] == "7"
+    assert "SOURCE_DATE_EPOCH" not in dict(runs("FROM a\nRUN b", epoch=7).environment)
+
+
 def test_plan_arguments_pass_to_stages_that_build_on_a_stage() -> None:
     text = "FROM a AS one\nARG x=1 y=2\nENV z=$x\nFROM one\nENV y=3\nRUN b"
     assert dict(runs(text).environment) == {"PATH": DEFAULT_PATH, "x": "1", "y": "3", "z": "1"}
