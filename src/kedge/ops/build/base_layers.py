@@ -31,14 +31,21 @@ _PIECE = 1 << 20
 
 
 def as_one_layer(
-    open_image: Callable[[], ImageSource], identity: str, workplace: Workplace, store: Store, *, name: str
+    open_image: Callable[[], ImageSource],
+    identity: str,
+    workplace: Workplace,
+    store: Store,
+    *,
+    name: str,
+    is_anew: bool = False,
 ) -> LayeredImage:
     """The image that `open_image` opens as one layer; `identity` says what it holds, `name` what people call it.
 
-    An image whose layer the cache has is not opened: its record tells all that is needed.
+    An image whose layer the cache has is not opened, unless the layer is wanted anew: its record tells all.
     """
     key = hashlib.sha256(f"{_FORMAT} {identity}".encode("utf-8", "surrogateescape")).hexdigest()
-    record = store.steps.find(key) or _make_layer(key, open_image, workplace, store)
+    known = None if is_anew else store.steps.find(key)
+    record = known or _make_layer(key, open_image, workplace, store, is_anew=is_anew)
     assert record.layer is not None
     layer, raw = record.layer, str(record.extra["config"]).encode()
     config = parse_config(raw)
@@ -50,9 +57,11 @@ def as_one_layer(
     return LayeredImage(manifest, raw, config, (source,), origin, options, is_decorated=is_decorated)
 
 
-def _make_layer(key: str, open_image: Callable[[], ImageSource], workplace: Workplace, store: Store) -> StepRecord:
+def _make_layer(
+    key: str, open_image: Callable[[], ImageSource], workplace: Workplace, store: Store, *, is_anew: bool
+) -> StepRecord:
     """The record of the image's layer, which is written unless another process has done that meanwhile."""
-    claimed = store.steps.claim(key, workplace.progress.note)
+    claimed = store.steps.claim(key, workplace.progress.note, is_anew=is_anew)
     if isinstance(claimed, StepRecord):
         return claimed
     with claimed:

@@ -261,6 +261,11 @@ def test_plan_bases(text: str, base: tuple[str, str, int | None, str]) -> None:
     assert (found.agent, found.reference, found.stage, found.platform) == base
 
 
+def test_plan_bases_that_nothing_names_are_kept_for_those_who_look() -> None:
+    base = read("FROM --platform=$NO $NONE", keeps_undefined=True).target.base
+    assert (base.reference, base.platform) == ("$NONE", "$NO")
+
+
 def test_plan_needs_are_bases_and_origins() -> None:
     text = (
         "FROM a AS one\nFROM b AS two\nRUN --mount=from=one,target=/x c\nFROM d\nFROM two\nCOPY --from=0 a b\n"
