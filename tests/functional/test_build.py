@@ -87,7 +87,7 @@ def test_stages_that_nobody_needs_are_not_built(own: Workshop) -> None:
 
 
 def test_build_works_without_overlays(own: Workshop) -> None:
-    refused = play_refusals(own.runner.folder, "overlay", "fuse.fuse-overlayfs")
+    refused = play_refusals(own.runner.folder, "overlay", "fuse.fuse-overlayfs", "in children")
     own.write("data", "1\n")
     own.write(
         "Dockerfile",
