@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The layers of a build as an ordinary user: the same by the kernel's overlay, by fuse-overlayfs and without overlays.
+"""The layers of a build: the same for root and a user, by the kernel's overlay, fuse-overlayfs and without overlays.
 
 Which way a build takes depends on the node: an overlay cannot have its upper directory on another overlay, so there
 fuse-overlayfs is used, and without that one private directory.
@@ -31,6 +31,9 @@ RUN rm -r /data/a && mkdir /data/a && echo new > /data/a/new && echo more >> /op
 RUN test "$(cat /data/a/new /fresh/f /locked/x | wc -l)" = 3 && test ! -e /data/a/one && test ! -e /data/two \\
  && rm -rf /fresh && touch /locked/y
 RUN test -e /locked/y && test ! -e /fresh
+RUN mkdir -m 1777 /tmp
+USER 1002:1003
+RUN touch /tmp/mine
 """
 Member = tuple[str, str, int, int]
 
@@ -38,6 +41,12 @@ Member = tuple[str, str, int, int]
 @pytest.fixture
 def user() -> Iterator[Runner]:
     yield from each_role("user")
+
+
+@pytest.fixture(params=["user", "root"])
+def anyone(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """Real root gives files away for real, an ordinary user has it noted."""
+    yield from each_role(request.param)
 
 
 def make_context(runner: Runner) -> Path:
@@ -91,6 +100,8 @@ EXPECTED: list[list[Member]] = [
         ("opt/owned/file", "0o755", 1000, 1001),
     ],
     [(".wh.fresh", "0o644", 0, 0), ("locked", "0o0", 0, 0), ("locked/y", "0o644", 0, 0)],
+    [("tmp", "0o1777", 0, 0)],
+    [("tmp", "0o1777", 0, 0), ("tmp/mine", "0o644", 1002, 1003)],
 ]
 
 
@@ -107,10 +118,10 @@ def hide_whole(layers: list[list[Member]]) -> list[list[Member]]:
     return changed
 
 
-def test_build_layers_by_the_kernels_overlay(user: Runner) -> None:
-    context = make_context(user)
-    user.read("build", f"oci:{user.home}/out", str(context))
-    assert list_layers(user.home / "out") == EXPECTED
+def test_build_layers_by_the_kernels_overlay(anyone: Runner) -> None:
+    context = make_context(anyone)
+    anyone.read("build", f"oci:{anyone.home}/out", str(context))
+    assert list_layers(anyone.home / "out") == EXPECTED
 
 
 @pytest.mark.root

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kedge.model.platform import Platform
+from kedge.store.build_steps import StepRecord
 from kedge.store.store import Store
 from tests.builders.blobs import make_content
 
@@ -158,3 +159,21 @@ def test_cache_verify_hashes_converted_images(store: Store, root: Path) -> None:
 def test_cache_directory_option_beats_the_environment(store: Store, root: Path, tmp_path: Path) -> None:
     report = json.loads(run_cache(tmp_path / "other", "show", "--json", "--cache-dir", str(root)).stdout)
     assert (report["place"], report["place_from"]) == (str(root), "flag: --cache-dir")
+
+
+def test_cache_has_the_steps_and_mounts_of_builds(root: Path) -> None:
+    store = Store(root)
+    store.steps.write(StepRecord("a" * 64, None, None, "RUN " + "make " * 40))
+    with store.mounts.open("/root/.cache/pip") as mount:
+        (mount.path / "wheel").write_bytes(bytes(5000))
+    assert "mount" in run_cache(root, "list").stdout
+    assert "RUN" not in run_cache(root, "list").stdout
+    listed = run_cache(root, "list", "--type", "step").stdout
+    assert "RUN make make" in listed
+    assert max(map(len, listed.splitlines())) < 120
+    rows = {line.split()[0]: line.split()[1:] for line in run_cache(root, "show").stdout.splitlines()[1:]}
+    assert rows["mounts"] == ["5", "kB", "1", "item"]
+    assert rows["steps"][2:] == ["1", "item"]
+    assert run_cache(root, "clean", "--force", "--type", "step").stdout.startswith("Removed 1 item")
+    assert run_cache(root, "clean", "--force", "--type", "mount").stdout == "Removed 1 item (5 kB)\n"
+    assert not mount.path.exists()

@@ -95,6 +95,8 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("-F", "--force", action="store_true", help="replace an existing output")
     group.add_argument("--if-missing", action="store_true", help="do nothing if the output exists")
+    group.add_argument("--iidfile", metavar="FILE", type=Path, help=argparse.SUPPRESS)  # docker's
+    group.add_argument("--metadata-file", metavar="FILE", type=Path, help=argparse.SUPPRESS)
     group.add_argument("--label", metavar="NAME=VALUE", action="append", default=[], help="add a label")
     group.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
 
@@ -159,11 +161,26 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         if arguments.if_missing and _is_there(request, console):
             return 0
         raise
+    _write_files(arguments, result)
     if console.json:
         console.print_json(result.as_dict())
     else:
         _show_result(result, console)
     return 0
+
+
+def _write_files(arguments: argparse.Namespace, result: BuildResult) -> None:
+    """The files that scripts read after `docker build`: the digest alone, and all that is known of the result."""
+    import json
+
+    from kedge.posix.files import write_atomically
+
+    if arguments.iidfile is not None:
+        write_atomically(arguments.iidfile, result.digest.encode(), mode=0o644)
+    if arguments.metadata_file is not None:
+        keys = {"containerimage.digest": result.digest, "image.name": result.reference}
+        text = json.dumps({**keys, "kedge": result.as_dict()}, indent=2)
+        write_atomically(arguments.metadata_file, text.encode(), mode=0o644)
 
 
 def _is_there(request: BuildRequest, console: Console) -> bool:

@@ -39,13 +39,14 @@ def read_request(arguments: argparse.Namespace, console: Console) -> BuildReques
     """The request for a build, from the options and the words."""
     environ = console.environ
     shape = _read_shape(arguments)
+    build_arguments = read_build_arguments(arguments.build_arg, arguments.build_arg_file, environ)
     return BuildRequest(
         spec=shape.spec,
         text=shape.text,
         output=_read_outputs(arguments, shape),
         context=shape.context,
         contexts=read_pairs("--build-context", arguments.build_context),
-        arguments=read_build_arguments(arguments.build_arg, arguments.build_arg_file, environ),
+        arguments=build_arguments,
         warns_unused=arguments.warn_unused_build_args,
         secrets=tuple(read_secret(text, environ) for text in arguments.secret),
         ssh=tuple(arguments.ssh),
@@ -62,7 +63,7 @@ def read_request(arguments: argparse.Namespace, console: Console) -> BuildReques
         protect=arguments.protect,
         lock=_choose_lock(arguments, shape),
         shell_on_error=arguments.shell_on_error,
-        epoch=read_epoch(environ),
+        epoch=read_epoch(environ, build_arguments),
         log=arguments.log,
     )
 
@@ -219,9 +220,9 @@ def _choose_lock(arguments: argparse.Namespace, shape: _Shape) -> Path | None:
     return Path(f"{shape.spec}.lock")
 
 
-def read_epoch(environ: Mapping[str, str]) -> int | None:
-    """SOURCE_DATE_EPOCH: the time that everything gets that is made now."""
-    text = environ.get("SOURCE_DATE_EPOCH", "")
+def read_epoch(environ: Mapping[str, str], arguments: Mapping[str, str] | None = None) -> int | None:
+    """SOURCE_DATE_EPOCH: the time that everything gets that is made now. A build argument of that name counts first."""
+    text = (arguments or {}).get("SOURCE_DATE_EPOCH") or environ.get("SOURCE_DATE_EPOCH", "")
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 12:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
 
 SHELLS = ("bash", "zsh", "tcsh", "fish")
-_FILE_WORDS = ("image", "file", "path", "source", "target", "out", "output", "sif", "directory")
+_FILE_WORDS = ("image", "file", "path", "source", "target", "out", "output", "sif", "directory", "recipe")
 
 _USAGE = """\
 for this shell:  bash: eval "$(kedge completion bash)"    zsh: eval "$(kedge completion zsh)"
@@ -84,7 +84,7 @@ def _guess_kind(action: argparse.Action) -> dict[str, object] | None:
     import shtab
 
     metavar = action.metavar if isinstance(action.metavar, str) else ""
-    words = {action.dest.lower(), metavar.lower().strip("[]")}
+    words = {action.dest.lower(), metavar.lower().strip("[]"), *metavar.lower().split()}
     if words & {"dir", "directory"}:
         return dict(shtab.DIRECTORY)
     return dict(shtab.FILE) if words & set(_FILE_WORDS) else None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.layers.directory_tree import FolderOptions, FolderReading, FolderSource, list_entries
+from kedge.layers.layer_tree import strip_marks
 from kedge.layers.tar_writer import refuse_whiteout
 from kedge.layers.upper_directory import UpperOptions, make_whiteout, settle_owner
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
@@ -158,6 +159,7 @@ class _Comparison:
             raise refuse_whiteout(path)
         node = self._reading.find_node(_join(self._top, path), status)
         if node is not None:
+            strip_marks(node)
             settle_owner(self._options, path, node, is_new=not was_there)
             self._need(place).children[name] = node
         elif was_there:
@@ -174,6 +176,7 @@ class _Comparison:
             if inner.name.startswith(WHITEOUT_PREFIX):
                 raise refuse_whiteout(inner.path)
             node = self._reading.make_node(_join(self._top, inner.path), inner.status, NodeKind.DIRECTORY)
+            strip_marks(node)
             settle_owner(self._options, inner.path, node, is_new=inner.is_new)
             inner.node = node
             if inner.parent is not None and inner.parent.node is not None:

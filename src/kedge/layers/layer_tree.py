@@ -54,12 +54,17 @@ def is_opaque(node: Node) -> bool:
     return OPAQUE_MARK in node.xattrs
 
 
+def strip_marks(node: Node) -> None:
+    """Take away the attributes that mean something to overlays."""
+    if node.xattrs:
+        node.xattrs = tuple(pair for pair in node.xattrs if not pair[0].startswith(OVERLAY_PREFIXES))
+
+
 def _distrust(root: Node) -> None:
     for _, node in [(b"", root), *walk(root)]:
         if is_whiteout(node):
             node.kind = NodeKind.FILE  # an empty file, as all devices become that a user unpacks
-        if node.xattrs:
-            node.xattrs = tuple(pair for pair in node.xattrs if not pair[0].startswith(OVERLAY_PREFIXES))
+        strip_marks(node)
 
 
 def _mark_deleted(folder: Node, name: bytes) -> None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import UnsupportedFormat
+from kedge.layers.capability_attribute import make_capability_general
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
-from kedge.layers.layer_tree import OVERLAY_PREFIXES, is_whiteout
+from kedge.layers.layer_tree import OVERLAY_PREFIXES, is_whiteout, strip_marks
 from kedge.layers.member_names import show_name
 from kedge.layers.owners import OwnerLookup, OwnerTable, take_noted_owner
 from kedge.layers.tar_writer import refuse_whiteout
@@ -114,6 +115,7 @@ class _Translation:
 
 def settle_owner(options: UpperOptions, path: bytes, node: Node, *, is_new: bool) -> None:
     """Give a file its owner: whom the program gave it to, its path's in the image below, or the program's user."""
+    make_capability_general(node)
     has_owner = take_noted_owner(node) or not options.all_root
     if is_new and not has_owner:
         node.uid, node.gid = options.maker
@@ -134,4 +136,4 @@ def _drop_marks(path: bytes, node: Node) -> None:
             context={"path": show_name(path)},
             hint="mount the overlay without redirect_dir and metacopy",
         )
-    node.xattrs = tuple(pair for pair in node.xattrs if not pair[0].startswith(OVERLAY_PREFIXES))
+    strip_marks(node)

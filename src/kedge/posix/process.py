@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -108,6 +107,8 @@ def relay_program(
     """
     path, name = _require_program(argv[0]), name or argv[0]
     deadline = None if timeout is None else time.monotonic() + timeout
+    import tempfile  # late: verbs of jobs start programs, and give them no input
+
     with tempfile.TemporaryFile() as given:
         given.write(stdin)
         given.seek(0)

@@ -230,6 +230,7 @@ class BuildArguments:
     target: str = ""  # --target: the name or number of the last stage that is wanted
     keeps_undefined: bool = False  # for who shows a recipe: `{{ name }}` without a value stays, with a warning
     sections: tuple[str, ...] = ("all",)  # --section: those of a definition file that are wanted; "none" for none
+    epoch: int | None = None  # SOURCE_DATE_EPOCH of the build, which a Dockerfile may ask for with ARG
     contexts: tuple[str, ...] = ()  # names given with --build-context; a base or an origin may be one of them
 
 

@@ -135,3 +135,17 @@ def test_changes_of_a_directory_that_is_gone_are_an_error(tree: Path) -> None:
         read_changes(before, tree)
     with pytest.raises(FileProblem):
         take_snapshot(tree)
+
+
+def test_changes_attributes_of_overlays_do_not_get_into_the_layer(tree: Path) -> None:
+    before = take_snapshot(tree)
+    try:
+        for name in ("user.overlay.opaque", "user.overlay.redirect", "user.kept"):
+            os.setxattr(tree / "etc", name, b"y")
+            os.setxattr(tree / "etc/motd", name, b"y")
+    except OSError as problem:
+        pytest.skip(f"attributes cannot be set here: {problem.strerror}")
+    root, _ = read_changes(before, tree)
+    etc = root.children[b"etc"]
+    assert etc.xattrs == etc.children[b"motd"].xattrs == ((b"user.kept", b"y"),)
+    assert list(etc.children) == [b"motd"]

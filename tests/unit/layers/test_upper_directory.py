@@ -13,7 +13,7 @@ import pytest
 from kedge.errors import UnsupportedFormat
 from kedge.layers.owners import OwnerTable, RecordedOwner
 from kedge.layers.tar_writer import write_layer
-from kedge.layers.upper_directory import UpperOptions, read_upper
+from kedge.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
 from kedge.model.tree import Node, NodeKind, find, walk
 
 
@@ -133,3 +133,13 @@ def test_upper_hard_links_stay_links(tmp_path: Path) -> None:
     (tmp_path / "b").hardlink_to(tmp_path / "a")
     root, _ = read_upper(tmp_path)
     assert root.children[b"a"] is root.children[b"b"]
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o000, False), (0o700, True), (None, False)])
+def test_upper_of_fuse_overlayfs_is_known_by_its_work_directory(
+    tmp_path: Path, mode: int | None, expected: bool
+) -> None:
+    if mode is not None:
+        (tmp_path / "work").mkdir()
+        (tmp_path / "work").chmod(mode)
+    assert is_of_fuse(tmp_path) == expected

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage
+from kedge.formats.singularityd.documents import SourceRecord
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.tar_writer import LayerResult, write_layer
-from kedge.model.digest import Digest
 from kedge.model.manifest import OCI_LAYER_ZSTD, Descriptor, parse_config
 from kedge.ops.images.make_layers import as_tree, make_config, make_manifest, make_section
 from kedge.ops.setup.workplace import Workplace
@@ -26,41 +26,50 @@ from kedge.posix.files import explained
 from kedge.store.build_steps import StepRecord
 from kedge.store.store import Store
 
-_FORMAT = "kedge base 1"  # raise it when the same image gives another layer
+_FORMAT = "kedge base 2"  # raise it when the same image gives another layer
 _PIECE = 1 << 20
 
 
 def as_one_layer(
-    open_image: Callable[[], ImageSource], identity: str, workplace: Workplace, store: Store
+    open_image: Callable[[], ImageSource],
+    identity: str,
+    workplace: Workplace,
+    store: Store,
+    *,
+    name: str,
+    is_anew: bool = False,
 ) -> LayeredImage:
-    """The image that `open_image` opens as one layer; `identity` says what it holds."""
-    image = open_image()
-    try:
-        key = hashlib.sha256(f"{_FORMAT} {identity}".encode("utf-8", "surrogateescape")).hexdigest()
-        layer, diff_id = _find_layer(key, image, workplace, store)
-        section = make_section(image, workplace.progress)
-        raw = make_config(image, section, diff_id)
-        manifest = make_manifest(raw, [layer])
-        source = LayerSource(layer.digest.hex[:12], layer.digest, diff_id, partial(read_cached_layer, store, layer))
-        config = parse_config(raw)
-        options = FlattenOptions(progress=workplace.progress)
-        return LayeredImage(manifest, raw, config, (source,), image.record, options, is_decorated=image.is_decorated)
-    finally:
-        image.close()
+    """The image that `open_image` opens as one layer; `identity` says what it holds, `name` what people call it.
 
-
-def _find_layer(key: str, image: ImageSource, workplace: Workplace, store: Store) -> tuple[Descriptor, Digest]:
-    record = store.steps.find(key)
-    if record is None:
-        claimed = store.steps.claim(key, workplace.progress.note)
-        if isinstance(claimed, StepRecord):
-            record = claimed
-        else:
-            with claimed:
-                record = _write_layer(key, image, workplace, store)
+    An image whose layer the cache has is not opened, unless the layer is wanted anew: its record tells all.
+    """
+    key = hashlib.sha256(f"{_FORMAT} {identity}".encode("utf-8", "surrogateescape")).hexdigest()
+    known = None if is_anew else store.steps.find(key)
+    record = known or _make_layer(key, open_image, workplace, store, is_anew=is_anew)
     assert record.layer is not None
-    assert record.diff_id is not None
-    return record.layer, record.diff_id
+    layer, raw = record.layer, str(record.extra["config"]).encode()
+    config = parse_config(raw)
+    source = LayerSource(layer.digest.hex[:12], layer.digest, record.diff_id, partial(read_cached_layer, store, layer))
+    origin = SourceRecord(str(record.extra["kind"]), name, None, config.platform, int(record.extra["created"]))
+    options = FlattenOptions(progress=workplace.progress)
+    manifest = make_manifest(raw, [layer])
+    is_decorated = bool(record.extra["is_decorated"])
+    return LayeredImage(manifest, raw, config, (source,), origin, options, is_decorated=is_decorated)
+
+
+def _make_layer(
+    key: str, open_image: Callable[[], ImageSource], workplace: Workplace, store: Store, *, is_anew: bool
+) -> StepRecord:
+    """The record of the image's layer, which is written unless another process has done that meanwhile."""
+    claimed = store.steps.claim(key, workplace.progress.note, is_anew=is_anew)
+    if isinstance(claimed, StepRecord):
+        return claimed
+    with claimed:
+        image = open_image()
+        try:
+            return _write_layer(key, image, workplace, store)
+        finally:
+            image.close()
 
 
 def _write_layer(key: str, image: ImageSource, workplace: Workplace, store: Store) -> StepRecord:
@@ -70,7 +79,14 @@ def _write_layer(key: str, image: ImageSource, workplace: Workplace, store: Stor
             return write_layer(root, source, file, "zstd", threads=workplace.threads)
 
         layer, diff_id = store.add_layer(write, OCI_LAYER_ZSTD)
-    record = StepRecord(key, layer, diff_id, f"base: {image.record.kind} {image.record.reference}")
+    raw = make_config(image, make_section(image, workplace.progress), diff_id)
+    extra = {
+        "config": raw.decode(),
+        "kind": image.record.kind,
+        "created": image.record.created,
+        "is_decorated": image.is_decorated,
+    }
+    record = StepRecord(key, layer, diff_id, f"base: {image.record.kind} {image.record.reference}", extra)
     store.steps.write(record)
     return record
 

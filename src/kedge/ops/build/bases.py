@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # Imports inside the functions below are late for start-up cost: every kind of base needs a few of them.
 
+_BOOTSTRAPS = ("busybox", "debootstrap", "yum", "dnf", "zypper", "arch")
+
 
 @dataclass(slots=True)
 class OpenedBase:
@@ -76,12 +78,33 @@ def open_base(
     workplace = _choose_platform(base, workplace)
     if base.agent == "scratch":
         return OpenedBase("", "scratch", ImageConfig(workplace.platform))
+    if base.agent in _BOOTSTRAPS:
+        from kedge.ops.build.bootstrap import find_instead, make_bootstrapped
+
+        instead = find_instead(base, workplace)
+        if instead is None:
+            made = make_bootstrapped(base, workplace, store, anew=policy == "always")
+            return _open_bootstrapped(base, made, workplace)
+        base = instead
     try:
         reference = name_reference(base)
     except InvalidReference as problem:
         raise refuse_recipe(base.place, problem.message, problem.hint) from problem
     opening = _Opening(base, _pin(reference, lock or {}), workplace, store, policy)
     return replace(opening.run(), reference=str(reference.redacted))
+
+
+def _open_bootstrapped(base: Base, made: LayeredImage, workplace: Workplace) -> OpenedBase:
+    """A base that was made on this host."""
+    name = f"{base.agent}: {base.fields.get('mirrorurl', '')}".rstrip(": ")
+    return OpenedBase(
+        name,
+        str(made.manifest.digest),
+        made.config,
+        _open=lambda: made,
+        _unpack=lambda: _unpack_plain(made.manifest.digest, name, lambda: made, workplace),
+        _image=made,
+    )
 
 
 def _choose_platform(base: Base, workplace: Workplace) -> Workplace:
@@ -215,10 +238,15 @@ class _Opening:
             return opened
         return replace(opened, _unpack=lambda: Path(self.reference.path).resolve())
 
+    @property
+    def _name(self) -> str:
+        """What the labels of an image call this base."""
+        return self.reference.path or ",".join(self.reference.programs)
+
     def _open_tree(self, identity: str, open_image: Callable[[], ImageSource]) -> OpenedBase:
         from kedge.ops.build.base_layers import as_one_layer
 
-        image = as_one_layer(open_image, identity, self.workplace, self.store)
+        image = as_one_layer(open_image, identity, self.workplace, self.store, name=self._name)
         return OpenedBase(
             str(self.reference),
             identity,

@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -97,7 +98,26 @@ def _sweep(builds: Path) -> None:
                 remove_tree(Path(entry.path))
 
 
-def choose_memory_folder(environ: dict[str, str], fallback: Path) -> Path:
+@contextlib.contextmanager
+def passing_folder(place: Path, label: str) -> Iterator[Path]:
+    """A directory outside of the node cache, for one step alone; those of killed builds go.
+
+    What containers see of the node cache is read-only, and files of secrets are in memory.
+    """
+    with explained(place):
+        for left in place.glob(f"{label}.*"):
+            with contextlib.suppress(OSError):
+                if left.lstat().st_uid == os.getuid() and owner_is_gone(left.name):
+                    remove_tree(left)
+        folder = place / own_name(label)
+        folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def choose_memory_folder(environ: Mapping[str, str], fallback: Path) -> Path:
     """Where a secret may be a file for a moment: in memory, if this host has a place for that."""
     for place in (environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm"):
         if place and Path(place).is_dir() and os.access(place, os.W_OK) and shutil.disk_usage(place).free > 1 << 20:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +38,8 @@ from kedge.recipe.patterns import (
 IGNORE_FILE = ".dockerignore"
 _MAXIMUM_IGNORE = 1 << 20  # bytes
 _HASHING_THREADS = 8
+_WORTH_A_THREAD = 64 << 20  # bytes
+_BATCH = 200  # files
 _NOTHING = IgnorePatterns()
 
 
@@ -127,14 +130,17 @@ class FileOrigin:
         """The digest of each content, several at once; a file is read once in a build."""
         contents = {node.content: node for node in files if node.content is not None}
         missing = {content: node for content, node in contents.items() if content not in self._digests}
-        threads = min(_HASHING_THREADS, read_limits().cpus, len(missing))
+        nodes = list(missing.values())
+        size = sum(node.size for node in nodes)
+        threads = min(_HASHING_THREADS, read_limits().cpus, size // _WORTH_A_THREAD + 1)
+        batches = [nodes[start : start + _BATCH] for start in range(0, len(nodes), _BATCH)]
         with self._hinting():
             if threads < 2:
-                results = [_hash_content(node) for node in missing.values()]
+                results = [_hash_contents(batch) for batch in batches]
             else:
                 with ThreadPoolExecutor(threads) as pool:
-                    results = list(pool.map(_hash_content, missing.values()))
-        self._digests.update(zip(missing, results, strict=True))
+                    results = list(pool.map(_hash_contents, batches))
+        self._digests.update(zip(missing, itertools.chain(*results), strict=True))
         return self._digests
 
     def _list(self, path: str) -> list[tuple[bytes, ViewEntry]]:
@@ -311,6 +317,10 @@ def _read_ignore_file(folder: Path, recipe: Path | None) -> tuple[Path, str]:
 def _walk_all(root: Node) -> Iterator[tuple[bytes, Node]]:
     yield b"", root
     yield from walk(root)
+
+
+def _hash_contents(nodes: list[Node]) -> list[str]:
+    return [_hash_content(node) for node in nodes]
 
 
 def _hash_content(node: Node) -> str:

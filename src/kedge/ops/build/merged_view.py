@@ -99,7 +99,7 @@ class MergedView:
             return None
         has_owner = take_noted_owner(node)
         self.levels[entry.level].owners.restore(os.fsencode(path.strip("/")), node, has_owner=has_owner)
-        node.xattrs = tuple((name, value) for name, value in node.xattrs if b"overlay" not in name)
+        node.xattrs = tuple((name, value) for name, value in node.xattrs if not _is_ours(name))
         return node
 
     def _find_root(self) -> ViewEntry | None:
@@ -202,6 +202,11 @@ class MergedView:
         if entry is None or not stat.S_ISLNK(entry.status.st_mode):
             return None
         return os.fsdecode(os.readlink(entry.path))  # noqa: PTH115 - targets are bytes
+
+
+def _is_ours(name: bytes) -> bool:
+    """Whether an extended attribute says something to overlays or to kedge only."""
+    return b"overlay" in name or name.startswith(b"user.kedge.")
 
 
 def view_directory(

@@ -85,6 +85,7 @@ def make_arguments(request: BuildRequest, workplace: Workplace, environ: Mapping
         target=request.target,
         sections=request.sections,
         contexts=tuple(request.contexts),
+        epoch=request.epoch,
     )
 
 

@@ -133,6 +133,11 @@ def describe_layer(tree: Node) -> Built:
     return Built(measure_tree(tree), owners=collect_owners(tree, keeps_modes=True).encode())
 
 
+def _is_one_user() -> bool:
+    """Whether all files of steps are ours; those of real root have the owners that they are given."""
+    return os.geteuid() != 0
+
+
 def _read_level(folder: Path) -> ViewLevel:
     return ViewLevel(folder, OwnerTable.decode(read_owners(str(folder))))
 
@@ -193,6 +198,7 @@ class _OverlayWorkspace:
         options = UpperOptions(
             left_out,
             LevelOwners([(level.folder, level.owners) for level in self.levels]),
+            all_root=_is_one_user(),
             has_whiteout_files=self._is_of_fuse,
             is_below=lambda path: below.find("/" + os.fsdecode(path)) is not None,
             maker=maker,
@@ -291,7 +297,7 @@ class _PrivateWorkspace:
 
     def read_changes(self, left_out: frozenset[bytes], maker: tuple[int, int] = (0, 0)) -> tuple[Node, FolderSource]:
         """The difference to what was there before."""
-        options = UpperOptions(left_out, self._owner.owners, maker=maker)
+        options = UpperOptions(left_out, self._owner.owners, all_root=_is_one_user(), maker=maker)
         tree, source = read_changes(self._before, self._folder, options)
         self._changes = tree
         return tree, source

@@ -9,23 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import UsageError
-from kedge.ops.build.build_place import choose_memory_folder
+from kedge.ops.build.build_place import choose_memory_folder, passing_folder
 from kedge.ops.build.roots import copy_folder
 from kedge.ops.build.session import BuildSession, read_secret
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
-from kedge.posix.owned_names import own_name
 from kedge.recipe.steps import CopyOrigin, InlineFile, RunStep, StepMount, refuse_recipe
 from kedge.runtime.facts import Bind
 from kedge.runtime.start.build_step import StepMemory
 from kedge.store.cache_mounts import CacheMounts
 
 _SECRETS = "/run/secrets"
+_SECRET_FILES, _COPIES = "kedge-secret", "kedge-bind"
 _AGENT_SOCKET = "/run/buildkit/ssh_agent.{}"
 
 
@@ -82,16 +82,9 @@ class MountPreparation:
             self.made.binds.append(Bind(str(source), mount.target, readonly=True))
             return
         # a writable bind: what the program changes in it is thrown away
-        copy = self._closing.enter_context(self._copied(source))
-        self.made.binds.append(Bind(str(copy), mount.target))
-
-    @contextlib.contextmanager
-    def _copied(self, source: Path) -> Iterator[Path]:
-        folder = self._session.place.make_folder("bind")
-        try:
-            yield copy_folder(source, folder / source.name)
-        finally:
-            remove_tree(folder)
+        place = self._session.workplace.settings.temporary_directory
+        folder = self._closing.enter_context(passing_folder(place, _COPIES))
+        self.made.binds.append(Bind(str(copy_folder(source, folder / "copy")), mount.target))
 
     def _add_cache(self, mount: StepMount, find_folder: FolderFinder) -> None:
         session = self._session
@@ -155,12 +148,8 @@ class MountPreparation:
                 self._private = self._session.place.make_folder("files")
                 self._closing.callback(remove_tree, self._private)
             return self._private
-        fallback = self._session.place.make_folder("secrets")
-        folder = choose_memory_folder(dict(os.environ), fallback) / own_name("kedge-secret")
-        with explained(folder):
-            folder.mkdir(mode=0o700)
-        self._closing.callback(remove_tree, folder)
-        return folder
+        place = choose_memory_folder(os.environ, self._session.workplace.settings.temporary_directory)
+        return self._closing.enter_context(passing_folder(place, _SECRET_FILES))
 
 
 def _is_socket(path: str) -> bool:

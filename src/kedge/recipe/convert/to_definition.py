@@ -105,12 +105,12 @@ class _Converter:
 
     def _list_parents(self) -> set[int]:
         """The stages that are written into another one which is printed."""
-        found: set[int] = set()
+        parents: set[int] = set()
         for index in (*self.wanted, len(self.writers) - 1):
             while index in self.parents:
                 index = self.parents[index]
-                found.add(index)
-        return found
+                parents.add(index)
+        return parents
 
     def finish(self) -> ConvertedRecipe:
         """The whole text."""

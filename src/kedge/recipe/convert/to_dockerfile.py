@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import textwrap
 
 from kedge.recipe.convert.bases_for_dockerfiles import write_from
 from kedge.recipe.convert.notes import MARK_BEGIN, MARK_END, ConvertedRecipe, NoteTaker, comment_out
 from kedge.recipe.convert.quoting import Assignment, mark_to_variables, read_assignments, write_dockerfile_value
+from kedge.recipe.convert.scripts_for_dockerfiles import (
+    find_delimiter,
+    is_one_command,
+    join_lines,
+    read_exec,
+    remove_indent,
+)
 from kedge.recipe.definition.arguments import mark_arguments, read_defaults
 from kedge.recipe.definition.definition import Definition, FilesSection, FileTransfer, Script
-from kedge.recipe.definition.go_strings import cut_comment, split_words, trim
 from kedge.recipe.definition.metadata import render_script
 from kedge.recipe.definition.parse import parse_stage, parse_stages
+from kedge.recipe.go_strings import cut_comment, split_words, trim
 
 _RUNSCRIPT = "/usr/local/bin/runscript"
 _ENVIRONMENT_NAMES = re.compile(r"\$\{?(?:APPTAINER|SINGULARITY)_(ENVIRONMENT|LABELS)\b")
 _MARKED = re.compile(f"{MARK_BEGIN}([A-Za-z0-9_]+){MARK_END}")
-_SIMPLE_WORD = r"""(?:[A-Za-z0-9_./:=+,@%^-]|"[^"$`\\]*"|'[^']*')+"""
-_EXEC = re.compile(
-    r"""(?:\[ "\$\#" -gt 0 \] \|\| set -- (?P<defaults>.*)\n)?(?:exec[ \t]+)?(?P<program>.*?)[ \t]*"?\$@"?"""
-)
 _NO_EQUAL = {
     "pre": "%pre runs on the host before the build: run it before 'docker build'",
     "setup": "%setup runs on the host: use COPY for files, and RUN for commands in the image",
@@ -177,7 +178,7 @@ class _StageWriter:
         if not post.script.strip():
             return []
         words = split_words(cut_comment(post.arguments))
-        script = _remove_indent(post.script.strip("\n"))
+        script = remove_indent(post.script.strip("\n"))
         lines = [""]
         prologue = []
         if _ENVIRONMENT_NAMES.search(script):
@@ -187,9 +188,9 @@ class _StageWriter:
             prologue = ["mkdir -p /.singularity.d/env"]
             prologue += [f"{tool}_ENVIRONMENT=/.singularity.d/env/91-environment.sh" for tool in _TOOLS]
             prologue += [f"{tool}_LABELS=/.build.labels" for tool in _TOOLS]
-        if not words and not prologue and _is_one_command(script):
+        if not words and not prologue and is_one_command(script):
             return [*lines, f"RUN {script}"]
-        delimiter = _find_delimiter(script)
+        delimiter = find_delimiter(script)
         first = (
             [f"#!{' '.join(words[words.index('-c') + 1 :])}"]
             if "-c" in words
@@ -202,21 +203,21 @@ class _StageWriter:
         lines: list[str] = []
         exported: set[str] = set()
         assignments: list[Assignment] = []
-        for number, line in _join_lines(script):
+        for number, line in join_lines(script):
             if not line.strip():
                 continue
             if line.lstrip().startswith("#"):
                 lines.append(line.strip())
                 continue
-            found = read_assignments(line)
-            if found is None:
+            set_here = read_assignments(line)
+            if set_here is None:
                 message = f"ENV cannot hold '{line.strip()}': it needs a shell when the container starts"
                 lines += [*self.notes.add(number, message)]
                 continue
-            exported |= {item.name for item in found if item.is_exported}
-            assignments += found
+            exported |= {item.name for item in set_here if item.is_exported}
+            assignments += set_here
             lines += [
-                f"ENV {item.name}={write_dockerfile_value(item.value)}" for item in found if item.value is not None
+                f"ENV {item.name}={write_dockerfile_value(item.value)}" for item in set_here if item.value is not None
             ]
         for item in assignments:
             if item.name not in exported:
@@ -231,18 +232,18 @@ class _StageWriter:
             self.notes.add(
                 self.stage.script("help").line, "%help becomes the label org.opencontainers.image.description"
             )
-        return ["", f"LABEL org.opencontainers.image.description={_quote(_remove_indent(text))}"]
+        return ["", f"LABEL org.opencontainers.image.description={_quote(remove_indent(text))}"]
 
     def _runscript(self) -> list[str]:
         run = self.stage.script("runscript")
         if not run.script.strip():
             return []
-        text = trim(_remove_indent(run.script.strip("\n")))
-        commands = _read_exec(text) if not run.arguments.strip() else {}
+        text = trim(remove_indent(run.script.strip("\n")))
+        commands = read_exec(text) if not run.arguments.strip() else {}
         if commands:
             return ["", *(f"{key} {json.dumps(words, ensure_ascii=False)}" for key, words in commands.items())]
         whole = render_script(Script(text, run.arguments)).rstrip("\n")
-        delimiter = _find_delimiter(whole)
+        delimiter = find_delimiter(whole)
         return [
             "",
             f"COPY --chmod=0755 <<'{delimiter}' {_RUNSCRIPT}",
@@ -264,52 +265,3 @@ def _stage_name(name: str) -> str:
 def _quote(text: str) -> str:
     """A label's name or value; a newline is a backslash and an n, which is what Docker keeps of it."""
     return write_dockerfile_value((text.replace("\n", "\\n"),)).replace("\\\\n", "\\n")
-
-
-def _remove_indent(text: str) -> str:
-    """The lines without the blanks that all of them begin with."""
-    return textwrap.dedent(text.expandtabs(4) if text.startswith("\t") and "<<-" not in text else text)
-
-
-def _is_one_command(script: str) -> bool:
-    """Whether the text is one logical line without comments or documents in it."""
-    lines = script.split("\n")
-    if any(line.lstrip().startswith("#") or not line.strip() for line in lines) or "<<" in script:
-        return False
-    return all(re.search(r"(?<!\\)\\$", line) for line in lines[:-1]) and not lines[-1].endswith("\\")
-
-
-def _find_delimiter(text: str) -> str:
-    """A word for a heredoc that is no line of the text."""
-    number = 0
-    while f"EOF{number or ''}" in text.split("\n"):
-        number += 1
-    return f"EOF{number or ''}"
-
-
-def _join_lines(script: Script) -> list[tuple[int, str]]:
-    """Logical lines with their numbers."""
-    joined: list[tuple[int, str]] = []
-    pending = ""
-    for number, line in enumerate(script.script.split("\n"), script.line + 1):
-        if line.endswith("\\") and not line.lstrip().startswith("#"):
-            pending += line[:-1]
-            continue
-        joined.append((number, pending + line))
-        pending = ""
-    return [*joined, (script.line, pending)] if pending else joined
-
-
-def _read_exec(text: str) -> dict[str, list[str]]:
-    """ENTRYPOINT and CMD of `exec PROGRAM "$@"`, with a line for default arguments; nothing for other scripts."""
-    match = _EXEC.fullmatch(text)
-    if not match:
-        return {}
-    commands = {"ENTRYPOINT": match["program"], "CMD": match["defaults"]}
-    found = {}
-    for key, words in commands.items():
-        if words:
-            if not re.fullmatch(rf"(?:{_SIMPLE_WORD}(?:[ \t]+|$))+", words):
-                return {}
-            found[key] = shlex.split(words)
-    return found

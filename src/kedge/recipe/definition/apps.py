@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from kedge.formats.singularityd.go_json import encode_json, encode_text
 from kedge.recipe.definition.definition import Definition, Script
-from kedge.recipe.definition.go_strings import cut_comment, trim
 from kedge.recipe.definition.parse import read_labels
+from kedge.recipe.go_strings import cut_comment, trim
 from kedge.recipe.steps import CopyStep, RecipePlace, TreeFile, refuse_recipe
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from kedge.errors import InvalidRecipe
 from kedge.recipe.definition.definition import Definition
-from kedge.recipe.definition.go_strings import trim
+from kedge.recipe.go_strings import trim
 from kedge.recipe.steps import RecipePlace, refuse_recipe
 
 _TEMPLATE = re.compile(r"\{\{[\t\n\f\r ]*([0-9A-Za-z_]+)[\t\n\f\r ]*\}\}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kedge.model.nearest import find_near
-from kedge.recipe.definition.go_strings import SPACES, cut_comment, lower, trim
+from kedge.recipe.go_strings import SPACES, cut_comment, lower, trim
 from kedge.recipe.steps import RecipePlace, refuse_recipe
 
 HEADER_KEYS = {

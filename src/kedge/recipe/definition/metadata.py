@@ -15,7 +15,7 @@ from kedge.formats.singularityd import fixed_files
 from kedge.formats.singularityd.go_json import clean_text, encode_json, encode_text
 from kedge.formats.singularityd.scripts import render_environment, render_runscript
 from kedge.recipe.definition.definition import Definition, Script
-from kedge.recipe.definition.go_strings import cut_comment, trim
+from kedge.recipe.go_strings import cut_comment, trim
 from kedge.recipe.steps import RecipePlace, TreeFile, WriteFilesStep
 from kedge.release import VERSION
 

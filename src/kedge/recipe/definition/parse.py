@@ -21,8 +21,8 @@ from kedge.recipe.definition.definition import (
     FileTransfer,
     Script,
 )
-from kedge.recipe.definition.go_strings import SPACES, lower, trim
 from kedge.recipe.definition.header import Header, read_header
+from kedge.recipe.go_strings import SPACES, lower, trim
 from kedge.recipe.steps import RecipePlace, refuse_recipe
 
 _STAGE = re.compile(r"^bootstrap:", re.MULTILINE | re.IGNORECASE)

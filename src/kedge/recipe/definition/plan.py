@@ -23,9 +23,9 @@ from kedge.recipe.definition.apps import (
 )
 from kedge.recipe.definition.arguments import expand_arguments
 from kedge.recipe.definition.definition import Definition, FilesSection, Script, replace_bytes
-from kedge.recipe.definition.go_strings import cut_comment, split_words, trim
 from kedge.recipe.definition.metadata import render_script, write_foundation, write_metadata
 from kedge.recipe.definition.parse import parse_stage, parse_stages
+from kedge.recipe.go_strings import cut_comment, split_words, trim
 from kedge.recipe.settle_files import BUILD_LABELS
 from kedge.recipe.steps import (
     SCRIPT_PATH,

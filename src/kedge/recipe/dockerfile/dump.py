@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.recipe.dockerfile.lines import SPACES
 from kedge.recipe.dockerfile.syntax import DockerfileNode, DockerfileSyntax
+from kedge.recipe.go_strings import SPACES
 
 _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 _ESCAPES |= {"\\": "\\\\", '"': '\\"'}

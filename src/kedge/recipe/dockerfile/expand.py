@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kedge.recipe.dockerfile.lines import SPACES
 from kedge.recipe.dockerfile.patterns import PatternError, replace_pattern, trim_prefix, trim_suffix
+from kedge.recipe.go_strings import SPACES
 
 _DEEPEST = 50  # variables in words of variables
 _SPECIAL = "@*#?-$!"

@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kedge.recipe.go_strings import SPACES
 from kedge.recipe.steps import RecipePlace, refuse_recipe
 
-# What Go calls white space: Python's own list has four control characters more.
-SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 LONGEST_LINE = 65536  # bytes with its end; BuildKit reads no longer ones
 _DIRECTIVE = re.compile(r"([a-zA-Z][a-zA-Z0-9]*)[\t\n\f\r ]*=[\t\n\f\r ]*(.+?)[\t\n\f\r ]*", re.DOTALL)
 _DIRECTIVES = ("syntax", "escape", "check")

@@ -36,11 +36,11 @@ class GlobalScope:
     @property
     def proxies(self) -> dict[str, str]:
         """Proxies that every command gets, in both spellings: of the host, or given as build arguments."""
-        found: dict[str, str] = {}
+        proxies: dict[str, str] = {}
         for name, value in [*self.given.environment.items(), *sorted(self.given.values.items())]:
             if name.upper() in PROXY_NAMES and value:
-                found |= {name.upper(): value, name.lower(): value}
-        return found
+                proxies |= {name.upper(): value, name.lower(): value}
+        return proxies
 
     def take_argument(self, name: str, default: str | None) -> str | None:
         """The value that an ARG has: given, or its default, or that of an ARG before the first FROM."""
@@ -54,6 +54,7 @@ def make_globals(
 ) -> GlobalScope:
     """The scope before the first FROM."""
     values = list_platform_values(given) | {"TARGETSTAGE": target or "default"}
+    values |= {} if given.epoch is None else {"SOURCE_DATE_EPOCH": str(given.epoch)}
     values |= {name: value for name, value in given.values.items() if name in values}
     for instruction in instructions:
         for name, default in instruction.arguments:

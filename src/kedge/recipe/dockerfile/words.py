@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 
-from kedge.recipe.dockerfile.lines import SPACES
+from kedge.recipe.go_strings import SPACES
 
 BLANKS = re.compile(r"[\t\v\f\r ]+")
 _ASCII_SPACES = "\t\n\v\f\r "  # flags know no others

@@ -14,6 +14,7 @@ from kedge.recipe.lint.finding import LintFinding
 from kedge.recipe.lint.recipe_view import LintRecipe, view_definition, view_dockerfile
 from kedge.recipe.lint.rules_bases import check_bases
 from kedge.recipe.lint.rules_definition import check_definition
+from kedge.recipe.lint.rules_dockerfile import check_dockerfile
 from kedge.recipe.lint.rules_environment import check_environment
 from kedge.recipe.lint.rules_packages import check_packages
 from kedge.recipe.lint.rules_secrets import check_secrets
@@ -28,6 +29,7 @@ _CHECKS: tuple[Callable[[LintRecipe], Iterator[LintFinding]], ...] = (
     check_steps,
     check_environment,
     check_definition,
+    check_dockerfile,
 )
 
 

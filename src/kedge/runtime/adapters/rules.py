@@ -85,7 +85,7 @@ OWN_RULES = {
         *("dry_run", "force", "json", "step"),
         *("verbose", "silent", "debug", "nocolor", "shim", "given", "notes", "warnings"),
     )
-}
+} | {"record": refused("only kedge's own shell records commands")}
 
 
 def option_names() -> tuple[str, ...]:

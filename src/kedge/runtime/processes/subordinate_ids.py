@@ -2,6 +2,7 @@
 """Many users in one namespace: --fakeroot with the subordinate ids of /etc/subuid, mapped by newuidmap and newgidmap.
 
 The two programs are set-user-ID and belong to the host. Without them, or without ids, root is the only user there is.
+Real root needs no program: its namespace can know all users of the host.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ class IdMapper:
     """A child outside of the namespace that maps ids into it, once it is told to."""
 
     def __init__(self, host: HostFacts) -> None:
-        self.commands = plan_maps(host, os.getpid())
+        self.commands = plan_maps(host, os.getpid()) if host.uid else []
+        self.maps = _plan_own_maps(host, os.getpid()) if host.uid == 0 else []
         self._child = 0
-        if self.commands:
+        if self.commands or self.maps:
             self._read, self._write = os.pipe()
             self._child = fork_process()
             if self._child == 0:
@@ -37,6 +39,8 @@ class IdMapper:
         try:
             if os.read(self._read, 1):
                 failures = [command for command in self.commands if run_attached(command, host.environ, quiet=True)]
+                for path, text in self.maps:
+                    _write_map(path, text)
                 os._exit(1 if failures else 0)
         finally:
             os._exit(2)
@@ -61,6 +65,31 @@ def plan_maps(host: HostFacts, process: int) -> list[list[str]]:
             return []
         commands.append([path, str(process), "0", str(own), "1", "1", str(start), str(count)])
     return commands
+
+
+def _plan_own_maps(host: HostFacts, process: int) -> list[tuple[str, bytes]]:
+    """The files to write and their texts, so that every id that is known here is known inside as itself."""
+    maps = []
+    for name in ("uid_map", "gid_map"):
+        lines = (host.view.read(f"/proc/self/{name}") or b"").splitlines()
+        text = b"".join(_map_to_itself(int(start), int(count)) for start, _, count in map(bytes.split, lines))
+        maps.append((f"/proc/{process}/{name}", text))
+    return maps
+
+
+def _map_to_itself(start: int, count: int) -> bytes:
+    """One line of a map, or two: a namespace that looks like the host's own would be taken for it."""
+    if start or count == 1:
+        return b"%d %d %d\n" % (start, start, count)
+    return b"0 0 1\n1 1 %d\n" % (count - 1)
+
+
+def _write_map(path: str, text: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text)
+    finally:
+        os.close(file)
 
 
 def find_helper(program: str, is_executable: Callable[[str], bool]) -> str:

@@ -35,19 +35,25 @@ def wants_user_namespace(options: RunOptions, uid: int) -> bool:
     return uid != 0 or options.userns or options.fakeroot
 
 
+def enter_wanted_namespace(options: RunOptions, host: HostFacts) -> str:
+    """The user namespace of a container; returns what it knows. A build by real root gives files to users for real."""
+    has_many = options.fakeroot and not options.ignore_subuid if host.uid else options.step is not None
+    return enter_user_namespace(host, as_root=options.fakeroot or host.uid == 0, has_many=has_many)
+
+
 def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = False) -> str:
     """A new user namespace that knows one user and one group: ours, or root in their place; returns what it knows.
 
-    With `has_many` it knows more, where the host gives this user subordinate ids.
+    With `has_many` it knows more, where the host gives this user subordinate ids; root's then knows all that there are.
     """
     helpers = None
-    if has_many and host.uid != 0:
+    if has_many:
         from kedge.runtime.processes.subordinate_ids import IdMapper  # late: only with --fakeroot
 
         helpers = IdMapper(host)
     libc.unshare(CLONE_NEWUSER)
     if helpers is not None and helpers.map():
-        return "root and the subordinate ids of /etc/subuid"
+        return "root and the subordinate ids of /etc/subuid" if host.uid else "all users of this host"
     uid, gid = host.uid, host.gid
     inside_uid, inside_gid = (0, 0) if as_root else (uid, gid)
     _write("/proc/self/setgroups", "deny")  # the kernel asks for this before it lets a user map groups

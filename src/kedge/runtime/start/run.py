@@ -31,7 +31,7 @@ from kedge.runtime.start.namespaces import (
     ROOT_ALONE,
     enter_other_namespaces,
     enter_process_namespace,
-    enter_user_namespace,
+    enter_wanted_namespace,
     is_restricted,
     try_namespaces,
     wants_user_namespace,
@@ -286,8 +286,7 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
         if wants_user_namespace(options, host.uid):
             if is_restricted():
                 try_namespaces(options, host)
-            is_root = options.fakeroot or host.uid == 0
-            known = enter_user_namespace(host, as_root=is_root, has_many=is_root and not options.ignore_subuid)
+            known = enter_wanted_namespace(options, host)
             container.say("note", f"users in the container: {known}")
             container.is_root_alone = known == ROOT_ALONE and options.fakeroot
             if container.is_root_alone or options.step is not None:

@@ -13,19 +13,19 @@ from kedge.recipe.steps import CopyOrigin, StepMount
 
 def read_one(text: str) -> StepMount:
     node = read_syntax(f"RUN --mount={text} a").nodes[0]
-    context = MountContext(node, lambda word: word.replace("$A", "one"), lambda name: CopyOrigin(image=name), "/work")
+    context = MountContext(node, lambda word: word.replace("$A", "one"), lambda name: CopyOrigin(image=name), "/here")
     return read_mount(node.flags[0].removeprefix("--mount="), context)
 
 
 MOUNTS = {
     "target=/a": StepMount("bind", "/a", is_readonly=True),
-    "type=bind,source=x,target=b,rw": StepMount("bind", "/work/b", "x"),
+    "type=bind,source=x,target=b,rw": StepMount("bind", "/here/b", "x"),
     "src=x,dst=/b,from=img": StepMount("bind", "/b", "x", CopyOrigin(image="img"), is_readonly=True),
     "type=bind,destination=/b,readwrite=true": StepMount("bind", "/b"),
     "target=/b,Z": StepMount("bind", "/b", is_readonly=True),
     "target=/b,ro=false": StepMount("bind", "/b"),
     "type=cache,target=/c/": StepMount("cache", "/c", id="/c"),
-    "type=cache,target=c": StepMount("cache", "/work/c", id="c"),
+    "type=cache,target=c": StepMount("cache", "/here/c", id="c"),
     "TYPE=Cache,Target=/c,id=$A,sharing=Locked,mode=0700,uid=1,gid=2,ro": StepMount(
         "cache", "/c", id="one", sharing="locked", mode=0o700, uid=1, gid=2, is_readonly=True
     ),

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`RUN --mount` in whole builds: binds from everywhere, caches that survive, memory; none of it is in a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.builders.builds import SHELL, Workshop
+from tests.builders.containers import each_role
+
+
+@pytest.fixture
+def shop() -> Iterator[Workshop]:
+    for runner in each_role("user"):
+        yield Workshop.open(runner)
+
+
+def test_binds_show_the_context_and_stages(shop: Workshop) -> None:
+    shop.write("data/file", "of the context\n")
+    shop.write(
+        "Dockerfile",
+        f"{SHELL}FROM base AS maker\nRUN mkdir /made && echo of a stage > /made/file\nFROM base\n"
+        "RUN --mount=type=bind,source=data,target=/mnt/a --mount=type=bind,from=maker,source=/made,target=/mnt/b "
+        "cat /mnt/a/file /mnt/b/file > /both; ! touch /mnt/a/x\n"
+        "RUN --mount=type=bind,source=data,target=/mnt/a,rw echo changed > /mnt/a/file\n",
+    )
+    first = shop.states("a.sif", "Dockerfile")
+    assert set(first) == {"done"}
+    assert shop.exec("a.sif", "cat", "/both") == "of the context\nof a stage\n"
+    assert shop.exec("a.sif", "sh", "-c", "ls /mnt 2>&1 | wc -l").strip() in ("0", "1")
+    assert (shop.context / "data/file").read_text() == "of the context\n"
+    assert set(shop.states("b.sif", "Dockerfile")) == {"cached"}
+    shop.write("data/file", "changed\n")
+    assert shop.states("c.sif", "Dockerfile").count("done") == 2
+
+
+@pytest.mark.parametrize("sharing", ["shared", "private", "locked"])
+def test_caches_survive_builds_and_are_in_no_layer(shop: Workshop, sharing: str) -> None:
+    mount = f"--mount=type=cache,target=/cache,id=mine,sharing={sharing}"
+    shop.write("Dockerfile", f"{SHELL}RUN {mount} echo x >> /cache/log; wc -l < /cache/log > /n\n")
+    for name in ("a", "b"):
+        shop.build("--no-cache", f"{name}.sif", "Dockerfile")
+    assert [shop.exec(f"{name}.sif", "cat", "/n").strip() for name in ("a", "b")] == ["1", "2"]
+    assert shop.exec("b.sif", "sh", "-c", "ls /cache 2>/dev/null | wc -l").strip() == "0"
+
+
+def test_memory_is_gone_after_the_step(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN --mount=type=tmpfs,target=/mem,size=1m echo x > /mem/x && mount > /mounts\n")
+    shop.build("a.sif", "Dockerfile")
+    assert "/mem" in shop.exec("a.sif", "cat", "/mounts")
+    assert shop.exec("a.sif", "sh", "-c", "ls /mem 2>/dev/null | wc -l").strip() == "0"
+
+
+def test_network_none_has_no_network(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN --network=none cat /proc/net/dev > /devices\nRUN cat /proc/net/dev > /host\n")
+    shop.build("a.sif", "Dockerfile")
+    assert len(shop.exec("a.sif", "cat", "/devices").splitlines()) == 3
+    assert not shop.exec("a.sif", "sh", "-c", "cat /etc/resolv.conf 2>/dev/null | head -c 0")

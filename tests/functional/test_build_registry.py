@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Builds on bases of a registry and pushes to it, as an ordinary user: names, digests, lock files, a lost network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.builds import SHELL, Workshop
+from tests.builders.containers import each_role
+from tests.builders.docker_registry import DockerRegistry, docker_registry
+
+
+@pytest.fixture
+def shop() -> Iterator[Workshop]:
+    for runner in each_role("user"):
+        yield Workshop.open(runner)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[DockerRegistry]:
+    with docker_registry(tmp_path) as running:
+        yield running
+
+
+def push_base(shop: Workshop, registry: DockerRegistry, text: str) -> None:
+    shop.write("base.Dockerfile", f"{SHELL}RUN echo {text} > /text\nENV PATH=/bin\n")
+    shop.build("-t", f"{registry.host}/base:1", "-f", "base.Dockerfile", "--push", ".")
+
+
+def test_pushed_images_are_bases_and_locks_keep_them(shop: Workshop, registry: DockerRegistry) -> None:
+    push_base(shop, registry, "first")
+    layers = registry.inspect("base:1")["layers"]
+    assert isinstance(layers, list)
+    assert len(layers) == 3
+    shop.write("Dockerfile", f"FROM {registry.host}/base:1\nRUN cat /text > /copy\nLABEL a=b\n")
+    shop.build("--lock-file", "lock", "a.sif", "Dockerfile")
+    locked = json.loads((shop.context / "lock").read_text())
+    assert list(locked["bases"]) == [f"docker://{registry.host}/base:1"]
+    push_base(shop, registry, "second")
+    shop.build("--lock-file", "lock", "b.sif", "Dockerfile")
+    assert shop.exec("b.sif", "cat", "/copy") == "first\n"
+    assert json.loads((shop.context / "lock").read_text()) == locked
+    shop.build("--pull", "--lock-file", "lock", "c.sif", "Dockerfile")
+    assert shop.exec("c.sif", "cat", "/copy") == "second\n"
+    assert json.loads((shop.context / "lock").read_text()) != locked
+
+
+def test_cached_build_needs_no_network(shop: Workshop, registry: DockerRegistry) -> None:
+    push_base(shop, registry, "first")
+    shop.write("Dockerfile", f"FROM {registry.host}/base:1\nRUN cat /text\n")
+    shop.build("a.sif", "Dockerfile")
+    registry.stop()
+    assert shop.states("--pull=never", "b.sif", "Dockerfile") == ["cached"]
+    shop.write("Dockerfile", f"FROM {registry.host}/base:2\nRUN cat /text\n")
+    done = shop.start("c.sif", "Dockerfile", env={"KEDGE_RETRIES": "0"})
+    assert done.returncode not in (0, 1, 91)
+    assert registry.host in done.stderr
+    assert shop.list_builds() == []
+
+
+def test_names_of_builds_are_found_without_a_registry(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN echo here > /text\n")
+    result = shop.build("-t", "tools:1", "-f", "Dockerfile", ".")
+    assert result["reference"] == "tools:1"
+    assert shop.runner.read("exec", "--no-home", "docker://tools:1", "/bin/cat", "/text") == "here\n"
+    shop.write("second.Dockerfile", "FROM tools:1\nRUN cat /text > /again\n")
+    shop.build("out.sif", "second.Dockerfile")
+    assert shop.exec("out.sif", "/bin/cat", "/again") == "here\n"
