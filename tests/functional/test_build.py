@@ -87,7 +87,7 @@ def test_stages_that_nobody_needs_are_not_built(own: Workshop) -> None:
 
 
 def test_build_works_without_overlays(own: Workshop) -> None:
-    refused = play_refusals(own.runner.folder, "overlay", "fuse.fuse-overlayfs")
+    refused = play_refusals(own.runner.folder, "overlay", "fuse.fuse-overlayfs", "in children")
     own.write("data", "1\n")
     own.write(
         "Dockerfile",
@@ -143,3 +143,17 @@ def test_source_date_epoch_gives_the_same_bytes_twice(own: Workshop) -> None:
     for name in ("a.sif", "b.sif"):
         own.build("--no-cache", name, "Dockerfile", env=env)
     assert (own.context / "a.sif").read_bytes() == (own.context / "b.sif").read_bytes()
+
+
+def test_definition_from_nothing_has_mount_points(own: Workshop) -> None:
+    own.write("x.def", "Bootstrap: scratch\n%files\nbusybox /bin/\n")
+    own.build("--sandbox", "out", "x.def")
+    assert {path.name for path in (own.context / "out").iterdir()} >= {
+        "bin",
+        "dev",
+        "proc",
+        "sys",
+        "tmp",
+        "etc",
+        "home",
+    }

@@ -88,7 +88,8 @@ class StepMaker:
                 tree = make_directory_layer(step, self.root.view(state), self.session.now())
                 return self._store(tree, CopiedContent())
             case WriteFilesStep():
-                tree = write_files_layer(step, self.root.view(state), self.session.now())
+                from_nothing = not state.base.reference
+                tree = write_files_layer(step, self.root.view(state), self.session.now(), from_nothing=from_nothing)
                 return self._store(tree, CopiedContent())
             case HostScriptStep():
                 return self._run_host(step, state, label)

@@ -21,7 +21,7 @@ from kedge.posix import libc
 from kedge.posix.call_notices import CallNotice, NoticeFile
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import close_all, fork_detached, list_inherited, list_private
-from kedge.runtime.container_view import name_descriptor
+from kedge.runtime.container_view import name_descriptor, open_inside
 from kedge.runtime.processes.emulated_calls import OWNER_CALLS
 
 _UNCHANGED = 0xFFFFFFFF
@@ -108,16 +108,27 @@ def _open_target(notice: CallNotice, call: str) -> int:
     if not path and flags & _EMPTY_PATH:
         return notice.open_file(start)
     is_link = call == "lchown" or bool(flags & _NO_FOLLOW)
-    opening = os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if is_link else 0)
     if path.startswith(b"/"):
-        root = os.open(f"/proc/{notice.process}/root", os.O_PATH | os.O_CLOEXEC)
-        try:
-            return libc.open_in_root(root, os.fsdecode(path), opening)
-        finally:
-            os.close(root)
+        return _open_absolute(notice, os.fsdecode(path), is_link=is_link)
     folder = notice.open_file(start)
     try:
-        return os.open(path, opening, dir_fd=folder)
+        return os.open(path, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if is_link else 0), dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _open_absolute(notice: CallNotice, path: str, *, is_link: bool) -> int:
+    """What a path from the caller's root leads to, or the link itself that is at its end."""
+    root = os.open(f"/proc/{notice.process}/root", os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not is_link:
+            return open_inside(root, path)
+        parent, _, name = path.rstrip("/").rpartition("/")
+        folder = open_inside(root, parent or "/")
+    finally:
+        os.close(root)
+    try:
+        return os.open(name or ".", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     finally:
         os.close(folder)
 
