@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -87,7 +88,7 @@ def test_stages_that_nobody_needs_are_not_built(own: Workshop) -> None:
 
 
 def test_build_works_without_overlays(own: Workshop) -> None:
-    refused = play_refusals(own.runner.folder, "overlay", "fuse.fuse-overlayfs")
+    refused = play_refusals(own.runner.folder, "overlay", "fuse.fuse-overlayfs", "in children")
     own.write("data", "1\n")
     own.write(
         "Dockerfile",
@@ -143,3 +144,35 @@ def test_source_date_epoch_gives_the_same_bytes_twice(own: Workshop) -> None:
     for name in ("a.sif", "b.sif"):
         own.build("--no-cache", name, "Dockerfile", env=env)
     assert (own.context / "a.sif").read_bytes() == (own.context / "b.sif").read_bytes()
+
+
+def test_definition_from_nothing_has_mount_points(own: Workshop) -> None:
+    own.write("x.def", "Bootstrap: scratch\n%files\nbusybox /bin/\n")
+    own.build("--sandbox", "out", "x.def")
+    assert {path.name for path in (own.context / "out").iterdir()} >= {
+        "bin",
+        "dev",
+        "proc",
+        "sys",
+        "tmp",
+        "etc",
+        "home",
+    }
+
+
+def test_labels_of_the_command_line_are_in_both_kinds(own: Workshop) -> None:
+    own.write("x.def", f"Bootstrap: localimage\nFrom: {own.make_base()}\n%labels\nA 1\nB 1\n")
+    own.write("Dockerfile", f"{SHELL}LABEL A=1 B=1\n")
+    for recipe in ("x.def", "Dockerfile"):
+        own.build("--label", "B=2", "-F", "out.sif", recipe)
+        assert {"A: 1", "B: 2"} <= set(own.runner.read("inspect", str(own.context / "out.sif")).splitlines())
+
+
+def test_programs_of_another_architecture_are_refused_before_they_run(own: Workshop) -> None:
+    foreign = "amd64" if os.uname().machine == "aarch64" else "arm64"
+    own.write("Dockerfile", 'FROM scratch\nCOPY busybox /x\nRUN ["/x"]\n')
+    done = own.start("--platform", f"linux/{foreign}", "out.sif", "Dockerfile")
+    assert done.returncode in (0, 17)
+    assert foreign in done.stderr
+    own.write("Dockerfile", "FROM scratch\nCOPY busybox /x\n")
+    own.build("--platform", f"linux/{foreign}", "out.sif", "Dockerfile")

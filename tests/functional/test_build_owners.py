@@ -31,10 +31,10 @@ def own() -> Iterator[Workshop]:
         yield Workshop.open(runner)
 
 
-@pytest.mark.parametrize("refused", [(), ("overlay", "fuse.fuse-overlayfs")])
+@pytest.mark.parametrize("refused", [(), ("overlay",), ("overlay", "fuse.fuse-overlayfs"), ("openat2",)])
 def test_layers_have_the_owners_that_steps_gave(own: Workshop, refused: tuple[str, ...]) -> None:
     own.write("Dockerfile", RECIPE)
-    env = play_refusals(own.runner.folder, *refused) if refused else {}
+    env = play_refusals(own.runner.folder, *refused, "in children") if refused else {}
     own.build("--format", "docker-archive", "out.tar", "Dockerfile", env=env)
     owners = read_owners(own.context / "out.tar")
     assert {name: owners.get(name) for name in sorted(owners) if name.startswith(("home/app", "srv", "etc/group"))} == {
@@ -48,6 +48,15 @@ def test_layers_have_the_owners_that_steps_gave(own: Workshop, refused: tuple[st
         "srv/own": (1000, 50),
         "srv/own/file": (1000, 50),
     }
+
+
+def test_owners_are_roots_where_the_kernel_cannot_leave_calls_to_others(own: Workshop) -> None:
+    own.write("Dockerfile", RECIPE)
+    env = play_refusals(own.runner.folder, "call notices", "in children")
+    own.build("--format", "docker-archive", "out.tar", "Dockerfile", env=env)
+    owners = read_owners(own.context / "out.tar")
+    assert owners["srv/own/file"] == (0, 0)
+    assert owners["home/app/dir"] == (1000, 50)  # USER is known
 
 
 def read_owners(path: Path) -> dict[str, tuple[int, int]]:

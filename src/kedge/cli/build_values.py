@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +22,8 @@ _YES = ("", "1", "true", "yes")
 
 def read_fields(option: str, text: str) -> dict[str, str]:
     """`id=key,src=FILE` as a dictionary; a word without `=` has an empty value. Fields may be quoted as in CSV."""
+    import csv  # late: most builds have no such option
+
     try:
         row = next(csv.reader([text]), [])
     except csv.Error:

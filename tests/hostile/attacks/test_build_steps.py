@@ -25,7 +25,7 @@ def attack(ground: Ground, way: str, refused: str, name: str) -> Measured:
     program.write_text(PROGRAM.read_text())
     words = [str(ground.kedge.parent / "python"), str(program), str(ground.sandbox), str(changes), way]
     words += [f"{scene.base}/readonly", f"{scene.base}/mountpoint", "attack"]
-    played = play_refusals(scene.base, refused, path="") if refused else {}
+    played = play_refusals(scene.base, refused, "in children", path="") if refused else {}
     return scene.start(words, scene.project, played)
 
 

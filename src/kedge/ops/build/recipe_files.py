@@ -11,6 +11,7 @@ from typing import Any
 
 from kedge.errors import InvalidRecipe, UsageError
 from kedge.frozen import JsonValue
+from kedge.model.platform import Platform
 from kedge.posix.files import atomic_output, explained, refuse_existing
 from kedge.recipe.convert.convert_recipe import convert_recipe
 from kedge.recipe.convert.notes import ConvertedRecipe
@@ -93,7 +94,9 @@ def read_input() -> bytes:
 
 def list_steps(file: RecipeFile, arguments: BuildArguments) -> RecipeGraph:
     """The stages and their steps; what depends on the config of a base is as with an empty one."""
-    recipe = read_recipe(file.data, file.name, replace(arguments, keeps_undefined=True), file.kind)
+    host = str(Platform.host())
+    given = replace(arguments, keeps_undefined=True, build_platform=host, target_platform=host)
+    recipe = read_recipe(file.data, file.name, given, file.kind)
     used = set(_list_needed(recipe, recipe.target))
     sections: dict[int, Mapping[str, Any]] = {}
     stages = tuple(_list_stage(stage, sections, is_used=stage.index in used) for stage in recipe.stages)

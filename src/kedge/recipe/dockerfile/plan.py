@@ -137,6 +137,8 @@ def _find_base(family: StageFamily, beginning: FromInstruction) -> Base:
     image = expand_in(node, beginning.image, scope.values, scope.rules).text
     platform = expand_in(node, beginning.platform, scope.values, scope.rules).text
     place = node.find(beginning.image)
+    if scope.given.keeps_undefined:
+        image, platform = image or beginning.image, platform or beginning.platform
     if not image:
         hint = "give the ARG before FROM a default, or a value with --build-arg"
         raise refuse_recipe(place, f"'{beginning.image}' is empty, so FROM names no image", hint)

@@ -69,20 +69,20 @@ class StagePlanner:
     place: RecipePlace | None = None  # of FROM, while the triggers of the base are read
 
     def plan(self, instructions: tuple[Instruction, ...]) -> StagePlan:
-        """The steps, those of the base's ONBUILD first."""
+        """The steps, those of the base's ONBUILD first; their place is the FROM that names the base."""
+        beginning, *others = instructions
         self.values = {**self.state.environment, **self.arguments}
-        for instruction in instructions[:1]:
-            self.place = instruction.node.place if isinstance(instruction, FromInstruction) else None
+        self.place = beginning.node.place
         for trigger in self.state.take_triggers():
-            self._add(self._read_trigger(trigger, instructions[0].node))
+            self._add(self._read_trigger(trigger, beginning.node))
         self.place = None
-        for instruction in instructions[1:]:
+        for instruction in others:
             self._add(instruction)
         warnings = tuple(map(str, self.warnings))
         return StagePlan(tuple(self.steps), self.state.finish(), warnings, author=self.author)
 
     def _read_trigger(self, trigger: str, origin: DockerfileNode) -> Instruction:
-        """An instruction that the base's ONBUILD holds; its place is the FROM that names the base."""
+        """An instruction that the base's ONBUILD holds."""
         nodes = read_syntax(trigger, "ONBUILD of the base image").nodes
         if len(nodes) != 1:
             raise refuse_recipe(origin.place, "an ONBUILD of the base image has more than one instruction")

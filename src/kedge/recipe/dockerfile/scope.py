@@ -36,11 +36,11 @@ class GlobalScope:
     @property
     def proxies(self) -> dict[str, str]:
         """Proxies that every command gets, in both spellings: of the host, or given as build arguments."""
-        found: dict[str, str] = {}
+        proxies: dict[str, str] = {}
         for name, value in [*self.given.environment.items(), *sorted(self.given.values.items())]:
             if name.upper() in PROXY_NAMES and value:
-                found |= {name.upper(): value, name.lower(): value}
-        return found
+                proxies |= {name.upper(): value, name.lower(): value}
+        return proxies
 
     def take_argument(self, name: str, default: str | None) -> str | None:
         """The value that an ARG has: given, or its default, or that of an ARG before the first FROM."""

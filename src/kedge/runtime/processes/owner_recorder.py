@@ -21,7 +21,7 @@ from kedge.posix import libc
 from kedge.posix.call_notices import CallNotice, NoticeFile
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import close_all, fork_detached, list_inherited, list_private
-from kedge.runtime.container_view import name_descriptor
+from kedge.runtime.container_view import name_descriptor, open_inside
 from kedge.runtime.processes.emulated_calls import OWNER_CALLS
 
 _UNCHANGED = 0xFFFFFFFF
@@ -31,8 +31,10 @@ _NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
 class OwnerRecorder:
     """To be made in the process that becomes the step's program, while the host's tree is the root."""
 
-    def __init__(self, machine: str) -> None:
+    def __init__(self, machine: str, image_root: str) -> None:
+        self._image_root = image_root  # where the image is in the container
         self._calls = OWNER_CALLS[machine]
+        self._root_mounts: dict[int, bytes] = {}  # by mount namespace
         self._socket, other = libc.pair_sockets()
         if fork_detached():
             self._record_all(other)
@@ -72,12 +74,34 @@ class OwnerRecorder:
             return 0
         try:
             first = 2 if self._calls[notice.number] == "fchownat" else 1
-            _note_owner(name_descriptor(file), *(number & 0xFFFFFFFF for number in notice.arguments[first : first + 2]))
+            if _find_mount(file) == self._find_root_mount(
+                notice.process
+            ):  # else it is in a bind, and no part of a layer
+                numbers = (number & 0xFFFFFFFF for number in notice.arguments[first : first + 2])
+                _note_owner(name_descriptor(file), *numbers)
         except OSError:
             pass  # a file system without such attributes, or a kind of file that has none
         finally:
             os.close(file)
         return 0
+
+    def _find_root_mount(self, process: int) -> bytes:
+        """The mount of the image, as a caller has it: it has another number in each mount namespace."""
+        namespace = os.stat(f"/proc/{process}/ns/mnt").st_ino
+        if namespace not in self._root_mounts:
+            root = os.open(f"/proc/{process}/root{self._image_root}", os.O_PATH | os.O_CLOEXEC)
+            self._root_mounts[namespace] = _find_mount(root)
+            os.close(root)
+        return self._root_mounts[namespace]
+
+
+def _find_mount(file: int) -> bytes:
+    """The number of the mount that an open file is in."""
+    info = os.open(f"/proc/self/fdinfo/{file}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(info, 4096).partition(b"mnt_id:")[2].split()[0]
+    finally:
+        os.close(info)
 
 
 def _let_go(kept: int, other: int) -> None:
@@ -108,16 +132,27 @@ def _open_target(notice: CallNotice, call: str) -> int:
     if not path and flags & _EMPTY_PATH:
         return notice.open_file(start)
     is_link = call == "lchown" or bool(flags & _NO_FOLLOW)
-    opening = os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if is_link else 0)
     if path.startswith(b"/"):
-        root = os.open(f"/proc/{notice.process}/root", os.O_PATH | os.O_CLOEXEC)
-        try:
-            return libc.open_in_root(root, os.fsdecode(path), opening)
-        finally:
-            os.close(root)
+        return _open_absolute(notice, os.fsdecode(path), is_link=is_link)
     folder = notice.open_file(start)
     try:
-        return os.open(path, opening, dir_fd=folder)
+        return os.open(path, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if is_link else 0), dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _open_absolute(notice: CallNotice, path: str, *, is_link: bool) -> int:
+    """What a path from the caller's root leads to, or the link itself that is at its end."""
+    root = os.open(f"/proc/{notice.process}/root", os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not is_link:
+            return open_inside(root, path)
+        parent, _, name = path.rstrip("/").rpartition("/")
+        folder = open_inside(root, parent or "/")
+    finally:
+        os.close(root)
+    try:
+        return os.open(name or ".", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     finally:
         os.close(folder)
 

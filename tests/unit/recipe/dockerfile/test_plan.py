@@ -257,8 +257,13 @@ def test_plan_arguments_pass_to_stages_that_build_on_a_stage() -> None:
     ],
 )
 def test_plan_bases(text: str, base: tuple[str, str, int | None, str]) -> None:
-    found = read(text, values={"g": "given"}, contexts=("ctx",)).target.base
-    assert (found.agent, found.reference, found.stage, found.platform) == base
+    read_base = read(text, values={"g": "given"}, contexts=("ctx",)).target.base
+    assert (read_base.agent, read_base.reference, read_base.stage, read_base.platform) == base
+
+
+def test_plan_bases_that_nothing_names_are_kept_for_those_who_look() -> None:
+    base = read("FROM --platform=$NO $NONE", keeps_undefined=True).target.base
+    assert (base.reference, base.platform) == ("$NONE", "$NO")
 
 
 def test_plan_needs_are_bases_and_origins() -> None:

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Bases that are made on this host, as an ordinary user: busybox and debootstrap."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.builders.builds import Workshop
+from tests.builders.busybox import read_busybox
+from tests.builders.containers import each_role
+from tests.requirements import require_program
+
+
+@pytest.fixture
+def own() -> Iterator[Workshop]:
+    for runner in each_role("user"):
+        yield Workshop.open(runner)
+
+
+def find_mirror() -> str:
+    """The Debian mirror that this host is configured with, if it answers."""
+    texts = [path.read_text() for path in Path("/etc/apt").rglob("*.list")]
+    texts += [path.read_text() for path in Path("/etc/apt").rglob("*.sources")]
+    for address in re.findall(r"https?://\S+/debian(?=[/\s])", "\n".join(texts)):
+        try:
+            with urllib.request.urlopen(f"{address}/dists/bookworm/InRelease", timeout=20):
+                return str(address)
+        except (urllib.error.URLError, OSError):
+            continue
+    pytest.skip("no Debian mirror that is configured in /etc/apt answers")
+
+
+def test_busybox_of_this_host(own: Workshop) -> None:
+    read_busybox()
+    require_program("busybox")
+    own.write("x.def", "Bootstrap: busybox\n%post\necho hi > /made\n%runscript\ncat /made\n")
+    own.build("out.sif", "x.def")
+    assert own.runner.read("run", str(own.context / "out.sif")) == "hi\n"
+    assert "done" not in own.states("--force", "out.sif", "x.def")
+
+
+def test_unknown_programs_are_named_with_an_image_instead(own: Workshop) -> None:
+    own.write("x.def", "Bootstrap: arch\n%post\necho\n")
+    done = own.start("out.sif", "x.def", env={"PATH": "/nonexistent"})
+    assert done.returncode != 0
+    assert "From: archlinux:latest" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_debian_by_packages(own: Workshop) -> None:
+    mirror = find_mirror()
+    require_program("debootstrap")
+    own.write(
+        "x.def",
+        f"Bootstrap: debootstrap\nOSVersion: bookworm\nMirrorURL: {mirror}\n"
+        "%post\napt-get --version\nstat -c %U /var/cache/apt/archives/partial\n",
+    )
+    own.build("out.sif", "x.def")
+    assert "bookworm" in own.exec("out.sif", "cat", "/etc/os-release")
