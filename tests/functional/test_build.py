@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -157,3 +158,21 @@ def test_definition_from_nothing_has_mount_points(own: Workshop) -> None:
         "etc",
         "home",
     }
+
+
+def test_labels_of_the_command_line_are_in_both_kinds(own: Workshop) -> None:
+    own.write("x.def", f"Bootstrap: localimage\nFrom: {own.make_base()}\n%labels\nA 1\nB 1\n")
+    own.write("Dockerfile", f"{SHELL}LABEL A=1 B=1\n")
+    for recipe in ("x.def", "Dockerfile"):
+        own.build("--label", "B=2", "-F", "out.sif", recipe)
+        assert {"A: 1", "B: 2"} <= set(own.runner.read("inspect", str(own.context / "out.sif")).splitlines())
+
+
+def test_programs_of_another_architecture_are_refused_before_they_run(own: Workshop) -> None:
+    foreign = "amd64" if os.uname().machine == "aarch64" else "arm64"
+    own.write("Dockerfile", 'FROM scratch\nCOPY busybox /x\nRUN ["/x"]\n')
+    done = own.start("--platform", f"linux/{foreign}", "out.sif", "Dockerfile")
+    assert done.returncode in (0, 17)
+    assert foreign in done.stderr
+    own.write("Dockerfile", "FROM scratch\nCOPY busybox /x\n")
+    own.build("--platform", f"linux/{foreign}", "out.sif", "Dockerfile")
