@@ -33,7 +33,7 @@ def make_python_image(runner: Runner, name: str = "python") -> Path:
     target.mkdir(parents=True, exist_ok=True)
     for part in _NEEDED:
         shutil.copytree(_SYSTEM / part, target / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-    for path in _SYSTEM.glob("pip-*.dist-info"):
+    for path in (*_SYSTEM.glob("pip-*.*-info"), *_SYSTEM.glob("setuptools-*.*-info")):  # commands are found by them
         shutil.copytree(path, target / path.name, dirs_exist_ok=True)
     return give_to(runner, folder)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -30,12 +31,12 @@ def test_dockerfile_gives_an_image_that_runs(shop: Workshop) -> None:
     shop.write("greeting", "hello\n")
     shop.write(
         "Dockerfile",
-        f"{SHELL}ENV A=1 PATH=/bin\nWORKDIR /work\nRUN echo $A > made && rm /bin/stat\n"
-        'COPY greeting /etc/\nCMD ["cat", "/etc/greeting", "/work/made"]\n',
+        f"{SHELL}ENV A=1 PATH=/bin\nWORKDIR /place\nRUN echo $A > made && rm /bin/stat\n"
+        'COPY greeting /etc/\nCMD ["cat", "/etc/greeting", "/place/made"]\n',
     )
     shop.build("out.sif", "Dockerfile")
     assert shop.runner.read("run", str(shop.context / "out.sif")) == "hello\n1\n"
-    assert "/bin/stat" not in shop.exec("out.sif", "sh", "-c", "ls /bin/* /work").split()
+    assert "/bin/stat" not in shop.exec("out.sif", "sh", "-c", "ls /bin/* /place").split()
     shown = shop.runner.read("inspect", "--deffile", str(shop.context / "out.sif"))
     assert shown.strip() == (shop.context / "Dockerfile").read_text().strip()
 
@@ -143,3 +144,47 @@ def test_source_date_epoch_gives_the_same_bytes_twice(own: Workshop) -> None:
     for name in ("a.sif", "b.sif"):
         own.build("--no-cache", name, "Dockerfile", env=env)
     assert (own.context / "a.sif").read_bytes() == (own.context / "b.sif").read_bytes()
+
+
+def test_definition_from_nothing_has_mount_points(own: Workshop) -> None:
+    own.write("x.def", "Bootstrap: scratch\n%files\nbusybox /bin/\n")
+    own.build("--sandbox", "out", "x.def")
+    assert {path.name for path in (own.context / "out").iterdir()} >= {
+        "bin",
+        "dev",
+        "proc",
+        "sys",
+        "tmp",
+        "etc",
+        "home",
+    }
+
+
+def test_labels_of_the_command_line_are_in_both_kinds(own: Workshop) -> None:
+    own.write("x.def", f"Bootstrap: localimage\nFrom: {own.make_base()}\n%labels\nA 1\nB 1\n")
+    own.write("Dockerfile", f"{SHELL}LABEL A=1 B=1\n")
+    for recipe in ("x.def", "Dockerfile"):
+        own.build("--label", "B=2", "-F", "out.sif", recipe)
+        assert {"A: 1", "B: 2"} <= set(own.runner.read("inspect", str(own.context / "out.sif")).splitlines())
+
+
+def test_programs_of_another_architecture_are_refused_before_they_run(own: Workshop) -> None:
+    foreign = "amd64" if os.uname().machine == "aarch64" else "arm64"
+    own.write("Dockerfile", 'FROM scratch\nCOPY busybox /x\nRUN ["/x"]\n')
+    done = own.start("--platform", f"linux/{foreign}", "out.sif", "Dockerfile")
+    assert done.returncode in (0, 17)
+    assert foreign in done.stderr
+    own.write("Dockerfile", "FROM scratch\nCOPY busybox /x\n")
+    own.build("--platform", f"linux/{foreign}", "out.sif", "Dockerfile")
+
+
+def test_bytes_that_are_no_text_are_built(own: Workshop) -> None:
+    path = own.write("Dockerfile", "")
+    path.write_bytes(SHELL.encode() + b"ENV A=\xff\xfe\nLABEL b=\xe9\nRUN echo \xe9 > /x && echo $A > /a\n")
+    own.build("out.sif", "Dockerfile")
+    own.build("--format", "oci", "out", "Dockerfile")
+    assert own.exec("out.sif", "sh", "-c", "wc -c < /x; wc -c < /a").split() == [
+        "2",
+        "7",
+    ]  # as docker build, which puts U+FFFD into variables
+    own.runner.read("inspect", "--all", "--json", str(own.context / "out.sif"))

@@ -18,6 +18,7 @@ import pytest
 from kedge.layers.directory_tree import FolderOptions, read_folder
 from kedge.layers.owners import take_noted_owner
 from kedge.layers.upper_directory import read_upper
+from kedge.model.owner_attribute import OWNER_ATTRIBUTE
 from kedge.model.tree import walk
 from tests.builders.build_steps import Steps, give
 from tests.builders.containers import each_role, give_to, make_sandbox
@@ -225,6 +226,7 @@ def test_script_with_programs_of_the_host_changes_the_image_alone(steps: Steps) 
     """
     assert steps.read("sh", "-ec", script) == f"{steps.context}\ngiven\n/tmp/x\n"
     assert (steps.upper / "etc/word").read_text() == "given\n"
+    assert os.getxattr(steps.upper / "etc/word", OWNER_ATTRIBUTE) == b"7:7"
     for place in ("/etc/x", "/x", "x", "/usr/x", f"{steps.runner.home}/x", "/var/x"):
         assert steps.run("touch", place).status != 0
     assert steps.run("ls", f"{steps.runner.home}/private").status != 0
@@ -238,7 +240,11 @@ def test_step_notes_to_whom_its_program_gives_files(steps: Steps) -> None:
         chown -R 1000:50 /srv/app; chown 7:8 /link/file; cd /srv; chown 9:9 app/deep/mine
         chown 0:0 app/deep/mine; chown 3:3 /etc/group; chown 5:5 /nosuch
     """
-    done = steps.run("/bin/busybox", "sh", "-c", "alias chown='busybox chown'\n" + script)
+    bound = give(steps.runner, steps.runner.folder / "bound")
+    script += "touch /bound/file; chown -R 4:4 /bound\n"
+    named = {"binds": [[str(bound), "/bound", ""]]}
+    done = steps.run("/bin/busybox", "sh", "-c", "alias chown='busybox chown'\n" + script, named=named)
+    assert os.listxattr(bound / "file") == os.listxattr(bound) == []
     assert "/nosuch: No such file" in done.output
     tree, source = read_upper(steps.upper) if steps.changes else read_folder(steps.base, FolderOptions(all_root=True))
     source.close()

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
 from tests.builders.python_images import PIP, make_python_image
 from tests.builders.servers import wait_until_unused
-from tests.requirements import require_program
+from tests.requirements import require_program, require_root
 
 
 @pytest.fixture(params=["root", "user"])
@@ -102,6 +102,36 @@ def test_commit_of_a_running_instance(runner: Runner, image: str, overlay: Path)
     finally:
         runner.run("instance", "stop", "mine")
     check(runner, runner.home / "new.sif")
+
+
+@pytest.mark.root
+def test_commit_of_files_of_subordinate_ids(image: str, overlay: Path, runner: Runner) -> None:
+    """What other users of the container own is closed to us outside of it."""
+    require_root()
+    require_program("newuidmap")
+    if runner.uid == 0:
+        pytest.skip("root needs no subordinate ids")
+    files = runner.folder / "etc"
+    files.mkdir()
+    for name in ("passwd", "group"):
+        line = f"subject:x:{runner.uid}:{runner.uid}::{runner.home}:/bin/sh\n"
+        (files / name).write_text(Path("/etc", name).read_text() + line)
+    (files / "subuid").write_text("subject:300000:65536\n")
+    places = (("passwd", "passwd"), ("group", "group"), ("subuid", "subuid"), ("subgid", "subuid"))
+    setup = "; ".join(f"touch /etc/{name}; mount --bind {files}/{source} /etc/{name}" for name, source in places)
+    script = f"{CHANGE}; busybox chown 5:6 /etc/made; chmod 600 /etc/made; mkdir /opt/shut; busybox chown 7 /opt/shut"
+    words = ("exec", "--fakeroot", "--overlay", str(overlay), image, "sh", "-c", f"{script}; chmod 700 /opt/shut")
+    done = run_after(setup, runner, *words)
+    assert done.returncode == 0, done.stderr
+    if (overlay / "upper/etc/made").stat().st_uid == runner.uid:
+        pytest.skip("the user of the test has no subordinate ids here")
+    made = runner.home / "new.sif"
+    done = run_after(setup, runner, "commit", str(overlay), str(made))
+    assert done.returncode == 0, done.stderr
+    assert (
+        runner.read("exec", "--fakeroot", str(made), "sh", "-c", "cat /etc/made; ls -d /opt/shut")
+        == "made\n/opt/shut\n"
+    )
 
 
 def test_commit_says_what_is_missing(runner: Runner, image: str, overlay: Path) -> None:

@@ -13,6 +13,7 @@ from kedge.cli.build_values import read_build_arguments, read_export, read_pairs
 from kedge.errors import FileProblem, InvalidSetting, UsageError
 from kedge.model.image_argument import is_address, is_reference
 from kedge.model.image_format import ImageFormat
+from kedge.model.nearest import propose
 from kedge.ops.build.request import BuildOutput, BuildRequest
 from kedge.ops.images.output_name import read_output
 
@@ -108,7 +109,8 @@ def _read_spec(output: str, spec: str) -> _Shape:
     if not is_reference(spec) and not folder.exists():
         raise FileProblem(
             f"{spec}: no such recipe or image",
-            hint="name a definition file, a Dockerfile, an image file, or an image as docker://NAME",
+            hint=_propose_file(folder)
+            or "name a definition file, a Dockerfile, an image file, or an image as docker://NAME",
         )
     return _Shape(spec, None, output)
 
@@ -141,6 +143,15 @@ def _read_context(word: str, file: str, *, has_tag: bool) -> _Shape:
         near = f"there is {inside}: -f {shlex.quote(str(inside))}" if inside.is_file() else _SHAPES
         raise FileProblem(f"{recipe}: no such recipe", hint=near)
     return _Shape(str(recipe), folder)
+
+
+def _propose_file(path: Path) -> str | None:
+    """The file beside that is called nearly so."""
+    try:
+        names = [other.name for other in path.parent.iterdir()]
+    except OSError:
+        return None
+    return propose(path.name, names)
 
 
 def _is_context(folder: Path) -> bool:

@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.cli.build_values import read_build_arguments
+    from kedge.model.platform import Platform
     from kedge.ops.build.recipe_files import list_steps, open_recipe, parse_syntax, show_syntax
     from kedge.recipe.steps import BuildArguments
 
@@ -62,7 +63,8 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
             console.print(show_syntax(file))
         return 0
     values = read_build_arguments(arguments.build_arg, [], console.environ)
-    graph = list_steps(file, BuildArguments(values, target=arguments.target))
+    host = str(Platform.host())
+    graph = list_steps(file, BuildArguments(values, host, host, target=arguments.target))
     if console.json:
         console.print_json({**graph.as_dict(), "syntax": parse_syntax(file)})
     else:

@@ -39,6 +39,7 @@ class FolderOptions:
     all_root: bool = False  # give everything to root: what a user's own files should look like in an image
     one_file_system: bool = False  # leave directories empty that others are mounted on
     unlocks: bool = False  # read also what its modes keep from its owner, in a directory that is kedge's own
+    attributes: bool = True  # read extended attributes
     progress: Progress = field(default_factory=Silent)
 
 
@@ -162,7 +163,7 @@ class FolderReading:
         node.nanoseconds = nanoseconds
         locked_mode = self._unlock(path, node)
         with explained(os.fsdecode(path)), _unlocked(path, locked_mode):
-            node.xattrs = _read_xattrs(path)
+            node.xattrs = _read_xattrs(path) if self._options.attributes else ()
             if kind is NodeKind.SYMLINK:
                 node.target = os.readlink(path)  # noqa: PTH115 - targets are bytes
         if kind is NodeKind.FILE:

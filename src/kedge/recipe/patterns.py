@@ -177,6 +177,8 @@ class IgnorePatterns:
 
     def match(self, path: str, above: MatchState) -> MatchState:
         """What is known of a path, from what is known of its directory."""
+        if not self.patterns:
+            return above
         matched = tuple(
             known or pattern.matches(path) for known, pattern in zip(above.matched, self.patterns, strict=True)
         )

@@ -9,12 +9,12 @@ replaces, and keeps the old definition file in bootstrap_history.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kedge.formats.singularityd.go_json import clean_text, encode_json, encode_text
 from kedge.recipe.definition.parse import read_labels
-from kedge.recipe.steps import TreeFile, WriteFilesStep
+from kedge.recipe.steps import Step, TreeFile, WriteFilesStep
 
 BUILD_LABELS = "/.build.labels"  # $APPTAINER_LABELS
 _HISTORY = "/.singularity.d/bootstrap_history"
@@ -53,6 +53,19 @@ def settle_files(step: WriteFilesStep, read: Callable[[str], bytes | None]) -> S
             _keep_history(look(file.path), look, settled)
         settled[file.path] = replace(file, data=data, way="write")
     return SettledFiles(tuple(settled.values()), tuple(removed))
+
+
+def add_labels(step: Step, labels: Mapping[str, str]) -> Step:
+    """The step with further labels, where it writes some."""
+    if not labels or not isinstance(step, WriteFilesStep):
+        return step
+    files = [
+        replace(file, data=encode_text(encode_json({**_load_labels(file.data), **labels})))
+        if file.way == "labels"
+        else file
+        for file in step.files
+    ]
+    return replace(step, files=tuple(files))
 
 
 def _merge_labels(present: bytes | None, added: bytes, appended: bytes | None) -> bytes:

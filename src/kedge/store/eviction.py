@@ -66,15 +66,18 @@ class KindUsage:
     size: int
 
 
-def list_entries(layout: Layout) -> list[CacheItem]:
-    """All items of the cache; those that vanish while it is read are left out."""
+def list_entries(layout: Layout, *, has_names: bool = True) -> list[CacheItem]:
+    """All items of the cache; those that vanish while it is read are left out.
+
+    Without `has_names` build steps, which may be very many, are called by their keys, and no record of one is read.
+    """
     used = find_used(layout)
     images = used | find_held(layout)
     return [
         *_list_blobs(layout, used),
         *_list_images(layout, images),
         *_list_records(layout, used),
-        *_list_builds(layout, used),
+        *_list_builds(layout, used, has_names=has_names),
         *_list_others(layout),
     ]
 
@@ -108,9 +111,9 @@ def _list_records(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
         yield CacheItem(ItemKind.RECORD, name, status.st_size, status.st_mtime, path.stem in used, path)
 
 
-def _list_builds(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
+def _list_builds(layout: Layout, used: Collection[str], *, has_names: bool) -> Iterator[CacheItem]:
     for path, status in _files(layout.root / "steps"):
-        record = read_step(path)
+        record = read_step(path) if has_names else None
         name = record.created_by if record and record.created_by else path.stem
         name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
         yield CacheItem(ItemKind.STEP, name, status.st_size, status.st_mtime, False, path)
@@ -171,7 +174,7 @@ def sum_usage(entries: Iterable[CacheItem]) -> dict[ItemKind, KindUsage]:
 
 def evict(layout: Layout, limit: int) -> list[CacheItem]:
     """Remove the least recently used items until the cache is no larger than `limit`; returns what was removed."""
-    entries = list_entries(layout)
+    entries = list_entries(layout, has_names=False)
     size = sum(entry.size for entry in entries)
     removed: list[CacheItem] = []
     removable = [entry for entry in entries if entry.kind in _EVICTED]

@@ -199,7 +199,7 @@ class Store:
 
     def usage(self) -> dict[ItemKind, KindUsage]:
         """Count and bytes of each kind."""
-        return eviction.sum_usage(self.entries())
+        return eviction.sum_usage(eviction.list_entries(self.layout, has_names=False))
 
     def evict(self) -> list[CacheItem]:
         """Make the cache as small as its cap asks, least recently used first, sparing what is in use."""

@@ -157,7 +157,7 @@ class _Opening:
                 return ask(offline=True)
             except ImageNotFound:
                 return ask()
-        return ask(offline=self.policy == "never")
+        return ask(offline=self.policy == "never", asks_local=self.policy in ("newer", "always"))
 
     def _open_layers(self, resolved: Resolved) -> OpenedBase:
         from kedge.ops.sources.resolve import read_config, refuse_artifacts

@@ -113,7 +113,7 @@ class _SecretMask:
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         values = {form for secret in secrets for form in (secret, secret.strip()) if len(form) >= _SHORTEST_SECRET}
-        self._secrets = sorted(values, key=len, reverse=True)
+        self._secrets = sorted(values, key=lambda value: (-len(value), value))
         self._held = b""
 
     def add(self, data: bytes) -> bytes:
@@ -121,16 +121,22 @@ class _SecretMask:
         if not self._secrets:
             return data
         text = self._held + data
-        for secret in self._secrets:
-            text = text.replace(secret, _MASK)
-        keep = max(_common_end(text, secret) for secret in self._secrets)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        end = len(text) - max(_common_end(text, secret) for secret in self._secrets)
+        for secret in self._secrets:  # none is cut in two
+            start = text.find(secret, max(0, end - len(secret) + 1), end + len(secret))
+            end = start if 0 <= start < end else end
+        self._held = text[end:]
+        return self._mask(text[:end])
 
     def finish(self) -> bytes:
         """What was held back: the beginning of a secret, which did not go on."""
         held, self._held = self._held, b""
-        return held
+        return self._mask(held)
+
+    def _mask(self, text: bytes) -> bytes:
+        for secret in self._secrets:
+            text = text.replace(secret, _MASK)
+        return text
 
 
 def _common_end(text: bytes, secret: bytes) -> int:

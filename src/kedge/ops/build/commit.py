@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,7 +27,7 @@ from kedge.model.tree import Node, NodeKind, walk
 from kedge.ops.build.bases import OpenedBase, open_base
 from kedge.ops.build.build_state import BuildState, StageResult, StepLayer
 from kedge.ops.build.finished_build import FinishedBuild
-from kedge.ops.build.overlay_copy import copy_ext3_overlay
+from kedge.ops.build.overlay_copy import copy_ext3_overlay, copy_foreign_overlay, has_foreign_files
 from kedge.ops.build.result_image import open_result
 from kedge.ops.images.output_name import ImageOutput, choose_tag
 from kedge.ops.images.write_image import choose_options, write_image
@@ -179,7 +179,12 @@ def _open_overlay(request: CommitRequest, workplace: Workplace, environ: Mapping
             f"{text} is not an overlay: it has no directory '{_UPPER}'",
             hint=f"make changes first: kedge shell --fakeroot --overlay {text} IMAGE",
         )
-    yield _Overlay(path, base or read_base(str(path)), is_of_fuse(path / _WORK))
+    overlay = _Overlay(path, base or read_base(str(path)), is_of_fuse(path / _WORK))
+    if not has_foreign_files(path / _UPPER):
+        yield overlay
+        return
+    with copy_foreign_overlay(path, workplace) as folder:
+        yield replace(overlay, folder=folder)
 
 
 def _find_instance(name: str, environ: Mapping[str, str]) -> tuple[str, str]:

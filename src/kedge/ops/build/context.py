@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import os
 import posixpath
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -57,8 +58,8 @@ class FileOrigin:
     folder: str = "/"  # what relative sources begin at
     ignore: IgnorePatterns = _NOTHING
     ignore_file: str = ""
-    keeps_attributes: bool = True  # extended ones; those of the host's files have no place in an image
     _digests: dict[object, str] = field(default_factory=dict)  # of contents
+    _last: tuple[object, Node] | None = None  # the tree that was looked at last, and what it is
 
     def locate(self, path: str) -> str:
         """A source as an absolute path in the tree; `..` stays inside."""
@@ -108,11 +109,22 @@ class FileOrigin:
             place = self.view.resolve(path)
         except OSError:  # links in a circle
             return None
+        key, known = (threading.get_ident(), place, excluded.patterns, follows), self._last
+        self._last = None
+        if known is not None and known[0] == key:
+            return known[1]
         entry = self.view.find(place)
         if entry is None or self.leaves_out(place):
             return None
         with self._hinting():
             return _TreeReading(self, excluded, follows).run(place, entry)
+
+    def look_at_tree(self, path: str, excluded: IgnorePatterns = _NOTHING, *, follows: bool = False) -> Node | None:
+        """The same for somebody who changes nothing: the tree is kept for this thread's next question."""
+        tree = self.read_tree(path, excluded, follows=follows)
+        if tree is not None:
+            self._last = (threading.get_ident(), self.view.resolve(path), excluded.patterns, follows), tree
+        return tree
 
     def digest_tree(self, root: Node) -> str:
         """What a tree from `read_tree` holds, as hexadecimal text."""
@@ -249,8 +261,6 @@ class _TreeReading:
         if copy is None:
             copy = self._copies[identity] = copy_node(node)
             copy.content = node.content
-            if not self._origin.keeps_attributes:
-                copy.xattrs = ()
         return copy
 
     def _enter(self, path: str, entry: ViewEntry, place: _Pending) -> frozenset[tuple[int, int]]:
@@ -281,9 +291,7 @@ def open_context(
     except BadPattern as problem:
         raise InvalidRecipe(f"{ignore_file}: {problem}", context={"file": str(ignore_file)}) from problem
     view = MergedView((ViewLevel(root),), is_own=False)
-    return FileOrigin(
-        view, name="the build context", ignore=ignore, ignore_file=str(ignore_file), keeps_attributes=False
-    )
+    return FileOrigin(view, name="the build context", ignore=ignore, ignore_file=str(ignore_file))
 
 
 def _leave_out(ignore: IgnorePatterns, root: Path, output: Path | None) -> IgnorePatterns:
@@ -298,7 +306,7 @@ def open_host_files(folder: Path) -> FileOrigin:
     """The files of this host for `%files`; relative sources begin at `folder`."""
     view = MergedView((ViewLevel(Path("/")),), is_own=False)
     with explained(folder):
-        return FileOrigin(view, name="this host", folder=str(folder.resolve()), keeps_attributes=False)
+        return FileOrigin(view, name="this host", folder=str(folder.resolve()))
 
 
 def _read_ignore_file(folder: Path, recipe: Path | None) -> tuple[Path, str]:

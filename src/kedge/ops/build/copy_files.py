@@ -85,7 +85,7 @@ def digest_copy(step: CopyStep, origin: FileOrigin, added: AddedFiles | None = N
     if origin.key and not any(map(is_address, step.sources)):
         hashed.update(repr(("origin", origin.key, step.sources)).encode())
     else:
-        for item in _Selection(step, origin, added, unpacks=False).select_sources():
+        for item in _Selection(step, origin, added, is_look=True).select_sources():
             hashed.update(repr((item.name, origin.digest_tree(item.tree))).encode())
     for inline in step.inline:
         hashed.update(repr((inline.name, inline.data)).encode())
@@ -99,7 +99,7 @@ class _Selection:
     step: CopyStep
     origin: FileOrigin
     added: AddedFiles | None
-    unpacks: bool = True
+    is_look: bool = False  # whether the files are identified only
     _excluded: IgnorePatterns = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class _Selection:
             yield _Item("", tree)
             return
         name, node = self.added.download(source, step)
-        unpacked = self.added.unpack(node, name, step.place) if step.unpacks and self.unpacks else None
+        unpacked = self.added.unpack(node, name, step.place) if step.unpacks and not self.is_look else None
         yield _Item(name, node) if unpacked is None else _Item(name, unpacked, is_unpacked=True)
 
     def _select(self, source: str) -> Iterator[_Item]:
@@ -147,7 +147,8 @@ class _Selection:
             excluded = self._excluded
             if excluded and excluded.leaves_out(name) and self.origin.view.kind(path) != "d":
                 continue
-            tree = self.origin.read_tree(path, excluded, follows=step.is_definition and not self.origin.key)
+            read = self.origin.look_at_tree if self.is_look else self.origin.read_tree
+            tree = read(path, excluded, follows=step.is_definition and not self.origin.key)
             if tree is None:
                 raise self._refuse_missing(source, path)
             yield self._unpack(_Item(name, tree, path=self._name_path(source, path)))
@@ -161,7 +162,7 @@ class _Selection:
 
     def _unpack(self, item: _Item) -> _Item:
         step = self.step
-        wants = step.is_addition and self.unpacks and step.unpacks is not False
+        wants = step.is_addition and not self.is_look and step.unpacks is not False
         if self.added is None or not wants or item.tree.kind is not NodeKind.FILE:
             return item
         unpacked = self.added.unpack(item.tree, item.name, step.place)

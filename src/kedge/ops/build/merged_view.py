@@ -53,14 +53,15 @@ class MergedView:
     """Levels, lowest first, as one tree; a `posix.views.View`. Nothing may change in it while it is read.
 
     `hidden` are names of the root that the view does not show. Every file is root's, whoever owns it on this host,
-    unless the levels' owners say otherwise. Directories of kedge's own (`is_own`) are read also where modes forbid it.
+    unless the levels' owners say otherwise. Directories of kedge's own (`is_own`) are read also where modes forbid it,
+    and of the host's own files extended attributes are not read.
     """
 
     def __init__(
         self, levels: tuple[ViewLevel, ...], *, hidden: frozenset[str] = frozenset(), is_own: bool = True
     ) -> None:
         self.levels = levels
-        self._reading = FolderReading(FolderOptions(all_root=True, unlocks=is_own))
+        self._reading = FolderReading(FolderOptions(all_root=True, unlocks=is_own, attributes=is_own))
         self._hidden = frozenset(map(os.fsencode, hidden))
         top_first = tuple((os.fsencode(level.folder), index) for index, level in enumerate(levels))[::-1]
         self._directories: dict[str, _Directory] = {"/": top_first}

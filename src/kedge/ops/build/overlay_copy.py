@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The changes in an ext3 overlay image as a directory.
+"""The changes in an overlay that this process cannot read, copied by a container that can.
 
-Only a mount reads that file system, and an ordinary user can mount it in a container alone. So a container copies it:
-the image is bound into it read-only, and the host's `cp` keeps the marks of overlays.
+An ordinary user can mount an ext3 image in a container alone; and what `--fakeroot` with subordinate ids wrote belongs
+to users that are root's to read in such a container only. The host's `cp` keeps the marks of overlays.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,15 +32,43 @@ def copy_ext3_overlay(path: Path, workplace: Workplace) -> Iterator[Path]:
             f"{path} is not an overlay: it is neither a directory nor an ext3 image",
             hint="name the directory or image that was used with --overlay",
         )
+    source = f"{path.resolve()}:{_SOURCE}:image-src=/,ro"
+    with _copy(source, workplace, ("--containall",), ("-a",)) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def copy_foreign_overlay(path: Path, workplace: Workplace) -> Iterator[Path]:
+    """The same for a directory in which files belong to subordinate ids; in the copy all are ours."""
+    options = ("--containall", "--fakeroot")
+    with _copy(f"{path.resolve()}:{_SOURCE}:ro", workplace, options, ("-a", "--no-preserve=ownership")) as folder:
+        yield folder
+
+
+def has_foreign_files(path: Path) -> bool:
+    """Whether something below a directory belongs to another user than this one."""
+    own = os.geteuid()
+    if own == 0:
+        return False
+    with explained(path):
+        return any(
+            Path(place, name).lstat().st_uid != own
+            for place, folders, files in os.walk(path)
+            for name in (*folders, *files)
+        )
+
+
+@contextlib.contextmanager
+def _copy(source: str, workplace: Workplace, options: tuple[str, ...], flags: tuple[str, ...]) -> Iterator[Path]:
     place = workplace.settings.temporary_directory
     with explained(place):
         folder = Path(tempfile.mkdtemp(prefix="kedge-commit-", dir=place))
     try:
-        binds = (f"{path.resolve()}:{_SOURCE}:image-src=/,ro", f"{folder}:{_TARGET}")
-        words = ["cp", "-a", "--", f"{_SOURCE}/upper", f"{_TARGET}/"]
-        done = run_step(_PACKED, words, binds=binds, options=("--containall", "--no-home"))
+        words = ["cp", *flags, "--", f"{_SOURCE}/upper", f"{_TARGET}/"]
+        done = run_step(_PACKED, words, binds=(source, f"{folder}:{_TARGET}"), options=(*options, "--no-home"))
         if done.status:
-            raise FileProblem(f"cannot copy the changes out of {path}: {done.text.strip()[-500:]}")
+            what = source.partition(":")[0]
+            raise FileProblem(f"cannot copy the changes out of {what}: {done.text.strip()[-500:]}")
         yield folder
     finally:
         remove_tree(folder)

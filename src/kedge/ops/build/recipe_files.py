@@ -99,7 +99,8 @@ def list_steps(file: RecipeFile, arguments: BuildArguments) -> RecipeGraph:
     recipe = read_recipe(file.data, file.name, given, file.kind)
     used = set(_list_needed(recipe, recipe.target))
     sections: dict[int, Mapping[str, Any]] = {}
-    stages = tuple(_list_stage(stage, sections, is_used=stage.index in used) for stage in recipe.stages)
+    usual = arguments.target_platform
+    stages = tuple(_list_stage(stage, sections, usual, is_used=stage.index in used) for stage in recipe.stages)
     return RecipeGraph(file.name, recipe.kind, stages, recipe.warnings, recipe.unused_arguments)
 
 
@@ -158,8 +159,10 @@ def _list_needed(recipe: Recipe, stage: Stage) -> Iterator[int]:
         yield from _list_needed(recipe, recipe.stages[index])
 
 
-def _list_stage(stage: Stage, sections: dict[int, Mapping[str, Any]], *, is_used: bool) -> ListedStage:
+def _list_stage(stage: Stage, sections: dict[int, Mapping[str, Any]], usual: str, *, is_used: bool) -> ListedStage:
+    """One stage; its platform is told where it is not the usual one."""
     base = stage.base
+    platform = "" if base.platform == usual else base.platform
     try:
         plan = stage.plan(sections.get(base.stage, {}) if base.stage is not None else {})
     except InvalidRecipe:
@@ -171,4 +174,4 @@ def _list_stage(stage: Stage, sections: dict[int, Mapping[str, Any]], *, is_used
         steps = tuple(
             ListedStep(step.place.line, _KINDS.get(type(step).__name__, "step"), step.text) for step in plan.steps
         )
-    return ListedStage(stage.index, stage.name, base.agent, base.reference, base.platform, stage.needs, is_used, steps)
+    return ListedStage(stage.index, stage.name, base.agent, base.reference, platform, stage.needs, is_used, steps)

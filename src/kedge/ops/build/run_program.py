@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kedge.errors import BuildFailed, KedgeError, ProgramFailed
+from kedge.errors import BuildFailed, KedgeError, NoMatchingPlatform, ProgramFailed
+from kedge.model.platform import Platform
 from kedge.ops.build.build_log import StepOutput
 from kedge.ops.build.protect import CONSTRAINTS_PATH, Protection
 from kedge.ops.build.request import StepLabel
@@ -20,8 +21,10 @@ from kedge.ops.build.step_mounts import FolderFinder, MountPreparation, Prepared
 from kedge.posix.process import describe_status
 from kedge.recipe.cache_keys import PROXY_VARIABLES
 from kedge.recipe.steps import RunStep
+from kedge.runtime.images.image_file import runs_here
 from kedge.runtime.start.build_step import StepProgram, run_build_step
 
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
 _SHELL = ("/bin/sh", "-i")
 _NETWORKS = {"default": "", "sandbox": "", "host": ""}
 
@@ -99,6 +102,20 @@ def _open_shell(session: BuildSession, step: RunStep, run: Callable[[], int]) ->
         run()
     except KedgeError as problem:
         progress.warn(f"cannot open a shell in the failed step: {problem.message}")
+
+
+def refuse_other_machine(platform: Platform, step: RunStep) -> None:
+    """Raise before a program of another architecture is started, unless an emulator is there for it."""
+    host = Platform.host()
+    machine = _MACHINES.get(platform.architecture, platform.architecture)
+    if platform.architecture in (host.architecture, "unknown") or runs_here(machine, os.uname().machine):
+        return
+    raise NoMatchingPlatform(
+        f"{step.place}: {_shorten(step.text)} needs a host that runs {platform.architecture} programs; "
+        f"this one is {host.architecture}",
+        context={"file": step.place.file, "line": str(step.place.line)},
+        hint=f"build on a {platform.architecture} host, or leave --platform out",
+    )
 
 
 def _list_proxies() -> dict[str, str]:

@@ -19,6 +19,7 @@ from kedge.ops.build.request import StepLabel
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.ops.build.stages import StageCancelled
 from kedge.recipe.cache_keys import step_key
+from kedge.recipe.settle_files import add_labels
 from kedge.recipe.steps import ConfigStep, CopyStep, HostScriptStep, RunStep, Stage, StagePlan, Step
 from kedge.store.build_steps import StepRecord
 
@@ -63,7 +64,8 @@ class StageBuilder:
 
     def list_steps(self, plan: StagePlan) -> list[tuple[Step, StepLabel | None]]:
         """The steps that the request wants; those that change the config alone have no label."""
-        steps = [step for step in plan.steps if self._is_wanted(step)]
+        labels = self.session.request.labels
+        steps = [add_labels(step, labels) for step in plan.steps if self._is_wanted(step)]
         total = sum(not isinstance(step, ConfigStep) for step in steps)
         numbers = itertools.count(1)
         return [

@@ -20,7 +20,7 @@ from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.protect import Protection, freeze_packages
 from kedge.ops.build.request import StepLabel
 from kedge.ops.build.roots import PrivateRoot, StageRoot, StepWorkspace
-from kedge.ops.build.run_program import run_in_workspace
+from kedge.ops.build.run_program import refuse_other_machine, run_in_workspace
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.ops.build.write_files import make_directory_layer, write_files_layer
 from kedge.recipe.steps import (
@@ -88,7 +88,8 @@ class StepMaker:
                 tree = make_directory_layer(step, self.root.view(state), self.session.now())
                 return self._store(tree, CopiedContent())
             case WriteFilesStep():
-                tree = write_files_layer(step, self.root.view(state), self.session.now())
+                from_nothing = not state.base.reference
+                tree = write_files_layer(step, self.root.view(state), self.session.now(), from_nothing=from_nothing)
                 return self._store(tree, CopiedContent())
             case HostScriptStep():
                 return self._run_host(step, state, label)
@@ -96,6 +97,7 @@ class StepMaker:
                 return None
 
     def _run(self, step: RunStep, state: BuildState, label: StepLabel) -> StepLayer | None:
+        refuse_other_machine(state.base.config.platform, step)
         self.session.place.require_room(f"the step {label.text.splitlines()[0]}" if label.text else "the step")
         with contextlib.ExitStack() as opened:
             workspace = opened.enter_context(self.root.open(state))

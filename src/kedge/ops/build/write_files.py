@@ -32,12 +32,15 @@ def make_directory_layer(step: DirectoryStep, view: MergedView, mtime: int) -> N
     return layer.root
 
 
-def write_files_layer(step: WriteFilesStep, view: MergedView, mtime: int) -> Node:
-    """The tree of a layer with the files, directories and links of a definition file."""
+def write_files_layer(step: WriteFilesStep, view: MergedView, mtime: int, *, from_nothing: bool = False) -> Node:
+    """The tree of a layer with the files, directories and links of a definition file.
+
+    `from_nothing`: the base is empty, and what its view has are mount points that no layer holds.
+    """
     layer = CopyLayer(view, step.place, Owner(), mtime)
     settled = settle_files(_date_labels(step, mtime), lambda path: view.read(path, _MAXIMUM_FILE))
     for path in step.directories:
-        if layer.find(path) is None:
+        if from_nothing or layer.find(path) is None:
             layer.make_directory(layer.resolve(path))
     for file in settled.files:
         node = Node(NodeKind.FILE, file.mode, mtime=mtime)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Names that images have in this cache alone: what `kedge build -t NAME` leaves, and `docker tag` adds.
 
-`docker://NAME` then means the image in the cache, and no registry is asked, until a push or a pull gives the name
-another meaning. Layers, config and manifest are blobs of the cache.
+`docker://NAME` then means the image in the cache, and no registry is asked, until a push or `--pull newer` gives the
+name another meaning. Layers, config and manifest are blobs of the cache.
 """
 
 from __future__ import annotations

@@ -267,7 +267,14 @@ class _Unpacker:
         is_offline, patience = self.policy == "never", LOOKUP_PATIENCE if is_there else None
         with self.workplace.open_store() as store:
             source = source.look_up(
-                lambda: resolve(self.reference, self.workplace, store, offline=is_offline, patience=patience)
+                lambda: resolve(
+                    self.reference,
+                    self.workplace,
+                    store,
+                    offline=is_offline,
+                    patience=patience,
+                    asks_local=self.policy in ("newer", "always"),
+                )
             )
             if source.layers:
                 return self._unpack_resolved(source.layers, store)

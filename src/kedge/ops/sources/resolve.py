@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kedge.errors import (
     AccessDenied,
+    AuthenticationFailed,
     CorruptImage,
     FileProblem,
     ImageNotFound,
@@ -40,6 +41,7 @@ from kedge.registry.client import RegistryClient
 from kedge.store.resolved_names import NameRecord
 from kedge.store.store import Store
 
+_NOT_THERE = (ImageNotFound, AccessDenied, AuthenticationFailed)  # what registries say about names they do not have
 _MAXIMUM_DEPTH = 4  # an index, and in practice one manifest below it
 
 
@@ -73,17 +75,19 @@ def resolve(
     any_platform: bool = False,
     client: RegistryClient | None = None,
     patience: float | None = None,
+    asks_local: bool = False,
 ) -> Resolved:
     """The manifest that `reference` means for the workplace's platform.
 
     With `any_platform` it may be for another platform if there is none for this one: to inspect it, not to run it.
     A caller with several references of one registry passes one `client`, which logs in once. With `patience` a cached
-    manifest is used if the registry does not answer within about so many seconds.
+    manifest is used if the registry does not answer within about so many seconds. With `asks_local` the registry is
+    asked about a name that was given here, too; if it has no such image, the one of this cache is meant.
     """
     known = store.recall(str(reference), workplace.platform)
     shared, client = client, client or RegistryClient(reference.registry, workplace.open_access())
     stored = _find_stored(reference, known, workplace, store, offline=offline)
-    if stored is not None:
+    if stored is not None and not (asks_local and known is not None and known.is_local and not offline):
         return Resolved(reference, stored, client)
     if offline:
         raise ImageNotFound(
@@ -99,6 +103,11 @@ def resolve(
         )
         try:
             manifest, index = _ask(impatient, reference, workplace, store, is_known=True, any_platform=any_platform)
+        except _NOT_THERE as problem:
+            if not known.is_local:
+                raise
+            workplace.progress.warn(f"{problem.message}; using the image of this name that was built here")
+            return Resolved(reference, fallback, client)
         except (NetworkFailed, RateLimited) as problem:
             age = _describe_age(time.time() - known.when)
             workplace.progress.warn(f"{problem.message}; using {reference} as of {age} ago ({known.digest})")

@@ -92,9 +92,7 @@ def make_absolute(path: str) -> str:
 def compare_machine(image: ImageFile, machine: str) -> None:
     """Raise when the image is for another architecture and no emulator is registered."""
     wanted = image.machine
-    if wanted in ("", machine) or (wanted, machine) in _COMPATIBLE:
-        return
-    if os.path.exists(_EMULATORS + _EMULATOR_NAMES.get(wanted, wanted)):
+    if wanted in ("", machine) or runs_here(wanted, machine):
         return
     from kedge.errors import NoMatchingPlatform  # late: only for an error
 
@@ -103,6 +101,11 @@ def compare_machine(image: ImageFile, machine: str) -> None:
         context={"image": wanted, "machine": machine},
         hint=f"get the image for {machine} ('kedge pull' selects it by default), or run this one on a {wanted} node",
     )
+
+
+def runs_here(wanted: str, machine: str) -> bool:
+    """Whether a host runs programs for another machine, by itself or by an emulator; names are those of uname."""
+    return (wanted, machine) in _COMPATIBLE or os.path.exists(_EMULATORS + _EMULATOR_NAMES.get(wanted, wanted))
 
 
 def _identify_folder(path: str) -> ImageFile:

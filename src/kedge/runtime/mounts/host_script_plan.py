@@ -8,7 +8,7 @@ which is all that it can change. In its place Apptainer gives it the whole host.
 from __future__ import annotations
 
 from kedge.posix.constants import MS_NOSUID, MS_RDONLY
-from kedge.runtime.mounts.operations import MAY, MUST, NEW, OLD, SESSION, WARN
+from kedge.runtime.mounts.operations import IMAGE_ROOT, MAY, MUST, NEW, OLD, SESSION, WARN
 from kedge.runtime.mounts.points import DEVICES, GUARDED, MountPlan, Points
 
 TYPE_CHECKING = False
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kedge.runtime.mounts.operations import Operation
     from kedge.runtime.step_options import StepOptions
 
-IMAGE_ROOT = "/rootfs"  # where the script finds the image
 _TREE = f"{SESSION}/script"  # the script's root
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
 

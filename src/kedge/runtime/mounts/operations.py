@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 OLD = "/host"  # the host's tree
 NEW = "/root"  # the container's tree
 LOWER = "/lower"  # the image's root file system
+IMAGE_ROOT = "/rootfs"  # where the image is in the tree of a recipe's script with programs of the host
 SESSION = "/session"  # files that are made for this container: passwd, group, upper layers in memory
 
 # what happens when an operation fails

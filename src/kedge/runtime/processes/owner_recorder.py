@@ -31,8 +31,10 @@ _NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
 class OwnerRecorder:
     """To be made in the process that becomes the step's program, while the host's tree is the root."""
 
-    def __init__(self, machine: str) -> None:
+    def __init__(self, machine: str, image_root: str) -> None:
+        self._image_root = image_root  # where the image is in the container
         self._calls = OWNER_CALLS[machine]
+        self._root_mounts: dict[int, bytes] = {}  # by mount namespace
         self._socket, other = libc.pair_sockets()
         if fork_detached():
             self._record_all(other)
@@ -72,12 +74,34 @@ class OwnerRecorder:
             return 0
         try:
             first = 2 if self._calls[notice.number] == "fchownat" else 1
-            _note_owner(name_descriptor(file), *(number & 0xFFFFFFFF for number in notice.arguments[first : first + 2]))
+            if _find_mount(file) == self._find_root_mount(
+                notice.process
+            ):  # else it is in a bind, and no part of a layer
+                numbers = (number & 0xFFFFFFFF for number in notice.arguments[first : first + 2])
+                _note_owner(name_descriptor(file), *numbers)
         except OSError:
             pass  # a file system without such attributes, or a kind of file that has none
         finally:
             os.close(file)
         return 0
+
+    def _find_root_mount(self, process: int) -> bytes:
+        """The mount of the image, as a caller has it: it has another number in each mount namespace."""
+        namespace = os.stat(f"/proc/{process}/ns/mnt").st_ino
+        if namespace not in self._root_mounts:
+            root = os.open(f"/proc/{process}/root{self._image_root}", os.O_PATH | os.O_CLOEXEC)
+            self._root_mounts[namespace] = _find_mount(root)
+            os.close(root)
+        return self._root_mounts[namespace]
+
+
+def _find_mount(file: int) -> bytes:
+    """The number of the mount that an open file is in."""
+    info = os.open(f"/proc/self/fdinfo/{file}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(info, 4096).partition(b"mnt_id:")[2].split()[0]
+    finally:
+        os.close(info)
 
 
 def _let_go(kept: int, other: int) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from kedge.runtime.mounts.operations import IMAGE_ROOT
 from kedge.runtime.processes.fakeroot_emulation import EmulatedCalls, make_filter, prepare_emulation
 
 TYPE_CHECKING = False
@@ -21,13 +22,15 @@ def choose_emulation(options: RunOptions, machine: str, is_alone: bool) -> Calla
     from kedge.runtime.processes.file_capabilities import takes_capabilities  # late: only builds have steps
 
     has_none = is_alone and not takes_capabilities(options.step.changes or options.image)
-    return StepEmulation(machine, EmulatedCalls(owners=is_alone, attributes=has_none, syncs=True))
+    calls = EmulatedCalls(owners=is_alone, attributes=has_none, syncs=True)
+    return StepEmulation(machine, calls, IMAGE_ROOT if options.step.context else "/")
 
 
 class StepEmulation:
     """The emulation in a step of a build, which remembers to whom files were given."""
 
-    def __init__(self, machine: str, calls: EmulatedCalls) -> None:
+    def __init__(self, machine: str, calls: EmulatedCalls, image_root: str) -> None:
+        self._image_root = image_root  # where the image is in the container
         self._machine = machine
         self._calls = calls
         self._recorder: OwnerRecorder | None = None
@@ -38,7 +41,7 @@ class StepEmulation:
             return
         from kedge.runtime.processes.owner_recorder import OwnerRecorder  # late: only builds have steps
 
-        self._recorder = OwnerRecorder(self._machine)
+        self._recorder = OwnerRecorder(self._machine, self._image_root)
 
     def __call__(self) -> None:
         """Put the filter on this process and all that it starts."""

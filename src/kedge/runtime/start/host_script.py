@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kedge.runtime.facts import Bind
-from kedge.runtime.mounts.host_script_plan import IMAGE_ROOT
+from kedge.runtime.mounts.operations import IMAGE_ROOT
 from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

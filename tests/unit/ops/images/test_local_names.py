@@ -85,3 +85,11 @@ def test_a_new_meaning_is_forgotten_on_the_node(workplace: Workplace, tmp_path: 
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(InvalidReference):
         read_name(text)
+
+
+def test_a_registry_that_is_asked_all_the_same_may_know_nothing(workplace: Workplace) -> None:
+    nobody = "docker://localhost:1/tools"
+    with workplace.open_store() as store:
+        digest = store.add_blob(MANIFEST)
+        name_image("localhost:1/tools", digest, workplace, store)
+        assert resolve(Reference.parse(nobody), workplace, store, asks_local=True).digest == digest

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The program of a step and its variables."""
+
+from __future__ import annotations
+
+from kedge.posix.views import TableView
+from kedge.runtime.environment.step_payload import plan_step_payload
+from kedge.runtime.options import RunOptions
+from kedge.runtime.step_options import StepOptions
+
+IMAGE = TableView({"/etc/passwd": b"app:x:1000:50:App:/srv/app:/bin/sh\n", "/.singularity.d/env/90.sh": b"x"})
+
+
+def test_step_payload_has_the_recipes_variables_and_home() -> None:
+    options = RunOptions(arguments=["sh", "-c", "x"])
+    payload = plan_step_payload(options, StepOptions({"environment": {"A": "$B"}, "user": "app"}), IMAGE)
+    assert payload.argv == ["sh", "-c", "x"]
+    assert set(payload.environ) == {"A", "PATH", "HOME"}
+    assert (payload.environ["A"], payload.environ["HOME"]) == ("$B", "/srv/app")
+    assert payload.user is not None
+    assert "/usr/bin" in payload.search
+
+
+def test_step_payload_leaves_what_the_recipe_sets() -> None:
+    options = RunOptions(arguments=["/bin/x"])
+    given = {"HOME": "/h", "PATH": "/a::/b"}
+    payload = plan_step_payload(options, StepOptions({"environment": given}), IMAGE)
+    assert payload.environ == given
+    assert payload.user is None
+    assert payload.search == []
+    options.arguments = ["x"]
+    assert plan_step_payload(options, StepOptions({"environment": given}), IMAGE).search == ["/a", ".", "/b"]
