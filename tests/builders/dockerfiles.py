@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Twenty Dockerfiles that can be built without a network, for kedge and for other builders.
+"""Dockerfiles that can be built without a network, for kedge and for other builders.
 
 All begin with an image of busybox made from nothing. `differs` says where another builder's config may differ, and why.
 """
@@ -119,6 +119,20 @@ CASES = {
         "cat /t > /copy\nRUN --mount=type=tmpfs,target=/scratch echo x > /scratch/x\n"
         "RUN --mount=type=cache,target=/cache echo x > /cache/x\n"
         "RUN rmdir /scratch /cache 2>/dev/null; rm -f /t; ls -d /[cst]* > /list\n"
+    ),
+    "owners given by steps": DockerfileCase(
+        "FROM base\nRUN mkdir -p /data/deep /home/alice && echo x > /data/deep/given && echo y > /data/own && "
+        "chown -R alice:staff /data /home/alice && chown 12:34 /data/deep/given && chgrp 7 /etc/group\n"
+        "USER alice\nWORKDIR /home/alice\n"
+        "RUN echo mine > mine && mkdir -p dir/er && ln -s mine link && echo more >> /data/own\n"
+        "USER 4321\nRUN echo number > /tmp/number\n"
+        "USER root\nRUN echo root > /home/alice/roots && chown 0:0 /data/own\n"
+        "COPY --chown=alice greeting /data/copied\nRUN echo again >> /data/copied && chmod 2750 /data/deep\n"
+    ),
+    "owners copied": DockerfileCase(
+        "FROM base AS made\nRUN mkdir /data && echo x > /data/given && chown 12:34 /data /data/given\n"
+        "FROM base\nUSER alice\nRUN umask 027 && mkdir /tmp/x && echo 1 > /tmp/x/y\nCOPY --from=made /data /data\n"
+        "COPY --from=made --chown=5:6 /data /other\n"
     ),
     "author": DockerfileCase("FROM base\nMAINTAINER Me <me@example.org>\n"),
 }

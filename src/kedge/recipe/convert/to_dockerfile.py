@@ -20,10 +20,11 @@ from kedge.recipe.convert.scripts_for_dockerfiles import (
     read_exec,
     remove_indent,
 )
+from kedge.recipe.convert.setup_to_dockerfile import convert_setup
 from kedge.recipe.definition.arguments import mark_arguments, read_defaults
 from kedge.recipe.definition.definition import Definition, FilesSection, FileTransfer, Script
 from kedge.recipe.definition.metadata import render_script
-from kedge.recipe.definition.parse import parse_stage, parse_stages
+from kedge.recipe.definition.parse import parse_stage, parse_stages, read_labels
 from kedge.recipe.go_strings import cut_comment, split_words, trim
 
 _RUNSCRIPT = "/usr/local/bin/runscript"
@@ -110,12 +111,11 @@ class _StageWriter:
         above, image, below = write_from(self.stage, self.notes)
         name = self.stage.header.get("stage", "")
         lines = [*above, f"FROM {image}" + (f" AS {_stage_name(name)}" if name else ""), *below, *self._arguments()]
-        lines += self._without_equal("pre") + self._without_equal("setup")
+        lines += self._without_equal("pre") + self._setup()
         for files in self.stage.files:
             lines += self._files(files)
         lines += self._apps() + self._post() + self._environment()
-        if self.stage.labels:
-            lines += ["", *(f"LABEL {_quote(key)}={_quote(value)}" for key, value in self.stage.labels.items())]
+        lines += self._labels()
         if is_last:
             lines += self._help() + self._runscript()
         return [*lines, *self._without_equal("startscript"), *self._without_equal("test")]
@@ -140,6 +140,19 @@ class _StageWriter:
         if not script.script.strip():
             return []
         return ["", *self.notes.add(script.line, _NO_EQUAL[section]), *comment_out(script.script)]
+
+    def _setup(self) -> list[str]:
+        lines = convert_setup(self.stage.script("setup"))
+        return self._without_equal("setup") if lines is None else (["", *lines] if lines else [])
+
+    def _labels(self) -> list[str]:
+        """LABEL for every name, with the comments between them."""
+        lines = []
+        for raw in self.stage.script("labels").script.split("\n"):
+            if raw.lstrip().startswith("#"):
+                lines.append(raw.strip())
+            lines += [f"LABEL {_quote(key)}={_quote(value)}" for key, value in read_labels(raw).items()]
+        return ["", *lines] if lines else []
 
     def _files(self, files: FilesSection) -> list[str]:
         words = split_words(cut_comment(files.arguments))

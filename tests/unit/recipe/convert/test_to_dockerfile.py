@@ -145,6 +145,29 @@ def test_to_dockerfile_what_has_no_equal_is_said(section: str) -> None:
     assert "#   do something\n" in converted.text
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("mkdir -p ${SINGULARITY_ROOTFS}/opt/a $APPTAINER_ROOTFS/b", "RUN mkdir -p /opt/a /b"),
+        ('cp -v data.csv "$SINGULARITY_ROOTFS/opt/"', "COPY data.csv /opt/"),
+        ("cp -r src ${APPTAINER_ROOTFS}/opt/", "COPY src /opt/src"),
+        ("cp a b $SINGULARITY_ROOTFS", "COPY a b /"),
+        ("touch $SINGULARITY_ROOTFS/x", "RUN touch /x"),
+    ],
+)
+def test_to_dockerfile_setup_that_copies(line: str, expected: str) -> None:
+    converted = convert(f"{HEADER}%setup\n  # why\n  {line}\n")
+    assert f"\n# why\n{expected}\n" in converted.text
+    assert not converted.notes
+
+
+@pytest.mark.parametrize(
+    "line", ["cp /host/x $SINGULARITY_ROOTFS/", "mkdir /x", "cp a b; c", "cp '", "cp $X $SINGULARITY_ROOTFS/"]
+)
+def test_to_dockerfile_setup_that_needs_the_host(line: str) -> None:
+    assert len(convert(f"{HEADER}%setup\n{line}\n").notes) == 1
+
+
 def test_to_dockerfile_interpreter_of_post() -> None:
     assert "RUN <<'EOF'\n#!/bin/bash -l\nshopt\nEOF\n" in convert(f"{HEADER}%post -c /bin/bash -l\nshopt\n").text
     assert "set -ex -u\n" in convert(f"{HEADER}%post -u\nmake\n").text
