@@ -31,12 +31,12 @@ def test_dockerfile_gives_an_image_that_runs(shop: Workshop) -> None:
     shop.write("greeting", "hello\n")
     shop.write(
         "Dockerfile",
-        f"{SHELL}ENV A=1 PATH=/bin\nWORKDIR /work\nRUN echo $A > made && rm /bin/stat\n"
-        'COPY greeting /etc/\nCMD ["cat", "/etc/greeting", "/work/made"]\n',
+        f"{SHELL}ENV A=1 PATH=/bin\nWORKDIR /place\nRUN echo $A > made && rm /bin/stat\n"
+        'COPY greeting /etc/\nCMD ["cat", "/etc/greeting", "/place/made"]\n',
     )
     shop.build("out.sif", "Dockerfile")
     assert shop.runner.read("run", str(shop.context / "out.sif")) == "hello\n1\n"
-    assert "/bin/stat" not in shop.exec("out.sif", "sh", "-c", "ls /bin/* /work").split()
+    assert "/bin/stat" not in shop.exec("out.sif", "sh", "-c", "ls /bin/* /place").split()
     shown = shop.runner.read("inspect", "--deffile", str(shop.context / "out.sif"))
     assert shown.strip() == (shop.context / "Dockerfile").read_text().strip()
 
@@ -176,3 +176,15 @@ def test_programs_of_another_architecture_are_refused_before_they_run(own: Works
     assert foreign in done.stderr
     own.write("Dockerfile", "FROM scratch\nCOPY busybox /x\n")
     own.build("--platform", f"linux/{foreign}", "out.sif", "Dockerfile")
+
+
+def test_bytes_that_are_no_text_are_built(own: Workshop) -> None:
+    path = own.write("Dockerfile", "")
+    path.write_bytes(SHELL.encode() + b"ENV A=\xff\xfe\nLABEL b=\xe9\nRUN echo \xe9 > /x && echo $A > /a\n")
+    own.build("out.sif", "Dockerfile")
+    own.build("--format", "oci", "out", "Dockerfile")
+    assert own.exec("out.sif", "sh", "-c", "wc -c < /x; wc -c < /a").split() == [
+        "2",
+        "7",
+    ]  # as docker build, which puts U+FFFD into variables
+    own.runner.read("inspect", "--all", "--json", str(own.context / "out.sif"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 
+from kedge.formats.singularityd.go_json import clean_text
 from kedge.ops.build.build_state import StageResult
 from kedge.ops.build.request import BuildRequest
 from kedge.ops.build.session import BuildSession
@@ -23,7 +24,7 @@ def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> st
         "steps": [str(entry["created_by"]) for entry in result.state.history],
         "target": session.request.target or None,
     }
-    return json.dumps(document, indent=1)
+    return clean_text(json.dumps(document, indent=1, ensure_ascii=False))
 
 
 def _list_arguments(request: BuildRequest) -> dict[str, str]:
