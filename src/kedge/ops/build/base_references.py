@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kedge.errors import InvalidReference
 from kedge.model.reference import Reference, Transport
 from kedge.recipe.steps import Base, refuse_recipe
@@ -43,7 +45,11 @@ def name_reference(base: Base) -> Reference:
         )
     if agent == "docker":
         return _name_docker(base, text)
-    return Reference.parse(text if text.startswith(prefix) else prefix + text)
+    reference = Reference.parse(text if text.startswith(prefix) else prefix + text)
+    server = base.fields.get("library", "") if agent == "library" else ""
+    if server and not reference.registry:
+        return replace(reference, registry=server.partition("://")[2].strip("/") or server.strip("/"))
+    return reference
 
 
 def _name_docker(base: Base, text: str) -> Reference:

@@ -138,6 +138,7 @@ def test_base_in_a_registry_needs_no_layer_before_it_is_opened(workplace: Workpl
         ("docker", "./base.sif", {}, "./base.sif"),
         ("docker", "host:5000/a/b:1", {}, "docker://host:5000/a/b:1"),
         ("library", "lolcow", {}, "library://library/default/lolcow"),
+        ("library", "a/b/c:1", {"library": "https://library.example.org/"}, "library://library.example.org/a/b/c:1"),
         ("oras", "example.org/a:1", {}, "oras://example.org/a:1"),
         ("localimage", "base.sif", {}, "file:base.sif"),
         ("docker-daemon", "tool:latest", {}, "docker-daemon:tool:latest"),
