@@ -34,6 +34,9 @@ From: base
     data.txt
 %files from builder
     /opt/made
+%setup
+    mkdir -p ${SINGULARITY_ROOTFS}/opt/setup
+    cp data.txt $APPTAINER_ROOTFS/opt/setup/
 %post
     env | grep -E '^(SINGULARITY|APPTAINER)_(ENVIRONMENT|LABELS)=' | sort > /opt/variables
     echo "$0 $# $- $(pwd) $HOME $LANG" > /opt/shell

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from kedge.errors import FileProblem, UsageError
 from kedge.frozen import JsonValue
+from kedge.layers.owners import OwnerLookup
 from kedge.layers.tar_writer import LayerResult, write_layer
 from kedge.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
@@ -27,6 +28,7 @@ from kedge.model.tree import Node, NodeKind, walk
 from kedge.ops.build.bases import OpenedBase, open_base
 from kedge.ops.build.build_state import BuildState, StageResult, StepLayer
 from kedge.ops.build.finished_build import FinishedBuild
+from kedge.ops.build.image_owners import open_owners
 from kedge.ops.build.overlay_copy import copy_ext3_overlay, copy_foreign_overlay, has_foreign_files
 from kedge.ops.build.result_image import open_result
 from kedge.ops.images.output_name import ImageOutput, choose_tag
@@ -108,7 +110,8 @@ def commit(request: CommitRequest, workplace: Workplace, environ: Mapping[str, s
         base = _require_base(request, overlay)
         opened = open_base(_name_base(base), workplace, store)
         try:
-            layer, counts = _store_layer(overlay, store, request.epoch)
+            with open_owners(base, workplace) as owners:
+                layer, counts = _store_layer(overlay, owners, store, request.epoch)
             image = open_result(_finish(request, overlay, opened, layer), store)
             tag = choose_tag(Reference.parse(base), form, target.tag)
             write_image(target.path, form, image, choose_options(workplace, force=request.force, tag=tag))
@@ -200,10 +203,12 @@ def _find_instance(name: str, environ: Mapping[str, str]) -> tuple[str, str]:
     return instance.overlay, instance.image
 
 
-def _store_layer(overlay: _Overlay, store: Store, epoch: int | None) -> tuple[StepLayer, tuple[int, int]]:
+def _store_layer(
+    overlay: _Overlay, owners: OwnerLookup, store: Store, epoch: int | None
+) -> tuple[StepLayer, tuple[int, int]]:
     left_out = frozenset((COMMANDS_FILE.encode(),))
     # an ordinary user owns everything in the overlay; what root wrote there has the owners that it shows
-    options = UpperOptions(left_out, all_root=os.geteuid() != 0, has_whiteout_files=overlay.is_of_fuse)
+    options = UpperOptions(left_out, owners, all_root=os.geteuid() != 0, has_whiteout_files=overlay.is_of_fuse)
     tree, source = read_upper(overlay.folder / _UPPER, options)
     with contextlib.closing(source):
         counts = _count(tree)
