@@ -292,6 +292,22 @@ def test_shim_install_list_and_remove(tmp_path: Path) -> None:
     assert "no shims in" in run_kedge("shim", "remove", "--dir", str(folder)).stderr
 
 
+def test_shim_install_docker_alone_or_with_the_others(tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    assert install(folder, "docker").stdout == f"wrote {folder / 'docker'}\n"
+    shown = subprocess.run([folder / "docker", "--version"], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.startswith("Docker version 27.")
+    assert "kedge" in shown.stdout
+    install(folder, "singularity", "docker")
+    assert {each.name for each in folder.iterdir()} == {*PROGRAMS, "docker"}
+    run_kedge("shim", "remove", "--dir", str(folder), "apptainer")
+    assert [each.name for each in folder.iterdir()] == ["docker"]
+    run_kedge("shim", "remove", "--dir", str(folder))
+    assert not list(folder.iterdir())
+    done = install(folder, "dokcer")
+    assert (done.returncode, "did you mean 'docker'?" in done.stderr) == (2, True)
+
+
 def test_shim_install_goes_to_the_users_programs_by_default(tmp_path: Path) -> None:
     done = run_kedge("shim", "install", HOME=str(tmp_path), PATH="/usr/bin:/bin")
     folder = tmp_path / ".local/bin"

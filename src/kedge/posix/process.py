@@ -107,18 +107,17 @@ def relay_program(
     """
     path, name = _require_program(argv[0]), name or argv[0]
     deadline = None if timeout is None else time.monotonic() + timeout
-    import tempfile  # late: verbs of jobs start programs, and give them no input
-
-    with tempfile.TemporaryFile() as given:
-        given.write(stdin)
-        given.seek(0)
-        try:
-            child = subprocess.Popen(
-                [path, *argv[1:]], stdin=given if stdin else subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, env=environment, pass_fds=descriptors, start_new_session=True,
-            )  # fmt: skip
-        except OSError as problem:
-            raise ProgramFailed(f"'{name}' could not be started: {problem.strerror}") from problem
+    given = make_memory_file(stdin) if stdin else subprocess.DEVNULL
+    try:
+        child = subprocess.Popen(
+            [path, *argv[1:]], stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+            pass_fds=descriptors, start_new_session=True,
+        )  # fmt: skip
+    except OSError as problem:
+        raise ProgramFailed(f"'{name}' could not be started: {problem.strerror}") from problem
+    finally:
+        if given >= 0:
+            os.close(given)
     try:
         while _relay_piece(child, output):
             if is_cancelled is not None and is_cancelled():
@@ -132,6 +131,15 @@ def relay_program(
         if child.stdout is not None:
             child.stdout.close()
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def make_memory_file(data: bytes) -> int:
+    """An open file without a name that holds the bytes, to be read from its beginning."""
+    file = os.memfd_create("kedge", os.MFD_CLOEXEC)
+    with open(file, "wb", closefd=False) as stream:
+        stream.write(data)
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
 
 
 def _relay_piece(child: subprocess.Popen[bytes], output: Callable[[bytes], None]) -> bool:

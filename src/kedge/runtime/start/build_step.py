@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from kedge.errors import MountFailed
 from kedge.posix.kedge_child import OWN_FAILURE, read_error
-from kedge.posix.process import relay_program, run_program
+from kedge.posix.process import make_memory_file, relay_program, run_program
 from kedge.posix.start_kedge import own_command
 from kedge.runtime.command_line.binds import parse_bind
 from kedge.runtime.facts import Bind
@@ -187,15 +187,6 @@ class _StepChild:
             os.close(told)
             with open(telling, "rb") as stream:
                 self.failure = stream.read()
-
-
-def make_memory_file(data: bytes) -> int:
-    """An open file without a name that holds the bytes, to be read from its beginning."""
-    file = os.memfd_create("kedge", os.MFD_CLOEXEC)
-    with open(file, "wb", closefd=False) as stream:
-        stream.write(data)
-    os.lseek(file, 0, os.SEEK_SET)
-    return file
 
 
 def select_variables(environ: Mapping[str, str]) -> dict[str, str]:
