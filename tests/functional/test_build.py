@@ -97,6 +97,13 @@ def test_build_works_without_overlays(own: Workshop) -> None:
     assert set(own.states("a.sif", "Dockerfile", env=refused)) == {"done"}
     assert set(own.states("b.sif", "Dockerfile")) == {"cached"}
     assert own.exec("a.sif", "sh", "-c", "ls /x; ls /bin/stat /x/y 2>&1 | wc -l; cat /x/w") == "data\nw\n2\n1\n"
+    own.write(
+        "Dockerfile",
+        f"{SHELL}FROM base AS one\nRUN echo 1 > /one\nFROM base AS two\nRUN echo 2 > /two\n"
+        "FROM base\nCOPY --from=one /one /\nCOPY --from=two /two /\nRUN cat /one /two > /both\n",
+    )
+    own.build("c.sif", "Dockerfile", env=refused)
+    assert own.exec("c.sif", "cat", "/both") == "1\n2\n"
     assert own.list_builds() == []
 
 

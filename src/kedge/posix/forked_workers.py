@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import struct
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -31,6 +32,8 @@ def share_work(items: int, count: int, work: Callable[[int], int], advance: Call
 
     The first error of any of them ends all, and is raised here. Nothing is left running, however this ends.
     """
+    if threading.current_thread() is not threading.main_thread():
+        count = 1  # other threads work, and a child forked now could wait for their locks forever
     step = max(1, -(-items // _MAXIMUM_ITEMS))
     crew = _Crew(lambda first: sum(work(item) for item in range(first, min(first + step, items))))
     crew.put(range(0, items, step))

@@ -33,8 +33,10 @@ from kedge.ops.build.layer_reading import read_layer
 from kedge.ops.build.merged_view import MergedView, ViewLevel, view_directory
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
+from kedge.posix.views import DirectoryView
 from kedge.runtime.images.node_cache import read_owners
 from kedge.runtime.images.node_cache_writer import Built
+from kedge.runtime.processes.subordinate_ids import knows_others
 from kedge.runtime.start.build_step import StepRoot
 from kedge.store.store import Store
 
@@ -135,7 +137,7 @@ def describe_layer(tree: Node) -> Built:
 
 def _is_one_user() -> bool:
     """Whether all files of steps are ours; those of real root have the owners that they are given."""
-    return os.geteuid() != 0
+    return os.geteuid() != 0 or not knows_others(DirectoryView("/"))
 
 
 def _read_level(folder: Path) -> ViewLevel:

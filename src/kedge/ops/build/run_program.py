@@ -25,6 +25,7 @@ from kedge.runtime.images.image_file import runs_here
 from kedge.runtime.start.build_step import StepProgram, run_build_step
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
+_DISK_FULL = "No space left on device"
 _SHELL = ("/bin/sh", "-i")
 _NETWORKS = {"default": "", "sandbox": "", "host": ""}
 
@@ -129,6 +130,8 @@ def explain_failure(session: BuildSession, step: RunStep, status: int, output: S
     if output.last:
         context["output"] = "\n".join(output.last)
     log = f"read the whole output in {session.log.path}, or " if session.log.path else ""
+    if any(_DISK_FULL in line for line in output.last):
+        log = f"free some space in {session.place.node.place}, or choose another disk with KEDGE_NODEDIR; {log}"
     how = describe_status(status) if status < 128 else f"was ended by signal {status - 128}"
     return BuildFailed(
         f"{step.place}: {_shorten(step.text)} {how}",

@@ -54,7 +54,7 @@ class StepMaker:
         try:
             return self._make(step, state, label)
         except (NoOverlayForm, MountFailed) as problem:
-            if self.session.lacks_overlay:
+            if isinstance(self._root, PrivateRoot):
                 raise
             self.session.leave_overlays(problem)
             self._root = None

@@ -15,9 +15,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kedge.posix.views import View
     from kedge.runtime.facts import HostFacts
 
 _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin")
+_OWN_MAPS = ("uid_map", "gid_map")
 _FEWEST = 1000  # ids: with fewer a distribution's system users have no place
 
 
@@ -26,7 +28,7 @@ class IdMapper:
 
     def __init__(self, host: HostFacts) -> None:
         self.commands = plan_maps(host, os.getpid()) if host.uid else []
-        self.maps = _plan_own_maps(host, os.getpid()) if host.uid == 0 else []
+        self.maps = plan_own_maps(host.view, os.getpid()) if host.uid == 0 else []
         self._child = 0
         if self.commands or self.maps:
             self._read, self._write = os.pipe()
@@ -67,14 +69,25 @@ def plan_maps(host: HostFacts, process: int) -> list[list[str]]:
     return commands
 
 
-def _plan_own_maps(host: HostFacts, process: int) -> list[tuple[str, bytes]]:
-    """The files to write and their texts, so that every id that is known here is known inside as itself."""
+def plan_own_maps(view: View, process: int) -> list[tuple[str, bytes]]:
+    """The files to write and their texts, so that every id that is known here is known inside as itself.
+
+    None where there is only one user here, as in a container of a user who is root there.
+    """
+    if not knows_others(view):
+        return []
     maps = []
-    for name in ("uid_map", "gid_map"):
-        lines = (host.view.read(f"/proc/self/{name}") or b"").splitlines()
-        text = b"".join(_map_to_itself(int(start), int(count)) for start, _, count in map(bytes.split, lines))
+    for name in _OWN_MAPS:
+        lines = [line.split() for line in (view.read(f"/proc/self/{name}") or b"").splitlines()]
+        text = b"".join(_map_to_itself(int(line[0]), int(line[2])) for line in lines)
         maps.append((f"/proc/{process}/{name}", text))
     return maps
+
+
+def knows_others(view: View) -> bool:
+    """Whether the namespace that we are in has users beside us."""
+    tables = [(view.read(f"/proc/self/{name}") or b"").splitlines() for name in _OWN_MAPS]
+    return all(sum(int(line.split()[2]) for line in lines) >= _FEWEST for lines in tables)
 
 
 def _map_to_itself(start: int, count: int) -> bytes:
