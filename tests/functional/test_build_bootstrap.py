@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import urllib.error
 import urllib.request
@@ -63,3 +64,21 @@ def test_debian_by_packages(own: Workshop) -> None:
     )
     own.build("out.sif", "x.def")
     assert "bookworm" in own.exec("out.sif", "cat", "/etc/os-release")
+
+
+def test_fingerprints_of_a_base_are_verified(own: Workshop) -> None:
+    run = own.runner
+    own.write("base.def", f"Bootstrap: localimage\nFrom: {own.make_base()}\n")
+    own.build("base.sif", "base.def")
+    own.write("x.def", "Bootstrap: localimage\nFrom: base.sif\nFingerprints: 0000000000000000\n%post\ntrue\n")
+    done = own.start("out.sif", "x.def")
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    run.read("key", "newpair", "--name", "Me", "--email", "me@example.org", "--password", "")
+    run.read("sign", str(own.context / "base.sif"))
+    done = own.start("out.sif", "x.def")
+    assert done.returncode != 0
+    assert "is not signed by 0000000000000000" in done.stderr
+    fingerprint = json.loads(run.read("key", "list", "--secret", "--json"))[0]["fingerprint"]
+    own.write("x.def", f"Bootstrap: localimage\nFrom: base.sif\nFingerprints: {fingerprint}\n%post\ntrue\n")
+    own.build("out.sif", "x.def")
