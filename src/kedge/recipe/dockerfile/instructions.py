@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
 
+from kedge.frozen import frozen
 from kedge.model.nearest import propose
 from kedge.recipe.dockerfile.durations import read_nanoseconds
 from kedge.recipe.dockerfile.flags import FlagKind, InstructionFlags
@@ -22,7 +22,7 @@ _NO_BACKSLASH = "a command of several lines needs a backslash at the end of each
 _HEALTH_TIMES = ("interval", "timeout", "start-period", "start-interval")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FromInstruction:
     """The beginning of a stage."""
 
@@ -32,7 +32,7 @@ class FromInstruction:
     platform: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunInstruction:
     """A command; `words` is one text for the shell, or the arguments of the exec form."""
 
@@ -43,7 +43,7 @@ class RunInstruction:
     security: str = "sandbox"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyInstruction:
     """COPY and ADD."""
 
@@ -55,7 +55,7 @@ class CopyInstruction:
     origin: str = ""  # --from
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PairsInstruction:
     """ENV and LABEL."""
 
@@ -64,7 +64,7 @@ class PairsInstruction:
     is_legacy: bool = False  # ENV name value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArgInstruction:
     """ARG; a name without a value has None."""
 
@@ -72,7 +72,7 @@ class ArgInstruction:
     arguments: tuple[tuple[str, str | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HealthInstruction:
     """HEALTHCHECK, as the config of an image has it."""
 
@@ -80,7 +80,7 @@ class HealthInstruction:
     check: dict[str, list[str] | int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OnbuildInstruction:
     """ONBUILD: an instruction for those who build on the result."""
 
@@ -88,7 +88,7 @@ class OnbuildInstruction:
     expression: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WordsInstruction:
     """CMD, ENTRYPOINT, SHELL, EXPOSE, VOLUME, and those of one word: USER, WORKDIR, STOPSIGNAL, MAINTAINER."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NoReturn
 
+from kedge.frozen import replace
 from kedge.model.nearest import propose
 from kedge.recipe.dockerfile.checks import DockerfileWarning
 from kedge.recipe.dockerfile.expand import ExpansionRules
