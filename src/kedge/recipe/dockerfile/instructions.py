@@ -41,6 +41,7 @@ class RunInstruction:
     mounts: tuple[str, ...] = ()
     network: str = "default"
     security: str = "sandbox"
+    devices: tuple[str, ...] = ()
 
 
 @frozen
@@ -145,7 +146,9 @@ def _read_run(node: DockerfileNode) -> RunInstruction:
         _refuse(node, f"--network={network} is unknown", "use default, none or host", "--network")
     if "security" in _used(node) and security not in ("sandbox", "insecure"):
         _refuse(node, f"--security={security} is unknown", "use sandbox or insecure", "--security")
-    return RunInstruction(node, _join(node), flags.all("mount"), network or "default", security or "sandbox")
+    return RunInstruction(
+        node, _join(node), flags.all("mount"), network or "default", security or "sandbox", flags.all("device")
+    )
 
 
 def _used(node: DockerfileNode) -> set[str]:
