@@ -30,6 +30,7 @@ JUSTIFIED: dict[tuple[str, str], str] = {
     ("links of the base", "usr/lib/work"): _MADE,
     ("mounts", "var"): _POINTS,
     ("mounts", "var/cache"): _POINTS,
+    ("another shell", "Cmd"): "SHELL holds for the text of CMD too, as Docker says; buildah 1.28 takes /bin/sh for it",
     ("from nothing", "WorkingDir"): "BuildKit writes '/' for an image from nothing, buildah none",
 }
 KEYS = (
