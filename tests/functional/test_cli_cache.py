@@ -163,13 +163,13 @@ def test_cache_directory_option_beats_the_environment(store: Store, root: Path, 
 
 def test_cache_has_the_steps_and_mounts_of_builds(root: Path) -> None:
     store = Store(root)
-    store.steps.write(StepRecord("a" * 64, None, None, "RUN " + "make " * 40))
+    store.steps.write(StepRecord("a" * 64, None, None, "RUN " + "make \\\n " * 40))
     with store.mounts.open("/root/.cache/pip") as mount:
         (mount.path / "wheel").write_bytes(bytes(5000))
     assert "mount" in run_cache(root, "list").stdout
     assert "RUN" not in run_cache(root, "list").stdout
     listed = run_cache(root, "list", "--type", "step").stdout
-    assert "RUN make make" in listed
+    assert "RUN make \\ make" in listed
     assert max(map(len, listed.splitlines())) < 120
     rows = {line.split()[0]: line.split()[1:] for line in run_cache(root, "show").stdout.splitlines()[1:]}
     assert rows["mounts"] == ["5", "kB", "1", "item"]

@@ -140,6 +140,12 @@ def test_commit_says_what_is_missing(runner: Runner, image: str, overlay: Path) 
     runner.read("exec", "--overlay", str(overlay), image, "true")
     assert "nothing was changed" in runner.run("commit", str(overlay), new).stderr
     assert "no commands are recorded" in runner.run("commit", "--recipe", str(overlay)).stderr
+    secret = runner.home / "secret"
+    secret.write_bytes(b"0\t/\ttouch secret\0")
+    give_to(runner, runner.home)
+    (overlay / "upper/.kedge-commands").symlink_to(secret)  # as a program in the container may do
+    assert "no commands are recorded" in runner.run("commit", "--recipe", str(overlay)).stderr
+    (overlay / "upper/.kedge-commands").unlink()
     assert "name the new image" in runner.run("commit", str(overlay)).stderr
     assert not Path(new).exists()
     change(runner, image, overlay)

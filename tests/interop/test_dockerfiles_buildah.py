@@ -21,6 +21,8 @@ from tests.builders.containers import each_role
 from tests.builders.dockerfiles import BASE, CASES, CONTEXT, DockerfileCase
 from tests.requirements import require_program, require_root
 
+pytestmark = [pytest.mark.slow, pytest.mark.root]
+
 Seen = dict[str, tuple[object, ...]]
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kedge.ops.build.request import BuildRequest
 
 _AROUND = 2  # lines of the recipe before and after the one that failed
+_SECTION = 12  # lines of a section of a definition file
 _LARGEST = 64 * 1024 * 1024
 
 
@@ -42,7 +43,7 @@ def show_excerpt(context: dict[str, str], request: BuildRequest, paint: Callable
     if not 1 <= line <= len(lines):
         return
     yield f"{escape_line(file)}:{line}"
-    for current in range(max(1, line - _AROUND), min(len(lines), last + _AROUND) + 1):
+    for current in range(max(1, line - _AROUND), _find_last_shown(lines, line, last) + 1):
         mark = ">" if line <= current <= last else " "
         shown = f"{mark} {current:>4} | {escape_controls(lines[current - 1].expandtabs(4))}".rstrip()
         yield paint(shown, "bad") if mark == ">" else shown
@@ -60,6 +61,18 @@ def _read_recipe(file: str, request: BuildRequest) -> list[str]:
             except OSError:
                 continue
     return []
+
+
+def _find_last_shown(lines: list[str], line: int, last: int) -> int:
+    """Where the excerpt ends; of a section, whose heading is the place, some of its lines are shown."""
+    if not lines[line - 1].lstrip().startswith("%"):
+        return min(len(lines), last + _AROUND)
+    end = line
+    while end < min(len(lines), line + _SECTION) and not lines[end].startswith("%"):
+        end += 1
+    while end > line and not lines[end - 1].strip():
+        end -= 1
+    return end
 
 
 def _find_end(lines: list[str], line: int) -> int:

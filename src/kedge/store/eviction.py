@@ -115,11 +115,16 @@ def _list_builds(layout: Layout, used: Collection[str], *, has_names: bool) -> I
     for path, status in _files(layout.root / "steps"):
         record = read_step(path) if has_names else None
         name = record.created_by if record and record.created_by else path.stem
-        name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-        yield CacheItem(ItemKind.STEP, name, status.st_size, status.st_mtime, False, path)
+        yield CacheItem(ItemKind.STEP, _shorten(name), status.st_size, status.st_mtime, False, path)
     for mount in list_mounts(layout):
         is_used = mount.path.name in used
-        yield CacheItem(ItemKind.MOUNT, mount.name, mount.size, mount.used, is_used, mount.path)
+        yield CacheItem(ItemKind.MOUNT, _shorten(mount.name), mount.size, mount.used, is_used, mount.path)
+
+
+def _shorten(name: str) -> str:
+    """What a recipe calls it, on one line that is not too long."""
+    line = " ".join(name.split())
+    return line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…"
 
 
 def _list_others(layout: Layout) -> Iterator[CacheItem]:

@@ -45,3 +45,11 @@ def test_excerpt_without_a_place_is_empty(tmp_path: Path) -> None:
     assert list(show_excerpt({}, request, leave_plain)) == []
     assert list(show_excerpt({"file": "gone", "line": "7"}, request, leave_plain)) == []
     assert list(show_excerpt({"file": "gone", "line": "x"}, request, leave_plain)) == []
+
+
+def test_excerpt_of_a_section_shows_its_lines() -> None:
+    body = "".join(f"    line {number}\n" for number in range(20))
+    request = BuildRequest("-", text=f"Bootstrap: x\n%post\n    a\n    b\n\n%test\n    c\n%help\n{body}".encode())
+    lines = list(show_excerpt({"file": "-", "line": "2"}, request, leave_plain))
+    assert lines == ["-:2", "     1 | Bootstrap: x", ">    2 | %post", "     3 |     a", "     4 |     b"]
+    assert len(list(show_excerpt({"file": "-", "line": "8"}, request, leave_plain))) == 1 + 2 + 1 + 12

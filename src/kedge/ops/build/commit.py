@@ -35,6 +35,7 @@ from kedge.ops.images.output_name import ImageOutput, choose_tag
 from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
+from kedge.posix.views import DirectoryView
 from kedge.recipe.steps import Base, Recipe, RecipePlace, StagePlan
 from kedge.recipe.typed_commands import (
     read_typed_commands,
@@ -252,8 +253,5 @@ def _finish(request: CommitRequest, overlay: _Overlay, opened: OpenedBase, layer
 
 
 def _read_record(folder: Path) -> bytes:
-    try:
-        with (folder / _UPPER / COMMANDS_FILE).open("rb") as file:
-            return file.read(_MOST_COMMANDS)
-    except OSError:
-        return b""
+    """What programs in the container may have put there: read as a file of that tree, links inside it only."""
+    return DirectoryView(str(folder / _UPPER)).read(f"/{COMMANDS_FILE}", _MOST_COMMANDS) or b""

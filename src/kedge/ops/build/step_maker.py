@@ -82,14 +82,15 @@ class StepMaker:
             case RunStep():
                 return self._run(step, state, label)
             case CopyStep():
-                tree, source = make_copy(step, self._open_origin(step), self.root.view(state), self.session.added)
+                added = self.session.added if step.is_addition else None
+                tree, source = make_copy(step, self._open_origin(step), self.root.view(state), added)
                 return self._store(tree, source)
             case DirectoryStep():
                 tree = make_directory_layer(step, self.root.view(state), self.session.now())
                 return self._store(tree, CopiedContent())
             case WriteFilesStep():
-                from_nothing = not state.base.reference
-                tree = write_files_layer(step, self.root.view(state), self.session.now(), from_nothing=from_nothing)
+                base = (state.base.reference.removeprefix("docker://"), state.base.digest)
+                tree = write_files_layer(step, self.root.view(state), self.session.now(), base=base)
                 return self._store(tree, CopiedContent())
             case HostScriptStep():
                 return self._run_host(step, state, label)

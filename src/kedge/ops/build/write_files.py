@@ -17,7 +17,6 @@ from kedge.recipe.settle_files import settle_files
 from kedge.recipe.steps import DirectoryStep, WriteFilesStep
 from kedge.release import VERSION
 
-_VERSION_LABEL = "org.label-schema.usage.kedge.version"
 _MAXIMUM_FILE = 16 << 20  # bytes of a file that is merged with
 
 
@@ -32,13 +31,15 @@ def make_directory_layer(step: DirectoryStep, view: MergedView, mtime: int) -> N
     return layer.root
 
 
-def write_files_layer(step: WriteFilesStep, view: MergedView, mtime: int, *, from_nothing: bool = False) -> Node:
+def write_files_layer(step: WriteFilesStep, view: MergedView, mtime: int, *, base: tuple[str, str] = ("", "")) -> Node:
     """The tree of a layer with the files, directories and links of a definition file.
 
-    `from_nothing`: the base is empty, and what its view has are mount points that no layer holds.
+    `base` is its reference and its digest. Where it has no reference it is empty, and what its view has are mount
+    points that no layer holds.
     """
     layer = CopyLayer(view, step.place, Owner(), mtime)
-    settled = settle_files(_date_labels(step, mtime), lambda path: view.read(path, _MAXIMUM_FILE))
+    from_nothing = not base[0]
+    settled = settle_files(_add_origin(step, mtime, *base), lambda path: view.read(path, _MAXIMUM_FILE))
     for path in step.directories:
         if from_nothing or layer.find(path) is None:
             layer.make_directory(layer.resolve(path))
@@ -53,9 +54,14 @@ def write_files_layer(step: WriteFilesStep, view: MergedView, mtime: int, *, fro
     return layer.root
 
 
-def _date_labels(step: WriteFilesStep, built: int) -> WriteFilesStep:
-    """The step with labels that say when and by what the image is built."""
-    automatic = {"org.label-schema.build-date": format_build_date(built), _VERSION_LABEL: VERSION}
+def _add_origin(step: WriteFilesStep, built: int, base: str, digest: str) -> WriteFilesStep:
+    """The step with labels that say when, by what and from which base the image is built."""
+    automatic = {
+        "org.label-schema.build-date": format_build_date(built),
+        "org.label-schema.usage.kedge.version": VERSION,
+    }
+    if digest:  # else the labels of a base that is a file tell what that one was made from
+        automatic |= {"org.opencontainers.image.base.name": base, "org.opencontainers.image.base.digest": digest}
     files = []
     for file in step.files:
         labels = json.loads(file.data) if file.way == "labels" else None

@@ -66,7 +66,8 @@ def write_metadata(stage: Definition, full_text: str, architecture: str) -> Writ
         files.append(TreeFile(f"{_FOLDER}/runscript.help", _encode(help_text + "\n")))
     labels = (dict(stage.labels), _automatic_labels(stage, architecture))
     files += [TreeFile(f"{_FOLDER}/labels.json", _encode_labels(some), way="labels") for some in labels]
-    files.append(TreeFile(f"{_FOLDER}/Singularity", _encode(full_text), way="history"))
+    if full_text:
+        files.append(TreeFile(f"{_FOLDER}/Singularity", _encode(full_text), way="history"))
     environment = stage.script("environment").script
     if environment:
         path = f"{_FOLDER}/env/{fixed_files.CUSTOM_ENVIRONMENT}"

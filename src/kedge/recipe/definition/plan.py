@@ -59,7 +59,7 @@ class DefinitionStage:
 
     index: int
     definition: Definition
-    full_text: str
+    full_text: str  # of the whole recipe; empty for a stage that files are only copied from, which it must not change
     earlier: Mapping[str, int] = field(default_factory=dict)  # names of the stages before
     arguments: BuildArguments = field(default_factory=BuildArguments)
 
@@ -110,7 +110,8 @@ class DefinitionStage:
             if self._find_origin(part) is None:
                 yield from self._copy(part)
         yield from self._post(apps, section)
-        yield write_metadata(self._select(), self.full_text, self._architecture)
+        if self.full_text or self.definition.script("test").script:
+            yield write_metadata(self._select(), self.full_text, self._architecture)
         yield from self._test(section)
 
     def _wants(self, section: str) -> bool:
@@ -249,7 +250,8 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
     made = []
     for index, stage in enumerate(stages):
         _check_header(stage)
-        made.append(DefinitionStage(index, stage, full_text, dict(names), given))
+        text_of_stage = full_text if index == len(stages) - 1 else ""
+        made.append(DefinitionStage(index, stage, text_of_stage, dict(names), given))
         made[-1].plan({})  # mistakes in any stage show before anything is built
         names.setdefault(stage.header.get("stage", ""), index)
     return Recipe(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from kedge.frozen import frozen
 from kedge.recipe.dockerfile.content import DockerfileContent, StageContent
 from kedge.recipe.dockerfile.expand import ExpansionError, ExpansionRules, expand
 from kedge.recipe.dockerfile.instructions import ArgInstruction, Instruction, PairsInstruction, WordsInstruction
@@ -23,7 +23,7 @@ _SECRET = re.compile("(?:_|^)(?:apikey|auth|credentials?|key|password|pword|pass
 _NO_SECRET = re.compile("(?:_|^)(?:public|file|version)(?:_|$)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DockerfileWarning:
     """Something that works, and is better written otherwise."""
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kedge.frozen import frozen
 from kedge.recipe.dockerfile.instructions import ArgInstruction, FromInstruction, Instruction, read_instruction
 from kedge.recipe.dockerfile.syntax import DockerfileSyntax, read_syntax
 from kedge.recipe.steps import refuse_recipe
@@ -12,7 +11,7 @@ from kedge.recipe.steps import refuse_recipe
 _BEGIN = "begin with FROM and the base image"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StageContent:
     """A FROM and the instructions behind it."""
 
@@ -20,7 +19,7 @@ class StageContent:
     instructions: tuple[Instruction, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DockerfileContent:
     """A whole file: the ARGs before the first FROM, then the stages."""
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 _UNITS = {
     "ns": 1,
@@ -28,7 +27,7 @@ def read_nanoseconds(text: str) -> int | None:
     parts = list(_PART.finditer(rest))
     if not parts or "".join(part[0] for part in parts) != rest:
         return None
-    time = sign * sum(int(Fraction(_complete(part[1])) * _UNITS[part[2]]) for part in parts)
+    time = sign * sum(_multiply(part[1], _UNITS[part[2]]) for part in parts)
     return time if abs(time) < 1 << 63 else None
 
 
@@ -38,8 +37,11 @@ def read_bytes(text: str) -> int | None:
     if not match:
         return None
     power = " kmgtp".index((match[2] or " ").lower())
-    return int(Fraction(_complete(match[1])) * 1024**power)
+    return _multiply(match[1], 1024**power)
 
 
-def _complete(number: str) -> str:
-    return f"0{number}" if number.startswith(".") else number.removesuffix(".")
+def _multiply(number: str, unit: int) -> int:
+    """A decimal number of units, cut off behind the point."""
+    whole, _, fraction = number.partition(".")
+    scale: int = 10 ** len(fraction)
+    return int(f"{whole}{fraction}") * unit // scale

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kedge.frozen import frozen
 from kedge.recipe.dockerfile.patterns import PatternError, replace_pattern, trim_prefix, trim_suffix
 from kedge.recipe.go_strings import SPACES
 
@@ -23,7 +24,7 @@ class ExpansionError(ValueError):
     """A word cannot be expanded; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExpansionRules:
     """How words are read: the defaults are those for instructions."""
 
@@ -37,7 +38,7 @@ class ExpansionRules:
 _DEFAULT = ExpansionRules()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expansion:
     """A word without variables, the same split at its blanks, and the names it asked for."""
 

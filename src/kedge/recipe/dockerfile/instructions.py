@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
 
+from kedge.frozen import frozen
 from kedge.model.nearest import propose
 from kedge.recipe.dockerfile.durations import read_nanoseconds
 from kedge.recipe.dockerfile.flags import FlagKind, InstructionFlags
@@ -22,7 +22,7 @@ _NO_BACKSLASH = "a command of several lines needs a backslash at the end of each
 _HEALTH_TIMES = ("interval", "timeout", "start-period", "start-interval")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FromInstruction:
     """The beginning of a stage."""
 
@@ -32,7 +32,7 @@ class FromInstruction:
     platform: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunInstruction:
     """A command; `words` is one text for the shell, or the arguments of the exec form."""
 
@@ -41,9 +41,10 @@ class RunInstruction:
     mounts: tuple[str, ...] = ()
     network: str = "default"
     security: str = "sandbox"
+    devices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyInstruction:
     """COPY and ADD."""
 
@@ -55,7 +56,7 @@ class CopyInstruction:
     origin: str = ""  # --from
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PairsInstruction:
     """ENV and LABEL."""
 
@@ -64,7 +65,7 @@ class PairsInstruction:
     is_legacy: bool = False  # ENV name value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArgInstruction:
     """ARG; a name without a value has None."""
 
@@ -72,7 +73,7 @@ class ArgInstruction:
     arguments: tuple[tuple[str, str | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HealthInstruction:
     """HEALTHCHECK, as the config of an image has it."""
 
@@ -80,7 +81,7 @@ class HealthInstruction:
     check: dict[str, list[str] | int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OnbuildInstruction:
     """ONBUILD: an instruction for those who build on the result."""
 
@@ -88,7 +89,7 @@ class OnbuildInstruction:
     expression: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WordsInstruction:
     """CMD, ENTRYPOINT, SHELL, EXPOSE, VOLUME, and those of one word: USER, WORKDIR, STOPSIGNAL, MAINTAINER."""
 
@@ -145,7 +146,9 @@ def _read_run(node: DockerfileNode) -> RunInstruction:
         _refuse(node, f"--network={network} is unknown", "use default, none or host", "--network")
     if "security" in _used(node) and security not in ("sandbox", "insecure"):
         _refuse(node, f"--security={security} is unknown", "use sandbox or insecure", "--security")
-    return RunInstruction(node, _join(node), flags.all("mount"), network or "default", security or "sandbox")
+    return RunInstruction(
+        node, _join(node), flags.all("mount"), network or "default", security or "sandbox", flags.all("device")
+    )
 
 
 def _used(node: DockerfileNode) -> set[str]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kedge.frozen import frozen
 from kedge.recipe.go_strings import SPACES
 from kedge.recipe.steps import RecipePlace, refuse_recipe
 
@@ -22,7 +23,7 @@ _CONTINUED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JoinedLine:
     """An instruction on one line, and where its pieces stand in the file."""
 

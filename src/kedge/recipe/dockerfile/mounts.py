@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from kedge.frozen import frozen
 from kedge.model.nearest import propose
 from kedge.recipe.dockerfile.durations import read_bytes
 from kedge.recipe.dockerfile.syntax import DockerfileNode
@@ -149,7 +150,7 @@ class _Fields:
             _refuse(self.node, "a secret has either 'id' or 'source'", "keep the id")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountContext:
     """What a mount is read with."""
 

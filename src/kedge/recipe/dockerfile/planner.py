@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NoReturn
 
+from kedge.frozen import replace
 from kedge.model.nearest import propose
 from kedge.recipe.dockerfile.checks import DockerfileWarning
 from kedge.recipe.dockerfile.expand import ExpansionRules
@@ -213,6 +214,7 @@ class StagePlanner:
 
     def _make_run(self, instruction: RunInstruction) -> RunStep:
         node = instruction.node
+        self._warn_of_rights(instruction)
         words, script = instruction.words, None
         if node.heredocs:
             words, script = self._read_documents(node, words)
@@ -234,6 +236,14 @@ class StagePlanner:
             instruction.network,
             script=script,
         )
+
+    def _warn_of_rights(self, instruction: RunInstruction) -> None:
+        """Say which flags have no effect: steps get no rights and no devices of the host."""
+        ignored = {"--security=insecure": instruction.security == "insecure", "--device": bool(instruction.devices)}
+        for flag, is_given in ignored.items():
+            if is_given:
+                message = f"{flag} has no effect; for GPUs build with --nv or --rocm"
+                self.warnings.append(DockerfileWarning(self._place(instruction.node), "IgnoredFlag", message))
 
     def _read_documents(
         self, node: DockerfileNode, words: tuple[str, ...]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 
 _PROTOCOLS = ("tcp", "udp", "sctp")
@@ -38,6 +37,8 @@ def _check_host(text: str, word: str, span: int) -> None:
 
 
 def _check_address(text: str, word: str) -> None:
+    import ipaddress  # late: hardly a file has an address here
+
     try:
         ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
     except ValueError:

@@ -8,8 +8,8 @@ the later counts, as for BuildKit. A value given with --build-arg replaces the d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from kedge.frozen import frozen
 from kedge.recipe.dockerfile.expand import Expansion, ExpansionError, ExpansionRules, expand
 from kedge.recipe.dockerfile.instructions import ArgInstruction
 from kedge.recipe.dockerfile.syntax import DockerfileNode
@@ -20,7 +20,7 @@ _HIDDEN = ("BUILDKIT_SBOM_SCAN_CONTEXT", "BUILDKIT_SBOM_SCAN_STAGE")  # argument
 _PLATFORM_PARTS = ("PLATFORM", "OS", "OSVERSION", "ARCH", "VARIANT")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GlobalScope:
     """What all stages share."""
 

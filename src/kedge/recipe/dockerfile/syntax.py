@@ -7,9 +7,9 @@ Nothing is known here about what an instruction means. `dump_syntax` prints the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Any
 
+from kedge.frozen import frozen, replace
 from kedge.recipe.dockerfile.expand import ExpansionError, ExpansionRules, expand
 from kedge.recipe.dockerfile.lines import JoinedLine, LineReader
 from kedge.recipe.dockerfile.words import WordsError, read_arguments, split_instruction
@@ -23,7 +23,7 @@ _QUOTED_NAME = ExpansionRules(keeps_quotes=True, keeps_unset=True)
 _DEEPEST = 20  # ONBUILD in ONBUILD; one is allowed later
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Heredoc:
     """A document in the file: `<<EOF` and the lines up to `EOF`."""
 
@@ -39,7 +39,7 @@ class Heredoc:
         return re.sub(r"(?m)^\t+", "", self.content) if self.strips_tabs else self.content
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DockerfileNode:
     """An instruction as it is written."""
 
@@ -94,7 +94,7 @@ class DockerfileNode:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DockerfileSyntax:
     """A whole file."""
 

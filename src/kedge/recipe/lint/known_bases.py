@@ -10,7 +10,7 @@ _TENSORFLOW = frozenset(("tensorflow", "tensorflow-gpu", "keras", "tensorboard")
 _FRAMEWORKS = (
     (
         re.compile(r"(?:docker://)?nvcr\.io/nvidia/pytorch\b"),
-        _TORCH | {"apex", "transformer-engine", "flash-attn", "numpy"},
+        _TORCH - {"torchaudio"} | {"apex", "transformer-engine", "flash-attn", "numpy"},
     ),
     (re.compile(r"(?:docker://)?nvcr\.io/nvidia/tensorflow\b"), _TENSORFLOW | {"horovod", "numpy"}),
     (re.compile(r"(?:docker://)?nvcr\.io/nvidia/jax\b"), frozenset(("jax", "jaxlib"))),

@@ -21,6 +21,8 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?(==|~=|>=|<=|<|>|
 _LISTS = re.compile(r"rm\b.*(?:/var/lib/\{?apt|/var/lib/?(?:\s|\*|$)|/var/\{)|apt(?:-get)?\b.*\bdist-?clean")
 _PIP_CACHE = re.compile(r"rm\b.*\.cache|pip[0-9.]* cache purge|rm\b.*/root/?(?:\s|\*|$)")
 _CACHE_MOUNT = "type=cache"
+_COMPANIONS = ("torchaudio", "torchvision", "torchtext")  # each version of them wants one version of torch
+_LONGEST = 120  # characters of a command that is shown again
 # bases with conda that ask; others may have set always_yes
 _KNOWN_CONDA = re.compile(
     r"(?i)(?:miniconda|miniforge|mambaforge|anaconda)[^\s]*\.sh|continuumio/|condaforge/|anaconda3?:"
@@ -82,7 +84,7 @@ def _check_apt(step: LintStep, recipe: LintRecipe) -> Iterator[LintFinding]:
                 if recipe.kind == "dockerfile"
                 else "nothing needs them"
             ),
-            "apt-get update && apt-get install -y PACKAGES && rm -rf /var/lib/apt/lists/*",
+            f"apt-get update && {_shorten(installs[-1])} && rm -rf /var/lib/apt/lists/*",
         )
     if "install-recommends" not in recipe.text.lower().replace("_", "-").replace("::", "-").replace(
         "apt-install", "install"
@@ -93,7 +95,7 @@ def _check_apt(step: LintStep, recipe: LintRecipe) -> Iterator[LintFinding]:
             NOTE,
             "apt-get also installs recommended packages",
             "recommended packages are often larger than the ones you asked for",
-            "apt-get install -y --no-install-recommends PACKAGES",
+            _insert(_shorten(installs[0]), "install", "--no-install-recommends"),
         )
 
 
@@ -257,28 +259,41 @@ def _check_others(step: LintStep, mounts: list[str]) -> Iterator[LintFinding]:
 
 
 def _check_replaced(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Iterator[LintFinding]:
-    """`pip install` of what the base image ships, in another version."""
+    """`pip install` of what the base image ships, in another version, or of what brings another one along."""
     shipped = find_shipped(stage.image)
     if not shipped or "PIP_CONSTRAINT" in recipe.text:
         return
     for command in step.commands:
         if not is_pip_install(command) or command.has_flag("c", "--constraint", "--no-deps", "--target"):
             continue
-        is_upgrade = command.has_flag("U", "--upgrade", "--force-reinstall")
-        for word in command.names:
-            match = _REQUIREMENT.match(word)
-            name = match[1].lower().replace("_", "-") if match is not None else ""
-            drags = is_nvidia_framework(stage.image) and name in ("torchaudio", "torchvision", "torchtext")
-            if name in shipped and (is_upgrade or (match is not None and match[2]) or drags):
-                yield LintFinding(
-                    command.place,
-                    "pip-replaces",
-                    WARNING,
-                    f"pip may replace {name} of the base image",
-                    f"{stage.image} ships its own build of {name}; another one may not match its CUDA, and is slower",
-                    f"{_insert(command.text, 'install', '--no-deps')}, or build with --protect",
-                )
-                break
+        name, reason = _find_replaced(command, stage.image, shipped)
+        if name:
+            yield LintFinding(
+                command.place,
+                "pip-replaces",
+                WARNING,
+                f"pip may replace {name} of the base image",
+                reason,
+                f"{_insert(command.text, 'install', '--no-deps')}, or build with --protect",
+            )
+
+
+def _find_replaced(command: ShellCommand, image: str, shipped: frozenset[str]) -> tuple[str, str]:
+    """The package that is replaced, and why; the first one counts."""
+    is_upgrade = command.has_flag("U", "--upgrade", "--force-reinstall")
+    for word in command.names:
+        match = _REQUIREMENT.match(word)
+        name = match[1].lower().replace("_", "-") if match is not None else ""
+        if is_nvidia_framework(image) and name in _COMPANIONS:
+            return "torch", f"{name} requires the torch that it was built for, which is not NVIDIA's build in {image}"
+        if name in shipped and match is not None and (is_upgrade or match[2]):
+            return name, f"{image} ships its own build of {name}; another one may not match its CUDA, and is slower"
+    return "", ""
+
+
+def _shorten(command: ShellCommand) -> str:
+    """The command, or a short one in its place."""
+    return command.text if len(command.text) <= _LONGEST else f"{command.program} install -y PACKAGES"
 
 
 def _insert(text: str, word: str, option: str) -> str:

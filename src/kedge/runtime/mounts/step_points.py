@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 
 from kedge.runtime.container_view import OPEN_DIRECTORY, ContainerView, Maker, make_inside, name_descriptor
-from kedge.runtime.mounts.step_files import STEP_FILES, list_step_files
+from kedge.runtime.mounts.emulation_files import EMULATION_FILES, list_emulation_files
 
 
 class StepPoints:
@@ -28,7 +28,7 @@ class StepPoints:
         try:
             for path, shape in self._wanted:
                 self._make(view.descriptor, path, shape)
-            for path, text in list_step_files(view) if self._wanted else ():
+            for path, text in list_emulation_files(view) if self._wanted else ():
                 if not view.kind(path) and self._make(view.descriptor, path, "f"):
                     folder, name = self._made[-1]
                     with _KeptTime(folder), open(f"{name_descriptor(folder)}/{name}", "w", encoding="utf-8") as file:
@@ -83,6 +83,6 @@ def _remove_own(folder: int, name: str) -> None:
         os.rmdir(name, dir_fd=folder)
     except NotADirectoryError:
         with open(f"{name_descriptor(folder)}/{name}", encoding="utf-8", errors="replace") as file:
-            is_own = file.read(1000) in ("", *(text for _, text in STEP_FILES))
+            is_own = file.read(1000) in ("", *(text for _, text in EMULATION_FILES))
         if is_own:
             os.unlink(name, dir_fd=folder)

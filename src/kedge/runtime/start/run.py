@@ -391,14 +391,15 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
     files: tuple[tuple[str, str], ...] = ()
     if layering.is_layered and layering.keeps_changes:
         builder.refused = planned.missing
-        asked = container.options.step
-        if container.is_root_alone and asked is not None and not asked.context:
-            from kedge.runtime.mounts.step_files import list_step_files  # late: only builds have steps
-
-            files = list_step_files(builder.look())
     elif layering.is_layered:
         perform(planned.making)
         steps.append(planned.making)
+    if container.is_root_alone and layering.is_writable:
+        from kedge.runtime.mounts.emulation_files import list_emulation_files  # late: only with --fakeroot
+
+        view = builder.look()
+        files = list_emulation_files(view)
+        view.close()
     if (builder.refused or files) and layering.is_layered:
         overlay = next(operation for operation in container.performed if operation[0] == "overlay")
         steps.append(builder.plan_inside(lambda view: plan_points(overlay, builder.refused, view, files)))

@@ -147,6 +147,15 @@ def test_plan_metadata_files() -> None:
     assert b'"org.label-schema.usage.singularity.deffile.from": "debian:12"' in shown["labels.json"].data
 
 
+def test_plan_stage_to_copy_from_does_not_depend_on_the_others() -> None:
+    first = HEADER + "Stage: one\n%post\nmake\n"
+    plans = [make_recipe(first + HEADER + last, "x.def").stages[0].plan({}) for last in ("", "%post\nx\n")]
+    assert plans[0] == plans[1]
+    assert [step.text for step in plans[0].steps] == ["prepare /.singularity.d", "%post"]
+    tested = make_recipe(first + "%test\nt\n" + HEADER, "x.def").stages[0].plan({}).steps
+    assert [step.text for step in tested][2:] == ["write labels, environment and scripts", "%test"]
+
+
 def test_plan_files_of_an_image_of_this_kind_stay() -> None:
     steps = plan("Bootstrap: localimage\nFrom: a.sif\n")
     foundation = steps[0]

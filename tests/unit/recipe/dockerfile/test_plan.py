@@ -431,6 +431,14 @@ def test_plan_steps_have_their_place_and_text() -> None:
     assert [(str(step.place), step.text) for step in made.steps] == [("D:3:1", "ENV a=1"), ("D:4:3", "RUN b c")]
 
 
+def test_plan_flags_without_effect_are_warned_about() -> None:
+    made = plan("FROM a\nRUN --security=insecure --device=nvidia.com/gpu=all b\nRUN --security=sandbox c")
+    assert [warning.partition(";")[0] for warning in made.warnings] == [
+        "D:2:1: --security=insecure has no effect",
+        "D:2:1: --device has no effect",
+    ]
+
+
 def test_plan_unset_variables_are_warned_about() -> None:
     made = plan("FROM a\nARG known\nENV verson=1\nLABEL a=$version b=$known c=${other:-x}\nRUN $shell")
     assert made.warnings == (

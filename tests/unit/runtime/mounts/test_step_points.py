@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kedge.runtime.mounts.step_files import STEP_FILES
+from kedge.runtime.mounts.emulation_files import EMULATION_FILES
 from kedge.runtime.mounts.step_points import StepPoints
 
 POINTS = [("/proc", "d"), ("/etc/hosts", "f"), ("/data/deep/er", "d"), ("/link/x", "d")]
@@ -33,7 +33,7 @@ def test_points_are_there_meanwhile_and_leave_no_trace(tmp_path: Path) -> None:
         assert (root / "etc/hosts").is_file()
         assert (root / "data/deep/er").is_dir()
         assert (root / "target/x").is_dir()
-        assert (root / STEP_FILES[0][0].lstrip("/")).read_text() == STEP_FILES[0][1]
+        assert (root / EMULATION_FILES[0][0].lstrip("/")).read_text() == EMULATION_FILES[0][1]
     assert list_tree(root) == before
 
 

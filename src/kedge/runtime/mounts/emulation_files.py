@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files that a step of a build finds in its root where root is the only user, and that never get into its layer.
+"""Files that fake root finds where it may write and is the only user, and that get into no overlay and no layer.
 
 apt changes to the user _apt for downloads and checks that it has become that user, which no emulation by a filter of
 system calls can show it. A file of configuration says not to. It lies in a layer below the image, so that a recipe can
@@ -12,9 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
 
-STEP_FILES = (("/etc/apt/apt.conf.d/zz-kedge-build-step", 'APT::Sandbox::User "root";\n'),)
+EMULATION_FILES = (("/etc/apt/apt.conf.d/zz-kedge-fakeroot", 'APT::Sandbox::User "root";\n'),)
 
 
-def list_step_files(view: View) -> tuple[tuple[str, str], ...]:
+def list_emulation_files(view: View) -> tuple[tuple[str, str], ...]:
     """Path and text of those that this image has a directory for."""
-    return tuple((path, text) for path, text in STEP_FILES if view.kind(path.rpartition("/")[0]) == "d")
+    return tuple((path, text) for path, text in EMULATION_FILES if view.kind(path.rpartition("/")[0]) == "d")
