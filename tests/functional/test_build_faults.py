@@ -170,3 +170,14 @@ def test_existing_output_is_refused_before_anything_runs(shop: Workshop) -> None
     done = shop.start("out.sif", "Dockerfile")
     assert done.returncode not in (0, 91)
     assert (shop.context / "out.sif").read_text() == "something"
+
+
+def test_cache_that_cannot_be_written_is_done_without(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN echo 1 > /one\n")
+    done = shop.start("out.sif", "Dockerfile", env={"KEDGE_CACHEDIR": "/proc/no-cache"})
+    assert done.returncode == 0, done.stderr
+    assert "the cache is not used" in done.stderr
+    assert shop.exec("out.sif", "cat", "/one") == "1\n"
+    done = shop.start("-t", "name", "-f", "Dockerfile", ".", env={"KEDGE_CACHEDIR": "/proc/no-cache"})
+    assert done.returncode != 0
+    assert "KEDGE_CACHEDIR" in done.stderr

@@ -12,6 +12,7 @@ import pytest
 from kedge.runtime.command_line.shim_file import make_shim
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import each_role
+from tests.fakes.registry import FakeRegistry
 from tests.fakes.terminal import run_on_terminal
 from tests.requirements import REPOSITORY
 
@@ -129,6 +130,19 @@ def test_a_name_means_the_newest_build(shop: Workshop) -> None:
     assert shop.runner.read("run", "docker://team/tools:1") == "new\n"
     shown = json.loads(shop.runner.read("image", "list", "--json"))
     assert {image["reference"] for image in shown} == {"docker.io/library/tools:latest", "docker.io/team/tools:1"}
+
+
+def test_a_push_goes_to_the_registry_of_the_name(shop: Workshop) -> None:
+    with FakeRegistry() as registry:
+        name = f"{registry.host}/team/tools"
+        result = shop.build("--no-https", "-t", f"{name}:1", "-t", f"{name}:2", "--push", ".")
+        assert {tag for repository, tag in registry.manifests if repository == "team/tools"} >= {"1", "2"}
+        shop.runner.read("image", "tag", f"{name}:1", f"{name}:3")
+        shop.runner.read("push", "--no-https", f"docker://{name}:3", f"docker://{name}:3")
+        assert ("team/tools", "3") in registry.manifests
+        fresh = {"KEDGE_CACHEDIR": str(shop.runner.home / "other"), "KEDGE_NODEDIR": str(shop.runner.home / "far")}
+        assert shop.runner.read("run", "--no-https", f"docker://{name}:3", env=fresh) == "made\n"
+        assert shop.runner.read("run", "--no-https", f"docker://{name}@{result['digest']}", env=fresh) == "made\n"
 
 
 def test_docker_words_build_and_run(shop: Workshop) -> None:

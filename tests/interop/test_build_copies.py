@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,13 +112,15 @@ def make_tar(tree: Tree, folder: Path, owner: tuple[int, int] = (0, 0)) -> bytes
     return out.getvalue()
 
 
-def write_base(path: Path, layer: bytes) -> None:
+def write_base(path: Path, layer: bytes, section: Mapping[str, object] | None = None) -> None:
+    """An image of one layer as an OCI layout."""
     config = json.dumps(
         {
             "architecture": Platform.host().architecture,
             "os": "linux",
-            "config": {},
+            "config": dict(section or {}),
             "rootfs": {"type": "layers", "diff_ids": [str(Digest.of(layer))]},
+            "history": [{"created_by": "the base"}],
         }
     ).encode()
     document = {

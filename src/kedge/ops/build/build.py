@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kedge.errors import CorruptImage, DigestMismatch
+from kedge.errors import CorruptImage, DigestMismatch, FileProblem, NoSpace
 from kedge.ops.build.build_log import BuildLog, choose_log_folder
 from kedge.ops.build.build_note import write_note
 from kedge.ops.build.build_place import BuildPlace
@@ -38,13 +38,23 @@ _ASKING = ("always", "newer")  # policies that take what the registry has now, w
 def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) -> BuildResult:
     """Build what the request names; a step that fails is raised as BuildFailed, and nothing half-made is left.
 
-    Where a layer in the cache turns out to be damaged, it is dropped, and the build begins once more.
+    A cache that cannot be written is done without, unless the result is to stay in it.
     """
     if names_image(request):
         return convert_spec(request, workplace)
     source = load_recipe(request, workplace, os.environ)
     if request.output.path is not None:
         ImageOutput(request.output.path, request.output.form).refuse_existing(force=request.output.force)
+    try:
+        return _build_with(workplace, request, display, source)
+    except (FileProblem, NoSpace) as problem:
+        if request.output.path is None and not request.output.push:
+            raise
+        return _build_with(workplace.go_around_cache(problem), request, display, source)
+
+
+def _build_with(workplace: Workplace, request: BuildRequest, display: BuildDisplay, source: RecipeInput) -> BuildResult:
+    """Build; where a layer in the cache turns out to be damaged, it is dropped, and the build begins once more."""
     with open_session(request, workplace, display, source) as session:
         try:
             return _build(session, source)

@@ -19,7 +19,7 @@ from kedge.ops.setup.workplace import Workplace
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
 from kedge.posix.owned_names import own_name, owner_is_gone
-from kedge.runtime.images.node_cache import hold_image, node_directory
+from kedge.runtime.images.node_cache import ROOT, hold_image, node_directory
 from kedge.runtime.images.node_cache_writer import NodeCache
 
 _BUILDS = "builds"
@@ -75,6 +75,11 @@ class BuildPlace:
     def require_room(self, what: str) -> None:
         """Raise NoSpace before a step that could only fail."""
         require_space(self.node.place, _LEAST_ROOM, what, self.node.environ, choice=_CHOICE)
+
+    def find_held(self, identity: str) -> Path | None:
+        """The root of an image that this build holds: nobody can have removed it."""
+        root = self.node.images / identity / ROOT
+        return root if root in self._held else None
 
     def hold(self, root: Path) -> bool:
         """Keep an image of the node cache from being removed until the build ends; False if it is gone.

@@ -52,17 +52,13 @@ _Directory = tuple[tuple[bytes, int], ...]  # the host's directories that make o
 class MergedView:
     """Levels, lowest first, as one tree; a `posix.views.View`. Nothing may change in it while it is read.
 
-    `hidden` are names of the root that the view does not show. Every file is root's, whoever owns it on this host,
-    unless the levels' owners say otherwise. Directories of kedge's own (`is_own`) are read also where modes forbid it,
-    and of the host's own files extended attributes are not read.
+    Every file is root's, whoever owns it on this host, unless the levels' owners say otherwise. Directories of kedge's
+    own (`is_own`) are read also where modes forbid it; of the host's own files extended attributes are not read.
     """
 
-    def __init__(
-        self, levels: tuple[ViewLevel, ...], *, hidden: frozenset[str] = frozenset(), is_own: bool = True
-    ) -> None:
+    def __init__(self, levels: tuple[ViewLevel, ...], *, is_own: bool = True) -> None:
         self.levels = levels
         self._reading = FolderReading(FolderOptions(all_root=True, unlocks=is_own, attributes=is_own))
-        self._hidden = frozenset(map(os.fsencode, hidden))
         top_first = tuple((os.fsencode(level.folder), index) for index, level in enumerate(levels))[::-1]
         self._directories: dict[str, _Directory] = {"/": top_first}
 
@@ -75,7 +71,7 @@ class MergedView:
             return self._find_root()
         if name in (".", ".."):
             return None
-        return self._find_in(self._open(parent or "/"), parent, os.fsencode(name))
+        return self._find_in(self._open(parent or "/"), os.fsencode(name))
 
     def entries(self, path: str) -> list[tuple[bytes, ViewEntry]]:
         """What is in a directory, in byte order; the path has no links."""
@@ -83,12 +79,7 @@ class MergedView:
         for folder, level in self._open(path):
             for entry, status in list_entries(folder):
                 merged.setdefault(entry.name, ViewEntry(entry.path, status, level))
-        hidden = self._hidden if path == "/" else ()
-        return [
-            (name, merged[name])
-            for name in sorted(merged)
-            if name not in hidden and not self._is_whiteout(merged[name].status)
-        ]
+        return [(name, merged[name]) for name in sorted(merged) if not self._is_whiteout(merged[name].status)]
 
     def make_node(self, path: str, entry: ViewEntry) -> Node | None:
         """The file at a path as a node without children, its owner as recorded; None for sockets.
@@ -107,9 +98,7 @@ class MergedView:
         directory = self._directories["/"]
         return ViewEntry(directory[0][0], os.stat(directory[0][0]), directory[0][1]) if directory else None  # noqa: PTH116
 
-    def _find_in(self, directory: _Directory, parent: str, name: bytes) -> ViewEntry | None:
-        if parent in ("", "/") and name in self._hidden:
-            return None
+    def _find_in(self, directory: _Directory, name: bytes) -> ViewEntry | None:
         for folder, level in directory:
             try:
                 status = os.lstat(folder + b"/" + name)
@@ -153,11 +142,6 @@ class MergedView:
     def resolve(self, path: str) -> str:
         """The path with all links followed inside the tree, as `follow_links` does."""
         return follow_links(path, self._read_target)
-
-    def resolve_parent(self, path: str) -> str:
-        """The path with links followed, but for its last name."""
-        parent, _, name = path.rstrip("/").rpartition("/")
-        return f"{self.resolve(parent).rstrip('/')}/{name}"
 
     def follow(self, path: str) -> ViewEntry | None:
         """What stands at a path, links followed; None where there is nothing or links go in a circle."""
@@ -210,11 +194,9 @@ def _is_ours(name: bytes) -> bool:
     return b"overlay" in name or name.startswith(b"user.kedge.")
 
 
-def view_directory(
-    folder: Path, owners: OwnerTable | None = None, *, hidden: frozenset[str] = frozenset()
-) -> MergedView:
+def view_directory(folder: Path, owners: OwnerTable | None = None) -> MergedView:
     """A state that is one directory."""
-    return MergedView((ViewLevel(folder, owners or OwnerTable()),), hidden=hidden)
+    return MergedView((ViewLevel(folder, owners or OwnerTable()),))
 
 
 def _is_opaque(folder: bytes) -> bool:

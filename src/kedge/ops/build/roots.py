@@ -120,7 +120,10 @@ class NodeDirectories:
 
     def _make(self, layer: StepLayer, build: Callable[[Path, Callable[[int], None]], Built]) -> Path:
         name = f"layer-{layer.diff_id.hex}"
-        return self._hold(lambda: self.place.node.make(name, f"build layer {layer.diff_id.hex[:12]}", build)[0])
+        known = self.place.find_held(name)
+        return known or self._hold(
+            lambda: self.place.node.make(name, f"build layer {layer.diff_id.hex[:12]}", build)[0]
+        )
 
     def _hold(self, find: Callable[[], Path]) -> Path:
         for _ in range(_TRIES):

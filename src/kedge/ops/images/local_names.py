@@ -14,6 +14,7 @@ from kedge.errors import ImageNotFound, InvalidReference, KedgeError
 from kedge.frozen import JsonValue
 from kedge.model.digest import Digest
 from kedge.model.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
+from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import Workplace
 from kedge.runtime.images.node_cache import reference_path
@@ -47,7 +48,8 @@ def name_image(text: str, digest: Digest, workplace: Workplace, store: Store) ->
     """Give the image with this manifest a name in the cache; starts on this node see the new meaning at once."""
     spellings = _spell(text)
     for spelling in spellings:
-        store.remember(f"docker://{spelling}", workplace.platform, digest, is_local=True)
+        for platform in _list_platforms(workplace.platform):
+            store.remember(f"docker://{spelling}", platform, digest, is_local=True)
     _forget_on_node({*spellings, text.removeprefix("docker://")}, workplace)
 
 
@@ -92,6 +94,12 @@ def _read_manifest(record: NameRecord, store: Store) -> Manifest | None:
     except KedgeError:
         return None
     return document if isinstance(document, Manifest) else None
+
+
+def _list_platforms(platform: Platform) -> set[Platform]:
+    """The platform with and without its variant: `--arch arm64` and an arm64 host of variant v8 ask for the same."""
+    usual = Platform("arm64", "v8") if platform.architecture == "arm64" and platform.variant in ("", "v8") else platform
+    return {platform, Platform(platform.architecture), usual}
 
 
 def _spell(text: str) -> list[str]:

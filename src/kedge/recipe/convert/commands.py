@@ -19,7 +19,7 @@ _CLOSING = {"(": ")", "{": "}"}
 
 def write_command(text: str) -> list[str]:
     """Lines of %post that do what a RUN in the shell form does."""
-    parts = split_chain(text)
+    parts = _split_chain(text)
     if parts is None:
         needs_no_errexit = ";" in text or "\n" in text.replace("\\\n", "")
         return ["(", *(["set +e"] if needs_no_errexit else []), text, ")"]
@@ -28,7 +28,7 @@ def write_command(text: str) -> list[str]:
     return parts
 
 
-def split_chain(text: str) -> list[str] | None:
+def _split_chain(text: str) -> list[str] | None:
     """The commands of `a && b && c`; None where the text is anything but such a chain, a pipe or `a || b`."""
     operators: list[tuple[int, str]] = []
     position = 0

@@ -53,7 +53,7 @@ class DefinitionDraft:
             sections.append(["%environment", *(_INDENT + line for line in self.environment)])
         if self.labels:
             sections.append(["%labels", *(f"{_INDENT}{key} {value}".rstrip() for key, value in self.labels.items())])
-        run = write_runscript(self.entrypoint, self.command)
+        run = _write_runscript(self.entrypoint, self.command)
         if run:
             sections.append(["%runscript", *(_INDENT + line for line in run)])
         return sections
@@ -66,7 +66,7 @@ def _indent(text: str) -> str:
     return "\n".join(_INDENT + line if line.strip() else "" for line in text.split("\n"))
 
 
-def write_runscript(entrypoint: Command, command: Command) -> list[str]:
+def _write_runscript(entrypoint: Command, command: Command) -> list[str]:
     """ENTRYPOINT and CMD as Docker puts them together."""
     if entrypoint.is_shell and entrypoint.words:
         return [f"exec {shlex.join(entrypoint.words)}"]

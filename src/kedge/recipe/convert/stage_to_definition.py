@@ -183,7 +183,7 @@ class DraftWriter:
     def _read_command(self, instruction: RunInstruction) -> str:
         """The command as it is written: its lines are kept, comments between them go."""
         node = instruction.node
-        if node.heredocs and parse_only_heredoc(node.words):
+        if node.heredocs and _is_only_heredoc(node.words):
             content = node.heredocs[0].stripped.rstrip("\n")
             if content.startswith("#!"):
                 return f"{content.partition(chr(10))[0][2:].strip()} /dev/stdin <<'EOF'\n{content}\nEOF"
@@ -315,6 +315,6 @@ def _write_header(image: str) -> list[str]:
     return ["Bootstrap: docker", f"From: {image}"]
 
 
-def parse_only_heredoc(words: tuple[str, ...]) -> bool:
+def _is_only_heredoc(words: tuple[str, ...]) -> bool:
     """Whether a RUN is a heredoc and nothing else."""
     return bool(re.fullmatch(r"""<<-?\s*(['"]?)[^\s'"]+\1""", " ".join(words).strip()))

@@ -11,7 +11,7 @@ from kedge.model.nearest import find_near
 from kedge.recipe.go_strings import SPACES, cut_comment, lower, trim
 from kedge.recipe.steps import RecipePlace, refuse_recipe
 
-HEADER_KEYS = {
+_HEADER_KEYS = {
     "bootstrap": "Bootstrap",
     "from": "From",
     "includecmd": "IncludeCmd",
@@ -53,7 +53,7 @@ def read_header(text: str, name: str, first_line: int) -> Header:
     """Read the lines before the first section."""
     header = Header()
     for line, key, value, column in _join_lines(text, name, first_line):
-        if key not in HEADER_KEYS and _NUMBER.sub("&n", key) not in HEADER_KEYS:
+        if key not in _HEADER_KEYS and _NUMBER.sub("&n", key) not in _HEADER_KEYS:
             raise _refuse_key(RecipePlace(name, line, column), key)
         header.values[key] = value
         header.lines[key] = line
@@ -102,7 +102,7 @@ def _refuse_line(place: RecipePlace, content: str) -> Exception:
 
 
 def _refuse_key(place: RecipePlace, key: str) -> Exception:
-    names = [known for known in HEADER_KEYS if known != "otherurl&n"]
+    names = [known for known in _HEADER_KEYS if known != "otherurl&n"]
     close = find_near(key, names)
-    hint = f"did you mean {HEADER_KEYS[close]}?" if close else "known keys: " + ", ".join(HEADER_KEYS.values())
+    hint = f"did you mean {_HEADER_KEYS[close]}?" if close else "known keys: " + ", ".join(_HEADER_KEYS.values())
     return refuse_recipe(place, f"unknown header key '{key}'", hint=hint)

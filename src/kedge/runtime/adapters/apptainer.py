@@ -94,7 +94,6 @@ _RULES: dict[str, FieldRule] = {
     "cdi_dirs": each("--cdi-dirs", "`--cdi-dirs` (1.5 and newer)"),
     "app": valued("--app"),
     "shell": valued("--shell"),
-    "record": ignored("only kedge records commands"),
     "root": _choose_root("--unsquash"),
     "quiet": honoured("`--quiet`"),
 }

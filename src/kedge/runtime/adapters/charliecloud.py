@@ -84,7 +84,6 @@ _RULES: dict[str, FieldRule] = {
     "cdi_dirs": _BOUND,
     "app": _LIKE_KEDGE,
     "shell": _LIKE_KEDGE,
-    "record": ignored("only kedge records commands"),
     "root": honoured("a directory for `unpack`, otherwise a SquashFS file"),
     "quiet": flag("--quiet"),
 }

@@ -92,7 +92,6 @@ _RULES: dict[str, FieldRule] = {
     "cdi_dirs": _MOUNTED,
     "app": _LIKE_KEDGE,
     "shell": _LIKE_KEDGE,
-    "record": ignored("only kedge records commands"),
     "root": ignored("it mounts SquashFS files with squashfuse"),
     "quiet": honoured("it prints little"),
 }

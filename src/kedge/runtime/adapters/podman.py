@@ -101,7 +101,6 @@ _RULES: dict[str, FieldRule] = {
     "cdi_dirs": ignored("it reads /etc/cdi and /var/run/cdi"),
     "app": _LIKE_KEDGE,
     "shell": _LIKE_KEDGE,
-    "record": ignored("only kedge records commands"),
     "root": ignored("it takes a directory"),
     "quiet": flag("--quiet"),
 }

@@ -49,6 +49,16 @@ def test_a_name_means_the_image_and_asks_no_registry(workplace: Workplace) -> No
         assert (record.is_local, manifest.digest) == (True, digest)
 
 
+def test_a_name_is_found_with_and_without_the_variant_of_an_architecture(tmp_path: Path) -> None:
+    environ = {"KEDGE_CACHEDIR": str(tmp_path / "cache"), "KEDGE_NODEDIR": str(tmp_path / "node"), "HOME": "/nowhere"}
+    places = [Workplace(Settings.load({"architecture": text}, environ)) for text in ("arm64", "aarch64", "arm64/v8")]
+    with places[0].open_store() as store:
+        digest = store.add_blob(MANIFEST)
+        name_image("tools", digest, places[0], store)
+        for place in places:
+            assert find_named("tools", place, store)[0].digest == digest
+
+
 def test_names_are_listed_once_with_their_size(workplace: Workplace) -> None:
     with workplace.open_store() as store:
         digest = store.add_blob(MANIFEST)
