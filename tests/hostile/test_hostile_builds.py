@@ -81,10 +81,10 @@ def test_closed_directories_odd_names_and_links_survive(shop: Workshop, way: dic
         f"{SHELL}RUN mkdir -p /a/b && echo x > /a/b/f && chmod 000 /a/b/f /a/b /a\n"
         "RUN mkdir /d && echo 1 > \"$(printf '/d/a\\nb')\" && echo 2 > \"$(printf '/d/\\377\\001')\"\n"
         "RUN echo 1 > /one && ln /one /two && ln /bin/busybox /shell\nRUN rm /one && cat /two && ls /a/b/f\n"
-        "FROM base\nCOPY --from=base /a /x\nRUN ls /x/b/f && [ $(cat /d/* | wc -l) = 2 ]\n",
+        "FROM base\nCOPY --from=base /a /x\nRUN ls /x/b/f && ls -ld /a /x/b && [ $(cat /d/* | wc -l) = 2 ]\n",
     )
     shop.build("out.sif", "Dockerfile", env=way)
-    assert shop.exec("out.sif", "sh", "-c", "cat /two; ls -ld /a | cut -c1-10") == "1\nd---------\n"
+    assert shop.exec("out.sif", "cat", "/two") == "1\n"
     assert shop.list_builds() == []
 
 
@@ -102,7 +102,7 @@ def test_what_a_layer_cannot_hold_is_named_with_its_line(
 ) -> None:
     said = refuse(shop, code, text, f"{SHELL}RUN {command}\n", way)
     assert "kedge: Dockerfile:4:1: " in said
-    assert len(said) < 10_000
+    assert len(said.partition("kedge: ")[2]) < 2000
 
 
 def test_much_output_is_bounded_on_the_screen_and_whole_in_the_log(shop: Workshop) -> None:
