@@ -49,6 +49,7 @@ class _Origin:
 
     path: bytes
     identity: tuple[int, int, int, int]
+    changed: int  # st_ctime_ns
     locked_mode: int | None = None  # of a file that its owner may not read, and that is to be read all the same
 
 
@@ -162,13 +163,14 @@ class FolderReading:
         node = Node(kind, stat.S_IMODE(status.st_mode), uid, gid, seconds)
         node.nanoseconds = nanoseconds
         locked_mode = self._unlock(path, node)
-        with explained(os.fsdecode(path)), _unlocked(path, locked_mode):
-            node.xattrs = _read_xattrs(path) if self._options.attributes else ()
-            if kind is NodeKind.SYMLINK:
-                node.target = os.readlink(path)  # noqa: PTH115 - targets are bytes
+        if self._options.attributes or kind is NodeKind.SYMLINK:  # most files of a context need neither
+            with explained(os.fsdecode(path)), _unlocked(path, locked_mode):
+                node.xattrs = _read_xattrs(path) if self._options.attributes else ()
+                if kind is NodeKind.SYMLINK:
+                    node.target = os.readlink(path)  # noqa: PTH115 - targets are bytes
         if kind is NodeKind.FILE:
             node.size = status.st_size
-            node.content = _Origin(path, _identify(status), locked_mode) if status.st_size else None
+            node.content = _Origin(path, _identify(status), status.st_ctime_ns, locked_mode) if status.st_size else None
         elif kind in (NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE):
             node.rdev = status.st_rdev
         return node
@@ -181,6 +183,12 @@ class FolderReading:
             self.source.unlock(path, node.mode)
         is_locked = node.kind is NodeKind.FILE and not node.mode & 0o400 and os.geteuid() != 0
         return node.mode if is_locked else None
+
+
+def identify_content(node: Node) -> tuple[int, int, int, int, int] | None:
+    """Device, inode, size, mtime and ctime of the file that a node of a `FolderReading` stands for, as it was then."""
+    origin = node.content
+    return (*origin.identity, origin.changed) if isinstance(origin, _Origin) else None
 
 
 def list_entries(folder: bytes) -> list[tuple[os.DirEntry[bytes], os.stat_result]]:
