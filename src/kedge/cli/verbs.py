@@ -88,7 +88,7 @@ VERBS = {
     "unpack": Verb("kedge.cli.unpack", "Unpack images on this node, so that containers start at once", "Images", True),
     "inspect": Verb("kedge.cli.inspect", "Show an image's labels, environment, scripts and layers", "Images"),
     "commit": Verb("kedge.cli.commit", "Make a new image from the changes in an overlay", "Images", True),
-    "image": Verb("kedge.cli.image", "Show what takes space in an image, and what changed between two", "Images", True),
+    "image": Verb("kedge.cli.image", "Measure and compare images; list and name those in the cache", "Images", True),
     "delete": Verb("kedge.cli.delete", "Delete an image from a library server", "Images"),
     "sif": Verb("kedge.cli.sif", "List, read, add and delete the objects of a SIF file", "Images"),
     "overlay": Verb("kedge.cli.overlay", "Create a writable overlay image for --overlay", "Images"),

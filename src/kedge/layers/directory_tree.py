@@ -50,6 +50,7 @@ class _Origin:
     path: bytes
     identity: tuple[int, int, int, int]
     locked_mode: int | None = None  # of a file that its owner may not read, and that is to be read all the same
+    stored: int = 0  # bytes on the disk, without holes
 
 
 class FolderSource:
@@ -168,7 +169,9 @@ class FolderReading:
                 node.target = os.readlink(path)  # noqa: PTH115 - targets are bytes
         if kind is NodeKind.FILE:
             node.size = status.st_size
-            node.content = _Origin(path, _identify(status), locked_mode) if status.st_size else None
+            node.content = (
+                _Origin(path, _identify(status), locked_mode, status.st_blocks * 512) if status.st_size else None
+            )
         elif kind in (NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE):
             node.rdev = status.st_rdev
         return node
@@ -181,6 +184,11 @@ class FolderReading:
             self.source.unlock(path, node.mode)
         is_locked = node.kind is NodeKind.FILE and not node.mode & 0o400 and os.geteuid() != 0
         return node.mode if is_locked else None
+
+
+def is_mostly_hole(node: Node, least: int) -> bool:
+    """Whether a file that a `FolderReading` found claims at least that size, and has nearly nothing on the disk."""
+    return node.size >= least and isinstance(node.content, _Origin) and node.content.stored < node.size // 64
 
 
 def list_entries(folder: bytes) -> list[tuple[os.DirEntry[bytes], os.stat_result]]:

@@ -14,7 +14,6 @@ import os
 import posixpath
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -150,6 +149,8 @@ class FileOrigin:
             if threads < 2:
                 results = [_hash_contents(batch) for batch in batches]
             else:
+                from concurrent.futures import ThreadPoolExecutor  # late: few files need no threads
+
                 with ThreadPoolExecutor(threads) as pool:
                     results = list(pool.map(_hash_contents, batches))
         self._digests.update(zip(missing, itertools.chain(*results), strict=True))
