@@ -131,8 +131,9 @@ class FileOrigin:
         """What a tree from `read_tree` holds, as hexadecimal text."""
         hashed = hashlib.sha256()
         firsts: dict[int, bytes] = {}
-        contents = self._hash_contents([node for _, node in _walk_all(root) if node.kind is NodeKind.FILE])
-        for path, node in _walk_all(root):
+        entries = [(b"", root), *walk(root)]
+        contents = self._hash_contents(node for _, node in entries if node.kind is NodeKind.FILE)
+        for path, node in entries:
             first = firsts.setdefault(id(node), path)
             content = contents.get(node.content, "") if first == path else f"as {first!r}"
             line = (path, node.kind.name, node.mode, node.target, node.rdev, node.size, content)
@@ -142,7 +143,7 @@ class FileOrigin:
     def _hash_contents(self, files: Iterable[Node]) -> dict[object, str]:
         """The digest of each content, several at once; a file is read once in a build."""
         contents = {node.content: node for node in files if node.content is not None}
-        self._recall(contents)
+        self._recall({content: node for content, node in contents.items() if content not in self._digests})
         missing = {content: node for content, node in contents.items() if content not in self._digests}
         nodes = list(missing.values())
         began = now()
@@ -338,11 +339,6 @@ def _read_ignore_file(folder: Path, recipe: Path | None) -> tuple[Path, str]:
                     raise InvalidRecipe(f"{path} is larger than 1 MiB", context={"file": str(path)})
                 return path, data.decode(errors="surrogateescape")
     return folder / IGNORE_FILE, ""
-
-
-def _walk_all(root: Node) -> Iterator[tuple[bytes, Node]]:
-    yield b"", root
-    yield from walk(root)
 
 
 def _hash_contents(nodes: list[Node]) -> list[str]:
