@@ -6,6 +6,7 @@ A SIF goes through the cache as a pull's does: the same build gives it a second 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -52,7 +53,8 @@ class _Delivery:
         if output.path is not None:
             size = self._write(output.path)
         if output.tag and (output.push or output.path is None):
-            size = size or self._name()
+            named = self._name()
+            size = size or named
         return Delivered(self._find_digest(), size)
 
     def _open(self) -> LayeredImage:
@@ -71,7 +73,7 @@ class _Delivery:
             self._digest = image.manifest.digest
             options = choose_options(workplace, force=output.force, tag=output.tag or None)
             write_image(target, output.form, image, options)
-            return 0 if output.form.is_directory else target.stat().st_size
+            return _sum_layers(image) if output.form is ImageFormat.OCI else _measure(target)
         key = f"build {self._build.key} {workplace.packing} v{_FORMAT_VERSION}"
         wish = Handing(target, output.force, workplace.settings.link_mode)
         store = self._session.store
@@ -99,7 +101,7 @@ class _Delivery:
             name_image(tag, self._digest, self._session.workplace, store)
             if output.push:
                 push_opened(image, read_name(tag), self._session.workplace, store)
-        return sum(layer.size for layer in image.manifest.layers)
+        return _sum_layers(image)
 
     def _find_digest(self) -> Digest:
         """The digest of the manifest, from the record of an earlier build where nothing was opened."""
@@ -112,3 +114,14 @@ class _Delivery:
             self._digest = self._open().manifest.digest
         records.write(StepRecord(self._build.key, None, None, "image", {_DIGEST: str(self._digest)}))
         return self._digest
+
+
+def _sum_layers(image: LayeredImage) -> int:
+    return sum(layer.size for layer in image.manifest.layers)
+
+
+def _measure(target: Path) -> int:
+    """Bytes of a file, or of all files in a directory."""
+    if not target.is_dir():
+        return target.stat().st_size
+    return sum(Path(place, name).lstat().st_size for place, _, names in os.walk(target) for name in names)
