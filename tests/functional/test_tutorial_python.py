@@ -8,7 +8,6 @@ Both kinds give the same files, and the real Apptainer runs the images where the
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -215,4 +214,3 @@ def test_tutorial_without_either_the_framework_is_replaced(shipped: Classroom, k
     status, output = try_recipe(shipped, kind, commands=("pip install thunder",))
     assert status == 0, output
     assert "Successfully installed framework-2.3.0 thunder-1.0" in output
-    shipped.kedge("image", "remove", "other")
