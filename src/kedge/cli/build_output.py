@@ -12,6 +12,8 @@ from collections import deque
 from kedge.cli.redaction import escape_controls
 
 _LONGEST_LINE = 16 * 1024  # bytes; a longer line is broken
+_MOST_SHOWN = 2 << 20  # bytes of a step, as BuildKit has it
+_CLIPPED = "[more than 2 MiB of output: the rest is in the log only]"
 _RESET = "\033[0m"
 # one escape sequence: a string that an ESC \ or a bell ends, a control sequence with its parameters, any other
 _ESCAPE = re.compile(
@@ -24,19 +26,29 @@ _PLAIN_COLOURS = frozenset((0, 1, 2, 22, *range(30, 38), 39, *range(90, 98)))
 
 
 class OutputLines:
-    """Takes the output of one program in pieces, gives whole lines, and remembers the last ones."""
+    """Takes the output of one program in pieces, gives whole lines, and remembers the last ones.
+
+    Of a program that prints very much only the beginning is given line by line: the log has the rest.
+    """
 
     def __init__(self, *, keep: int, color: bool = False) -> None:
-        self.last: deque[str] = deque(maxlen=keep)
+        self._kept: deque[bytes] = deque(maxlen=keep)
         self._color = color
         self._rest = b""
+        self._size = 0
+
+    @property
+    def last(self) -> list[str]:
+        """The last lines."""
+        return [clean_line(line, color=self._color) for line in self._kept]
 
     def feed(self, data: bytes) -> list[str]:
         """The lines that are complete with this piece."""
         *whole, self._rest = (self._rest + data).split(b"\n")
-        while len(self._rest) > _LONGEST_LINE:
-            whole.append(self._rest[:_LONGEST_LINE])
-            self._rest = self._rest[_LONGEST_LINE:]
+        if len(self._rest) > _LONGEST_LINE:
+            starts = range(0, len(self._rest), _LONGEST_LINE)
+            *broken, self._rest = (self._rest[start : start + _LONGEST_LINE] for start in starts)
+            whole += broken
         return self._keep(whole)
 
     def finish(self) -> list[str]:
@@ -50,9 +62,12 @@ class OutputLines:
         return [*self.last, *current][-count:]
 
     def _keep(self, lines: list[bytes]) -> list[str]:
-        cleaned = [clean_line(line, color=self._color) for line in lines]
-        self.last.extend(cleaned)
-        return cleaned
+        self._kept.extend(lines)
+        if self._size > _MOST_SHOWN:
+            return []
+        self._size += sum(map(len, lines)) + len(lines)
+        shown = [clean_line(line, color=self._color) for line in lines]
+        return [*shown, _CLIPPED] if self._size > _MOST_SHOWN else shown
 
 
 def clean_line(data: bytes, *, color: bool = False) -> str:

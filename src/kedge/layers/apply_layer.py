@@ -14,11 +14,12 @@ from pathlib import Path
 from kedge.errors import HostileImage
 from kedge.layers.content_spool import ContentSpool
 from kedge.layers.layer_source import LayerSource
-from kedge.layers.layer_tree import OPAQUE_MARK, is_opaque, is_whiteout, read_layer_tree
+from kedge.layers.layer_tree import is_whiteout, read_layer_tree
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.member_names import show_name
 from kedge.layers.privileges import choose_privileges
 from kedge.layers.sandbox import TreeBuilder
+from kedge.layers.whiteouts import OPAQUE_MARK, is_opaque
 from kedge.model.tree import Node
 from kedge.posix.confined_paths import open_writable, remove_entry
 from kedge.posix.files import explained

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from kedge.errors import FileProblem
 from kedge.model.progress import Progress, Silent
@@ -43,13 +44,14 @@ class FolderOptions:
     progress: Progress = field(default_factory=Silent)
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
+class _Origin(NamedTuple):
     """Where a file's content is, and how to recognise the file."""
 
     path: bytes
     identity: tuple[int, int, int, int]
+    changed: int  # st_ctime_ns
     locked_mode: int | None = None  # of a file that its owner may not read, and that is to be read all the same
+    stored: int = 0  # bytes on the disk, without holes
 
 
 class FolderSource:
@@ -162,13 +164,16 @@ class FolderReading:
         node = Node(kind, stat.S_IMODE(status.st_mode), uid, gid, seconds)
         node.nanoseconds = nanoseconds
         locked_mode = self._unlock(path, node)
-        with explained(os.fsdecode(path)), _unlocked(path, locked_mode):
-            node.xattrs = _read_xattrs(path) if self._options.attributes else ()
-            if kind is NodeKind.SYMLINK:
-                node.target = os.readlink(path)  # noqa: PTH115 - targets are bytes
+        if self._options.attributes or kind is NodeKind.SYMLINK:  # most files of a context need neither
+            with explained(os.fsdecode(path)), _unlocked(path, locked_mode):
+                node.xattrs = _read_xattrs(path) if self._options.attributes else ()
+                if kind is NodeKind.SYMLINK:
+                    node.target = os.readlink(path)  # noqa: PTH115 - targets are bytes
         if kind is NodeKind.FILE:
             node.size = status.st_size
-            node.content = _Origin(path, _identify(status), locked_mode) if status.st_size else None
+            if status.st_size:
+                stored = status.st_blocks * 512
+                node.content = _Origin(path, _identify(status), status.st_ctime_ns, locked_mode, stored)
         elif kind in (NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE):
             node.rdev = status.st_rdev
         return node
@@ -181,6 +186,17 @@ class FolderReading:
             self.source.unlock(path, node.mode)
         is_locked = node.kind is NodeKind.FILE and not node.mode & 0o400 and os.geteuid() != 0
         return node.mode if is_locked else None
+
+
+def identify_content(node: Node) -> tuple[int, int, int, int, int] | None:
+    """Device, inode, size, mtime and ctime of the file that a node of a `FolderReading` stands for, as it was then."""
+    origin = node.content
+    return (*origin.identity, origin.changed) if isinstance(origin, _Origin) else None
+
+
+def is_mostly_hole(node: Node, least: int) -> bool:
+    """Whether a file that a `FolderReading` found claims at least that size, and has nearly nothing on the disk."""
+    return node.size >= least and isinstance(node.content, _Origin) and node.content.stored < node.size // 64
 
 
 def list_entries(folder: bytes) -> list[tuple[os.DirEntry[bytes], os.stat_result]]:

@@ -12,10 +12,9 @@ from kedge.layers.assemble import Assembler
 from kedge.layers.flatten import LayerReading
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions, Ledger
-from kedge.layers.whiteouts import Cover, LayerRecord
+from kedge.layers.whiteouts import OPAQUE_MARK, Cover, LayerRecord, is_opaque
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
 
-OPAQUE_MARK = (b"user.overlay.opaque", b"y")
 OVERLAY_PREFIXES = (b"user.overlay.", b"trusted.overlay.", b"user.fuseoverlayfs.")
 
 
@@ -47,11 +46,6 @@ def read_layer_tree(layer: LayerSource, sink: ContentSink, options: FlattenOptio
 def is_whiteout(node: Node) -> bool:
     """Whether the node says that something is deleted."""
     return node.kind is NodeKind.CHARACTER_DEVICE and node.rdev == 0
-
-
-def is_opaque(node: Node) -> bool:
-    """Whether a directory hides all that lower layers have in it."""
-    return OPAQUE_MARK in node.xattrs
 
 
 def strip_marks(node: Node) -> None:

@@ -12,11 +12,12 @@ import os
 from pathlib import Path
 
 from kedge.layers.layer_source import LayerSource
-from kedge.layers.layer_tree import OPAQUE_MARK, find_implied, is_opaque, is_whiteout, read_layer_tree
+from kedge.layers.layer_tree import find_implied, is_whiteout, read_layer_tree
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.member_names import show_name
 from kedge.layers.privileges import Privileges, choose_privileges
 from kedge.layers.sandbox import SandboxSink
+from kedge.layers.whiteouts import OPAQUE_MARK, is_opaque
 from kedge.model.tree import Node
 from kedge.posix.confined_paths import name_in
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kedge.layers.layer_tree import is_opaque
-from kedge.layers.unpack_squashfs import make_mode_usable
-from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
+from kedge.layers.privileges import make_mode_usable
+from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX, is_opaque
 from kedge.model.owner_attribute import OWNER_ATTRIBUTE, decode_owner
 from kedge.model.tree import Node, NodeKind, walk
 

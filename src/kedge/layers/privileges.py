@@ -108,3 +108,8 @@ def make_special(privileges: Privileges, folder: int, name: bytes, node: Node) -
 def choose_privileges(progress: Progress) -> Privileges:
     """The object for whoever runs this."""
     return _RootPrivileges(progress) if os.geteuid() == 0 else _UserPrivileges(progress)
+
+
+def make_mode_usable(kind: NodeKind, mode: int) -> int:
+    """A mode as it is on a node: readable for its owner, without setuid and setgid, which mean the wrong user there."""
+    return mode & 0o1777 | (0o500 if kind is NodeKind.DIRECTORY else 0o400)

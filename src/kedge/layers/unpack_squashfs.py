@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from kedge.layers.privileges import choose_privileges, make_special
+from kedge.layers.privileges import choose_privileges, make_mode_usable, make_special
 from kedge.layers.sandbox import refuse_way_out
 from kedge.model.progress import Progress
 from kedge.model.tree import Node, NodeKind, walk
@@ -51,11 +51,6 @@ def make_usable(root: Node) -> None:
 def usable_mode(node: Node) -> int:
     """The mode of a file or directory on a node; setuid and setgid bits would mean the wrong user there."""
     return make_mode_usable(node.kind, node.mode)
-
-
-def make_mode_usable(kind: NodeKind, mode: int) -> int:
-    """The same of a mode that is known without a node."""
-    return mode & 0o1777 | (0o500 if kind is NodeKind.DIRECTORY else 0o400)
 
 
 def measure_tree(root: Node) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kedge.errors import UnsupportedFormat
 from kedge.layers.capability_attribute import make_capability_general
-from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
+from kedge.layers.directory_tree import FolderOptions, FolderSource, is_mostly_hole, read_folder
 from kedge.layers.layer_tree import OVERLAY_PREFIXES, is_whiteout, strip_marks
 from kedge.layers.member_names import show_name
 from kedge.layers.owners import OwnerLookup, OwnerTable, take_noted_owner
@@ -25,6 +25,8 @@ from kedge.model.tree import Node, NodeKind
 
 _OPAQUE = frozenset(prefix + b"opaque" for prefix in OVERLAY_PREFIXES)
 _ELSEWHERE = frozenset(prefix + name for prefix in OVERLAY_PREFIXES for name in (b"redirect", b"metacopy"))
+
+_LARGEST_HOLE = 64 << 30  # bytes: minutes of reading zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +118,22 @@ class _Translation:
 def settle_owner(options: UpperOptions, path: bytes, node: Node, *, is_new: bool) -> None:
     """Give a file its owner: whom the program gave it to, its path's in the image below, or the program's user."""
     make_capability_general(node)
+    _refuse_hole(path, node)
     has_owner = take_noted_owner(node) or not options.all_root
     if is_new and not has_owner:
         node.uid, node.gid = options.maker
         has_owner = True
     options.owners.restore(path, node, has_owner=has_owner)
+
+
+def _refuse_hole(path: bytes, node: Node) -> None:
+    """A layer would hold every zero of such a file, and all who read the image would read them."""
+    if is_mostly_hole(node, _LARGEST_HOLE):
+        raise UnsupportedFormat(
+            f"'/{show_name(path)}' is {node.size / 1e9:,.0f} GB of nothing but a hole (a sparse file)",
+            context={"path": show_name(path), "size": str(node.size)},
+            hint="remove the file in the same step; useradd makes no large /var/log/lastlog with --no-log-init",
+        )
 
 
 def make_whiteout() -> Node:

@@ -14,6 +14,7 @@ from kedge.model.tree import Node, NodeKind
 
 WHITEOUT_PREFIX = b".wh."
 OPAQUE_NAME = b".wh..wh..opq"
+OPAQUE_MARK = (b"user.overlay.opaque", b"y")  # the same as an attribute of the directory
 RESERVED_PREFIX = b".wh..wh."  # aufs kept its own files under such names; they are no content
 
 
@@ -115,6 +116,11 @@ class Cover:
                 return None
             above = child
         return None if above.opaque else above
+
+
+def is_opaque(node: Node) -> bool:
+    """Whether a directory is marked to hide all that lower layers have in it."""
+    return OPAQUE_MARK in node.xattrs
 
 
 def _hide(above: Above, name: bytes) -> None:

@@ -17,6 +17,7 @@ from kedge.posix.owned_names import own_name, owner_is_gone
 
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
 _KEPT_NAME = 32  # characters of the target's name in a temporary one, which may have 255 bytes
+_LONGEST_SHOWN = 1024  # characters of a path in a message
 _PIECE = 1 << 20
 _IMAGE_FOLDERS = (".singularity.d", "oci-layout", "ch")  # what the directories of images have, and homes have not
 
@@ -181,4 +182,9 @@ def explain(problem: OSError, path: Path | str) -> KedgeError:
         errno.ENOTDIR: "a part of this path is a file, not a directory",
         errno.ENAMETOOLONG: "choose a shorter name",
     }
-    return FileProblem(f"{path}: {reason}", context=context, hint=hints.get(problem.errno or 0))
+    return FileProblem(f"{_shorten(str(path))}: {reason}", context=context, hint=hints.get(problem.errno or 0))
+
+
+def _shorten(path: str) -> str:
+    """A path that fits on a screen: of one that is too long for the kernel, both ends."""
+    return path if len(path) <= _LONGEST_SHOWN else f"{path[:200]}…{path[-60:]} ({len(path)} characters)"

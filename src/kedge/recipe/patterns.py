@@ -175,9 +175,14 @@ class IgnorePatterns:
     def __bool__(self) -> bool:
         return bool(self.patterns)
 
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        """Matches what one of the patterns matches: most paths of a context are asked no more than this."""
+        return re.compile("|".join(f"(?:{_translate(pattern.text)})" for pattern in self.patterns))
+
     def match(self, path: str, above: MatchState) -> MatchState:
         """What is known of a path, from what is known of its directory."""
-        if not self.patterns:
+        if not self.patterns or not self._any.fullmatch(path):
             return above
         matched = tuple(
             known or pattern.matches(path) for known, pattern in zip(above.matched, self.patterns, strict=True)

@@ -12,8 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from kedge.formats.singularityd.go_json import clean_text, encode_json, encode_text
-from kedge.recipe.definition.parse import read_labels
+from kedge.formats.go_json import clean_text, encode_json, encode_text
 from kedge.recipe.steps import Step, TreeFile, WriteFilesStep
 
 BUILD_LABELS = "/.build.labels"  # $APPTAINER_LABELS
@@ -72,6 +71,8 @@ def _merge_labels(present: bytes | None, added: bytes, appended: bytes | None) -
     """Later ones win: of the base, of the recipe, of %post."""
     labels = {**_load_labels(present), **_load_labels(added)}
     if appended is not None:
+        from kedge.recipe.definition.parse import read_labels  # late: only a step that is done needs it
+
         labels |= read_labels(appended.decode("utf-8", "replace"))
     clean = {clean_text(name): clean_text(labels[name]) for name in sorted(labels)}
     return encode_text(encode_json(clean, indent="\t"))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kedge.errors import InvalidRecipe
+from kedge.errors import InvalidRecipe, KedgeError
 
 SCRIPT_PATH = "\0"  # in the words of a HostScriptStep: the path of its script, wherever that was put
 
@@ -31,6 +31,14 @@ class RecipePlace:
 def refuse_recipe(place: RecipePlace, message: str, hint: str | None = None) -> InvalidRecipe:
     """The error for a mistake in a recipe: the place first, as compilers say it."""
     return InvalidRecipe(f"{place}: {message}", context={"file": place.file, "line": str(place.line)}, hint=hint)
+
+
+def name_place(problem: KedgeError, place: RecipePlace) -> None:
+    """Put the place first in an error of the step that stands there, unless it has one."""
+    if "line" not in problem.context:
+        problem.message = f"{place}: {problem.message}"
+        problem.args = (problem.message,)
+        problem.context.update(file=place.file, line=str(place.line))
 
 
 @dataclass(frozen=True, slots=True)

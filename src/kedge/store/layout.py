@@ -8,6 +8,7 @@ records/<hex>.json                   the digest of an image that a user has inst
 names/<hex>.json                     what a reference meant when it was last asked
 steps/<key>.json                     the layer that a build step gave; its mtime is when it was last used
 mounts/<uid>/<hex>/                  a directory that steps of a user's builds share (`cache_mounts.py`)
+digests/<hex>                        digests of the files of a build context (`file_digests.py`)
 leases/, using/                      who works on what, who reads what
 tmp/                                 files on their way to one of the above, named after the process that made them
 attempts/                            marks of pulls under way, read when one was killed

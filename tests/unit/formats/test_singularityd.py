@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.formats.go_json import encode_json
 from kedge.formats.singularityd import SourceRecord, decorate, describe, fixed_files
 from kedge.formats.singularityd.documents import format_build_date, make_labels, render_labels
-from kedge.formats.singularityd.go_json import encode_json
 from kedge.formats.singularityd.scripts import EVAL_LINE, render_environment, render_runscript
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig, parse_config

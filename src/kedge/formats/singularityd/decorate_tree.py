@@ -11,6 +11,7 @@ import json
 import os
 from dataclasses import dataclass, field
 
+from kedge.formats.go_json import encode_json, encode_text
 from kedge.formats.singularityd import fixed_files
 from kedge.formats.singularityd.documents import (
     ConversionRecord,
@@ -19,7 +20,6 @@ from kedge.formats.singularityd.documents import (
     render_definition,
     render_labels,
 )
-from kedge.formats.singularityd.go_json import encode_json, encode_text
 from kedge.formats.singularityd.inspect_report import BUILD_NOTE, InspectReport, read_build_note
 from kedge.formats.singularityd.scripts import render_environment, render_runscript
 from kedge.model.manifest import ImageConfig

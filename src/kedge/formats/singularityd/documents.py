@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from kedge.formats.singularityd.go_json import clean_text, encode_json
+from kedge.formats.go_json import clean_text, encode_json
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig
 from kedge.model.platform import Platform

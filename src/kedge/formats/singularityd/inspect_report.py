@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from kedge.errors import CorruptImage
-from kedge.formats.singularityd.go_json import encode_json, encode_text
+from kedge.formats.go_json import encode_json, encode_text
 
 if TYPE_CHECKING:
     from kedge.posix.views import View

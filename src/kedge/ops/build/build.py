@@ -96,7 +96,7 @@ def open_session(
     with contextlib.ExitStack() as closing:
         store = closing.enter_context(workplace.open_store())
         place = closing.enter_context(BuildPlace(workplace))
-        log = BuildLog(request.log, choose_log_folder(os.environ))
+        log = BuildLog(request.log, choose_log_folder(os.environ), workplace.progress.warn)
         closing.callback(log.close)
         marks = closing.enter_context(contextlib.ExitStack())
         locked = read_lock(request.lock) if request.lock and request.pull not in _ASKING else {}

@@ -15,34 +15,53 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from kedge.errors import KedgeError
 from kedge.ops.build.request import StepLabel
 from kedge.posix.files import explained
 
 _KEPT = 50  # logs
+_KEPT_BYTES = 1 << 30
 _LAST_LINES = 25
 _LONGEST_LINE = 2000  # bytes of a line that errors show
+_LONGEST_PIECE = 1 << 20  # bytes of a line in the log; a longer one is broken
 _MASK = b"***"
 _SHORTEST_SECRET = 4  # bytes; shorter ones are found in any text
 
 
 class BuildLog:
-    """One file, which several stages write at once; each line says which step printed it."""
+    """One file, which several stages write at once; each line says which step printed it.
 
-    def __init__(self, path: Path | None, folder: Path) -> None:
+    A build goes on where the log cannot be written, as in a home without room, unless the user asked for this file.
+    """
+
+    def __init__(self, path: Path | None, folder: Path, warn: Callable[[str], None] = lambda _: None) -> None:
         self._wanted = path
         self._folder = folder
+        self._warn = warn
+        self._is_given_up = False
         self._file: BinaryIO | None = None
         self._lock = threading.Lock()
         self.path: Path | None = None  # once it is there
 
-    def write(self, label: StepLabel, line: bytes) -> None:
-        """Add a line."""
+    def write(self, label: StepLabel, lines: Sequence[bytes]) -> None:
+        """Add lines."""
         stage = f"{label.stage} " if label.stage else ""
         name = f"[{stage}{label.number}/{label.total}] ".encode("utf-8", "surrogateescape")
         with self._lock:
+            if not self._is_given_up:
+                self._write(b"".join(b"%s%s\n" % (name, line) for line in lines))
+
+    def _write(self, data: bytes) -> None:
+        try:
             if self._file is None:
                 self._file = self._open()
-            self._file.write(name + line + b"\n")
+            with explained(self.path or self._folder):
+                self._file.write(data)
+        except KedgeError as problem:
+            if self._wanted is not None:
+                raise
+            self._is_given_up = True
+            self._warn(f"{problem.message}; the log of this build is not complete")
 
     def _open(self) -> BinaryIO:
         path = self._wanted
@@ -65,9 +84,13 @@ class BuildLog:
 
 
 def _forget_old(folder: Path) -> None:
+    """Keep the newest logs, a few and not too large together."""
+    size = 0
     with contextlib.suppress(OSError):
-        for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
-            path.unlink()
+        for number, path in enumerate(sorted(folder.glob("*.log"), reverse=True), 1):
+            size += path.stat().st_size
+            if number >= _KEPT or size > _KEPT_BYTES:
+                path.unlink()
 
 
 class StepOutput:
@@ -80,7 +103,8 @@ class StepOutput:
         self._log = log
         self._show = show
         self._hide = _SecretMask(secrets)
-        self._rest = b""
+        self._rest: list[bytes] = []  # pieces of a line that goes on
+        self._rest_size = 0
         self.last: deque[str] = deque(maxlen=_LAST_LINES)
 
     def write(self, data: bytes) -> None:
@@ -90,22 +114,37 @@ class StepOutput:
     def finish(self) -> None:
         """Take what is left: the last line need not end."""
         self._take(self._hide.finish())
-        if self._rest:
-            self._keep(self._rest)
-            self._rest = b""
+        self._end_line()
 
     def _take(self, data: bytes) -> None:
         if not data:
             return
         self._show(self._label, data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._keep(line)
+        first, *lines = data.split(b"\n")
+        self._rest.append(first)
+        self._rest_size += len(first)
+        if lines:
+            *lines, rest = (b"".join(self._rest), *lines)
+            self._rest, self._rest_size = [rest], len(rest)
+            self._keep(lines)
+        if self._rest_size > _LONGEST_PIECE:
+            self._end_line()
 
-    def _keep(self, line: bytes) -> None:
-        line = line.rstrip(b"\r").rpartition(b"\r")[2]  # of a progress bar the last state
-        self._log.write(self._label, line)
-        self.last.append(line[:_LONGEST_LINE].decode("utf-8", "replace"))
+    def _end_line(self) -> None:
+        line = b"".join(self._rest)
+        self._rest, self._rest_size = [], 0
+        if line:
+            self._keep([line])
+
+    def _keep(self, lines: list[bytes]) -> None:
+        lines = [_show_bar(line) if b"\r" in line else line for line in lines]
+        self._log.write(self._label, lines)
+        self.last.extend(line[:_LONGEST_LINE].decode("utf-8", "replace") for line in lines[-_LAST_LINES:])
+
+
+def _show_bar(line: bytes) -> bytes:
+    """Of a progress bar the last state."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 class _SecretMask:

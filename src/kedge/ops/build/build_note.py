@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from kedge.formats.singularityd.go_json import clean_text
+from kedge.formats.go_json import clean_text
 from kedge.ops.build.build_state import StageResult
 from kedge.ops.build.request import BuildRequest
 from kedge.ops.build.session import BuildSession

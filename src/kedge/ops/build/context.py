@@ -13,14 +13,13 @@ import itertools
 import os
 import posixpath
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidRecipe
 from kedge.host.limits import read_limits
-from kedge.layers.directory_tree import FolderSource
+from kedge.layers.directory_tree import FolderSource, identify_content
 from kedge.model.tree import Node, NodeKind, copy_node, walk
 from kedge.ops.build.merged_view import MergedView, ViewEntry, ViewLevel
 from kedge.posix.files import explained
@@ -35,6 +34,7 @@ from kedge.recipe.patterns import (
     parse_ignore_file,
     unescape,
 )
+from kedge.store.file_digests import FileDigests, now
 
 IGNORE_FILE = ".dockerignore"
 _MAXIMUM_IGNORE = 1 << 20  # bytes
@@ -58,6 +58,7 @@ class FileOrigin:
     folder: str = "/"  # what relative sources begin at
     ignore: IgnorePatterns = _NOTHING
     ignore_file: str = ""
+    known: FileDigests | None = None  # from earlier builds
     _digests: dict[object, str] = field(default_factory=dict)  # of contents
     _last: tuple[object, Node] | None = None  # the tree that was looked at last, and what it is
 
@@ -130,8 +131,9 @@ class FileOrigin:
         """What a tree from `read_tree` holds, as hexadecimal text."""
         hashed = hashlib.sha256()
         firsts: dict[int, bytes] = {}
-        contents = self._hash_contents([node for _, node in _walk_all(root) if node.kind is NodeKind.FILE])
-        for path, node in _walk_all(root):
+        entries = [(b"", root), *walk(root)]
+        contents = self._hash_contents(node for _, node in entries if node.kind is NodeKind.FILE)
+        for path, node in entries:
             first = firsts.setdefault(id(node), path)
             content = contents.get(node.content, "") if first == path else f"as {first!r}"
             line = (path, node.kind.name, node.mode, node.target, node.rdev, node.size, content)
@@ -141,8 +143,10 @@ class FileOrigin:
     def _hash_contents(self, files: Iterable[Node]) -> dict[object, str]:
         """The digest of each content, several at once; a file is read once in a build."""
         contents = {node.content: node for node in files if node.content is not None}
+        self._recall({content: node for content, node in contents.items() if content not in self._digests})
         missing = {content: node for content, node in contents.items() if content not in self._digests}
         nodes = list(missing.values())
+        began = now()
         size = sum(node.size for node in nodes)
         threads = min(_HASHING_THREADS, read_limits().cpus, size // _WORTH_A_THREAD + 1)
         batches = [nodes[start : start + _BATCH] for start in range(0, len(nodes), _BATCH)]
@@ -150,10 +154,26 @@ class FileOrigin:
             if threads < 2:
                 results = [_hash_contents(batch) for batch in batches]
             else:
+                from concurrent.futures import ThreadPoolExecutor  # late: few files need no threads
+
                 with ThreadPoolExecutor(threads) as pool:
                     results = list(pool.map(_hash_contents, batches))
         self._digests.update(zip(missing, itertools.chain(*results), strict=True))
+        self._remember(missing, began)
         return self._digests
+
+    def _recall(self, contents: Mapping[object, Node]) -> None:
+        """Take over what an earlier build knows of files that have not changed since."""
+        if self.known is not None:
+            identities = {content: identify_content(node) for content, node in contents.items()}
+            known = self.known.find(identity for identity in identities.values() if identity)
+            self._digests |= {content: known[identity] for content, identity in identities.items() if identity in known}
+
+    def _remember(self, contents: Mapping[object, Node], began: int) -> None:
+        if self.known is not None:
+            identities = {content: identify_content(node) for content, node in contents.items()}
+            new = {identity: self._digests[content] for content, identity in identities.items() if identity}
+            self.known.add(new, began)
 
     def _list(self, path: str) -> list[tuple[bytes, ViewEntry]]:
         with self._hinting():
@@ -249,15 +269,14 @@ class _TreeReading:
         return real, followed
 
     def _separate(self, node: Node | None, entry: ViewEntry) -> Node | None:
-        """A copy that may be changed: the view has one node for all names of a file, and for all who ask.
+        """A node that may be changed: of a file with several names the view has one for all, and for all who ask.
 
         Names of one file stay one, unless links are followed: `cp -L` knows no hard links.
         """
-        if node is None or node.kind is NodeKind.DIRECTORY:
+        if node is None or node.kind is NodeKind.DIRECTORY or entry.status.st_nlink < 2:
             return node
         identity = _identify(entry)
-        is_linked = entry.status.st_nlink > 1 and not self._follows
-        copy = self._copies.get(identity) if is_linked else None
+        copy = None if self._follows else self._copies.get(identity)
         if copy is None:
             copy = self._copies[identity] = copy_node(node)
             copy.content = node.content
@@ -320,11 +339,6 @@ def _read_ignore_file(folder: Path, recipe: Path | None) -> tuple[Path, str]:
                     raise InvalidRecipe(f"{path} is larger than 1 MiB", context={"file": str(path)})
                 return path, data.decode(errors="surrogateescape")
     return folder / IGNORE_FILE, ""
-
-
-def _walk_all(root: Node) -> Iterator[tuple[bytes, Node]]:
-    yield b"", root
-    yield from walk(root)
 
 
 def _hash_contents(nodes: list[Node]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from kedge.model.digest import Digest
 from kedge.model.image_format import ImageFormat
+from kedge.model.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
 from kedge.ops.build.finished_build import FinishedBuild
 from kedge.ops.build.session import BuildSession
 from kedge.store.build_steps import StepRecord
@@ -44,7 +45,9 @@ class _Delivery:
     def __init__(self, build: FinishedBuild, session: BuildSession) -> None:
         self._build = build
         self._session = session
+        self._key = build.key
         self._digest: Digest | None = None
+        self._recalled: Digest | None = None  # from the record of an earlier build
         self._image: LayeredImage | None = None
 
     def run(self) -> Delivered:
@@ -73,8 +76,8 @@ class _Delivery:
             self._digest = image.manifest.digest
             options = choose_options(workplace, force=output.force, tag=output.tag or None)
             write_image(target, output.form, image, options)
-            return _sum_layers(image) if output.form is ImageFormat.OCI else _measure(target)
-        key = f"build {self._build.key} {workplace.packing} v{_FORMAT_VERSION}"
+            return _sum_layers(image.manifest) if output.form is ImageFormat.OCI else _measure(target)
+        key = f"build {self._key} {workplace.packing} v{_FORMAT_VERSION}"
         wish = Handing(target, output.force, workplace.settings.link_mode)
         store = self._session.store
         if store.deliver(key, wish) is None:
@@ -90,34 +93,60 @@ class _Delivery:
 
     def _name(self) -> int:
         """Give the image its names in the cache; bytes of its layers."""
-        from kedge.ops.build.result_image import keep_in_store
-        from kedge.ops.images.local_names import name_image, read_name
-        from kedge.ops.images.push import push_opened
+        from kedge.ops.images.local_names import name_image
 
-        output, store = self._session.request.output, self._session.store
+        output, workplace, store = self._session.request.output, self._session.workplace, self._session.store
+        tags = (output.tag, *output.further_tags)
+        manifest = self._find_whole() or self._keep()
+        self._digest = manifest.digest
+        for tag in tags:
+            name_image(tag, manifest.digest, workplace, store)
+        if output.push:
+            from kedge.ops.images.local_names import read_name
+            from kedge.ops.images.push import push_opened
+
+            for tag in tags:
+                push_opened(self._open(), read_name(tag), workplace, store)
+        return _sum_layers(manifest)
+
+    def _find_whole(self) -> Manifest | None:
+        """The manifest that an earlier build of the same gave, if the cache still has all that it names."""
+        digest, store = self._recall_digest(), self._session.store
+        raw = store.read_blob(digest, MAXIMUM_MANIFEST) if digest else None
+        manifest = parse_manifest(raw) if raw is not None else None
+        if not isinstance(manifest, Manifest):
+            return None
+        parts = (manifest.config, *manifest.layers)
+        if not all(map(store.blobs.is_present, parts)):
+            return None
+        for part in parts:
+            store.blobs.touch(part.digest)
+        return manifest
+
+    def _keep(self) -> Manifest:
+        from kedge.ops.build.result_image import keep_in_store
+
         image = self._open()
-        self._digest = keep_in_store(image, store)
-        for tag in (output.tag, *output.further_tags):
-            name_image(tag, self._digest, self._session.workplace, store)
-            if output.push:
-                push_opened(image, read_name(tag), self._session.workplace, store)
-        return _sum_layers(image)
+        keep_in_store(image, self._session.store)
+        return image.manifest
 
     def _find_digest(self) -> Digest:
         """The digest of the manifest, from the record of an earlier build where nothing was opened."""
-        records = self._session.store.steps
-        if self._digest is None:
-            known = records.find(self._build.key)
+        digest = self._digest or self._recall_digest() or self._open().manifest.digest
+        if digest != self._recall_digest():
+            self._session.store.steps.write(StepRecord(self._key, None, None, "image", {_DIGEST: str(digest)}))
+        return digest
+
+    def _recall_digest(self) -> Digest | None:
+        if self._recalled is None:
+            known = self._session.store.steps.find(self._key)
             text = known.extra.get(_DIGEST) if known else None
-            self._digest = Digest.parse(text) if isinstance(text, str) else None
-        if self._digest is None:
-            self._digest = self._open().manifest.digest
-        records.write(StepRecord(self._build.key, None, None, "image", {_DIGEST: str(self._digest)}))
-        return self._digest
+            self._recalled = Digest.parse(text) if isinstance(text, str) else None
+        return self._recalled
 
 
-def _sum_layers(image: LayeredImage) -> int:
-    return sum(layer.size for layer in image.manifest.layers)
+def _sum_layers(manifest: Manifest) -> int:
+    return sum(layer.size for layer in manifest.layers)
 
 
 def _measure(target: Path) -> int:

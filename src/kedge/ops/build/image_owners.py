@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 
 from kedge.layers.owners import OwnerLookup, OwnerTable
-from kedge.layers.unpack_squashfs import make_mode_usable
+from kedge.layers.privileges import make_mode_usable
 from kedge.model.reference import Reference
 from kedge.model.tree import Node, find
 from kedge.ops.setup.workplace import Workplace

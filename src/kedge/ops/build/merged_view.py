@@ -90,8 +90,11 @@ class MergedView:
         if node is None:
             return None
         has_owner = take_noted_owner(node)
-        self.levels[entry.level].owners.restore(os.fsencode(path.strip("/")), node, has_owner=has_owner)
-        node.xattrs = tuple((name, value) for name, value in node.xattrs if not _is_ours(name))
+        owners = self.levels[entry.level].owners
+        if owners:
+            owners.restore(os.fsencode(path.strip("/")), node, has_owner=has_owner)
+        if node.xattrs:
+            node.xattrs = tuple((name, value) for name, value in node.xattrs if not _is_ours(name))
         return node
 
     def _find_root(self) -> ViewEntry | None:

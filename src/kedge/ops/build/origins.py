@@ -20,6 +20,7 @@ from kedge.ops.build.named_contexts import find_context_image
 from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.posix.views import follow_links
 from kedge.recipe.steps import Base, CopyOrigin, RecipePlace, StepMount, refuse_recipe
+from kedge.store.file_digests import FileDigests
 
 
 @dataclass(slots=True)
@@ -63,7 +64,15 @@ class FileOrigins:
                     if is_host
                     else open_context(session.context, session.recipe_path, session.request.output.path)
                 )
+                self._context.known = self._open_digests()
             return self._context
+
+    def _open_digests(self) -> FileDigests | None:
+        """What earlier builds know of files; --no-cache reads them all again."""
+        session = self.session
+        if not session.request.use_cache:
+            return None
+        return FileDigests(session.store.layout, os.path.realpath(session.context))
 
     def _open_named(self, name: str, place: RecipePlace) -> FileOrigin:
         if name not in self._named:

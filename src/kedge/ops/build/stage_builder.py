@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kedge.errors import KedgeError
 from kedge.ops.build.build_state import BuildState, StageResult, StepLayer
 from kedge.ops.build.copy_files import digest_copy
 from kedge.ops.build.origins import FileOrigins
@@ -20,7 +21,7 @@ from kedge.ops.build.session import BuildSession, StageWaiter
 from kedge.ops.build.stages import StageCancelled
 from kedge.recipe.cache_keys import step_key
 from kedge.recipe.settle_files import add_labels
-from kedge.recipe.steps import ConfigStep, CopyStep, HostScriptStep, RunStep, Stage, StagePlan, Step
+from kedge.recipe.steps import ConfigStep, CopyStep, HostScriptStep, RunStep, Stage, StagePlan, Step, name_place
 from kedge.store.build_steps import StepRecord
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ class StageBuilder:
             record, is_new = self._find_or_make(step, label)
         except BaseException as problem:
             self.session.end(label, began, "cancelled" if isinstance(problem, StageCancelled) else "failed")
+            if isinstance(problem, KedgeError):
+                name_place(problem, step.place)
             raise
         layer = self.advance(step, record)
         if layer is not None:

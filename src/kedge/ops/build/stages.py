@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kedge.errors import BuildFailed
 from kedge.recipe.steps import Stage
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 _MOST_STAGES = 8  # at once
@@ -72,6 +74,8 @@ def run_stages(
     futures: dict[int, Future[T]] = {}
     if len(stages) == 1:
         return {stages[0].index: work(stages[0], lambda index: _wait_for(futures[index], cancellation))}
+    from concurrent.futures import ThreadPoolExecutor  # late: one stage needs no threads
+
     with ThreadPoolExecutor(min(len(stages), _MOST_STAGES), thread_name_prefix="kedge-stage") as pool:
         try:
             for stage in stages:

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from kedge.errors import FileProblem, InvalidReference, KedgeError, NoMatchingPlatform, UsageError
 from kedge.formats.elf import identify_machine
+from kedge.formats.go_json import encode_json, encode_text
 from kedge.formats.identify import PROBE, find_payload, refuse_as_sif
 from kedge.formats.oci.daemon_save import save_from_daemon
 from kedge.formats.oci.docker_archive import DockerArchive
@@ -21,7 +22,6 @@ from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import ConversionRecord, SourceRecord
 from kedge.formats.singularityd.derive_config import derive_section, read_oci_words
 from kedge.formats.singularityd.documents import render_definition
-from kedge.formats.singularityd.go_json import encode_json, encode_text
 from kedge.formats.singularityd.inspect_report import InspectReport, read_report
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.hostpack import describe_host, pack_host

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kedge.formats.singularityd.go_json import encode_json, encode_text
+from kedge.formats.go_json import encode_json, encode_text
 from kedge.recipe.definition.definition import Definition, Script
 from kedge.recipe.definition.parse import read_labels
 from kedge.recipe.go_strings import cut_comment, trim

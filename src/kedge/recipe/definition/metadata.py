@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kedge.formats.go_json import clean_text, encode_json, encode_text
 from kedge.formats.singularityd import fixed_files
-from kedge.formats.singularityd.go_json import clean_text, encode_json, encode_text
 from kedge.formats.singularityd.scripts import render_environment, render_runscript
 from kedge.recipe.definition.definition import Definition, Script
 from kedge.recipe.go_strings import cut_comment, trim
