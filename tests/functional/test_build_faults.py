@@ -15,6 +15,7 @@ from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import each_role
 from tests.builders.small_disks import small_memory
 from tests.builders.waiting import wait_until
+from tests.fakes.http_server import FakeServer, Reply
 
 SECRET = "kedge-test-secret-9f2d61"
 
@@ -181,3 +182,154 @@ def test_cache_that_cannot_be_written_is_done_without(shop: Workshop) -> None:
     done = shop.start("-t", "name", "-f", "Dockerfile", ".", env={"KEDGE_CACHEDIR": "/proc/no-cache"})
     assert done.returncode != 0
     assert "KEDGE_CACHEDIR" in done.stderr
+
+
+# -- places without room, or that cannot be written
+
+
+@pytest.mark.parametrize("size", [1, 8, 25])
+def test_full_cache_is_named_and_the_next_build_works(shop: Workshop, size: int) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN dd if=/dev/urandom of=/big bs=1M count=20\n")
+    small = shop.runner.folder / "small"
+    with small_memory(small, size << 20, shop.runner.uid):
+        done = shop.start("out.sif", "Dockerfile", env={"KEDGE_CACHEDIR": str(small / "cache")})
+        assert done.returncode == 32, done.stderr
+        assert f"cannot write {small}" in done.stderr
+        assert "KEDGE_CACHEDIR" in done.stderr
+        assert list((small / "cache/tmp").iterdir()) == []
+        verify_cache(shop, {"KEDGE_CACHEDIR": str(small / "cache")})
+    assert not (shop.context / "out.sif").exists()
+    assert shop.list_builds() == []
+    shop.build("out.sif", "Dockerfile")
+
+
+def verify_cache(shop: Workshop, env: dict[str, str] | None = None) -> None:
+    assert "Removed 0 damaged items" in shop.runner.read("cache", "verify", env=env)
+
+
+@pytest.mark.parametrize("form", ["sif", "sandbox", "oci", "oci-archive", "docker-archive"])
+def test_full_output_disk_is_named_and_left_empty(shop: Workshop, form: str) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN dd if=/dev/urandom of=/big bs=1M count=20\n")
+    small = shop.runner.folder / "small"
+    with small_memory(small, 6 << 20, shop.runner.uid):
+        done = shop.start("--format", form, str(small / "out"), "Dockerfile")
+        assert done.returncode == 32, done.stderr
+        assert f"cannot write {small}/out" in done.stderr
+        assert list(small.iterdir()) == []
+
+
+def test_log_without_room_is_a_warning_unless_it_was_asked_for(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN dd if=/dev/zero bs=1M count=1\n")
+    small = shop.runner.folder / "small"
+    with small_memory(small, 1 << 16, shop.runner.uid):
+        done = shop.start("out.sif", "Dockerfile", env={"XDG_STATE_HOME": str(small)})
+        assert done.returncode == 0, done.stderr
+        assert "the log of this build is not complete" in done.stderr
+        done = shop.start("--no-cache", "--log", str(small / "log"), "other.sif", "Dockerfile")
+        assert done.returncode == 32
+        assert f"cannot write {small}/log" in done.stderr
+    assert not (shop.context / "other.sif").exists()
+
+
+@pytest.mark.parametrize("home", ["", "/nonexistent", "/proc"])
+def test_build_needs_no_home(shop: Workshop, home: str) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN echo 1\n")
+    done = shop.start("out.sif", "Dockerfile", env={"HOME": home})
+    assert done.returncode == 0, done.stderr
+    assert "the log of this build is not complete" in done.stderr
+
+
+@pytest.mark.parametrize("umask", ["077", "000"])
+def test_umask_of_the_caller_is_not_the_image(shop: Workshop, umask: str) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN echo 1 > /f && mkdir /d\nWORKDIR /w/w\nCOPY busybox /c/c\n")
+    words = ["sh", "-c", f'umask {umask}; exec "$@"', "sh", *shop.runner.argv("build", "out.sif", "Dockerfile")]
+    subprocess.run(words, cwd=shop.context, env=shop.runner.variables(), check=True, capture_output=True)
+    modes = shop.exec("out.sif", "stat", "-c", "%a", "/f", "/d", "/w", "/w/w", "/c", "/c/c", "/bin")
+    assert modes.split() == ["644", "755", "755", "755", "755", "755", "755"]
+
+
+def test_current_directory_that_is_gone_is_named(shop: Workshop) -> None:
+    recipe = shop.write("Dockerfile", SHELL)
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    words = shop.runner.argv("build", str(shop.context / "out.sif"), str(recipe))
+    as_user = words[: words.index(shop.runner.program[0])]
+    inner = words[len(as_user) :]
+    done = subprocess.run(
+        [*as_user, "sh", "-c", script, "sh", *inner],
+        cwd=shop.context, env=shop.runner.variables(), check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 30, done.stderr
+    assert "the current directory, which is the build context, does not exist any more" in done.stderr
+
+
+# -- others at the same time
+
+
+def start_build(shop: Workshop, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        shop.runner.argv("build", *words), cwd=shop.context, env=shop.runner.variables(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def test_eight_builds_that_share_steps_do_them_once(shop: Workshop) -> None:
+    shared = f"{SHELL}RUN sleep 1; cat /proc/sys/kernel/random/uuid > /uuid\n"
+    for number in range(4):
+        shop.write(f"{number}.Dockerfile", f"{shared}RUN echo {number} > /number\n")
+    children = [start_build(shop, f"{number}.sif", f"{number % 4}.Dockerfile") for number in range(8)]
+    for child in children:
+        output, _ = child.communicate(timeout=110)
+        assert child.returncode == 0, output
+    assert len({shop.exec(f"{number}.sif", "cat", "/uuid") for number in range(8)}) == 1
+    assert shop.exec("7.sif", "cat", "/number") == "3\n"
+    assert shop.list_builds() == []
+    verify_cache(shop)
+
+
+def test_cleaning_the_cache_does_not_disturb_a_build(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN sleep 2; echo a > /a\nCOPY busybox /b\nRUN sleep 2; cat /a > /c\n")
+    child = start_build(shop, "out.sif", "Dockerfile")
+    while child.poll() is None:
+        shop.runner.read("cache", "clean")
+    output, _ = child.communicate()
+    assert child.returncode == 0, output
+    assert shop.exec("out.sif", "cat", "/c") == "a\n"
+    verify_cache(shop)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_build_ended_at_any_moment_leaves_no_half_image(shop: Workshop, number: signal.Signals) -> None:
+    shop.write(
+        "Dockerfile", f"{SHELL}RUN dd if=/dev/urandom of=/big bs=1M count=40\nFROM base\nCOPY --from=base /big /b\n"
+    )
+    for tenths in (3, 8, 12, 16, 20, 25):
+        child = start_build(shop, "--no-cache", "out.sif", "Dockerfile")
+        time.sleep(tenths / 10)
+        child.send_signal(number)
+        child.communicate(timeout=60)
+        if (shop.context / "out.sif").exists():  # it was faster
+            assert shop.exec("out.sif", "wc", "-c", "/b").split()[0] == str(40 << 20)
+            (shop.context / "out.sif").unlink()
+    shop.build("out.sif", "Dockerfile")
+    names = sorted(path.name for path in shop.context.iterdir())
+    assert names == ["Dockerfile", "busybox", "out.sif"]
+    assert shop.list_builds() == []
+    assert list((shop.runner.folder / "cache/tmp").iterdir()) == []
+    verify_cache(shop)
+
+
+# -- the network
+
+
+def test_download_that_breaks_off_is_named_and_the_next_build_works(shop: Workshop) -> None:
+    with FakeServer(lambda _: Reply(200, b"x" * 1_000_000)) as server:
+        shop.write("Dockerfile", f"{SHELL}ADD http://{server.host}/data /data\n")
+        server.fail("data", cut_at=300_000, times=100)
+        done = shop.start("out.sif", "Dockerfile", env={"KEDGE_RETRIES": "1"})
+        assert done.returncode == 14, done.stderr
+        assert "Dockerfile:4:1" in done.stderr
+        assert not (shop.context / "out.sif").exists()
+        server.faults.clear()
+        shop.build("out.sif", "Dockerfile")
+    assert shop.exec("out.sif", "wc", "-c", "/data").split()[0] == "1000000"
+    verify_cache(shop)

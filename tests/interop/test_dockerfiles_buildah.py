@@ -18,7 +18,7 @@ import pytest
 
 from tests.builders.builds import Workshop
 from tests.builders.containers import each_role
-from tests.builders.dockerfiles import BASE, CASES, CONTEXT, DockerfileCase
+from tests.builders.dockerfile_cases import BASE, CASES, CONTEXT, DockerfileCase
 from tests.requirements import require_program, require_root
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]

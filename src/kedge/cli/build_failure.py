@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _AROUND = 2  # lines of the recipe before and after the one that failed
 _SECTION = 12  # lines of a section of a definition file
+_LONGEST_INSTRUCTION = 30  # lines of it that are shown
+_WIDEST = 500  # characters of a line
 _LARGEST = 64 * 1024 * 1024
 
 
@@ -45,7 +47,7 @@ def show_excerpt(context: dict[str, str], request: BuildRequest, paint: Callable
     yield f"{escape_line(file)}:{line}"
     for current in range(max(1, line - _AROUND), _find_last_shown(lines, line, last) + 1):
         mark = ">" if line <= current <= last else " "
-        shown = f"{mark} {current:>4} | {escape_controls(lines[current - 1].expandtabs(4))}".rstrip()
+        shown = f"{mark} {current:>4} | {_show_line(lines[current - 1])}".rstrip()
         yield paint(shown, "bad") if mark == ">" else shown
 
 
@@ -66,13 +68,18 @@ def _read_recipe(file: str, request: BuildRequest) -> list[str]:
 def _find_last_shown(lines: list[str], line: int, last: int) -> int:
     """Where the excerpt ends; of a section, whose heading is the place, some of its lines are shown."""
     if not lines[line - 1].lstrip().startswith("%"):
-        return min(len(lines), last + _AROUND)
+        return min(len(lines), last + _AROUND, line + _LONGEST_INSTRUCTION)
     end = line
     while end < min(len(lines), line + _SECTION) and not lines[end].startswith("%"):
         end += 1
     while end > line and not lines[end - 1].strip():
         end -= 1
     return end
+
+
+def _show_line(line: str) -> str:
+    text = line[: _WIDEST + 1].expandtabs(4)
+    return escape_controls(text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…")
 
 
 def _find_end(lines: list[str], line: int) -> int:

@@ -164,7 +164,8 @@ def explained(path: Path | str) -> Iterator[None]:
 
 def explain(problem: OSError, path: Path | str) -> KedgeError:
     """The error to raise for an OSError on `path`."""
-    context = {"path": str(path), "errno": errno.errorcode.get(problem.errno or 0, str(problem.errno))}
+    path = _shorten(str(path))
+    context = {"path": path, "errno": errno.errorcode.get(problem.errno or 0, str(problem.errno))}
     reason = problem.strerror or str(problem)
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         what = "your quota is used up" if problem.errno == errno.EDQUOT else "the file system is full"
@@ -182,7 +183,7 @@ def explain(problem: OSError, path: Path | str) -> KedgeError:
         errno.ENOTDIR: "a part of this path is a file, not a directory",
         errno.ENAMETOOLONG: "choose a shorter name",
     }
-    return FileProblem(f"{_shorten(str(path))}: {reason}", context=context, hint=hints.get(problem.errno or 0))
+    return FileProblem(f"{path}: {reason}", context=context, hint=hints.get(problem.errno or 0))
 
 
 def _shorten(path: str) -> str:

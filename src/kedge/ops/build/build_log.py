@@ -56,7 +56,8 @@ class BuildLog:
             if self._file is None:
                 self._file = self._open()
             with explained(self.path or self._folder):
-                self._file.write(data)
+                while data:  # where room ends, a part is written before the error
+                    data = data[self._file.write(data) :]
         except KedgeError as problem:
             if self._wanted is not None:
                 raise

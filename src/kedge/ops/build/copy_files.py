@@ -196,6 +196,8 @@ class _Selection:
                 f"{source} is a link to {target}, which is not in {origin.name}",
                 f"copy the file into {origin.name}: links are followed inside it only",
             )
+        if origin.view.find(path) is not None:
+            return refuse_recipe(step.place, f"{source} is a socket, which an image cannot hold")
         hint = "paths begin at the context's directory; what lies outside of it cannot be copied"
         return refuse_recipe(step.place, f"{source} does not exist in {origin.name}", None if origin.key else hint)
 

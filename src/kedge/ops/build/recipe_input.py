@@ -92,7 +92,13 @@ def make_arguments(request: BuildRequest, workplace: Workplace, environ: Mapping
 def _choose_context(request: BuildRequest, recipe: Recipe, path: Path | None) -> Path:
     """Where COPY and %files begin: as Apptainer and docker have it, the current directory unless one is named."""
     del recipe, path
-    context = request.context or Path(os.getcwd())  # noqa: PTH109 - as the shell says it
+    try:
+        context = request.context or Path(os.getcwd())  # noqa: PTH109 - as the shell says it
+    except FileNotFoundError:
+        hint = "change to a directory that exists, or name the build context"
+        raise FileProblem(
+            "the current directory, which is the build context, does not exist any more", hint=hint
+        ) from None
     if not context.is_dir():
         raise FileProblem(f"the build context {context} is not a directory", context={"path": str(context)})
     return context

@@ -112,10 +112,17 @@ class DockerfileSyntax:
         }
 
 
+_MOST_INSTRUCTIONS = 20_000  # each is an entry in the history of the image
+
+
 def read_syntax(text: str, file: str = "Dockerfile") -> DockerfileSyntax:
     """The nodes of a Dockerfile; raises InvalidRecipe with the place."""
     reader = LineReader(text, file)
     nodes = tuple(_take_heredocs(_read_node(line, line.text, reader), reader) for line in reader.join())
+    if len(nodes) > _MOST_INSTRUCTIONS:
+        place = RecipePlace(file, nodes[_MOST_INSTRUCTIONS].line.locate(0)[0])
+        message = f"the file has {len(nodes):,} instructions; kedge builds at most {_MOST_INSTRUCTIONS:,}"
+        raise refuse_recipe(place, message, "put what they do into a script, and COPY it")
     if not nodes:
         place = RecipePlace(file, max(reader.number, 1))
         raise refuse_recipe(place, "no instruction in this file", "a Dockerfile begins with FROM and the base image")
