@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import re
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,9 +17,13 @@ from tests.builders.containers import Runner, as_user
 from tests.requirements import require_program, require_root
 
 
-def make_debian(suite: str, folder: Path) -> Path:
-    """A minimal system as a tar file; skips the test where there is no mirror that has it."""
+@functools.cache
+def make_debian(suite: str) -> Path:
+    """A minimal system as a tar file, made once in a run; skips the test where there is no mirror that has it."""
     require_root()
+    folder = Path(tempfile.mkdtemp(prefix="kedge-debian-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)
     path = folder / f"{suite}.tar"
     argv = [require_program("mmdebstrap"), "--variant=minbase", "--quiet", suite, str(path), find_mirror()]
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -36,20 +35,12 @@ userdel runner; deluser --quiet walker hikers
 """
 
 
-@pytest.fixture(scope="module", params=["bookworm", "trixie"])
-def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("debian")
-    return make_debian(request.param, folder)
-
-
-@pytest.fixture
-def steps(archive: Path) -> Iterator[Steps]:
+@pytest.fixture(params=["bookworm", "trixie"])
+def steps(request: pytest.FixtureRequest) -> Iterator[Steps]:
+    archive = make_debian(request.param)
     for runner in each_role("user"):
-        copied = runner.folder / "base.tar"  # pytest's own directories are closed to others
-        copied.write_bytes(archive.read_bytes())
         os.chown(runner.folder, runner.uid, runner.uid)
-        base = unpack_as(runner, copied, runner.folder / "base")
-        copied.unlink()
+        base = unpack_as(runner, archive, runner.folder / "base")
         yield Steps(runner, base, give(runner, runner.folder / "changes"))
 
 

@@ -49,6 +49,14 @@ def test_pushed_images_are_bases_and_locks_keep_them(shop: Workshop, registry: D
     assert json.loads((shop.context / "lock").read_text()) != locked
 
 
+def test_image_is_pushed_beside_a_file(shop: Workshop, registry: DockerRegistry) -> None:
+    shop.write("Dockerfile", f"{SHELL}RUN echo both > /text\n")
+    result = shop.build("-t", f"{registry.host}/both:1", "--push", "-o", "out.sif", ".")
+    assert result["size"] == (shop.context / "out.sif").stat().st_size
+    assert registry.inspect("both:1")["layers"]
+    assert shop.exec("out.sif", "/bin/cat", "/text") == "both\n"
+
+
 def test_cached_build_needs_no_network(shop: Workshop, registry: DockerRegistry) -> None:
     push_base(shop, registry, "first")
     shop.write("Dockerfile", f"FROM {registry.host}/base:1\nRUN cat /text\n")

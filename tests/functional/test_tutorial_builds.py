@@ -2,24 +2,18 @@
 """The tutorials' recipes for real, with Debian's compiler in place of CUDA's: both kinds, one stage and two.
 
 As an ordinary user; both kinds give the same files, the image of two stages is a tenth of the other or less, and the
-real Apptainer runs it where there is one.
+real Apptainer runs it where there is one. The recipes with Python and MPI are in `test_tutorial_python.py`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import stat
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.builders.apptainer import Apptainer
-from tests.builders.containers import Runner, each_role
-from tests.builders.debian_bases import make_debian, unpack_as
+from tests.builders.classroom import KINDS, Classroom, open_classroom
 from tests.requirements import require_peer
 
 PROGRAM = r"""
@@ -69,50 +63,17 @@ RECIPES = {
     "Dockerfile.nbody": DOCKERFILE,
     "Dockerfile.nbody-efficient": DOCKERFILE_EFFICIENT,
 }
-# what a run of apt or ldconfig leaves that no two have in common, and what describes an image
-CHANGING = (".singularity.d", "var/log", "var/cache", "var/lib/apt", "etc/hosts", "etc/resolv.conf")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-@dataclass(frozen=True)
-class Classroom:
-    """A user who builds all of the recipes."""
-
-    runner: Runner
-    folder: Path
-
-    def kedge(self, *words: str) -> str:
-        done = subprocess.run(
-            self.runner.argv(*words),
-            env=self.runner.variables(),
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-        assert done.returncode == 0, f"{words}\n{done.stdout[-1500:]}{done.stderr[-3000:]}"
-        return done.stdout
-
-
 @pytest.fixture(scope="module")
-def classroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Classroom]:
-    archive = make_debian("bookworm", tmp_path_factory.mktemp("debian"))
-    for runner in each_role("user"):
-        copied = runner.folder / "base.tar"
-        copied.write_bytes(archive.read_bytes())
-        os.chown(runner.folder, runner.uid, runner.uid)
-        base = unpack_as(runner, copied, runner.folder / "base")
-        folder = runner.folder / "recipes"
-        folder.mkdir()
+def classroom() -> Iterator[Classroom]:
+    for classroom in open_classroom():
         for name, text in {"nbody.c": PROGRAM, **RECIPES}.items():
-            (folder / name).write_text(text.replace("{base}", str(base)))
-        os.chown(folder, runner.uid, runner.uid)
-        classroom = Classroom(runner, folder)
-        for name in RECIPES:
-            classroom.kedge("build", f"{name}.sif", name)
+            classroom.write(name, text)
+        for name in ("nbody", "nbody-efficient"):
+            classroom.build_both(name)
         yield classroom
 
 
@@ -121,7 +82,7 @@ def list_steps(text: str) -> list[str]:
 
 
 def test_tutorial_two_stages_are_a_tenth(classroom: Classroom) -> None:
-    for kind in ("Definition", "Dockerfile"):
+    for kind in KINDS:
         sizes = [(classroom.folder / f"{kind}.nbody{end}.sif").stat().st_size for end in ("", "-efficient")]
         assert sizes[1] * 10 <= sizes[0], sizes
 
@@ -140,31 +101,11 @@ def test_tutorial_programs_run_under_apptainer(classroom: Classroom) -> None:
     assert len({text for _, text in answers}) == 1
 
 
-@pytest.mark.parametrize("end", ["", "-efficient"])
-def test_tutorial_kinds_give_the_same_files(classroom: Classroom, end: str) -> None:
-    trees = []
-    for kind in ("Definition", "Dockerfile"):
-        target = classroom.folder / f"tree-{kind}{end}"
-        classroom.kedge("build", "--sandbox", str(target), f"{kind}.nbody{end}")
-        trees.append(read_tree(target))
-    assert trees[0] == trees[1]
-    assert "usr/local/bin/nbody" in trees[0]
-
-
-def read_tree(folder: Path) -> dict[str, tuple[str, object]]:
-    """Kind, mode and content by path; contents by size where files are large."""
-    tree: dict[str, tuple[str, object]] = {}
-    for path in folder.rglob("*"):
-        name, status = str(path.relative_to(folder)), path.lstat()
-        if name.startswith(CHANGING):
-            continue
-        content: object = ""
-        if stat.S_ISLNK(status.st_mode):
-            content = str(path.readlink())
-        elif stat.S_ISREG(status.st_mode):
-            content = path.read_bytes() if status.st_size < 100_000 else status.st_size
-        tree[name] = (oct(status.st_mode), content)
-    return tree
+@pytest.mark.parametrize("name", ["nbody", "nbody-efficient"])
+def test_tutorial_kinds_give_the_same_files(classroom: Classroom, name: str) -> None:
+    definition, dockerfile = classroom.read_trees(name)
+    assert definition == dockerfile
+    assert "usr/local/bin/nbody" in definition
 
 
 def test_tutorial_second_build_runs_nothing(classroom: Classroom) -> None:

@@ -266,7 +266,8 @@ def _show_result(result: BuildResult, console: Console) -> None:
     for warning in result.warnings:
         console.progress.warn(warning)
     cached = sum(step.state == "cached" for step in result.steps)
-    steps = f"{len(result.steps)} steps, {cached} cached" if result.steps else "no steps"
+    count = len(result.steps)
+    steps = f"{count} step{'s' * (count > 1)}, {cached} cached" if count else "no steps"
     facts = [format_size(result.size), steps, format_seconds(result.seconds)]
     console.progress.note(f"{result.path or result.reference or result.digest} ({', '.join(facts)})")
     if result.log is not None:

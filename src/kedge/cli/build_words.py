@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
 
 _RECIPES = ("Dockerfile", "Containerfile")  # what docker and podman look for in a context
+_PARTS = (".singularity.d", "usr", "etc", "bin/sh")  # what a directory that is an image has at least one of
 _SHAPES = "kedge build OUTPUT.sif RECIPE, or kedge build -t NAME -f RECIPE CONTEXT"
 
 
@@ -112,6 +113,9 @@ def _read_spec(output: str, spec: str) -> _Shape:
             hint=_propose_file(folder)
             or "name a definition file, a Dockerfile, an image file, or an image as docker://NAME",
         )
+    if not is_reference(spec) and folder.is_dir() and not _is_image(folder):
+        parts = ", ".join(_PARTS)
+        raise _explain_missing(folder, f"{spec} has no Dockerfile, and is no image either: it has none of {parts}")
     return _Shape(spec, None, output)
 
 
@@ -159,13 +163,22 @@ def _is_context(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _RECIPES) and not (folder / ".singularity.d").exists()
 
 
+def _is_image(folder: Path) -> bool:
+    """Whether a directory looks like a root file system: a project without a Dockerfile must not become an image."""
+    return any((folder / name).exists() or (folder / name).is_symlink() for name in _PARTS)
+
+
 def _find_recipe(folder: Path) -> Path:
     for name in _RECIPES:
         if (folder / name).is_file():
             return folder / name
+    raise _explain_missing(folder, f"{folder} has no Dockerfile")
+
+
+def _explain_missing(folder: Path, message: str) -> FileProblem:
     others = sorted(path for pattern in ("*.def", "Definition*", "Singularity*") for path in folder.glob(pattern))
-    raise FileProblem(
-        f"{folder} has no Dockerfile",
+    return FileProblem(
+        message,
         hint=f"to build {others[0]}: kedge build OUTPUT.sif {shlex.quote(str(others[0]))}"
         if others
         else "name the recipe: kedge build -t NAME -f RECIPE CONTEXT",

@@ -104,6 +104,16 @@ def test_a_context_without_a_dockerfile_names_what_it_has(place: Path) -> None:
     assert "tools.def" in str(caught.value.hint)
 
 
+def test_a_project_without_a_dockerfile_is_no_image(place: Path) -> None:
+    project = place / "project"
+    project.mkdir()
+    (project / "main.py").touch()
+    with pytest.raises(FileProblem, match="project has no Dockerfile, and is no image either"):
+        read("out.sif", str(project))
+    (project / "etc").mkdir()
+    assert read("out.sif", str(project)).spec == str(project)
+
+
 def test_options_become_the_request() -> None:
     request = read(
         *("--no-cache", "--notest", "--nv", "-B", "/a:/b", "--mount", "type=bind,src=/a,dst=/b", "--target", "x"),

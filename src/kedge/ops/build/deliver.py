@@ -6,6 +6,7 @@ A SIF goes through the cache as a pull's does: the same build gives it a second 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -55,7 +56,8 @@ class _Delivery:
         if output.path is not None:
             size = self._write(output.path)
         if output.tag and (output.push or output.path is None):
-            size = size or self._name()
+            named = self._name()
+            size = size or named
         return Delivered(self._find_digest(), size)
 
     def _open(self) -> LayeredImage:
@@ -74,7 +76,7 @@ class _Delivery:
             self._digest = image.manifest.digest
             options = choose_options(workplace, force=output.force, tag=output.tag or None)
             write_image(target, output.form, image, options)
-            return 0 if output.form.is_directory else target.stat().st_size
+            return _sum_layers(image.manifest) if output.form is ImageFormat.OCI else _measure(target)
         key = f"build {self._key} {workplace.packing} v{_FORMAT_VERSION}"
         wish = Handing(target, output.force, workplace.settings.link_mode)
         store = self._session.store
@@ -105,7 +107,7 @@ class _Delivery:
 
             for tag in tags:
                 push_opened(self._open(), read_name(tag), workplace, store)
-        return sum(layer.size for layer in manifest.layers)
+        return _sum_layers(manifest)
 
     def _find_whole(self) -> Manifest | None:
         """The manifest that an earlier build of the same gave, if the cache still has all that it names."""
@@ -141,3 +143,14 @@ class _Delivery:
             text = known.extra.get(_DIGEST) if known else None
             self._recalled = Digest.parse(text) if isinstance(text, str) else None
         return self._recalled
+
+
+def _sum_layers(manifest: Manifest) -> int:
+    return sum(layer.size for layer in manifest.layers)
+
+
+def _measure(target: Path) -> int:
+    """Bytes of a file, or of all files in a directory."""
+    if not target.is_dir():
+        return target.stat().st_size
+    return sum(Path(place, name).lstat().st_size for place, _, names in os.walk(target) for name in names)

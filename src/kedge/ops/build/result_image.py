@@ -77,8 +77,7 @@ def _make_config(build: FinishedBuild, base: LayeredImage | None) -> bytes:
     diff_ids = [*(base.config.diff_ids if base else ()), *(layer.diff_id for layer in state.layers)]
     document["config"] = dict(build.result.section)
     document["rootfs"] = {"type": "layers", "diff_ids": [str(diff_id) for diff_id in diff_ids]}
-    earlier = list(base.config.history) if base else []
-    document["history"] = [*earlier, *({"created": moment, **entry} for entry in state.history)]
+    document["history"] = [*_list_earlier(base), *({"created": moment, **entry} for entry in state.history)]
     if build.result.author:
         document["author"] = build.result.author
     for name in ("id", "parent", "container", "container_config", "docker_version"):
@@ -86,6 +85,15 @@ def _make_config(build: FinishedBuild, base: LayeredImage | None) -> bytes:
     text = json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     # bytes of the recipe that are no text cannot stand in JSON; Docker replaces them as well
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
+
+
+def _list_earlier(base: LayeredImage | None) -> list[dict[str, Any]]:
+    """The history of the base, with an entry for every layer: else nobody knows which step made which layer."""
+    if base is None:
+        return []
+    entries = list(base.config.history)
+    missing = len(base.config.diff_ids) - sum(not entry.get("empty_layer") for entry in entries)
+    return [*entries, *({"comment": "a layer of the base"} for _ in range(missing))]
 
 
 def _make_record(build: FinishedBuild, base: LayeredImage | None) -> SourceRecord:
