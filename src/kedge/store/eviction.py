@@ -34,12 +34,12 @@ class ItemKind(StrEnum):
     NAME = "name"
     STEP = "step"  # the record of a build step, whose layer is a blob
     MOUNT = "mount"  # a directory of `RUN --mount=type=cache`
-    DIGESTS = "digests"  # of the files of a build context
+    DIGEST = "digest"  # those of the files of a build context
     TEMPORARY = "temporary"
 
 
 _LONGEST_NAME = 80  # characters of an instruction
-_EVICTED = (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.PARTIAL, ItemKind.MOUNT, ItemKind.DIGESTS)  # the others are small
+_EVICTED = (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.PARTIAL, ItemKind.MOUNT, ItemKind.DIGEST)  # the others are small
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _list_builds(layout: Layout, used: Collection[str], *, has_names: bool) -> I
         name = record.created_by if record and record.created_by else path.stem
         yield CacheItem(ItemKind.STEP, _shorten(name), status.st_size, status.st_mtime, False, path)
     for path, status in _files(layout.root / "digests"):
-        yield CacheItem(ItemKind.DIGESTS, path.name, status.st_size, status.st_mtime, False, path)
+        yield CacheItem(ItemKind.DIGEST, path.name, status.st_size, status.st_mtime, False, path)
     for mount in list_mounts(layout):
         is_used = mount.path.name in used
         yield CacheItem(ItemKind.MOUNT, _shorten(mount.name), mount.size, mount.used, is_used, mount.path)

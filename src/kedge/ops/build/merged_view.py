@@ -62,6 +62,10 @@ class MergedView:
         top_first = tuple((os.fsencode(level.folder), index) for index, level in enumerate(levels))[::-1]
         self._directories: dict[str, _Directory] = {"/": top_first}
 
+    def close(self) -> None:
+        """Give directories their modes back that were opened for reading."""
+        self._reading.source.close()
+
     # -- paths whose parents have no links
 
     def find(self, path: str) -> ViewEntry | None:

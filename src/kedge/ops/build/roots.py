@@ -278,7 +278,7 @@ def copy_folder(source: Path, target: Path) -> Path:
             shutil.copy2(source, target)
         return target
     tree, contents = read_folder(source, FolderOptions(unlocks=True))
-    with SandboxSink(target) as sink:
+    with contextlib.closing(contents), SandboxSink(target) as sink:
         sink.finish(copy_tree(tree, contents, sink))
     return target
 

@@ -82,9 +82,7 @@ class StepMaker:
             case RunStep():
                 return self._run(step, state, label)
             case CopyStep():
-                added = self.session.added if step.is_addition else None
-                tree, source = make_copy(step, self._open_origin(step), self.root.view(state), added)
-                return self._store(tree, source)
+                return self._copy(step, state)
             case DirectoryStep():
                 tree = make_directory_layer(step, self.root.view(state), self.session.now())
                 return self._store(tree, CopiedContent())
@@ -96,6 +94,13 @@ class StepMaker:
                 return self._run_host(step, state, label)
             case _:
                 return None
+
+    def _copy(self, step: CopyStep, state: BuildState) -> StepLayer | None:
+        added = self.session.added if step.is_addition else None
+        origin = self._open_origin(step)
+        with contextlib.closing(origin.view), contextlib.closing(self.root.view(state)) as view:
+            tree, source = make_copy(step, origin, view, added)
+            return self._store(tree, source)
 
     def _run(self, step: RunStep, state: BuildState, label: StepLabel) -> StepLayer | None:
         refuse_other_machine(state.base.config.platform, step)

@@ -11,6 +11,8 @@ import pytest
 from kedge.errors import FileProblem, InvalidRecipe
 from kedge.model.tree import Node, walk
 from kedge.ops.build.context import open_context
+from kedge.store.file_digests import FileDigests
+from kedge.store.layout import Layout
 from tests.builders.copy_cases import write_tree
 
 
@@ -96,3 +98,26 @@ def test_context_with_deep_directories(tmp_path: Path) -> None:
     assert len(list_names(tree)) == 400
     assert tree is not None
     assert len(origin.digest_tree(tree)) == 64
+
+
+def test_unchanged_files_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(tmp_path / "context", {"a": b"1", "d/b": b"2"})
+    layout = Layout(tmp_path / "cache")
+    monkeypatch.setattr("kedge.ops.build.context.now", lambda: 2**62)  # long after the files were written
+
+    def digest(*, forgets: bool = False) -> str:
+        origin = open_context(tmp_path / "context")
+        origin.known = None if forgets else FileDigests(layout, "context")
+        tree = origin.read_tree("/")
+        assert tree is not None
+        return origin.digest_tree(tree)
+
+    first = digest()
+    with monkeypatch.context() as patched:
+        patched.setattr("kedge.ops.build.context._hash_content", lambda node: pytest.fail(f"{node.content} was read"))
+        assert digest() == first
+    path = tmp_path / "context" / "a"
+    status = path.stat()
+    path.write_bytes(b"3")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # same size and time: the kernel's own time tells
+    assert digest() == digest(forgets=True) != first
