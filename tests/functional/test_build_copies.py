@@ -132,6 +132,14 @@ def test_setup_changes_the_image_and_nothing_else(own: Workshop) -> None:
     assert own.exec("out.sif", "cat", "/tool") == "changed\n"
 
 
+def test_setup_runs_again_beside_what_cannot_be_read(own: Workshop) -> None:
+    """As the work directory of an overlay is, which the kernel closes."""
+    own.write("work/closed", "x\n").chmod(0)
+    own.write("x.def", f"Bootstrap: localimage\nFrom: {own.make_base()}\n%setup\ntouch $APPTAINER_ROOTFS/made\n")
+    own.build("out.sif", "x.def")
+    assert "done" in own.states("--force", "out.sif", "x.def")
+
+
 def test_setup_on_the_host_has_the_host(own: Workshop) -> None:
     own.write(
         "x.def",

@@ -246,7 +246,7 @@ def _build(request: BuildRequest, workplace: Workplace, console: Console, displa
 
 def _show_failure(problem: KedgeError, request: BuildRequest, console: Console, display: StepBoard) -> None:
     """The end of the failed step's output and its lines in the recipe; the error follows."""
-    from kedge.cli.build_failure import describe_failure, show_excerpt
+    from kedge.cli.build_failure import describe_failure, describe_problem
     from kedge.cli.console import paint_text
     from kedge.cli.progress import leave_plain
 
@@ -254,7 +254,7 @@ def _show_failure(problem: KedgeError, request: BuildRequest, console: Console, 
     if display.failures:
         lines = describe_failure(display.failures[0], problem, request, paint)
     else:
-        lines = show_excerpt(problem.context, request, paint)
+        lines = describe_problem(problem, request, paint)
     for line in lines:
         console.write_note(line)
 

@@ -34,6 +34,13 @@ def describe_failure(
     yield from show_excerpt(problem.context, request, paint)
 
 
+def describe_problem(problem: KedgeError, request: BuildRequest, paint: Callable[[str, str], str]) -> Iterator[str]:
+    """The same for what failed outside of steps, such as a program that makes a base."""
+    for line in problem.context.get("output", "").splitlines():
+        yield f"  {paint('|', 'dim')} {_show_line(line)}".rstrip()
+    yield from show_excerpt(problem.context, request, paint)
+
+
 def show_excerpt(context: dict[str, str], request: BuildRequest, paint: Callable[[str, str], str]) -> Iterator[str]:
     """`Dockerfile:12` and the lines around it; nothing where the error has no place in the recipe."""
     file, number = context.get("file", ""), context.get("line", "")

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.cli.build_failure import describe_failure, show_excerpt
+from kedge.cli.build_failure import describe_failure, describe_problem, show_excerpt
 from kedge.cli.build_steps import FailedStep
 from kedge.cli.progress import leave_plain
-from kedge.errors import BuildFailed
+from kedge.errors import BuildFailed, KedgeError
 from kedge.ops.build.request import BuildRequest, StepLabel, StepOutcome
 
 TEXT = "FROM a\nENV B=1\nRUN make && \\\n    make install\nCMD x\nUSER y\nEXPOSE 1\n"
@@ -53,3 +53,12 @@ def test_excerpt_of_a_section_shows_its_lines() -> None:
     lines = list(show_excerpt({"file": "-", "line": "2"}, request, leave_plain))
     assert lines == ["-:2", "     1 | Bootstrap: x", ">    2 | %post", "     3 |     a", "     4 |     b"]
     assert len(list(show_excerpt({"file": "-", "line": "8"}, request, leave_plain))) == 1 + 2 + 1 + 12
+
+
+def test_a_base_that_failed_shows_what_its_program_printed() -> None:
+    request = BuildRequest("-", text=b"Bootstrap: debootstrap\n")
+    problem = KedgeError("failed", context={"file": "-", "line": "1", "output": "E: no mirror\nE: \x1b[2J"})
+    lines = list(describe_problem(problem, request, leave_plain))
+    assert lines[0] == "  | E: no mirror"
+    assert "\x1b" not in lines[1]
+    assert lines[-1] == ">    1 | Bootstrap: debootstrap"

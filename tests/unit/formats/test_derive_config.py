@@ -52,7 +52,7 @@ def test_derive_definition_file_build() -> None:
     )
     section, warnings = derive_section(report)
     assert section["Env"] == ["A=1", "B=two words"]
-    assert section["Entrypoint"] == ["/bin/sh", "-c", script, "runscript"]
+    assert section["Entrypoint"] == ["/bin/sh", "-c", script.rstrip("\n"), "runscript"]
     assert section["Labels"] == {"Author": "me", "org.label-schema.name": "kept"}
     assert [warning.split()[3] for warning in warnings] == ["PATH", "C"]
 
@@ -75,7 +75,7 @@ def test_derive_known_section_is_kept_and_overridden_only_by_hand_written_script
     custom = InspectReport(environment={CUSTOM_FILE: "export B=3\n"}, runscript="echo hi\n")
     section, _ = derive_section(custom, known)
     assert section["Env"] == ["A=1", "B=3"]
-    assert section["Entrypoint"] == ["/bin/sh", "-c", "echo hi\n", "runscript"]
+    assert section["Entrypoint"] == ["/bin/sh", "-c", "echo hi", "runscript"]
     assert "Cmd" not in section
 
 

@@ -110,7 +110,7 @@ def _put_command(section: dict[str, Any], runscript: str, warnings: list[str]) -
             "the runscript is no shell script of usual length; the image starts with its entrypoint, if any"
         )
         return
-    section["Entrypoint"] = [shell, "-c", runscript, "runscript"]
+    section["Entrypoint"] = [shell, "-c", runscript.rstrip("\n"), "runscript"]
     section.pop("Cmd", None)
 
 

@@ -325,7 +325,7 @@ def open_host_files(folder: Path) -> FileOrigin:
     """The files of this host for `%files`; relative sources begin at `folder`."""
     view = MergedView((ViewLevel(Path("/")),), is_own=False)
     with explained(folder):
-        return FileOrigin(view, name="this host", folder=str(folder.resolve()))
+        return FileOrigin(view, name="the files of this host", folder=str(folder.resolve()))
 
 
 def _read_ignore_file(folder: Path, recipe: Path | None) -> tuple[Path, str]:

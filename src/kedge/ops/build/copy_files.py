@@ -199,6 +199,8 @@ class _Selection:
         if origin.view.find(path) is not None:
             return refuse_recipe(step.place, f"{source} is a socket, which an image cannot hold")
         hint = "paths begin at the context's directory; what lies outside of it cannot be copied"
+        if origin.folder != "/":
+            hint = f"relative paths begin at {origin.folder}"
         return refuse_recipe(step.place, f"{source} does not exist in {origin.name}", None if origin.key else hint)
 
 

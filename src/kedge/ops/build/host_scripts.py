@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kedge.errors import BuildFailed
+from kedge.errors import BuildFailed, FileProblem
 from kedge.model.tree import NodeKind, walk
 from kedge.ops.build.context import open_context
 from kedge.ops.build.request import StepLabel
@@ -93,7 +93,7 @@ def _explain_failure(session: BuildSession, step: HostScriptStep, status: int, l
 
 
 def identify_surroundings(session: BuildSession) -> str:
-    """What a script can read of this host, for its key: all files of the recipe's directory, where they are not many.
+    """What a script can read of this host, for its key: all files of the recipe's directory, if few and readable.
 
     Otherwise, or where a script may do anything, no key fits a second time, and the script runs in every build.
     """
@@ -101,11 +101,14 @@ def identify_surroundings(session: BuildSession) -> str:
         return secrets.token_hex(16)
     if _is_large(session.context):
         return secrets.token_hex(16)
-    origin = open_context(session.context, output=session.request.output.path, ignores=False)
-    tree = origin.read_tree("/")
-    if tree is None or sum(node.size for _, node in walk(tree) if node.kind is NodeKind.FILE) > _MOST_BYTES:
-        return secrets.token_hex(16)
-    return origin.digest_tree(tree)
+    try:
+        origin = open_context(session.context, output=session.request.output.path, ignores=False)
+        tree = origin.read_tree("/")
+        if tree is not None and sum(node.size for _, node in walk(tree) if node.kind is NodeKind.FILE) <= _MOST_BYTES:
+            return origin.digest_tree(tree)
+    except FileProblem:  # a file that cannot be read, such as the work directory of an overlay
+        pass
+    return secrets.token_hex(16)
 
 
 def _is_large(folder: Path) -> bool:

@@ -189,7 +189,11 @@ def test_files_with_an_absolute_path(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("nothing", "does not exist in this host"), ("no*", "does not exist"), ("dead", "not in this host")],
+    [
+        ("nothing", "does not exist in the files of this host"),
+        ("no*", "does not exist"),
+        ("dead", "not in the files of this host"),
+    ],
 )
 def test_files_that_are_missing_are_refused(source: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "dead").symlink_to("nowhere")

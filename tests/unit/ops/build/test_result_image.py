@@ -60,6 +60,17 @@ def test_config_has_layers_history_and_time(tmp_path: Path) -> None:
     assert image.record.recipe == RECIPE.text
 
 
+def test_history_names_every_layer_over_a_base_without_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache")
+    below = open_result(make_build(store), store)
+    below.config = replace(below.config, history=())
+    state = BuildState(replace(BASE, _image=below)).after("RUN y", add_layer(store, b"y"))
+    image = open_result(FinishedBuild(StageResult(state, {}), RECIPE, "{}", 1), store)
+    entries = [entry for entry in json.loads(image.config_bytes)["history"] if not entry.get("empty_layer")]
+    assert [entry.get("created_by") for entry in entries] == [None, "RUN y"]
+    assert len(entries) == len(image.manifest.layers)
+
+
 def test_same_build_is_the_same_image(tmp_path: Path) -> None:
     first, second = (open_result(make_build(store), store) for store in (Store(tmp_path / "a"), Store(tmp_path / "b")))
     assert first.manifest.raw == second.manifest.raw
