@@ -88,6 +88,12 @@ def read_tree(folder: Path) -> dict[str, tuple[str, object]]:
         if stat.S_ISLNK(status.st_mode):
             content = str(path.readlink())
         elif stat.S_ISREG(status.st_mode):
-            content = path.read_bytes() if status.st_size < 100_000 else status.st_size
+            content = _read_content(path) if status.st_size < 100_000 else status.st_size
         tree[name] = (oct(status.st_mode), content)
     return tree
+
+
+def _read_content(path: Path) -> bytes:
+    """The bytes of a file; of compiled Python without the time of its source, which pip sets when it installs."""
+    content = path.read_bytes()
+    return content[:8] + content[12:] if path.suffix == ".pyc" else content
