@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,11 +25,19 @@ def read_dumpable() -> bool:
     return Path("/proc/self/environ").stat().st_uid == USER
 
 
-def test_rank_hides_before_it_joins_and_shows_itself_where_it_cannot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def own_directory() -> Iterator[Path]:
+    """A directory that the user can reach: pytest's are root's alone."""
     if os.getuid() != 0:
         pytest.skip("root alone can change its user, and so see whose files a process that hides has")
+    with tempfile.TemporaryDirectory(prefix="kedge-sharing-") as name:
+        os.chown(name, USER, USER)
+        yield Path(name)
+
+
+def test_rank_hides_before_it_joins_and_shows_itself_where_it_cannot(
+    own_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[bool] = []
 
     def refuse(pid: int, **_: object) -> bool:
@@ -35,20 +45,20 @@ def test_rank_hides_before_it_joins_and_shows_itself_where_it_cannot(
         raise InstanceProblem(f"process {pid} has ended")
 
     monkeypatch.setattr(rank_sharing, "join_namespaces", refuse)
-    monkeypatch.setattr(rank_sharing, "find_private_directory", lambda: str(tmp_path / "own"))
-    (tmp_path / "own").mkdir()
-    os.chown(tmp_path / "own", USER, USER)
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(0o755)
+    monkeypatch.setattr(rank_sharing, "find_private_directory", lambda: str(own_directory))
     child = fork_process()
     if child == 0:
-        os.setgid(USER)
-        os.setuid(USER)
-        libc.control_process(PR_SET_DUMPABLE, 1)
-        sharing = Sharing(is_hidden=True)
-        pid = os.getppid()
-        monkeypatch.setattr(rank_sharing, "_read_members", lambda _: [[str(pid), str(start_of(pid)), "0", ""]])
-        monkeypatch.setattr(rank_sharing, "_await_program", lambda *_: None)
-        is_inside = sharing.enter_or_build("key")
-        os._exit(0 if (is_inside, seen, read_dumpable()) == (False, [False], True) else 1)
+        status = 1
+        try:
+            os.setgid(USER)
+            os.setuid(USER)
+            libc.control_process(PR_SET_DUMPABLE, 1)
+            parent = os.getppid()
+            member = [str(parent), str(start_of(parent)), "0", ""]
+            monkeypatch.setattr(rank_sharing, "_read_members", lambda _: [member])
+            monkeypatch.setattr(rank_sharing, "_await_program", lambda *_: None)
+            is_inside = Sharing(is_hidden=True).enter_or_build("key")
+            status = int((is_inside, seen, read_dumpable()) != (False, [False], True))
+        finally:
+            os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
