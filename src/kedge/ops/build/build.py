@@ -14,20 +14,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kedge.errors import CorruptImage, DigestMismatch, FileProblem, NoSpace
-from kedge.ops.build.build_log import BuildLog, choose_log_folder
-from kedge.ops.build.build_note import write_note
-from kedge.ops.build.build_place import BuildPlace
-from kedge.ops.build.build_state import StageResult
 from kedge.ops.build.convert_spec import convert_spec, names_image
-from kedge.ops.build.deliver import deliver
-from kedge.ops.build.finished_build import FinishedBuild
-from kedge.ops.build.lock_file import read_lock, write_lock
-from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult
-from kedge.ops.build.session import BuildSession, StageWaiter
-from kedge.ops.build.stage_builder import StageBuilder
-from kedge.ops.build.stages import list_needed, name_stages, run_stages
+from kedge.ops.build.results.build_note import write_note
+from kedge.ops.build.results.deliver import deliver
+from kedge.ops.build.results.finished_build import FinishedBuild
+from kedge.ops.build.results.lock_file import read_lock, write_lock
+from kedge.ops.build.states.build_place import BuildPlace
+from kedge.ops.build.states.build_state import StageResult
+from kedge.ops.build.steps.build_log import BuildLog, choose_log_folder
+from kedge.ops.build.steps.origins import FileOrigins
+from kedge.ops.build.steps.session import BuildSession, StageWaiter
+from kedge.ops.build.steps.stage_builder import StageBuilder
+from kedge.ops.build.steps.stages import list_needed, name_stages, run_stages
 from kedge.ops.images.output_name import ImageOutput
 from kedge.ops.setup.workplace import Workplace
 from kedge.recipe.steps import Recipe, Stage

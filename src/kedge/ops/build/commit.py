@@ -25,12 +25,12 @@ from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
 from kedge.model.image_format import ImageFormat
 from kedge.model.reference import Reference, Transport
 from kedge.model.tree import Node, NodeKind, walk
-from kedge.ops.build.bases import OpenedBase, open_base
-from kedge.ops.build.build_state import BuildState, StageResult, StepLayer
-from kedge.ops.build.finished_build import FinishedBuild
-from kedge.ops.build.image_owners import open_owners
-from kedge.ops.build.overlay_copy import copy_ext3_overlay, copy_foreign_overlay, has_foreign_files
-from kedge.ops.build.result_image import open_result
+from kedge.ops.build.bases.bases import OpenedBase, open_base
+from kedge.ops.build.results.finished_build import FinishedBuild
+from kedge.ops.build.results.image_owners import open_owners
+from kedge.ops.build.results.overlay_copy import copy_ext3_overlay, copy_foreign_overlay, has_foreign_files
+from kedge.ops.build.results.result_image import open_result
+from kedge.ops.build.states.build_state import BuildState, StageResult, StepLayer
 from kedge.ops.images.output_name import ImageOutput, choose_tag
 from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace

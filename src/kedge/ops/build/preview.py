@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from kedge.frozen import JsonValue
 from kedge.ops.build.build import open_session
-from kedge.ops.build.build_state import StageResult
 from kedge.ops.build.convert_spec import names_image
-from kedge.ops.build.origins import FileOrigins
 from kedge.ops.build.recipe_input import load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest
-from kedge.ops.build.session import BuildSession
-from kedge.ops.build.stage_builder import StageBuilder
-from kedge.ops.build.stages import list_needed, name_stages
+from kedge.ops.build.states.build_state import StageResult
+from kedge.ops.build.steps.origins import FileOrigins
+from kedge.ops.build.steps.session import BuildSession
+from kedge.ops.build.steps.stage_builder import StageBuilder
+from kedge.ops.build.steps.stages import list_needed, name_stages
 from kedge.ops.setup.workplace import Workplace
 from kedge.recipe.steps import Stage, StagePlan, Step
 

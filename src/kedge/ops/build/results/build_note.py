@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an image says of its build: bases with their digests, steps, arguments, and the kedge that built it."""
+
+from __future__ import annotations
+
+import json
+
+from kedge.formats.go_json import clean_text
+from kedge.ops.build.request import BuildRequest
+from kedge.ops.build.states.build_state import StageResult
+from kedge.ops.build.steps.session import BuildSession
+from kedge.recipe.steps import Recipe
+from kedge.release import VERSION
+
+
+def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> str:
+    """The note as JSON; values of secrets are no part of it."""
+    bases = {base.reference: base.digest or base.key for base in session.bases if base.reference}
+    document = {
+        "kedge": VERSION,
+        "recipe": {"kind": recipe.kind, "name": recipe.name},
+        "arguments": _list_arguments(session.request),
+        "bases": [{"reference": name, "digest": digest} for name, digest in sorted(bases.items())],
+        "steps": [str(entry["created_by"]) for entry in result.state.history],
+        "target": session.request.target or None,
+    }
+    return clean_text(json.dumps(document, indent=1, ensure_ascii=False))
+
+
+def _list_arguments(request: BuildRequest) -> dict[str, str]:
+    return dict(sorted(request.arguments.items()))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where steps take files from: the context, an earlier stage, another image, a context with a name.
+
+What is in a stage or an image is known by its key; nothing of it is unpacked to find a record. Of the context the files
+that a step names are hashed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kedge.errors import FileProblem
+from kedge.ops.build.bases.bases import OpenedBase
+from kedge.ops.build.copies.context import FileOrigin, open_context, open_host_files
+from kedge.ops.build.copies.named_contexts import find_context_image
+from kedge.ops.build.states.build_state import BuildState
+from kedge.ops.build.steps.session import BuildSession, StageWaiter
+from kedge.posix.views import follow_links
+from kedge.recipe.steps import Base, CopyOrigin, RecipePlace, StepMount, refuse_recipe
+from kedge.store.file_digests import FileDigests
+
+
+@dataclass(slots=True)
+class FileOrigins:
+    """All origins of one build, each opened once."""
+
+    session: BuildSession
+    is_definition: bool
+    _context: FileOrigin | None = None
+    _named: dict[str, FileOrigin] = field(default_factory=dict)
+    _images: dict[str, OpenedBase] = field(default_factory=dict)
+    _flat: dict[str, Path] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def find_state(self, origin: CopyOrigin, wait_for: StageWaiter, place: RecipePlace) -> BuildState | None:
+        """The files of a stage or an image; None for files of this host."""
+        if origin.stage is not None:
+            return wait_for(origin.stage).state
+        if origin.image:
+            return BuildState(self._open_image(origin.image, place))
+        named = find_context_image(self.session.request.contexts.get(origin.name, "")) if origin.name else ""
+        return BuildState(self._open_image(named, place)) if named else None
+
+    def _open_image(self, reference: str, place: RecipePlace) -> OpenedBase:
+        with self._lock:
+            if reference not in self._images:
+                base = Base(place, "docker", reference, platform=self.session.request.platform)
+                self._images[reference] = self.session.open_base(base)
+            return self._images[reference]
+
+    def open_host_files(self, origin: CopyOrigin, place: RecipePlace) -> FileOrigin:
+        """Files of this host: the context, one with a name, or for a definition file any."""
+        with self._lock:
+            if origin.name:
+                return self._open_named(origin.name, place)
+            if self._context is None:
+                session = self.session
+                is_host = self.is_definition
+                self._context = (
+                    open_host_files(session.context)
+                    if is_host
+                    else open_context(session.context, session.recipe_path, session.request.output.path)
+                )
+                self._context.known = self._open_digests()
+            return self._context
+
+    def _open_digests(self) -> FileDigests | None:
+        """What earlier builds know of files; --no-cache reads them all again."""
+        session = self.session
+        if not session.request.use_cache:
+            return None
+        return FileDigests(session.store.layout, os.path.realpath(session.context))
+
+    def _open_named(self, name: str, place: RecipePlace) -> FileOrigin:
+        if name not in self._named:
+            path = self.session.request.contexts.get(name)
+            if path is None:
+                raise refuse_recipe(
+                    place,
+                    f"there is no stage and no context '{name}'",
+                    f"name an earlier stage, an image, or give the context: --build-context {name}=DIRECTORY",
+                )
+            self._named[name] = open_context(Path(path.removeprefix("local:")))
+        return self._named[name]
+
+    # -- mounts
+
+    def digest_mount(self, mount: StepMount, place: RecipePlace) -> str:
+        """What a bind from files of this host holds."""
+        origin = self.open_host_files(mount.origin, place)
+        tree = origin.read_tree(origin.locate(mount.source or "/"))
+        if tree is None:
+            raise refuse_recipe(place, f"{mount.source} is not in {origin.name}, or its .dockerignore leaves it out")
+        return origin.digest_tree(tree)
+
+    def find_folder(self, mount: StepMount, wait_for: StageWaiter, place: RecipePlace) -> Path:
+        """The directory or file of this host that a bind shows."""
+        state = self.find_state(mount.origin, wait_for, place)
+        if state is None:
+            origin = self.open_host_files(mount.origin, place)
+            entry = origin.view.follow(origin.locate(mount.source or "/"))
+            if entry is None:
+                raise refuse_recipe(place, f"{mount.source} is not in {origin.name}")
+            return Path(os.fsdecode(entry.path))
+        return follow_inside(self.flatten(state), mount.source or "/", place)
+
+    def flatten(self, state: BuildState) -> Path:
+        """All files of a state in one directory, which only this build sees."""
+        with self._lock:
+            if state.key not in self._flat:
+                from kedge.ops.build.states.roots import PrivateRoot  # late: only binds from stages need it
+
+                directories = self.session.directories
+                is_plain = not state.layers
+                folder = directories.find_base(state) if is_plain else PrivateRoot(directories).make_folder(state)
+                self._flat[state.key] = folder
+            return self._flat[state.key]
+
+
+def follow_inside(root: Path, path: str, place: RecipePlace) -> Path:
+    """A path of an image as one of this host; its links do not lead out of the image."""
+
+    def read_link(inner: str) -> str | None:
+        outer = root / inner.lstrip("/")
+        return os.readlink(outer) if outer.is_symlink() else None  # noqa: PTH115
+
+    try:
+        found = root / follow_links(path, read_link).lstrip("/")
+    except OSError as problem:
+        raise refuse_recipe(place, f"{path}: its links go in a circle in the image") from problem
+    if not found.exists():
+        raise FileProblem(f"{place}: {path} is not in the stage or image it is mounted from")
+    return found

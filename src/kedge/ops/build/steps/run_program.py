@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the program of a step in its tree, and explains it when it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from kedge.errors import BuildFailed, KedgeError, NoMatchingPlatform, ProgramFailed
+from kedge.model.platform import Platform
+from kedge.ops.build.request import StepLabel
+from kedge.ops.build.states.roots import StepWorkspace
+from kedge.ops.build.steps.build_log import StepOutput
+from kedge.ops.build.steps.protect import CONSTRAINTS_PATH, Protection
+from kedge.ops.build.steps.session import BuildSession
+from kedge.ops.build.steps.step_mounts import FolderFinder, MountPreparation, PreparedMounts
+from kedge.posix.process import describe_status
+from kedge.recipe.cache_keys import PROXY_VARIABLES
+from kedge.recipe.steps import RunStep
+from kedge.runtime.images.image_file import runs_here
+from kedge.runtime.start.build_step import StepProgram, run_build_step
+
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
+_DISK_FULL = "No space left on device"
+_SHELL = ("/bin/sh", "-i")
+_NETWORKS = {"default": "", "sandbox": "", "host": ""}
+
+
+def run_in_workspace(
+    session: BuildSession,
+    step: RunStep,
+    workspace: StepWorkspace,
+    label: StepLabel,
+    *,
+    find_folder: FolderFinder,
+    protection: Protection | None = None,
+) -> None:
+    """Run the program; raises BuildFailed unless it succeeds."""
+    output = session.open_output(label)
+    with contextlib.ExitStack() as closing:
+        mounts = MountPreparation(session, step, closing)
+        for mount in step.mounts:
+            mounts.add(mount, find_folder)
+        if step.script is not None:
+            mounts.add_script(step.script)
+        environment = {**_list_proxies(), **dict(step.environment), **mounts.made.environment}
+        if protection is not None:
+            mounts.add_text(protection.text, CONSTRAINTS_PATH)
+            environment = protection.extend_environment(environment)
+        program = StepProgram(step.argv, environment, step.directory, step.user, step.stdin)
+        run = partial(_run, session, step, (workspace, mounts.made))
+        try:
+            status = run(program, output.write)
+        except ProgramFailed:
+            session.cancellation.check()  # it was ended because another stage failed
+            raise
+        finally:
+            output.finish()
+        if not status:
+            return
+        problem = explain_failure(session, step, status, output)
+        if session.request.shell_on_error:
+            _open_shell(session, step, partial(run, replace(program, argv=_SHELL, stdin=b""), None))
+        raise problem
+
+
+def _run(
+    session: BuildSession,
+    step: RunStep,
+    surroundings: tuple[StepWorkspace, PreparedMounts],
+    program: StepProgram,
+    output: Callable[[bytes], None] | None,
+) -> int:
+    workspace, mounts = surroundings
+    return run_build_step(
+        workspace.root,
+        program,
+        output,
+        binds=[*mounts.binds, *session.request.binds],
+        memory=mounts.memory,
+        options=session.request.options,
+        network=_NETWORKS.get(step.network, step.network),
+        is_cancelled=session.cancellation.is_requested,
+    )
+
+
+def _open_shell(session: BuildSession, step: RunStep, run: Callable[[], int]) -> None:
+    """Let the user look around in the step that failed; what is changed there is thrown away."""
+    progress = session.workplace.progress
+    if not sys.stdin.isatty():
+        progress.warn("--shell-on-error opens no shell: standard input is not a terminal")
+        return
+    session.cancellation.request()  # other stages have failed with this one
+    leave_terminal = getattr(session.display, "close", None)  # one that draws has it
+    if leave_terminal is not None:
+        leave_terminal()
+    progress.note(f"{step.place}: {_shorten(step.text)} failed; this shell is in its container, 'exit' ends it")
+    try:
+        run()
+    except KedgeError as problem:
+        progress.warn(f"cannot open a shell in the failed step: {problem.message}")
+
+
+def refuse_other_machine(platform: Platform, step: RunStep) -> None:
+    """Raise before a program of another architecture is started, unless an emulator is there for it."""
+    host = Platform.host()
+    machine = _MACHINES.get(platform.architecture, platform.architecture)
+    if platform.architecture in (host.architecture, "unknown") or runs_here(machine, os.uname().machine):
+        return
+    raise NoMatchingPlatform(
+        f"{step.place}: {_shorten(step.text)} needs a host that runs {platform.architecture} programs; "
+        f"this one is {host.architecture}",
+        context={"file": step.place.file, "line": str(step.place.line)},
+        hint=f"build on a {platform.architecture} host, or leave --platform out",
+    )
+
+
+def _list_proxies() -> dict[str, str]:
+    """How this host reaches the network."""
+    return {name: value for name, value in os.environ.items() if name.lower() in PROXY_VARIABLES}
+
+
+def explain_failure(session: BuildSession, step: RunStep, status: int, output: StepOutput) -> BuildFailed:
+    """The error for a program that failed."""
+    context = {"file": step.place.file, "line": str(step.place.line), "status": str(status), "step": step.text}
+    if output.last:
+        context["output"] = "\n".join(output.last)
+    log = f"read the whole output in {session.log.path}, or " if session.log.path else ""
+    if any(_DISK_FULL in line for line in output.last):
+        log = f"free some space in {session.place.node.place}, or choose another disk with KEDGE_NODEDIR; {log}"
+    how = describe_status(status) if status < 128 else f"was ended by signal {status - 128}"
+    return BuildFailed(
+        f"{step.place}: {_shorten(step.text)} {how}",
+        context=context,
+        hint=f"{log}build again with --shell-on-error to look around in the failed step",
+    )
+
+
+def _shorten(text: str) -> str:
+    first = text.strip().split("\n", maxsplit=1)[0]
+    return f"'{first[:100]}…'" if len(first) > 100 else f"'{first}'"

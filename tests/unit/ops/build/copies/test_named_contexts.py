@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`--build-context` names an image or a directory."""
+
+from __future__ import annotations
+
+import pytest
+
+from kedge.ops.build.copies.named_contexts import find_context_image, settle_context
+from kedge.recipe.steps import Base, RecipePlace
+
+PLACE = RecipePlace("Dockerfile", 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "image"),
+    [("docker-image://alpine:3", "alpine:3"), ("oci:there", "oci:there"), ("../there", ""), ("local:there", "")],
+)
+def test_named_contexts_find_image(value: str, image: str) -> None:
+    assert find_context_image(value) == image
+
+
+def test_named_contexts_settle_bases() -> None:
+    contexts = {"base": "docker-image://alpine:3", "files": "local:./files"}
+    assert settle_context(Base(PLACE, "context", "base"), contexts) == Base(PLACE, "docker", "alpine:3")
+    assert settle_context(Base(PLACE, "context", "files"), contexts) == Base(PLACE, "localimage", "./files")
+    other = Base(PLACE, "docker", "base")
+    assert settle_context(other, contexts) is other
