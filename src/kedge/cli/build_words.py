@@ -90,7 +90,7 @@ def _read_shape(arguments: argparse.Namespace) -> _Shape:
         option = f"-o {arguments.output[0]}"
         raise UsageError(f"'{option}' does not go with two words: {shlex.join(words)}", hint=_SHAPES)
     if arguments.file:
-        return _read_mixed(*words, arguments.file)
+        return _read_mixed(words[0], words[1], arguments.file)
     return _read_spec(*words)
 
 
