@@ -36,6 +36,32 @@ def test_binds_show_the_context_and_stages(shop: Workshop) -> None:
     assert shop.states("c.sif", "Dockerfile").count("done") == 2
 
 
+def test_binds_of_the_context_leave_out_what_dockerignore_names(shop: Workshop) -> None:
+    for name in ("keys/private", "src/a.c", "src/.env", "src/docs/b.md", "src/docs/keep.md"):
+        shop.write(name, name)
+    shop.write(".dockerignore", "*.sif\nkeys\n**/.env\nsrc/docs\n!src/docs/keep.md\n")
+    find = "find /m | sort > {}"
+    bind = "--mount=type=bind,target=/m"
+    shop.write(
+        "Dockerfile",
+        f"{SHELL}RUN {bind} {find.format('/all')} && ! touch /m/x\nRUN {bind},source=src,rw {find.format('/src')}\n"
+        f"RUN --mount=type=cache,target=/m,id=new,from=given {find.format('/cache')}\n"
+        f"RUN {bind},source=src/a.c cat /m > /one\n",
+    )
+    shop.build("--build-context", "given=.", "a.sif", "Dockerfile")
+    top, below = ["/m", "/m/.dockerignore", "/m/Dockerfile", "/m/busybox"], ["", "/a.c", "/docs", "/docs/keep.md"]
+    assert shop.exec("a.sif", "cat", "/all").split() == [*top, *(f"/m/src{name}" for name in below)]
+    assert shop.exec("a.sif", "cat", "/src").split() == [f"/m{name}" for name in below]
+    assert shop.exec("a.sif", "cat", "/cache").split() == [*top, *(f"/m/src{name}" for name in below)]
+    assert shop.exec("a.sif", "cat", "/one") == "src/a.c"
+    shop.write("keys/private", "changed: nobody looks at it")
+    assert set(shop.states("--build-context", "given=.", "b.sif", "Dockerfile")) == {"cached"}
+    done = shop.start("c.sif", str(shop.write("bad", f"{SHELL}RUN {bind},source=keys ls /m\n")))
+    assert done.returncode == 90
+    assert "keys is not in the build context, or its .dockerignore leaves it out" in done.stderr
+    assert shop.list_builds() == []
+
+
 @pytest.mark.parametrize("sharing", ["shared", "private", "locked"])
 def test_caches_survive_builds_and_are_in_no_layer(shop: Workshop, sharing: str) -> None:
     mount = f"--mount=type=cache,target=/cache,id=mine,sharing={sharing}"

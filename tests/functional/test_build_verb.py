@@ -104,6 +104,24 @@ def test_a_step_that_fails_shows_its_end_and_its_place(shop: Workshop) -> None:
     assert not (shop.context / "out.sif").exists()
 
 
+def test_a_step_that_dies_of_a_signal_names_it(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}FROM base\nRUN kill -SEGV $$\n")
+    assert "'RUN kill -SEGV $$' was killed by SIGSEGV\n" in shop.start("out.sif", ".").stderr
+    shop.write("Dockerfile", f"{SHELL}FROM base\nRUN kill -9 $$\n")
+    killed = shop.start("out.sif", ".")
+    assert killed.returncode == 91
+    assert "was killed by SIGKILL: memory ran out, or somebody" in killed.stderr
+    assert "hint: let the step use fewer processes" in killed.stderr
+
+
+def test_a_copy_from_a_stage_does_not_count_the_wait_for_it(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}FROM base AS slow\nRUN sleep 2; echo 1 > /a\nFROM base\nCOPY --from=slow /a /b\n")
+    result = json.loads(shop.start("--json", "out.sif", ".").stdout)
+    seconds = {step["label"]["text"]: step["seconds"] for step in result["steps"]}
+    assert seconds["RUN sleep 2; echo 1 > /a"] >= 2
+    assert seconds["COPY --from=slow /a /b"] < 1.5
+
+
 def test_a_mistake_shows_its_place(shop: Workshop) -> None:
     shop.write("Dockerfile", "FROM scratch\nCOPPY a b\n")
     done = shop.start("out.sif", ".")

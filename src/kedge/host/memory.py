@@ -107,11 +107,15 @@ class KillWatch:
     def __init__(self) -> None:
         self._before, _ = count_memory_kills()
 
+    def has_seen_kills(self) -> bool:
+        """Whether the kernel killed a process for want of memory since then."""
+        after, _ = count_memory_kills()
+        return self._before is not None and after is not None and after > self._before
+
     def explain(self, what: str) -> LimitReached:
         """The error for `what`, which was ended by SIGKILL."""
-        after, _ = count_memory_kills()
         limits = read_limits()
-        if self._before is not None and after is not None and after > self._before:
+        if self.has_seen_kills():
             return make_memory_error(what, limits)
         job = suggest_job()
         return LimitReached(

@@ -227,6 +227,17 @@ class Stage(Protocol):
         ...
 
 
+def name_stage(stage: Stage) -> str:
+    """What people read and write for a stage, everywhere: its name, else `stage-NUMBER` as BuildKit shows it."""
+    return stage.name or f"stage-{stage.index}"
+
+
+def number_stage(text: str) -> int | None:
+    """The number that `1` or `stage-1` names; None for other text."""
+    digits = text.lower().removeprefix("stage-")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
+
+
 @frozen
 class BuildArguments:
     """What the user gives to a recipe, and the platforms a Dockerfile may ask for."""

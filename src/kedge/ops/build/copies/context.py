@@ -120,6 +120,16 @@ class FileOrigin:
         with self._hinting():
             return _TreeReading(self, excluded, follows).run(place, entry)
 
+    def read_sent(self, path: str) -> tuple[Node | None, bool]:
+        """The tree at a path, and whether the patterns leave something out of it."""
+        place = self._resolve(path)
+        entry = self.view.find(place)
+        if entry is None or self.leaves_out(place):
+            return None, True
+        reading = _TreeReading(self, _NOTHING, follows=False)
+        with self._hinting():
+            return reading.run(place, entry), reading.has_left_out
+
     def look_at_tree(self, path: str, excluded: IgnorePatterns = _NOTHING, *, follows: bool = False) -> Node | None:
         """The same for somebody who changes nothing: the tree is kept for this thread's next question."""
         tree = self.read_tree(path, excluded, follows=follows)
@@ -212,6 +222,7 @@ class _TreeReading:
         self._follows = follows
         self._copies: dict[tuple[int, int], Node] = {}  # by device and inode
         self._doubtful: list[tuple[Node, bytes, Node]] = []  # directories left out, but for what is taken back below
+        self.has_left_out = False
 
     def run(self, path: str, entry: ViewEntry) -> Node | None:
         root = self._view.make_node(path, entry)
@@ -237,6 +248,7 @@ class _TreeReading:
             ignored = self._origin.ignore.match(path[1:], place.ignored)
             excluded = self._excluded.match(relative, place.excluded)
             is_left_out = ignored.is_left_out or excluded.is_left_out
+            self.has_left_out |= is_left_out
             if is_left_out and not (entry.is_directory and self._may_hold(path, relative, ignored, excluded)):
                 continue
             real, entry = self._follow(path) if self._follows else (path, entry)

@@ -27,7 +27,7 @@ from kedge.layers.owners import LevelOwners, OwnerTable, collect_owners
 from kedge.layers.sandbox import SandboxSink
 from kedge.layers.unpack_squashfs import measure_tree
 from kedge.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
-from kedge.model.tree import Node, copy_tree
+from kedge.model.tree import ContentSource, Node, copy_tree
 from kedge.ops.build.states.build_place import BuildPlace
 from kedge.ops.build.states.build_state import BuildState, StepLayer
 from kedge.ops.build.states.layer_reading import read_layer
@@ -279,7 +279,13 @@ def copy_folder(source: Path, target: Path) -> Path:
             shutil.copy2(source, target)
         return target
     tree, contents = read_folder(source, FolderOptions(unlocks=True))
-    with contextlib.closing(contents), SandboxSink(target) as sink:
+    with contextlib.closing(contents):
+        return copy_nodes(tree, contents, target)
+
+
+def copy_nodes(tree: Node, contents: ContentSource, target: Path) -> Path:
+    """The files of a tree as a new directory."""
+    with SandboxSink(target) as sink:
         sink.finish(copy_tree(tree, contents, sink))
     return target
 

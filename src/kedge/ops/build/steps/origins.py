@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem
+from kedge.layers.directory_tree import FolderSource
 from kedge.ops.build.bases.bases import OpenedBase
 from kedge.ops.build.copies.context import FileOrigin, open_context, open_host_files
 from kedge.ops.build.copies.named_contexts import find_context_image
@@ -33,6 +34,7 @@ class FileOrigins:
     _named: dict[str, FileOrigin] = field(default_factory=dict)
     _images: dict[str, OpenedBase] = field(default_factory=dict)
     _flat: dict[str, Path] = field(default_factory=dict)
+    _sent: dict[str, Path] = field(default_factory=dict)  # copies of a part of the context, by its path
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def find_state(self, origin: CopyOrigin, wait_for: StageWaiter, place: RecipePlace) -> BuildState | None:
@@ -100,12 +102,26 @@ class FileOrigins:
         """The directory or file of this host that a bind shows."""
         state = self.find_state(mount.origin, wait_for, place)
         if state is None:
-            origin = self.open_host_files(mount.origin, place)
-            entry = origin.view.follow(origin.locate(mount.source or "/"))
-            if entry is None:
-                raise refuse_recipe(place, f"{mount.source} is not in {origin.name}")
-            return Path(os.fsdecode(entry.path))
+            return self._show(self.open_host_files(mount.origin, place), mount, place)
         return follow_inside(self.flatten(state), mount.source or "/", place)
+
+    def _show(self, origin: FileOrigin, mount: StepMount, place: RecipePlace) -> Path:
+        """Files of this host as a step sees them: themselves, or a copy without those that .dockerignore names."""
+        path = origin.locate(mount.source or "/")
+        entry = origin.view.follow(path)
+        tree, is_partial = origin.read_sent(path)
+        if entry is None or tree is None:
+            raise refuse_recipe(place, f"{mount.source} is not in {origin.name}, or its .dockerignore leaves it out")
+        real = os.fsdecode(entry.path)
+        if not is_partial:
+            return Path(real)
+        with self._lock:
+            if real not in self._sent:
+                from kedge.ops.build.states.roots import copy_nodes  # late: as below
+
+                folder = self.session.place.make_folder("context") / "sent"
+                self._sent[real] = copy_nodes(tree, FolderSource(), folder)
+            return self._sent[real]
 
     def flatten(self, state: BuildState) -> Path:
         """All files of a state in one directory, which only this build sees."""
