@@ -2,8 +2,8 @@
 """Classes of named values that never change, as `dataclass(frozen=True, slots=True)` makes them, at a tenth the cost.
 
 dataclasses compiles six functions for each class, and imports what reads source. The verbs of jobs have forty such
-classes, and a build over a hundred: they paid more for them at every start than for their work. Values of which a command
-makes many, such as one for each file, use dataclasses: making one of those costs a third.
+classes, and a build over a hundred: they paid more for them at every start than for their work. Values of which
+a command makes many, such as one for each file, use dataclasses: making one of those costs a third.
 """
 
 from __future__ import annotations
