@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
+from kedge.frozen import replace
 from kedge.runtime.command_line.shim_file import make_shim
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import each_role
@@ -102,6 +102,24 @@ def test_a_step_that_fails_shows_its_end_and_its_place(shop: Workshop) -> None:
     assert any(line.startswith("kedge: Dockerfile:5:1: ") for line in lines)
     assert any(line.startswith("hint: ") and "--shell-on-error" in line for line in lines)
     assert not (shop.context / "out.sif").exists()
+
+
+def test_a_step_that_dies_of_a_signal_names_it(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}FROM base\nRUN kill -SEGV $$\n")
+    assert "'RUN kill -SEGV $$' was killed by SIGSEGV\n" in shop.start("out.sif", ".").stderr
+    shop.write("Dockerfile", f"{SHELL}FROM base\nRUN kill -9 $$\n")
+    killed = shop.start("out.sif", ".")
+    assert killed.returncode == 91
+    assert "was killed by SIGKILL: memory ran out, or somebody" in killed.stderr
+    assert "hint: let the step use fewer processes" in killed.stderr
+
+
+def test_a_copy_from_a_stage_does_not_count_the_wait_for_it(shop: Workshop) -> None:
+    shop.write("Dockerfile", f"{SHELL}FROM base AS slow\nRUN sleep 2; echo 1 > /a\nFROM base\nCOPY --from=slow /a /b\n")
+    result = json.loads(shop.start("--json", "out.sif", ".").stdout)
+    seconds = {step["label"]["text"]: step["seconds"] for step in result["steps"]}
+    assert seconds["RUN sleep 2; echo 1 > /a"] >= 2
+    assert seconds["COPY --from=slow /a /b"] < 1.5
 
 
 def test_a_mistake_shows_its_place(shop: Workshop) -> None:

@@ -75,7 +75,7 @@ def test_show_lists_stages_and_steps(capfd: pytest.CaptureFixture[str]) -> None:
         "[unused] docker alpine not built: nothing needs it",
         "      6  COPY --from=nowhere:1 /x /y",
         "",
-        "[2] docker debian:12-slim, needs [builder]",
+        "[stage-2] docker debian:12-slim, needs [builder]",
         "      8  ENV A=1",
         "      9  COPY --from=builder /a /b",
     ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import UsageError
+from kedge.errors import KedgeError, UsageError
 from kedge.model.image_format import ImageFormat
 from kedge.model.nearest import propose
 from kedge.ops.build.request import BuildOutput, BuildSecret
@@ -54,8 +54,15 @@ def read_secret(text: str, environ: Mapping[str, str]) -> BuildSecret:
             )
         return BuildSecret(name, None, variable)
     file = Path(path).expanduser()
-    with explained(file), file.open("rb"):
-        return BuildSecret(name, file)
+    try:
+        with explained(file), file.open("rb"):
+            return BuildSecret(name, file)
+    except KedgeError as problem:
+        problem.message = f"--secret id={name}: {problem.message}"
+        problem.args = (problem.message,)
+        if not fields.keys() & {"src", "source"}:
+            problem.hint = f"set the variable {name}, or name the file: --secret id={name},src=FILE"
+        raise
 
 
 def read_export(text: str, *, tag: str, force: bool) -> BuildOutput:

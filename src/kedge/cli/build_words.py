@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the words of `kedge build` ask for: `OUTPUT SPEC` as Apptainer's, or `-t NAME -f FILE CONTEXT` as docker's."""
+"""What the words of `kedge build` ask for: `OUTPUT SPEC` as Apptainer's, `-t NAME -f FILE CONTEXT` as docker's.
+
+People mix the two: `OUTPUT -f FILE CONTEXT` is understood as well, and where the order is odd kedge says how.
+"""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.build_values import read_build_arguments, read_export, read_pairs, read_secret
 from kedge.errors import FileProblem, InvalidSetting, UsageError
+from kedge.frozen import frozen, replace
 from kedge.model.image_argument import is_address, is_reference
 from kedge.model.image_format import ImageFormat
 from kedge.model.nearest import propose
@@ -27,7 +30,7 @@ _PARTS = (".singularity.d", "usr", "etc", "bin/sh")  # what a directory that is 
 _SHAPES = "kedge build OUTPUT.sif RECIPE, or kedge build -t NAME -f RECIPE CONTEXT"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shape:
     """What is built, from where and into which file."""
 
@@ -35,12 +38,15 @@ class _Shape:
     context: Path | None = None
     output: str = ""  # as the user wrote it; empty: none in front of the recipe
     text: bytes | None = None
+    note: str = ""  # how the words were understood, where people may mean something else
 
 
 def read_request(arguments: argparse.Namespace, console: Console) -> BuildRequest:
     """The request for a build, from the options and the words."""
     environ = console.environ
     shape = _read_shape(arguments)
+    if shape.note:
+        console.progress.note(shape.note)
     build_arguments = read_build_arguments(arguments.build_arg, arguments.build_arg_file, environ)
     return BuildRequest(
         spec=shape.spec,
@@ -77,16 +83,45 @@ def _read_shape(arguments: argparse.Namespace) -> _Shape:
     if len(words) > 2:
         raise UsageError(f"kedge build takes at most two words, not {len(words)}: {shlex.join(words)}", hint=_SHAPES)
     if len(words) == 1:
+        if arguments.file and not arguments.output and _is_output(words[0]):
+            return _read_output_alone(words[0], arguments.file)
         return _read_context(words[0], arguments.file, has_tag=bool(arguments.tag))
-    if arguments.file or arguments.output:
-        option = f"-f {arguments.file}" if arguments.file else f"-o {arguments.output[0]}"
-        raise UsageError(
-            f"'{option}' does not go with two words: {shlex.join(words)}",
-            hint=f"{_SHAPES}. In 'apptainer build' -f is --fakeroot, which kedge needs nowhere"
-            if arguments.file
-            else _SHAPES,
-        )
+    if arguments.output:
+        option = f"-o {arguments.output[0]}"
+        raise UsageError(f"'{option}' does not go with two words: {shlex.join(words)}", hint=_SHAPES)
+    if arguments.file:
+        return _read_mixed(words[0], words[1], arguments.file)
     return _read_spec(*words)
+
+
+def _read_mixed(output: str, context: str, file: str) -> _Shape:
+    """`OUTPUT -f RECIPE CONTEXT`: Apptainer's output and docker's recipe and context, in either order."""
+    note = ""
+    if Path(output).is_dir() and not Path(context).exists():
+        output, context = context, output
+        note = f"kedge build takes {output} as the output and {context} as the context"
+    _refuse_reference(output)
+    if Path(context).is_file():
+        raise UsageError(
+            f"-f {file} and {context} both name a recipe, and kedge build takes one",
+            hint=f"kedge build {shlex.quote(output)} {shlex.quote(context)}, or name a directory as the context. In"
+            " 'apptainer build' -f is --fakeroot, which kedge needs nowhere",
+        )
+    return replace(_read_context(context, file, has_tag=False), output=output, note=note)
+
+
+def _is_output(word: str) -> bool:
+    """Whether the only word is the name of an image to write, and no context."""
+    return not Path(word).is_dir() and not is_address(word) and word != "-" and read_output(word).form is not None
+
+
+def _read_output_alone(output: str, file: str) -> _Shape:
+    """`OUTPUT.sif -f RECIPE`: who writes so leaves the context out, or means Apptainer's --fakeroot with -f."""
+    _refuse_reference(output)
+    note = f"kedge build takes {output} as the output and {file} as the recipe"
+    if file == "-":
+        return _Shape("-", None, output, _read_input(), note)
+    return replace(_read_spec(output, file), note=note)
 
 
 def _read_input() -> bytes:
@@ -97,11 +132,7 @@ def _read_input() -> bytes:
 
 def _read_spec(output: str, spec: str) -> _Shape:
     """Apptainer's shape; a directory with a Dockerfile is a context, any other one an image."""
-    if is_reference(output) and output.partition(":")[0] not in set(ImageFormat):
-        raise UsageError(
-            f"'{output}' is given as the output, but it is a reference",
-            hint=f"to push the result: kedge build -t {output.removeprefix('docker://')} --push CONTEXT",
-        )
+    _refuse_reference(output)
     if spec == "-":
         return _Shape("-", None, output, _read_input())
     folder = Path(spec)
@@ -117,6 +148,14 @@ def _read_spec(output: str, spec: str) -> _Shape:
         parts = ", ".join(_PARTS)
         raise _explain_missing(folder, f"{spec} has no Dockerfile, and is no image either: it has none of {parts}")
     return _Shape(spec, None, output)
+
+
+def _refuse_reference(output: str) -> None:
+    if is_reference(output) and output.partition(":")[0] not in set(ImageFormat):
+        raise UsageError(
+            f"'{output}' is given as the output, but it is a reference",
+            hint=f"to push the result: kedge build -t {output.removeprefix('docker://')} --push CONTEXT",
+        )
 
 
 def _read_context(word: str, file: str, *, has_tag: bool) -> _Shape:

@@ -64,6 +64,15 @@ class Parser(argparse.ArgumentParser):
         near = _propose_option(self, unknown) if unknown.startswith("-") else None
         raise UsageError(message, hint=near or f"to see the options: {self.prog} --help")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's, but options may stand between the words of a list: `build OUTPUT -f FILE CONTEXT`."""
+        parsed, rest = super().parse_known_args(args, namespace)
+        lists = [action for action in self._get_positional_actions() if action.nargs == "*"]
+        if rest and len(lists) == 1 and not any(word.startswith("-") and word != "-" for word in rest):
+            setattr(parsed, lists[0].dest, [*getattr(parsed, lists[0].dest), *rest])
+            rest = []
+        return parsed, rest
+
     def _get_nargs_pattern(self, action: argparse.Action) -> str:
         """The word behind `--directive` is its value even with a dash before it, which argparse takes for an option."""
         return "([AO])" if getattr(action, "takes_dashes", False) else super()._get_nargs_pattern(action)

@@ -144,7 +144,7 @@ def _print_graph(graph: RecipeGraph, console: Console) -> None:
 
 def _describe_stage(stage: ListedStage, graph: RecipeGraph, console: Console) -> str:
     """`[builder] docker debian:12, needs [base]`."""
-    names = {other.number: other.name or str(other.number) for other in graph.stages}
+    names = {other.number: other.name for other in graph.stages}
     shown = console.paint(f"[{escape_line(names[stage.number])}]", "note")
     base = "" if stage.agent == "scratch" and not stage.base else f" {escape_line(stage.base)}"
     needs = ", ".join(f"[{escape_line(names[number])}]" for number in stage.needs)

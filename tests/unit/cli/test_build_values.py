@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.build_values import read_build_arguments, read_export, read_pairs, read_secret
-from kedge.errors import FileProblem, UsageError
+from kedge.errors import FileProblem, KedgeError, UsageError
 from kedge.model.image_format import ImageFormat
 
 
@@ -96,3 +96,11 @@ def test_pairs_need_a_name_and_a_value() -> None:
     for text in ("a", "=x"):
         with pytest.raises(UsageError, match="has no value"):
             read_pairs("--label", [text])
+
+
+def test_a_missing_file_of_a_secret_is_named_with_the_option(tmp_path: Path) -> None:
+    with pytest.raises(KedgeError, match=f"--secret id=a: {tmp_path}/missing: .*[Nn]o such file"):
+        read_secret(f"id=a,src={tmp_path}/missing", {})
+    with pytest.raises(KedgeError, match="--secret id=token: token: ") as caught:
+        read_secret("id=token", {})
+    assert "--secret id=token,src=FILE" in str(caught.value.hint)

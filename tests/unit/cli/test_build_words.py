@@ -63,6 +63,24 @@ def test_dockers_shape() -> None:
     assert read("-o", "type=oci,dest=x.tar", "ctx").output.form is ImageFormat.OCI_ARCHIVE
 
 
+def test_an_output_goes_with_dockers_recipe_and_context(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("out.sif", "-f", "tools.def", "ctx"), ("-f", "tools.def", "out.sif", "ctx")):
+        request = read(*words)
+        assert (request.spec, request.context, request.output.path) == ("tools.def", Path("ctx"), Path("out.sif"))
+    assert capsys.readouterr().err == ""
+    request = read("--sandbox", "-t", "name", "out", "-f", "ctx/Dockerfile", ".")
+    assert (request.output.path, request.output.form) == (Path("out"), ImageFormat.SANDBOX)
+
+
+def test_an_odd_order_is_understood_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    request = read("-f", "tools.def", "ctx", "out.sif")
+    assert (request.context, request.output.path) == (Path("ctx"), Path("out.sif"))
+    assert "takes out.sif as the output and ctx as the context" in capsys.readouterr().err
+    request = read("out.sif", "-f", "tools.def")
+    assert (request.spec, request.context, request.output.path) == ("tools.def", None, Path("out.sif"))
+    assert "takes out.sif as the output and tools.def as the recipe" in capsys.readouterr().err
+
+
 def test_recipes_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     for words, context in ((("-",), None), (("-f", "-", "ctx"), Path("ctx")), (("out.sif", "-"), None)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"FROM scratch\n")))
@@ -77,7 +95,10 @@ def test_recipes_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         (("a", "b", "c"), UsageError, "at most two words"),
         (("tools.def",), UsageError, "is a file"),
         (("-f", "out.sif", "tools.def"), UsageError, "is a file"),
-        (("-f", "x", "out.sif", "ctx"), UsageError, "does not go with two words"),
+        (("-f", "tools.def", "out.sif", "tools.def"), UsageError, "both name a recipe"),
+        (("-f", "missing", "out.sif", "ctx"), FileProblem, "no such recipe"),
+        (("-f", "tools.def", "docker://a/b", "ctx"), UsageError, "is a reference"),
+        (("-f", "missing.def", "out.sif"), FileProblem, "no such recipe"),
         (("-o", "x", "out.sif", "ctx"), UsageError, "does not go with two words"),
         (("missing",), FileProblem, "no such directory"),
         (("out.sif", "missing.def"), FileProblem, "no such recipe or image"),

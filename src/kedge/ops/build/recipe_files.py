@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import InvalidRecipe, UsageError
-from kedge.frozen import JsonValue
+from kedge.frozen import JsonValue, replace
 from kedge.model.platform import Platform
 from kedge.posix.files import atomic_output, explained, refuse_existing
 from kedge.recipe.convert.convert_recipe import convert_recipe
@@ -21,7 +21,7 @@ from kedge.recipe.dockerfile.syntax import read_syntax
 from kedge.recipe.lint.finding import LintFinding
 from kedge.recipe.lint.lint_recipe import lint_recipe
 from kedge.recipe.read_recipe import decode_recipe, find_kind, read_recipe
-from kedge.recipe.steps import BuildArguments, Recipe, Stage
+from kedge.recipe.steps import BuildArguments, Recipe, Stage, name_stage
 
 LARGEST_RECIPE = 64 << 20  # bytes
 _STANDARD_INPUT = "-"
@@ -57,7 +57,7 @@ class ListedStage(JsonValue):
     """One stage, its base and what it needs."""
 
     number: int
-    name: str
+    name: str  # `stage-NUMBER` where the recipe gives it none
     agent: str
     base: str
     platform: str
@@ -174,4 +174,6 @@ def _list_stage(stage: Stage, sections: dict[int, Mapping[str, Any]], usual: str
         steps = tuple(
             ListedStep(step.place.line, _KINDS.get(type(step).__name__, "step"), step.text) for step in plan.steps
         )
-    return ListedStage(stage.index, stage.name, base.agent, base.reference, platform, stage.needs, is_used, steps)
+    return ListedStage(
+        stage.index, name_stage(stage), base.agent, base.reference, platform, stage.needs, is_used, steps
+    )

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.formats.singularityd import fixed_files
 from kedge.formats.singularityd.derive_config import derive_section
 from kedge.formats.singularityd.inspect_report import InspectReport
+from kedge.frozen import replace
 from kedge.recipe.definition.apps import (
     App,
     list_app_copies,
@@ -41,6 +42,7 @@ from kedge.recipe.steps import (
     StagePlan,
     Step,
     WriteFilesStep,
+    number_stage,
     refuse_recipe,
 )
 
@@ -253,7 +255,7 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
         text_of_stage = full_text if index == len(stages) - 1 else ""
         made.append(DefinitionStage(index, stage, text_of_stage, dict(names), given))
         made[-1].plan({})  # mistakes in any stage show before anything is built
-        names.setdefault(stage.header.get("stage", ""), index)
+        names.setdefault(stage.header.get("stage") or f"stage-{index}", index)
     return Recipe(
         "definition",
         name,
@@ -272,13 +274,14 @@ def _find_target(stages: list[Definition], target: str) -> int:
     names = [stage.header.get("stage", "") for stage in stages]
     if target in names:
         return names.index(target)
-    if target.isascii() and target.isdigit() and int(target) < len(stages):
-        return int(target)
-    known = ", ".join(name for name in names if name)
+    number = number_stage(target)
+    if number is not None and number < len(stages):
+        return number
+    known = ", ".join(name or f"stage-{index}" for index, name in enumerate(names))
     raise refuse_recipe(
         RecipePlace(stages[0].name, stages[0].line),
         f"unknown stage '{target}' (--target)",
-        hint=f"stages: {known}" if known else f"use a number from 0 to {len(stages) - 1}",
+        hint=f"stages: {known}",
     )
 
 

@@ -32,7 +32,17 @@ from kedge.recipe.dockerfile.scope import (
 )
 from kedge.recipe.dockerfile.section import SectionState
 from kedge.recipe.dockerfile.syntax import DockerfileNode, read_syntax
-from kedge.recipe.steps import Base, BuildArguments, CopyOrigin, Recipe, RecipePlace, StagePlan, refuse_recipe
+from kedge.recipe.steps import (
+    Base,
+    BuildArguments,
+    CopyOrigin,
+    Recipe,
+    RecipePlace,
+    StagePlan,
+    name_stage,
+    number_stage,
+    refuse_recipe,
+)
 
 
 @dataclass(slots=True)
@@ -93,10 +103,17 @@ class StageFamily:
             return CopyOrigin(name=name)
         stage = int(name) if re.fullmatch("[0-9]{1,9}", name) else self.names.get(name.lower())
         if stage is None:
+            stage = self._find_unnamed(name)
+        if stage is None:
             return CopyOrigin(image=name)
         if stage >= index:
             raise self._refuse_order(name, node, stage)
         return CopyOrigin(stage=stage)
+
+    def _find_unnamed(self, name: str) -> int | None:
+        """The stage without a name that displays call so; BuildKit would look for an image `stage-1`."""
+        number = number_stage(name)
+        return number if number is not None and number < len(self.stages) and not self.stages[number].name else None
 
     def _refuse_order(self, name: str, node: DockerfileNode, stage: int) -> Exception:
         if stage >= len(self.stages):
@@ -203,10 +220,11 @@ def _find_target(family: StageFamily, target: str, file: str) -> int:
         return len(family.stages) - 1
     if target.lower() in family.names:
         return family.names[target.lower()]
-    if re.fullmatch("[0-9]{1,9}", target) and int(target) < len(family.stages):
-        return int(target)
-    known = list(family.names)
-    hint = propose(target, known) or (f"stages: {', '.join(known)}" if known else "no stage of this file has a name")
+    number = number_stage(target)
+    if number is not None and number < len(family.stages):
+        return number
+    known = [name_stage(stage) for stage in family.stages]
+    hint = propose(target, known) or f"stages: {', '.join(known)}"
     raise refuse_recipe(RecipePlace(file, 1), f"no stage '{target}' for --target", hint)
 
 

@@ -186,7 +186,7 @@ def test_plan_config_of_other_formats() -> None:
     text = HEADER + "%environment\nexport A=b\nexport C=$(date)\n%runscript\nrun\n%labels\nD e\n"
     section = make_recipe(text, "x.def").target.plan({"Env": ["P=q"], "Cmd": ["x"], "WorkingDir": "/w"}).section
     assert section["Env"] == ["P=q", "A=b"]
-    assert section["Entrypoint"] == ["/bin/sh", "-c", "#!/bin/sh\n\nrun\n\n", "runscript"]
+    assert section["Entrypoint"] == ["/bin/sh", "-c", "#!/bin/sh\n\nrun", "runscript"]
     assert (section["Labels"], section["WorkingDir"], "Cmd" in section) == ({"D": "e"}, "/w", False)
 
 
@@ -213,6 +213,17 @@ def test_plan_arguments_everywhere() -> None:
     assert script is not None
     assert script.data == b"echo 1 # {{ C }}\n"
     assert recipe.unused_arguments == ("C",)
+
+
+def test_plan_a_stage_without_a_name_is_called_by_its_number_everywhere() -> None:
+    text = HEADER + "%post\nx\n" + HEADER + "Stage: named\n%files from stage-0\na b\n" + HEADER
+    (copied,) = [step for step in plan(text, target="named") if isinstance(step, CopyStep)]
+    assert copied.origin.stage == 0
+    indexes = [make_recipe(text, "x.def", BuildArguments(target=name)).target.index for name in ("stage-2", "2")]
+    assert indexes == [2, 2]
+    with pytest.raises(InvalidRecipe, match="unknown stage 'other'") as caught:
+        make_recipe(text, "x.def", BuildArguments(target="other"))
+    assert caught.value.hint == "stages: stage-0, named, stage-2"
 
 
 @pytest.mark.parametrize(

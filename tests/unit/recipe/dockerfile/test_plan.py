@@ -316,6 +316,18 @@ def test_plan_an_unknown_target_is_refused() -> None:
     assert caught.value.hint == "did you mean 'build'?"
 
 
+def test_plan_a_stage_without_a_name_is_called_by_its_number_everywhere() -> None:
+    text = "FROM a\nFROM b AS named\nCOPY --from=stage-0 x y\nCOPY --from=stage-1 x y\nFROM c"
+    recipe = read(text, target="named")
+    copies = [step for step in recipe.target.plan({}).steps if isinstance(step, CopyStep)]
+    assert copies[0].origin == CopyOrigin(stage=0)
+    assert copies[1].origin == CopyOrigin(image="stage-1")  # that stage has a name of its own
+    assert [read(text, target=target).target.index for target in ("stage-0", "0", "stage-2", "2")] == [0, 0, 2, 2]
+    with pytest.raises(InvalidRecipe, match="no stage 'other'") as caught:
+        read(text, target="other")
+    assert caught.value.hint == "stages: stage-0, named, stage-2"
+
+
 def test_plan_unused_arguments_are_named() -> None:
     values = dict.fromkeys(["top", "inner", "other", "TARGETARCH", "SOURCE_DATE_EPOCH", "BUILDKIT_INLINE_CACHE"], "x")
     assert read("ARG top\nFROM a\nARG inner", values=values).unused_arguments == ("other",)

@@ -7,18 +7,19 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from kedge.errors import BuildFailed, KedgeError, NoMatchingPlatform, ProgramFailed
+from kedge.frozen import replace
+from kedge.host.memory import KillWatch
 from kedge.model.platform import Platform
 from kedge.ops.build.request import StepLabel
 from kedge.ops.build.states.roots import StepWorkspace
 from kedge.ops.build.steps.build_log import StepOutput
 from kedge.ops.build.steps.protect import CONSTRAINTS_PATH, Protection
 from kedge.ops.build.steps.session import BuildSession
+from kedge.ops.build.steps.step_deaths import StepDeath, describe_death
 from kedge.ops.build.steps.step_mounts import FolderFinder, MountPreparation, PreparedMounts
-from kedge.posix.process import describe_status
 from kedge.recipe.cache_keys import PROXY_VARIABLES
 from kedge.recipe.steps import RunStep
 from kedge.runtime.images.image_file import runs_here
@@ -53,6 +54,7 @@ def run_in_workspace(
             environment = protection.extend_environment(environment)
         program = StepProgram(step.argv, environment, step.directory, step.user, step.stdin)
         run = partial(_run, session, step, (workspace, mounts.made))
+        watch = KillWatch()
         try:
             status = run(program, output.write)
         except ProgramFailed:
@@ -62,7 +64,7 @@ def run_in_workspace(
             output.finish()
         if not status:
             return
-        problem = explain_failure(session, step, status, output)
+        problem = _explain_failure(session, step, (status, describe_death(status, output.last, watch)), output)
         if session.request.shell_on_error:
             _open_shell(session, step, partial(run, replace(program, argv=_SHELL, stdin=b""), None))
         raise problem
@@ -124,17 +126,21 @@ def _list_proxies() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.lower() in PROXY_VARIABLES}
 
 
-def explain_failure(session: BuildSession, step: RunStep, status: int, output: StepOutput) -> BuildFailed:
+def _explain_failure(
+    session: BuildSession, step: RunStep, end: tuple[int, StepDeath], output: StepOutput
+) -> BuildFailed:
     """The error for a program that failed."""
+    status, death = end
     context = {"file": step.place.file, "line": str(step.place.line), "status": str(status), "step": step.text}
     if output.last:
         context["output"] = "\n".join(output.last)
     log = f"read the whole output in {session.log.path}, or " if session.log.path else ""
     if any(_DISK_FULL in line for line in output.last):
         log = f"free some space in {session.place.node.place}, or choose another disk with KEDGE_NODEDIR; {log}"
-    how = describe_status(status) if status < 128 else f"was ended by signal {status - 128}"
+    if death.remedy:
+        log = f"{death.remedy}; {log}"
     return BuildFailed(
-        f"{step.place}: {_shorten(step.text)} {how}",
+        f"{step.place}: {_shorten(step.text)} {death.how}",
         context=context,
         hint=f"{log}build again with --shell-on-error to look around in the failed step",
     )

@@ -94,6 +94,8 @@ class StageBuilder:
         return section in request.sections
 
     def _do(self, step: Step, label: StepLabel) -> None:
+        for index in _list_origins(step):  # its time begins when what it copies from is there
+            self.wait_for(index)
         began = self.session.begin(label)
         try:
             record, is_new = self._find_or_make(step, label)
@@ -162,3 +164,10 @@ class StageBuilder:
             return state.key
         added = self.session.added if step.is_addition else None
         return digest_copy(step, self.origins.open_host_files(step.origin, step.place), added)
+
+
+def _list_origins(step: Step) -> list[int]:
+    """The stages that a step copies from or mounts."""
+    origins = [step.origin] if isinstance(step, CopyStep) else []
+    origins += [mount.origin for mount in step.mounts] if isinstance(step, RunStep) else []
+    return [origin.stage for origin in origins if origin.stage is not None]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kedge.errors import BuildFailed
-from kedge.recipe.steps import Stage
+from kedge.recipe.steps import Stage, name_stage
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -61,7 +61,7 @@ def name_stages(stages: Sequence[Stage]) -> dict[int, str]:
     """What displays call the stages, by number: their names; the only stage needs none."""
     if len(stages) == 1:
         return {stages[0].index: stages[0].name}
-    return {stage.index: stage.name or f"stage-{stage.index}" for stage in stages}
+    return {stage.index: name_stage(stage) for stage in stages}
 
 
 def run_stages(
