@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from kedge.ops.build.states.build_state import StageResult
 from kedge.recipe.steps import Recipe
 
-
 _CONFIG_VERSION = 2  # raise it when the written config or manifest change
 
 
