@@ -49,6 +49,7 @@ class BuildRequest:
     target: str = ""
     platform: str = ""
     sections: tuple[str, ...] = ("all",)
+    updates: bool = False  # --update: the last stage begins with the sandbox that is the output
     labels: Mapping[str, str] = field(default_factory=dict)
     use_cache: bool = True
     pull: str = "auto"  # as for exec: when to ask the registry for bases

@@ -44,8 +44,10 @@ _OCI_TYPES = {
     DOCKER_LAYER_ZSTD: OCI_LAYER_ZSTD,
 }
 # what Docker wrote long ago, and what BuildKit notes of its own builds
-_KEYS_OF_THE_BASE = ("id", "parent", "container", "container_config", "docker_version")
-_KEYS_OF_THE_BASE += ("moby.buildkit.buildinfo.v1", "moby.buildkit.cache.v0")
+_KEYS_OF_THE_BASE = (
+    *("id", "parent", "container", "container_config", "docker_version"),
+    *("moby.buildkit.buildinfo.v1", "moby.buildkit.cache.v0"),
+)
 _BASE_NAME, _BASE_DIGEST = "org.opencontainers.image.base.name", "org.opencontainers.image.base.digest"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
