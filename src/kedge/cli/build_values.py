@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from kedge.errors import KedgeError, UsageError
+from kedge.frozen import replace
 from kedge.model.image_format import ImageFormat
 from kedge.model.nearest import propose
 from kedge.ops.build.request import BuildOutput, BuildSecret

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kedge.formats.go_json import clean_text, encode_json
+from kedge.frozen import frozen, replace
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig
 from kedge.model.platform import Platform
@@ -39,7 +39,7 @@ _MONTHS = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceRecord:
     """The source of a conversion: all that is written into the image comes from this and the image config."""
 
@@ -52,7 +52,7 @@ class SourceRecord:
     build: str = ""  # JSON: bases, steps and arguments of the build
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversionRecord:
     """The documents of a converted image, and what could not be carried over."""
 

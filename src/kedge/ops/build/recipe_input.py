@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidRecipe, UsageError
+from kedge.frozen import frozen
 from kedge.model.nearest import propose
 from kedge.model.platform import Platform
 from kedge.ops.build.request import BuildRequest
@@ -27,7 +27,7 @@ _SECTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecipeInput:
     """A recipe that was read, where it stands, and where its files come from."""
 
