@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as replace_request
 from pathlib import Path
 
 from kedge.compat.tables.load import Tables
@@ -180,7 +179,7 @@ def build(
 def _add_options(request: BuildRequest, options: BuildOptions) -> BuildRequest:
     if options.pull not in PULL_POLICIES:
         raise UsageError(f"pull='{options.pull}' is not valid: use {', '.join(PULL_POLICIES)}")
-    return replace_request(
+    return replace(
         request,
         target=options.target,
         platform=options.platform,

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
+from kedge.frozen import replace
 from kedge.runtime.command_line.shim_file import PROGRAMS, make_shim
 from tests.builders.containers import Runner
 from tests.requirements import REPOSITORY

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
+from kedge.frozen import replace
 from kedge.runtime.command_line.shim_file import make_shim
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import each_role

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from kedge.cli.build_steps import RunningStep, StepBoard, describe_end, name_step
@@ -54,7 +53,7 @@ class JsonSteps(StepBoard):
 
     def show_begin(self, label: StepLabel) -> None:
         """The step's label."""
-        self._say("begin", **asdict(label))
+        self._say("begin", **label.as_dict())
 
     def show_lines(self, step: RunningStep, lines: list[str]) -> None:
         """One object per line."""
@@ -64,7 +63,7 @@ class JsonSteps(StepBoard):
 
     def show_end(self, outcome: StepOutcome) -> None:
         """The label again, how the step ended, and the size of its layer."""
-        self._say("end", **asdict(outcome.label), **_round(asdict(outcome)))
+        self._say("end", **outcome.label.as_dict(), **_round(outcome.as_dict()))
 
     def _say(self, event: str, **values: object) -> None:
         with self.lock:

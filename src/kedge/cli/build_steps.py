@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.build_output import OutputLines
 from kedge.cli.redaction import escape_line
+from kedge.frozen import frozen
 
 if TYPE_CHECKING:
     from kedge.ops.build.request import StepLabel, StepOutcome
@@ -34,7 +35,7 @@ class RunningStep:
         return time.monotonic() - self.began
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedStep:
     """A step that failed, and the end of its output."""
 

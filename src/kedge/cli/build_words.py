@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.build_values import read_build_arguments, read_export, read_pairs, read_secret
 from kedge.errors import FileProblem, InvalidSetting, UsageError
+from kedge.frozen import frozen, replace
 from kedge.model.image_argument import is_address, is_reference
 from kedge.model.image_format import ImageFormat
 from kedge.model.nearest import propose
@@ -30,7 +30,7 @@ _PARTS = (".singularity.d", "usr", "etc", "bin/sh")  # what a directory that is 
 _SHAPES = "kedge build OUTPUT.sif RECIPE, or kedge build -t NAME -f RECIPE CONTEXT"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shape:
     """What is built, from where and into which file."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
+from kedge.frozen import replace
 from kedge.ops.setup import remotes
 from kedge.registry.secret import Secret
 

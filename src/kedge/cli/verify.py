@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from kedge.cli.options import read_image_path
 from kedge.cli.sign import add_keysdir, open_trust
 from kedge.errors import KeyNotFound, UsageError
 from kedge.formats.sif.reader import describe_type
+from kedge.frozen import replace
 from kedge.ops.trust import signatures
 from kedge.ops.trust.keys import open_fetch
 from kedge.runtime.command_line.flags import read_truth

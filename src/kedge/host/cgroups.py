@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from kedge.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Hierarchy:
     """One mounted tree of control groups and where we are in it; "" stands for version 2."""
 

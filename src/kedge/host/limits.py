@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.frozen import frozen
 from kedge.host.cgroups import Hierarchy, find_least, read_hierarchies
 
 MEMORY_FILES = {2: ("memory.max", "memory.high"), 1: ("memory.limit_in_bytes",)}
@@ -23,7 +23,7 @@ _MEMORY_PER_THREAD = 24 * _MEBIBYTE
 _ADDRESS_SPACE_PER_THREAD = 144 * _MEBIBYTE  # a stack of 8 MiB and an arena of malloc, which reserves 128 MiB
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """What may be used, and what says so; None means that nothing limits it."""
 

@@ -14,10 +14,10 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kedge.errors import LimitReached, ProgramFailed
+from kedge.frozen import as_dict, frozen
 from kedge.host.cgroups import read_hierarchies
 from kedge.host.limits import Limits, read_limits
 from kedge.model.size import format_size
@@ -29,7 +29,7 @@ _MARK_LIMIT = 64 << 10
 _FORGET_AFTER = 7 * 86400.0  # seconds; a mark of another machine is nobody's any more
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _WorkMark:
     """The mark of a piece of work: what it was, and what the limits were."""
 
@@ -134,7 +134,7 @@ def mark_attempt(folder: Path, what: str, host: str | None = None) -> Iterator[N
     path = folder / own_name("attempt")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(attempt)) + "\n")
+        path.write_text(json.dumps(as_dict(attempt)) + "\n")
     try:
         yield
     finally:

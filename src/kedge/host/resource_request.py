@@ -8,11 +8,12 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import UsageError
+from kedge.frozen import replace
 from kedge.posix.files import explained
 
 _PERIOD = 100_000  # microseconds in which a quota of processor time is counted

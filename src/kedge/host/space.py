@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import KedgeError, NoSpace
+from kedge.frozen import frozen
 from kedge.model.size import format_size
 from kedge.posix.files import explained
 from kedge.posix.libc import GRPQUOTA, USRQUOTA, get_quota
@@ -30,7 +31,7 @@ _SCRATCH_VARIABLES = (
 _SCRATCH_FOLDERS = ("/scratch/{user}", "/scratch", "/local/scratch", "/localscratch", "/var/tmp", "/tmp")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Space:
     """What can still be written at a place; `quota_left` is None where no quota is known."""
 

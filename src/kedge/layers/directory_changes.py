@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import stat
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.frozen import frozen
 from kedge.layers.directory_tree import FolderOptions, FolderReading, FolderSource, list_entries
 from kedge.layers.layer_tree import strip_marks
 from kedge.layers.tar_writer import refuse_whiteout
@@ -27,7 +27,7 @@ _TICK = 20_000_000  # nanoseconds after which the clock of change times has gone
 _NO_NAMES: _Names = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DirectorySnapshot:
     """How a directory was: the names in each directory below it."""
 

@@ -11,10 +11,10 @@ import hashlib
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from kedge.errors import DigestMismatch
 from kedge.formats.compression import inflate
+from kedge.frozen import frozen
 from kedge.layers.limits import Ledger
 from kedge.model.digest import Digest
 
@@ -24,7 +24,7 @@ _POLL = 0.2  # seconds between looks at the stop flag while the queue is full
 _FAREWELL = 0.2  # seconds to wait for the thread at the end; it may wait for bytes that do not come
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayerSource:
     """One layer: a name for messages, its digests where known, and how to get its compressed bytes.
 

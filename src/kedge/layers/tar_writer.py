@@ -8,11 +8,11 @@ import hashlib
 import os
 import urllib.parse
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.formats.compression import GzipLayerCompressor, StreamCompressor
+from kedge.frozen import frozen
 from kedge.layers.member_names import show_name
 from kedge.layers.tar_layout import BLOCK, HEADER, ZERO_BLOCK
 from kedge.layers.whiteouts import WHITEOUT_PREFIX
@@ -33,7 +33,7 @@ _LARGE_MAXIMUM = 0o77777777777  # eleven: size and time
 _BATCH = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayerResult:
     """A layer that was written: digest and size as stored, digest of the tar inside."""
 

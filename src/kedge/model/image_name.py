@@ -7,9 +7,9 @@ The rules are those of the distribution specification; Docker Hub's defaults (`d
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from kedge.errors import InvalidReference
+from kedge.frozen import frozen
 from kedge.model.digest import Digest
 
 DOCKER_HUB = "docker.io"
@@ -25,7 +25,7 @@ _PASSWORD = re.compile(r"(://[^/@:\s]*):[^/@\s]*@")
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]+)?\]\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ImageName:
     """The parts of an image name, defaults filled in except the tag."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.errors import CorruptImage, InvalidReference, KedgeError, NoMatchingPlatform, UnsupportedFormat
+from kedge.frozen import frozen
 from kedge.model.digest import Digest
 from kedge.model.platform import Platform
 
@@ -58,7 +59,7 @@ class Descriptor:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Manifest:
     """One image for one platform: a config and layers, lowest first."""
 
@@ -79,7 +80,7 @@ class Manifest:
         return len(self.layers) == 1 and self.layers[0].media_type in (SIF_LAYER, _SIF_LAYER_LEGACY)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Index:
     """Several manifests, one per platform."""
 

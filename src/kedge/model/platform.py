@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from kedge.errors import InvalidReference
+from kedge.frozen import frozen
 
 # uname and everyday spellings -> OCI (Go) architecture and variant
 _ALIASES = {
@@ -26,7 +26,7 @@ _KNOWN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Platform:
     """An operating system (always linux here), an architecture and, rarely, a variant of it."""
 

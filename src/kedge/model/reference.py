@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kedge.errors import InvalidReference
+from kedge.frozen import frozen
 from kedge.model import image_name, page_address
 from kedge.model.digest import Digest
 from kedge.model.image_argument import PATHS, PLAIN, SLASHED, find_path, is_address
@@ -44,7 +44,7 @@ class Transport(StrEnum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reference:
     """One image: a transport and the parts that transport has; the others are empty."""
 

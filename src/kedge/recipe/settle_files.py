@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
 from kedge.formats.go_json import clean_text, encode_json, encode_text
+from kedge.frozen import frozen, replace
 from kedge.recipe.steps import Step, TreeFile, WriteFilesStep
 
 BUILD_LABELS = "/.build.labels"  # $APPTAINER_LABELS
@@ -20,7 +20,7 @@ _HISTORY = "/.singularity.d/bootstrap_history"
 _MOST_HISTORY = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SettledFiles:
     """What is to be done to a tree: whole files to write, and files to remove."""
 

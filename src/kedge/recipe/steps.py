@@ -8,15 +8,15 @@ needs the base's PATH, and a base may add steps of its own (ONBUILD). So a stage
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kedge.errors import InvalidRecipe, KedgeError
+from kedge.frozen import NOTHING, frozen
 
 SCRIPT_PATH = "\0"  # in the words of a HostScriptStep: the path of its script, wherever that was put
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecipePlace:
     """Where something stands in a recipe; lines and columns begin with 1."""
 
@@ -41,7 +41,7 @@ def name_place(problem: KedgeError, place: RecipePlace) -> None:
         problem.context.update(file=place.file, line=str(place.line))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyOrigin:
     """Where files are copied from: an earlier stage, another image, or, if neither is named, the build context."""
 
@@ -50,7 +50,7 @@ class CopyOrigin:
     name: str = ""  # of a context given with --build-context
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepMount:
     """What `RUN --mount` asks for."""
 
@@ -69,7 +69,7 @@ class StepMount:
     variable: str = ""  # where a secret goes instead of a file
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigStep:
     """Changes the config of the image and no file: ENV, LABEL, CMD, USER and the like."""
 
@@ -77,7 +77,7 @@ class ConfigStep:
     text: str  # the instruction as people write it, on one line
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InlineFile:
     """A file whose content stands in the recipe."""
 
@@ -85,7 +85,7 @@ class InlineFile:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunStep:
     """A program in the image so far, which may change all of it.
 
@@ -106,7 +106,7 @@ class RunStep:
     script: InlineFile | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyStep:
     """Files into the image: COPY, ADD, %files."""
 
@@ -128,7 +128,7 @@ class CopyStep:
     is_definition: bool = False  # %files: the rules of cp, and links of the host are followed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DirectoryStep:
     """A directory that is made where it is missing: WORKDIR."""
 
@@ -138,7 +138,7 @@ class DirectoryStep:
     user: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostScriptStep:
     """A script that runs with the programs of this host and may change the image only: %pre and %setup."""
 
@@ -149,7 +149,7 @@ class HostScriptStep:
     script: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreeFile:
     """A file that a recipe puts into the image under `/.singularity.d` or `/scif`.
 
@@ -162,7 +162,7 @@ class TreeFile:
     way: str = "write"  # write, keep, append, labels or history
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteFilesStep:
     """What a definition file says about its image: environment, run script, labels, help, tests, apps."""
 
@@ -176,7 +176,7 @@ class WriteFilesStep:
 Step = ConfigStep | RunStep | CopyStep | DirectoryStep | HostScriptStep | WriteFilesStep
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Base:
     """What a stage begins with."""
 
@@ -185,10 +185,10 @@ class Base:
     reference: str = ""  # as the recipe has it, build arguments put in
     stage: int | None = None
     platform: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict)  # other keys of a definition's header, in lower case
+    fields: Mapping[str, str] = NOTHING  # other keys of a definition's header, in lower case
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StagePlan:
     """The steps of a stage whose base is known, and the config of the result."""
 
@@ -238,14 +238,14 @@ def number_stage(text: str) -> int | None:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuildArguments:
     """What the user gives to a recipe, and the platforms a Dockerfile may ask for."""
 
-    values: Mapping[str, str] = field(default_factory=dict)  # --build-arg, files first
+    values: Mapping[str, str] = NOTHING  # --build-arg, files first
     build_platform: str = ""  # linux/arm64: where the build runs
     target_platform: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)  # the proxies of the host
+    environment: Mapping[str, str] = NOTHING  # the proxies of the host
     target: str = ""  # --target: the name or number of the last stage that is wanted
     keeps_undefined: bool = False  # for who shows a recipe: `{{ name }}` without a value stays, with a warning
     sections: tuple[str, ...] = ("all",)  # --section: those of a definition file that are wanted; "none" for none
@@ -253,7 +253,7 @@ class BuildArguments:
     contexts: tuple[str, ...] = ()  # names given with --build-context; a base or an origin may be one of them
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recipe:
     """A recipe that was read: stages in their order, the last one wanted."""
 
@@ -263,7 +263,7 @@ class Recipe:
     stages: tuple[Stage, ...]
     warnings: tuple[str, ...] = ()
     unused_arguments: tuple[str, ...] = ()  # names given with --build-arg that nothing asks for
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = NOTHING
 
     @property
     def target(self) -> Stage:

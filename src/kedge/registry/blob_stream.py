@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from kedge.errors import DigestMismatch, RegistryProtocolError
+from kedge.frozen import frozen
 from kedge.registry.connection_errors import explain_break
 from kedge.registry.secret import redact_url
 from kedge.registry.transport import Response
@@ -58,7 +58,7 @@ class BlobStream:
         self.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A Content-Range header."""
 

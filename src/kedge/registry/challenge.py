@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from kedge.frozen import NOTHING, frozen
 
 _MAXIMUM = 16 << 10  # bytes of one header that are looked at
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -19,12 +20,12 @@ _TOKEN68 = re.compile(r"[ \t]+([A-Za-z0-9\-._~+/]+=*)[ \t]*(?=,|\Z)")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Challenge:
     """One way the server offers to authenticate; scheme and parameter names are lower case."""
 
     scheme: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = NOTHING
 
     @property
     def realm(self) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kedge.frozen import frozen, replace
 from kedge.model.progress import Progress, Silent
 from kedge.registry.credentials import Credential, CredentialSources
 from kedge.registry.mirrors import Registries, load_registries, user_configuration
@@ -18,7 +18,7 @@ from kedge.release import VERSION
 from kedge.settings import home_directory
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AccessOptions:
     """What the command line and the settings say about reaching registries."""
 
@@ -34,13 +34,13 @@ class AccessOptions:
     minimum_speed: int = 0  # bytes per second; 0: any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """How registries are reached; one is shared by all clients of a command, so connections are reused."""
 
     transport: HttpTransport
-    sources: CredentialSources = field(default_factory=CredentialSources)
-    registries: Registries = field(default_factory=Registries)
+    sources: CredentialSources = CredentialSources()
+    registries: Registries = Registries()
     plain_http: bool = False  # --no-https: http and nothing else
     trusted_realms: frozenset[str] = frozenset()
 

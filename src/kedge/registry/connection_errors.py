@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kedge.errors import NetworkFailed
+from kedge.frozen import frozen
 from kedge.model.size import format_size
 from kedge.registry.secret import redact_url
 
@@ -63,7 +63,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectionFailure:
     """Why one exchange failed."""
 

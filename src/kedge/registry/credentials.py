@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import InvalidSetting, KedgeError, ProgramFailed, UsageError
-from kedge.frozen import NOTHING
+from kedge.frozen import NOTHING, frozen
 from kedge.model.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
 from kedge.posix.private_files import find_foreign_hand
 from kedge.posix.process import run_program
@@ -33,7 +32,7 @@ _HELPER_SECONDS = 30.0
 _TOKEN_USER = "<token>"  # the user name that marks an identity token
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Credential:
     """A login and where it was found; its repr shows no secret."""
 
@@ -49,7 +48,7 @@ class Credential:
         return tuple(secret for secret in held if secret)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CredentialSearch:
     """The result of a search: a credential or none, and notes about problems."""
 
@@ -57,14 +56,14 @@ class CredentialSearch:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CredentialSources:
     """Where to look."""
 
     explicit: Credential | None = None  # --docker-login and --username
     authfile: Path | None = None
     username: str | None = None  # USER@ of an Enroot reference: only entries of this user fit
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = NOTHING
     home: Path = Path("/")
 
     def find(self, registry: str, repository: str, *, is_mirror: bool = False) -> CredentialSearch:

@@ -7,11 +7,11 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import InvalidSetting
+from kedge.frozen import NOTHING, frozen
 from kedge.posix.exclusive_change import sole_change
 from kedge.posix.files import write_atomically
 from kedge.registry.secret import Secret
@@ -21,7 +21,7 @@ _HUB_KEY = "https://index.docker.io/v1/"
 _HUB_NAMES = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Login:
     """What one entry of a file holds."""
 
@@ -36,13 +36,13 @@ class Login:
         return not (self.username and self.password) and not self.identity_token and not self.registry_token
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuthFile:
     """A parsed auth file."""
 
     path: Path
-    logins: Mapping[str, Login] = field(default_factory=dict)
-    helpers: Mapping[str, str] = field(default_factory=dict)
+    logins: Mapping[str, Login] = NOTHING
+    helpers: Mapping[str, str] = NOTHING
     store: str = ""
 
     def find_login(self, registry: str, repository: str) -> Login | None:

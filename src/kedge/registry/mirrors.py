@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import AccessDenied, InvalidSetting
+from kedge.frozen import frozen
 
 _MAXIMUM = 1 << 20
 _LOCATION = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:\d{1,5})?(/[A-Za-z0-9._-]+)*/?\Z")
 _HUB_HOST = "registry-1.docker.io"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """One place that may have a repository."""
 
@@ -35,7 +35,7 @@ class Endpoint:
         return _HUB_HOST if self.registry in ("docker.io", "index.docker.io") else self.registry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Mirror:
     """One `[[registry.mirror]]` table."""
 
@@ -44,7 +44,7 @@ class _Mirror:
     pull: str = "all"  # all, digest-only or tag-only
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _MirrorRule:
     """One `[[registry]]` table."""
 
@@ -65,12 +65,12 @@ class _MirrorRule:
         return len(self.prefix) if _starts(name, self.prefix) else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Registries:
     """All rules, and notes about problems in the files."""
 
     rules: tuple[_MirrorRule, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def list_endpoints(self, registry: str, repository: str, *, by_digest: bool = False) -> list[Endpoint]:
         """Where to look for a repository, in order; raises AccessDenied when the site blocks it."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from kedge.frozen import frozen
 from kedge.registry.secret import Secret
 
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NetrcEntry:
     """One machine; `machine` is empty for the default entry."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from kedge.errors import AccessDenied, AuthenticationFailed, KedgeError
+from kedge.frozen import replace
 from kedge.posix.bounded_threads import answer_within
 from kedge.registry.client import RegistryClient
 from kedge.registry.client_setup import Access

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from kedge.errors import InvalidSetting
+from kedge.frozen import NOTHING, frozen
 from kedge.registry.secret import Secret, encode_basic, redact_url
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proxy:
     """A proxy's address without its login, and the login apart."""
 
@@ -21,11 +21,11 @@ class Proxy:
     variable: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proxies:
     """The proxy variables of an environment."""
 
-    by_scheme: Mapping[str, Proxy] = field(default_factory=dict)
+    by_scheme: Mapping[str, Proxy] = NOTHING
     exceptions: tuple[str, ...] = ()
 
     @classmethod

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from kedge.errors import (
@@ -16,6 +15,7 @@ from kedge.errors import (
     RateLimited,
     RegistryProtocolError,
 )
+from kedge.frozen import frozen
 from kedge.registry.secret import Secret, redact_url, scrub
 from kedge.registry.transport import Response
 
@@ -23,7 +23,7 @@ BODY_LIMIT = 64 << 10
 _SHOWN = 400  # characters quoted from a server's answer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Situation:
     """A request to a registry, and the credentials it was made with."""
 
@@ -99,7 +99,7 @@ def _explain_unexpected(status: int, situation: Situation, body: bytes, context:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ErrorBody:
     """A registry's own explanation: codes such as MANIFEST_UNKNOWN, and text."""
 

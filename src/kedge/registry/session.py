@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urljoin
 
 from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
+from kedge.frozen import NOTHING, frozen, replace
 from kedge.registry.auth import Authenticator
 from kedge.registry.challenge import Challenge, parse_challenges
 from kedge.registry.client_setup import Access
@@ -20,14 +20,14 @@ from kedge.registry.secret import Secret, redact_url
 from kedge.registry.transport import Body, HttpRequest, Response, is_same_origin, split_url
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One call of the distribution API; `target` is a path below /v2/ or a whole address the registry gave."""
 
     method: str
     target: str
     accepted: frozenset[int] = frozenset({200})
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = NOTHING
     body: Body | None = None
     reference: str = ""  # tag or digest, for messages
     writes: bool = False

@@ -7,10 +7,10 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urljoin
 
 from kedge.errors import RegistryProtocolError
+from kedge.frozen import frozen
 from kedge.model.image_name import is_tag
 from kedge.registry.response_errors import explain_web_page, is_web_page
 from kedge.registry.secret import redact_url
@@ -21,7 +21,7 @@ _LINK = re.compile(r'<([^<>]*)>((?:[^<>"]|"[^"]*")*)')  # an address may hold co
 _NEXT = re.compile(r';\s*rel\s*=\s*"?next"?\s*(?:[;,]|\Z)', re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TagLimits:
     """How much of a list of tags is read; no honest repository has more."""
 

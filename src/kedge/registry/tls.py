@@ -6,10 +6,10 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import InvalidSetting
+from kedge.frozen import frozen
 
 # Where distributions keep the bundle; interpreters built elsewhere (conda, uv) look in places that are not here.
 SYSTEM_BUNDLES = (
@@ -22,7 +22,7 @@ SYSTEM_BUNDLES = (
 CERTIFICATE_FOLDERS = (Path("/etc/docker/certs.d"), Path("/etc/containers/certs.d"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostCertificates:
     """Extra authorities and a client certificate for one host."""
 

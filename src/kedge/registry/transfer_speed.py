@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import email.utils
-from dataclasses import dataclass
+
+from kedge.frozen import frozen
 
 _FAST = 4 << 20  # bytes per second
 _PROVEN = 1 << 20  # bytes that a connection has to bring before it counts as fast
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SpeedLimits:
     """The limits that the user accepts."""
 

@@ -15,7 +15,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -24,6 +23,7 @@ import urllib3
 import urllib3.exceptions as faults
 
 from kedge.errors import NetworkFailed, RegistryProtocolError
+from kedge.frozen import NOTHING, frozen, replace
 from kedge.registry.connection_errors import (
     BRIEF,
     TRANSIENT,
@@ -48,7 +48,7 @@ _CONNECTIONS = 16
 Body = bytes | Callable[[], Iterable[bytes]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransportOptions:
     """How requests are made; the defaults suit a login node."""
 
@@ -62,19 +62,19 @@ class TransportOptions:
     longest_wait: float = 60.0  # a server that asks for more is not waited for
     ca_bundle: Path | None = None
     certificate_folders: tuple[Path, ...] = CERTIFICATE_FOLDERS
-    proxies: Proxies = field(default_factory=Proxies)
+    proxies: Proxies = Proxies()
     sleep: Callable[[float], None] = time.sleep
     notify: Callable[[str], None] = lambda _message: None
     count: Callable[[int, int], None] = lambda _answers, _received: None  # answers, and bytes of their bodies
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpRequest:
     """One request; `authorization` goes to the host of `url` and nowhere else."""
 
     method: str
     url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = NOTHING
     authorization: Secret | None = None
     body: Body | None = None
     verify: bool = True  # False: any certificate will do, for registries the user declared insecure

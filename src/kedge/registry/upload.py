@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import BinaryIO
 from urllib.parse import quote, urljoin
 
@@ -22,6 +21,7 @@ from kedge.errors import (
     NetworkFailed,
     RegistryProtocolError,
 )
+from kedge.frozen import frozen, replace
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
 from kedge.registry.auth import append_query
@@ -35,7 +35,7 @@ _COMMIT_TIMEOUT = 900.0  # seconds: object stores copy a large blob once more be
 _RANGE = re.compile(r"(?:bytes=)?0-(\d{1,19})\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Upload:
     """A blob to send and how to get at its bytes."""
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import DigestMismatch, KedgeError
+from kedge.frozen import frozen
 from kedge.posix.files import explained
 
 _WINDOW = 4 << 20  # bytes of the newest pieces that are kept in memory
 _READ = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _View:
     """What a follower sees at one moment."""
 

@@ -12,11 +12,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import InvalidReference
+from kedge.frozen import NOTHING, frozen
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
 from kedge.store.blobs import Blobs
@@ -29,7 +29,7 @@ _FORMAT = 1
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepRecord:
     """What a step gave: a layer, or none if it changed no file."""
 
@@ -37,7 +37,7 @@ class StepRecord:
     layer: Descriptor | None
     diff_id: Digest | None
     created_by: str = ""  # the instruction, for the image's history and for `kedge cache list`
-    extra: Mapping[str, Any] = field(default_factory=dict)  # what the builder wants to know the next time
+    extra: Mapping[str, Any] = NOTHING  # what the builder wants to know the next time
 
 
 class BuildSteps:

@@ -12,10 +12,10 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import FileProblem, StoreBusy
+from kedge.frozen import frozen
 from kedge.posix.files import explained
 from kedge.posix.private_files import find_intruder
 from kedge.store.image_records import read_fields
@@ -27,7 +27,7 @@ _DATA, _ABOUT = "data", "about.json"
 _MOST_PRIVATE = 64  # directories of one name at the same time
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenedMount:
     """A directory that a step may use."""
 
@@ -124,7 +124,7 @@ class CacheMounts:
         self._layout.write(folder / _ABOUT, json.dumps({"name": name, "size": size}).encode() + b"\n")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountRecord:
     """A directory in the cache, as listings show it."""
 

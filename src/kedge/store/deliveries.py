@@ -10,18 +10,18 @@ import contextlib
 import json
 import os
 import stat
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import KedgeError
+from kedge.frozen import frozen, replace
 from kedge.store.image_records import read_digest, read_fields
 from kedge.store.layout import Layout, hash_text
 
 _MOST_PATHS = 8  # of the newest copies; one would do
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveryRecord:
     """Which bytes, and where users have them."""
 

@@ -13,11 +13,11 @@ import random
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from kedge.errors import DigestMismatch, KedgeError, NetworkFailed, RegistryProtocolError, StoreBusy
+from kedge.frozen import frozen
 from kedge.model.manifest import Descriptor
 from kedge.model.size import format_size
 from kedge.posix.files import explained
@@ -48,7 +48,7 @@ def _ignore(_: int) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IngestOptions:
     """How a blob is fetched."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kedge.frozen import frozen
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.owned_names import is_running, owner_is_gone
 from kedge.store.build_steps import drop_orphaned_steps, read_step
@@ -59,7 +60,7 @@ class CacheItem:
         return self.path.stem if self.kind in (ItemKind.IMAGE, ItemKind.RECORD) else self.path.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KindUsage:
     """How much of one kind there is."""
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.frozen import frozen
 from kedge.store.layout import Layout
 
 _RECORD_LIMIT = 64 << 10
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImageRecord:
     """The record of an image in the cache; `digest` is empty in those of versions that took none."""
 

@@ -12,11 +12,11 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import FileProblem, KedgeError
+from kedge.frozen import frozen, replace
 from kedge.model.setting_values import LinkMode
 from kedge.posix.files import apply_umask, explained
 from kedge.store import file_transfer
@@ -31,7 +31,7 @@ from kedge.store.use_marks import Use
 Build = Callable[[BinaryIO], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Handing:
     """Where the user wants an image, and how."""
 
@@ -40,7 +40,7 @@ class Handing:
     mode: LinkMode = LinkMode.AUTO
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Fresh:
     """An image that was built and has no name yet."""
 

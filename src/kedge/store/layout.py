@@ -21,10 +21,10 @@ import contextlib
 import hashlib
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import FileProblem
+from kedge.frozen import frozen
 from kedge.model.digest import Digest
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explain, explained
@@ -34,7 +34,7 @@ _STALE_TEMPORARY = 86400.0  # seconds after which a temporary file of an unreach
 _CACHEDIR_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# Made by kedge; back-up programs may pass it over.\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """The directories of one cache; `shared` lets the umask decide who else may use it, otherwise only the owner."""
 

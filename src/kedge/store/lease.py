@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from kedge.errors import StoreBusy
+from kedge.frozen import frozen
 from kedge.posix.files import explained
 from kedge.posix.lease_holders import Holder, claim_name
 from kedge.posix.owned_names import is_running, own_name
@@ -131,7 +132,7 @@ class Lease:
         self.release()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _LeaseState:
     """A lease as it was read."""
 

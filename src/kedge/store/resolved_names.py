@@ -7,10 +7,10 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import KedgeError
+from kedge.frozen import frozen
 from kedge.model.digest import Digest
 from kedge.model.platform import Platform
 from kedge.store.layout import Layout, hash_text
@@ -18,7 +18,7 @@ from kedge.store.layout import Layout, hash_text
 _NAME_LIMIT = 64 << 10  # bytes; a record is a few hundred
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NameRecord:
     """A reference, the platform it was asked for, and the manifest it led to."""
 

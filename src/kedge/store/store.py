@@ -7,12 +7,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
 from kedge.errors import InvalidSetting, KedgeError
+from kedge.frozen import frozen
 from kedge.model.digest import Digest
 from kedge.model.manifest import OCI_LAYER_ZSTD, Descriptor
 from kedge.model.platform import Platform
@@ -36,7 +36,7 @@ from kedge.store.use_marks import Use
 _DEFAULT_DOWNLOADS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verified:
     """What hashing found: items of the cache that were damaged, and are gone; changed files of users, which stay."""
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import io
 import json
@@ -29,6 +28,7 @@ from kedge.formats.oci.layout import OciLayout
 from kedge.formats.oci.open_stored import open_images
 from kedge.formats.oci.stored_image import StoredImage
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
+from kedge.frozen import replace
 from kedge.model.digest import Digest
 from kedge.model.manifest import DOCKER_LAYER_TAR, DOCKER_MANIFEST, OCI_INDEX, OCI_LAYER_TAR, OCI_MANIFEST
 from kedge.model.platform import Platform
@@ -163,7 +163,7 @@ def test_layout_damaged_blob_is_found_while_reading(tmp_path: Path) -> None:
 
 
 def test_layout_write_is_whole_or_nothing(tmp_path: Path) -> None:
-    wrong = dataclasses.replace(ONE.layers[1], open=lambda: iter([b"not these bytes"]))
+    wrong = replace(ONE.layers[1], open=lambda: iter([b"not these bytes"]))
     bad = StoredImage(ONE.manifest, ONE.config, (ONE.layers[0], wrong), "x")
     with pytest.raises(DigestMismatch):
         write_layout(tmp_path / "layout", [bad])

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from kedge.errors import CorruptImage, DigestMismatch, HostileImage
+from kedge.frozen import replace
 from kedge.layers.flatten import flatten
 from kedge.layers.layer_source import LayerSource, PieceFeed
 from kedge.layers.limits import FlattenOptions
@@ -377,7 +377,7 @@ def test_flatten_refuses_hard_links_through_links_that_leave_the_image() -> None
 def test_flatten_verifies_diff_ids_unless_told_not_to() -> None:
     good = sources(layer(file("x")), compressed=True)
     flatten(good, MemorySink())
-    bad = [dataclasses.replace(good[0], diff_id=sources(layer(file("y")))[0].diff_id)]
+    bad = [replace(good[0], diff_id=sources(layer(file("y")))[0].diff_id)]
     flatten(bad, MemorySink(), FlattenOptions(verify_diff_ids=False))
     with pytest.raises(DigestMismatch, match="layer layer0 does not match the image config"):
         flatten(bad, MemorySink())

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import InvalidReference, KedgeError
+from kedge.frozen import replace
 from kedge.model import image_argument, reference
 from kedge.model.digest import Digest
 from kedge.model.reference import Reference, Transport
@@ -461,7 +461,7 @@ references = st.builds(
 @given(references)
 def test_reference_round_trips_registry_names(reference: Reference) -> None:
     if reference.registry == "docker.io" and "/" not in reference.repository:
-        reference = dataclasses.replace(reference, repository=f"library/{reference.repository}")
+        reference = replace(reference, repository=f"library/{reference.repository}")
     assert parse(str(reference)) == reference
     assert "/" not in reference.default_name()
 

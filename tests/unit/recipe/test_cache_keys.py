@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from kedge.frozen import replace
 from kedge.recipe.cache_keys import state_key, step_key
 from kedge.recipe.steps import (
     CopyOrigin,

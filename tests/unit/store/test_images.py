@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 
 from kedge.errors import FileProblem, OutputExists
+from kedge.frozen import replace
 from kedge.model.digest import Digest
 from kedge.model.platform import Platform
 from kedge.model.setting_values import LinkMode

@@ -12,7 +12,6 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +19,7 @@ from kedge.errors import UnsupportedFormat
 from kedge.formats.compression import inflate
 from kedge.formats.oci.layout import REF_NAME
 from kedge.formats.oci.stored_image import StoredImage, StoredLayer, verify_stream
+from kedge.frozen import replace
 from kedge.model.digest import Digest
 from kedge.model.manifest import (
     DOCKER_CONFIG,

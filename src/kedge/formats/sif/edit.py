@@ -13,7 +13,6 @@ import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,6 +30,7 @@ from kedge.formats.sif.layout import (
 )
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
+from kedge.frozen import replace
 from kedge.posix.files import atomic_output, explained
 
 NO_TIME = -62_135_596_800  # the zero of Go's times, the year 1, in seconds

@@ -10,8 +10,9 @@ All integers are little-endian and packed. Reference implementation: https://git
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+
+from kedge.frozen import frozen
 
 HEADER = struct.Struct("<32s10s3s3s16s8q")  # launch, magic, version, architecture, uuid, then the eight numbers
 DESCRIPTOR = struct.Struct("<i?III3q4q128s384s")
@@ -148,7 +149,7 @@ def decode_text(field: bytes) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Header:
     """The global header; byte fields are kept as they stand in the file, because signatures cover them."""
 
@@ -195,7 +196,7 @@ class Header:
         return _decode_architecture(self.architecture_code)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SifDescriptor:
     """One used entry of the table; `slot` is its place there, which its ID normally follows by one."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from dataclasses import replace
 from typing import BinaryIO
 
 from kedge.errors import UsageError
@@ -30,6 +29,7 @@ from kedge.formats.sif.layout import (
     encode_architecture,
     pack_partition_extra,
 )
+from kedge.frozen import replace
 
 _NAMESPACE = uuid.UUID("6b656467-6500-5000-8000-736966206964")
 

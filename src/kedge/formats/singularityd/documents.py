@@ -6,10 +6,10 @@ Labels are the image's own, and those that say when, from what and by what it wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from kedge.formats.go_json import clean_text, encode_json
+from kedge.frozen import frozen
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig
 from kedge.model.platform import Platform
@@ -34,7 +34,7 @@ _MONTHS = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceRecord:
     """The source of a conversion: all that is written into the image comes from this and the image config."""
 
@@ -47,7 +47,7 @@ class SourceRecord:
     build: str = ""  # JSON: bases, steps and arguments of the build
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversionRecord:
     """The documents of a converted image, and what could not be carried over."""
 

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from kedge.errors import CorruptImage
 from kedge.formats.go_json import encode_json, encode_text
+from kedge.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from kedge.posix.views import View
@@ -69,7 +70,7 @@ class InspectReport:
         return attributes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReportSelection:
     """What of a report is wanted; nothing chosen means the labels."""
 

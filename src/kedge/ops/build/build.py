@@ -11,9 +11,9 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 from kedge.errors import CorruptImage, DigestMismatch, FileProblem, NoSpace
+from kedge.frozen import replace
 from kedge.ops.build.convert_spec import convert_spec, names_image
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult

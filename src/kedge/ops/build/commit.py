@@ -12,12 +12,12 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from kedge.errors import FileProblem, UsageError
-from kedge.frozen import JsonValue
+from kedge.frozen import JsonValue, replace
 from kedge.layers.owners import OwnerLookup
 from kedge.layers.tar_writer import LayerResult, write_layer
 from kedge.layers.upper_directory import UpperOptions, is_of_fuse, read_upper

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import InvalidRecipe, UsageError
-from kedge.frozen import JsonValue
+from kedge.frozen import JsonValue, replace
 from kedge.model.platform import Platform
 from kedge.posix.files import atomic_output, explained, refuse_existing
 from kedge.recipe.convert.convert_recipe import convert_recipe

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidRecipe, UsageError
+from kedge.frozen import frozen, replace
 from kedge.model.platform import Platform
 from kedge.ops.build.request import BuildRequest
 from kedge.ops.setup.workplace import Workplace
@@ -21,7 +21,7 @@ _MAXIMUM_RECIPE = 64 << 20  # bytes
 STANDARD_INPUT = "-"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecipeInput:
     """A recipe that was read, where it stands, and where its files come from."""
 

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from kedge.frozen import JsonValue
+from kedge.frozen import NOTHING, JsonValue, frozen
 from kedge.model.image_format import ImageFormat
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuildSecret:
     """A secret for `RUN --mount=type=secret`: a file, or a variable of the caller."""
 
@@ -21,7 +20,7 @@ class BuildSecret:
     variable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuildOutput:
     """Where the result goes."""
 
@@ -33,7 +32,7 @@ class BuildOutput:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuildRequest:
     """One build."""
 
@@ -41,15 +40,15 @@ class BuildRequest:
     text: bytes | None = None  # the recipe itself, where `spec` is '-'
     output: BuildOutput = BuildOutput()
     context: Path | None = None  # default: the recipe's directory for definition files, '.' for Dockerfiles
-    contexts: Mapping[str, str] = field(default_factory=dict)  # --build-context NAME=PATH
-    arguments: Mapping[str, str] = field(default_factory=dict)  # --build-arg, after --build-arg-file
+    contexts: Mapping[str, str] = NOTHING  # --build-context NAME=PATH
+    arguments: Mapping[str, str] = NOTHING  # --build-arg, after --build-arg-file
     warns_unused: bool = False  # --warn-unused-build-args
     secrets: tuple[BuildSecret, ...] = ()
     ssh: tuple[str, ...] = ()
     target: str = ""
     platform: str = ""
     sections: tuple[str, ...] = ("all",)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = NOTHING
     use_cache: bool = True
     pull: str = "auto"  # as for exec: when to ask the registry for bases
     tests: bool = True
@@ -63,7 +62,7 @@ class BuildRequest:
     log: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepLabel(JsonValue):
     """Which step: what a display shows of it."""
 
@@ -73,7 +72,7 @@ class StepLabel(JsonValue):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepOutcome(JsonValue):
     """How a step ended."""
 
@@ -112,7 +111,7 @@ class SilentSteps:
         """Nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuildResult(JsonValue):
     """What was built."""
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.errors import InstanceProblem, RuntimeUnsuited, UsageError
+from kedge.frozen import replace
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
 from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from kedge.formats.enroot import add_enroot_files, has_enroot_files
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.frozen import JsonValue
+from kedge.frozen import JsonValue, replace
 from kedge.model.reference import Reference
 from kedge.ops.images.cached_image import CachedFile, CachedFormat, find_cached_file
 from kedge.ops.images.make_layers import make_section

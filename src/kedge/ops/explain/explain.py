@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kedge.compat.driver_chart import Chart, make_chart
@@ -15,7 +15,7 @@ from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import Verdict
 from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
-from kedge.frozen import JsonValue
+from kedge.frozen import JsonValue, replace
 from kedge.frozen import replace as put
 from kedge.model.reference import Reference, Transport
 from kedge.ops.explain.image_traits import read_image_traits, read_table_traits

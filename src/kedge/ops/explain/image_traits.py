@@ -6,7 +6,6 @@ What the registry cannot be asked is answered from the tables, and said so.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from kedge.compat.image.read_traits import read_traits, split_name
@@ -73,14 +72,14 @@ def _read_anywhere(source: Source, workplace: Workplace, tables: Tables, *, offl
         if offline or settings.disable_cache:
             raise
         workplace.progress.warn(f"{problem.message}; nothing is cached")
-        passing = dataclasses.replace(workplace, settings=replace(settings, disable_cache=True))
+        passing = replace(workplace, settings=replace(settings, disable_cache=True))
         return _read_registry(source, passing, tables, offline=offline, prefer=prefer)
 
 
 def _read_registry(source: Source, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str) -> ImageTraits:
     wants = bool(workplace.settings.architecture)
     if prefer and not wants:
-        workplace = dataclasses.replace(workplace, settings=replace(workplace.settings, architecture=prefer))
+        workplace = replace(workplace, settings=replace(workplace.settings, architecture=prefer))
     with workplace.open_store() as store:
         source = source.look_up(
             lambda: resolve(source.reference, workplace, store, offline=offline, any_platform=not wants)

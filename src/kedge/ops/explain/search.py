@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.compat.tables.load import Tables
 from kedge.errors import KedgeError, NetworkFailed, UsageError
+from kedge.frozen import replace
 from kedge.posix.bounded_threads import answer_within
 
 if TYPE_CHECKING:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 from kedge.compat.image.traits import ImageTraits
 from kedge.compat.tables.load import Tables
 from kedge.errors import KedgeError, UsageError
-from kedge.frozen import frozen
+from kedge.frozen import frozen, replace
 from kedge.frozen import replace as put
 from kedge.model.reference import Reference
 from kedge.ops.explain.known_tables import Repository

@@ -7,11 +7,10 @@ name another meaning. Layers, config and manifest are blobs of the cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import ImageNotFound, InvalidReference, KedgeError
-from kedge.frozen import JsonValue
+from kedge.frozen import JsonValue, frozen
 from kedge.model.digest import Digest
 from kedge.model.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
 from kedge.model.platform import Platform
@@ -25,7 +24,7 @@ from kedge.store.store import Store
 _LISTED = 10_000  # names, the newest first
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedImage(JsonValue):
     """An image of the cache and its name."""
 

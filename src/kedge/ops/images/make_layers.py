@@ -12,7 +12,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +21,7 @@ from kedge.formats.compression import GzipLayerCompressor
 from kedge.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.formats.singularityd.derive_config import derive_section
 from kedge.formats.singularityd.inspect_report import parse_metadata
+from kedge.frozen import replace
 from kedge.layers.tar_writer import LayerResult, write_layer
 from kedge.model.digest import Digest
 from kedge.model.manifest import (

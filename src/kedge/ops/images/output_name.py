@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
+from kedge.frozen import frozen
 from kedge.model.image_argument import is_address
 from kedge.model.image_format import ImageFormat
 from kedge.model.reference import Reference, Transport
@@ -27,7 +27,7 @@ _ENDINGS = (
 _TAGGED = (ImageFormat.OCI, ImageFormat.OCI_ARCHIVE, ImageFormat.DOCKER_ARCHIVE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImageOutput:
     """A target: its path, its format if the text says it, and the name inside OCI formats."""
 

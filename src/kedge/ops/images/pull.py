@@ -11,11 +11,12 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists
+from kedge.frozen import replace
 from kedge.model.digest import Digest
 from kedge.model.image_format import ImageFormat
 from kedge.model.platform import Platform

@@ -11,7 +11,6 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -24,6 +23,7 @@ from kedge.errors import (
     RateLimited,
     UnsupportedFormat,
 )
+from kedge.frozen import frozen, replace
 from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import LOOKUP_PATIENCE, Workplace
 from kedge.ops.sources.classify import Source, classify
@@ -48,7 +48,7 @@ _MAXIMUM_WORKERS = 16
 _FORMAT = "v1"  # part of an identity: raise it when the unpacked files change
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unpacked:
     """An image that is unpacked on this node."""
 
@@ -103,7 +103,7 @@ def unpack_plain(digest: Digest, name: str, open_image: Callable[[], LayeredImag
         return NodeCache(workplace.settings, workplace.progress).make(f"plain-{digest.hex}-{_FORMAT}", name, build)[0]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Done:
     root: Path
     identity: str
@@ -111,7 +111,7 @@ class _Done:
     is_unanswered: bool = False  # the registry did not answer: this is the image from before
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Unpacker:
     """One image to unpack, and where to."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import FileProblem, KedgeError
+from kedge.frozen import frozen
 from kedge.host.space import Space, free_space
 from kedge.model.progress import Progress
 from kedge.model.size import format_size
@@ -22,7 +22,7 @@ _WARN_FRACTION = 0.1  # of the quota: warn if less is left
 _QUOTA_FRACTION = 0.25  # of the quota: the default cap of the cache
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _CacheReport:
     """What `kedge cache show` prints."""
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import AuthenticationFailed, InvalidSetting, KedgeError, UsageError
+from kedge.frozen import replace
 from kedge.model.nearest import propose
 from kedge.posix.exclusive_change import sole_change
 from kedge.posix.files import explained, write_atomically

@@ -7,12 +7,11 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.errors import FileProblem, NoSpace
-from kedge.frozen import replace as replace_settings
+from kedge.frozen import frozen, replace
 from kedge.model.platform import Platform
 from kedge.model.progress import Progress, Silent
 from kedge.posix.files import explained
@@ -31,12 +30,12 @@ MORE_RETRIES = "try more often with --retries N, or with the setting 'retries'"
 # Imports inside the methods below are late for start-up cost: few commands need them all.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workplace:
     """Settings and progress of one command; opens what it needs when it is needed."""
 
     settings: Settings
-    progress: Progress = field(default_factory=Silent)
+    progress: Progress = Silent()
     access: AccessOptions | None = None
     fix_permissions: bool = False  # --fix-perms
 
@@ -124,7 +123,7 @@ class Workplace:
         is_full = isinstance(problem, NoSpace)  # whose hint names a place with room
         remedy = f"To use it, {problem.hint}" if is_full else "Choose another directory with KEDGE_CACHEDIR"
         self.progress.warn(f"the cache is not used: {problem.message}. {remedy}")
-        return replace(self, settings=replace_settings(self.settings, disable_cache=True))
+        return replace(self, settings=replace(self.settings, disable_cache=True))
 
     @contextlib.contextmanager
     def attempt(self, store: Store, what: str) -> Iterator[None]:

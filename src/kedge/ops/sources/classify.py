@@ -8,13 +8,13 @@ and keeps it, so that the registry is asked once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.errors import UsageError
 from kedge.formats.identify import ARCHIVES, FileKind, identify_file
+from kedge.frozen import frozen, replace
 from kedge.model.reference import Reference, Transport
 from kedge.posix.files import explained
 
@@ -51,7 +51,7 @@ _BY_TRANSPORT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A reference, what it names, and the manifest where it was asked for."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from kedge.formats.singularityd import ConversionRecord, SourceRecord
+from kedge.frozen import frozen
 from kedge.layers.flatten import flatten
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
@@ -71,7 +72,7 @@ class LayeredImage:
             self.on_close = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PackedTree:
     """The tree as the SquashFS bytes it was read from: a stretch of a file."""
 

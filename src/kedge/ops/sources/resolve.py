@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
 
 from kedge.errors import (
     AccessDenied,
@@ -23,6 +22,7 @@ from kedge.errors import (
     RegistryProtocolError,
     UnsupportedFormat,
 )
+from kedge.frozen import frozen
 from kedge.model.digest import Digest
 from kedge.model.manifest import (
     MAXIMUM_CONFIG,
@@ -45,7 +45,7 @@ _NOT_THERE = (ImageNotFound, AccessDenied, AuthenticationFailed)  # what registr
 _MAXIMUM_DEPTH = 4  # an index, and in practice one manifest below it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolved:
     """A manifest for the wanted platform; `client` reaches its blobs."""
 

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.formats.singularityd import fixed_files
 from kedge.formats.singularityd.derive_config import derive_section
 from kedge.formats.singularityd.inspect_report import InspectReport
+from kedge.frozen import replace
 from kedge.recipe.definition.apps import (
     App,
     list_app_copies,

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from kedge.frozen import replace
 from kedge.runtime.adapters.mounts import plan_mounts
 from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
 from kedge.runtime.adapters.rules import (

@@ -13,12 +13,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.errors import KedgeError, NoSpace
-from kedge.frozen import JsonValue
+from kedge.frozen import JsonValue, frozen
 from kedge.host.limits import read_limits
 from kedge.host.space import free_space, require_space
 from kedge.model.progress import Progress, Silent
@@ -60,7 +59,7 @@ _DAY = 86400.0
 _FIRST_FILES = 1 << 20  # bytes: what is written before it is known how much an image needs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _NodeEntry:
     """One image that is unpacked here."""
 
@@ -83,7 +82,7 @@ class _NodeEntry:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Built:
     """What was unpacked: how much room it takes, and its OCI config where that is not in the image's file.
 
@@ -377,7 +376,7 @@ class NodeCache:
                     path.unlink()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _NodeReport(JsonValue):
     """What `kedge cache show` says of the images on this node."""
 

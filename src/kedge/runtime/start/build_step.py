@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kedge.errors import MountFailed
+from kedge.frozen import NOTHING, frozen
 from kedge.posix.kedge_child import OWN_FAILURE, read_error
 from kedge.posix.process import make_memory_file, relay_program, run_program
 from kedge.posix.start_kedge import own_command
@@ -39,7 +39,7 @@ _UNMOUNTED = ("tmp", "home", "cwd", "/etc/localtime")
 _NAME_FILES = ("/etc/hosts", "/etc/resolv.conf")  # of no use without a network
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepRoot:
     """The tree that a step runs in: layers over a base, or one directory that is written itself."""
 
@@ -53,7 +53,7 @@ class StepRoot:
         return f"{self.changes}/upper" if self.changes else self.base
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepMemory:
     """A file system in memory for a step: `RUN --mount=type=tmpfs`."""
 
@@ -62,12 +62,12 @@ class StepMemory:
     mode: int = 0o1777
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepProgram:
     """What runs in a step. It has these variables, HOME of the image's passwd if that is not among them, no others."""
 
     argv: Sequence[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = NOTHING
     directory: str = "/"
     user: str = ""  # USER[:GROUP] of the image, names or numbers; empty: root
     stdin: bytes = b""

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from kedge.frozen import NOTHING, frozen
 from kedge.runtime.facts import Bind
 from kedge.runtime.mounts.operations import IMAGE_ROOT
 from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step
@@ -13,13 +13,13 @@ from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostScript:
     """What runs, and what it may see."""
 
     argv: Sequence[str]
     context: str = ""  # the directory of the recipe, which it reads and starts in
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = NOTHING
 
 
 def run_host_script(

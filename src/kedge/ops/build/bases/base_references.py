@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kedge.errors import InvalidReference
+from kedge.frozen import replace
 from kedge.model.reference import Reference, Transport
 from kedge.recipe.steps import Base, refuse_recipe
 

@@ -7,13 +7,13 @@ A base is identified before anything of it is fetched: a build whose steps are a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kedge.errors import ImageNotFound, InvalidReference
-from kedge.frozen import replace as replace_settings
+from kedge.frozen import frozen, replace
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig
 from kedge.model.platform import Platform
@@ -114,7 +114,7 @@ def _choose_platform(base: Base, workplace: Workplace) -> Workplace:
         architecture = str(Platform.parse(base.platform))
     except InvalidReference as problem:
         raise refuse_recipe(base.place, problem.message, problem.hint) from problem
-    return replace(workplace, settings=replace_settings(workplace.settings, architecture=architecture))
+    return replace(workplace, settings=replace(workplace.settings, architecture=architecture))
 
 
 def _pin(reference: Reference, lock: Mapping[str, str]) -> Reference:
@@ -125,7 +125,7 @@ def _pin(reference: Reference, lock: Mapping[str, str]) -> Reference:
     return replace(reference, tag=None, digest=Digest.parse(locked))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Opening:
     """One base on its way to be opened."""
 

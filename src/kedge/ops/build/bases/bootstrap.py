@@ -11,11 +11,11 @@ import hashlib
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from kedge.errors import BuildFailed, ProgramMissing
 from kedge.formats.singularityd import SourceRecord
+from kedge.frozen import replace
 from kedge.layers.upper_directory import UpperOptions, read_upper
 from kedge.model.manifest import ImageConfig
 from kedge.ops.build.bases.base_layers import as_one_layer

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kedge.frozen import frozen
 from kedge.model.tree import Node, NodeKind
 from kedge.recipe.steps import RecipePlace, refuse_recipe
 
@@ -20,7 +20,7 @@ _WHO_BITS = {"u": 0o4700, "g": 0o2070, "o": 0o1007}
 _SHIFTS = {"u": 6, "g": 3, "o": 0}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """Numbers of a user and a group."""
 

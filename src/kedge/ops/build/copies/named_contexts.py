@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from kedge.frozen import replace
 from kedge.recipe.steps import Base
 
 _IMAGES = ("docker-image://", "docker://", "oci-layout://", "oci:", "oci-archive:", "docker-archive:")

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from kedge.formats.singularityd.documents import format_build_date
+from kedge.frozen import replace
 from kedge.layers.upper_directory import make_whiteout
 from kedge.layers.whiteouts import WHITEOUT_PREFIX
 from kedge.model.tree import Node, NodeKind

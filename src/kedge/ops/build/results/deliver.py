@@ -7,10 +7,10 @@ A SIF goes through the cache as a pull's does: the same build gives it a second 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from kedge.frozen import frozen
 from kedge.model.digest import Digest
 from kedge.model.image_format import ImageFormat
 from kedge.model.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
@@ -28,7 +28,7 @@ _FORMAT_VERSION = 1  # raise it when the written bytes change
 _DIGEST = "digest"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivered:
     """The image that was handed over."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 
+from kedge.frozen import frozen
 from kedge.ops.build.states.build_state import StageResult
 from kedge.recipe.steps import Recipe
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FinishedBuild:
     """The target stage and what is known of the whole build."""
 

@@ -7,16 +7,16 @@ A state is known without any file on a disk. `roots.py` makes directories of it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
+from kedge.frozen import frozen, replace
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
 from kedge.ops.build.bases.bases import OpenedBase
 from kedge.recipe.cache_keys import state_key
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepLayer:
     """The layer that a step made."""
 
@@ -24,7 +24,7 @@ class StepLayer:
     diff_id: Digest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuildState:
     """A base and what the steps so far have changed."""
 
@@ -51,7 +51,7 @@ class BuildState:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StageResult:
     """A stage that is done: its files, and the `config` object of its image."""
 

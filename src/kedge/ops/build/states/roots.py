@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kedge.errors import FileProblem
+from kedge.frozen import frozen
 from kedge.layers.apply_layer import apply_layer
 from kedge.layers.directory_changes import read_changes, take_snapshot
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
@@ -77,7 +78,7 @@ class StageRoot(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeDirectories:
     """Bases and layers as directories of the node cache, held until the build ends."""
 
@@ -147,7 +148,7 @@ def _read_level(folder: Path) -> ViewLevel:
     return ViewLevel(folder, OwnerTable.decode(read_owners(str(folder))))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OverlayRoot:
     """The way by overlays."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kedge.compat.packages.constraints import PackageChange, list_replaced, read_pinned_names, render_constraints
@@ -22,6 +21,7 @@ from kedge.compat.packages.package import InstalledPackage
 from kedge.compat.packages.python_packages import list_python_packages
 from kedge.compat.packages.system_packages import list_conda_packages
 from kedge.errors import PackageReplaced
+from kedge.frozen import frozen
 
 if TYPE_CHECKING:
     from kedge.posix.views import View
@@ -33,7 +33,7 @@ _LARGEST_FILE = 4 << 20
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Protection:
     """The packages of a base as they were, and the pins that keep them."""
 

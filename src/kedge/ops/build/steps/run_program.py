@@ -7,10 +7,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from kedge.errors import BuildFailed, KedgeError, NoMatchingPlatform, ProgramFailed
+from kedge.frozen import replace
 from kedge.host.memory import KillWatch
 from kedge.model.platform import Platform
 from kedge.ops.build.request import StepLabel

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 
 from kedge.errors import DigestMismatch
+from kedge.frozen import replace
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.tar_writer import LayerResult, write_layer
 from kedge.model.digest import Digest
