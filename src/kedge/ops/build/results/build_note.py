@@ -17,7 +17,7 @@ from kedge.release import VERSION
 def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> str:
     """The note as JSON; values of secrets are no part of it."""
     bases = {base.reference: base.digest or base.key for base in session.bases if base.reference}
-    document = {
+    document: dict[str, object] = {
         "kedge": VERSION,
         "recipe": {"kind": recipe.kind, "name": recipe.name},
         "arguments": _list_arguments(session.request),
@@ -25,6 +25,8 @@ def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> st
         "steps": [str(entry["created_by"]) for entry in result.state.history],
         "target": session.request.target or None,
     }
+    if session.request.sections != ("all",):
+        document["sections"] = list(session.request.sections)
     return clean_text(json.dumps(document, indent=1, ensure_ascii=False))
 
 
