@@ -66,7 +66,13 @@ def _add_recipe_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="warn of build arguments that a definition file does not use, and do not fail",
     )
-    group.add_argument("--section", metavar="LIST", action="append", default=[], help="run these sections only")
+    group.add_argument(
+        "--section",
+        metavar="LIST",
+        action="append",
+        default=[],
+        help="run these sections of a definition file only, such as post,environment; none: the base alone",
+    )
     group.add_argument(
         "--build-context", metavar="NAME=PATH", action="append", default=[], help="further context for COPY --from=NAME"
     )
@@ -92,6 +98,9 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--format", choices=FORMS, help="output format (default: as OUTPUT says, else sif)")
     group.add_argument(
         "-s", "--sandbox", action="store_const", const="sandbox", dest="format", help="write a directory"
+    )
+    group.add_argument(
+        "-u", "--update", action="store_true", help="run the sections in the sandbox OUTPUT, not in the recipe's base"
     )
     group.add_argument("-F", "--force", action="store_true", help="replace an existing output")
     group.add_argument("--if-missing", action="store_true", help="do nothing if the output exists")
