@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidRecipe, UsageError
 from kedge.frozen import frozen
 from kedge.model.nearest import propose
 from kedge.model.platform import Platform
+from kedge.model.secret_text import mask_value
 from kedge.ops.build.request import BuildRequest
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
@@ -47,7 +48,8 @@ def load_recipe(request: BuildRequest, workplace: Workplace, environ: Mapping[st
     recipe = read_recipe(data, name, make_arguments(request, workplace, environ))
     _check_sections(recipe, request)
     unused = _judge_unused(recipe, request)
-    return RecipeInput(recipe, path, _choose_context(request, recipe, path), (*recipe.warnings, *unused))
+    warnings = (*recipe.warnings, *unused, *_judge_secrets(recipe, request))
+    return RecipeInput(recipe, path, _choose_context(request, recipe, path), warnings)
 
 
 def _check_sections(recipe: Recipe, request: BuildRequest) -> None:
@@ -70,6 +72,19 @@ def _judge_unused(recipe: Recipe, request: BuildRequest) -> list[str]:
     if recipe.kind == "definition" and not request.warns_unused:
         raise UsageError(message, hint="remove them, or build with --warn-unused-build-args")
     return [message]
+
+
+def _judge_secrets(recipe: Recipe, request: BuildRequest) -> Iterator[str]:
+    """Warnings about arguments that seem to be secrets; what a Dockerfile names itself is warned of there."""
+    remedy = (
+        "bind a file instead: --bind FILE:/run/FILE"
+        if recipe.kind == "definition"
+        else "use --secret and RUN --mount=type=secret instead"
+    )
+    for name, value in request.arguments.items():
+        is_known = any(f"'{name}'" in warning for warning in recipe.warnings)
+        if not is_known and mask_value(name, value) != value:
+            yield f"the build argument {name} looks like a secret, and the image may show it; {remedy}"
 
 
 def _read_file(path: Path) -> bytes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 from kedge.formats.go_json import clean_text
+from kedge.model.secret_text import mask_value
 from kedge.ops.build.request import BuildRequest
 from kedge.ops.build.states.build_state import StageResult
 from kedge.ops.build.steps.session import BuildSession
@@ -30,4 +31,4 @@ def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> st
 
 
 def _list_arguments(request: BuildRequest) -> dict[str, str]:
-    return dict(sorted(request.arguments.items()))
+    return {name: mask_value(name, value) for name, value in sorted(request.arguments.items())}
