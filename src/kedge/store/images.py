@@ -93,7 +93,7 @@ class Images:
         return self._check(path, is_thorough=True)
 
     def verify_delivered(self, record: DeliveryRecord) -> dict[Path, bool]:
-        """Hash the files that users got: whether each is as it was. Changed ones stay, and are forgotten as lost ones."""
+        """Hash the files that users got: whether they are as they were. Records forget the changed and the vanished."""
         states = {}
         for path in record.paths:
             is_whole = _hash_delivered(path, record.size) == record.digest
