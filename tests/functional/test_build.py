@@ -195,3 +195,67 @@ def test_bytes_that_are_no_text_are_built(own: Workshop) -> None:
         "7",
     ]  # as docker build, which puts U+FFFD into variables
     own.runner.read("inspect", "--all", "--json", str(own.context / "out.sif"))
+
+
+UPDATE = """Bootstrap: localimage
+From: /no/such/image
+%environment
+export B=2
+%files
+more /more
+%post
+cat /made > /post
+%labels
+Second yes
+%runscript
+echo second
+%help
+read me
+"""
+
+
+def test_an_update_runs_the_sections_in_the_sandbox(shop: Workshop) -> None:
+    shop.write("more", "more\n")
+    first = f"Bootstrap: localimage\nFrom: {shop.make_base()}\n%post\necho first > /made\n%labels\nFirst yes\n"
+    shop.write("first.def", first)
+    shop.write("update.def", UPDATE)
+    shop.build("--sandbox", "box", "first.def")
+    (shop.context / "box/by-hand").write_text("kept")
+    shop.build("--update", "--sandbox", "box", "update.def")
+    assert shop.exec("box", "sh", "-c", "cat /made /post /more; echo $B") == "first\nfirst\nmore\n2\n"
+    assert (shop.context / "box/by-hand").read_text() == "kept"
+    labels = shop.runner.read("inspect", str(shop.context / "box"))
+    assert "First: yes" in labels
+    assert "Second: yes" in labels
+    assert "/no/such/image" not in labels
+    assert shop.runner.read("inspect", "--deffile", str(shop.context / "box")).strip() == UPDATE.strip()
+    assert (shop.context / "box/.singularity.d/bootstrap_history/Apptainer0").read_text() == first
+
+
+def test_an_update_that_fails_leaves_the_sandbox(own: Workshop) -> None:
+    own.write("more", "more\n")
+    own.write("first.def", f"Bootstrap: localimage\nFrom: {own.make_base()}\n")
+    own.write("update.def", UPDATE)
+    own.build("--sandbox", "box", "first.def")
+    done = own.start("--update", "box", "update.def")  # there is no /made
+    assert done.returncode == 91
+    assert not (own.context / "box/more").exists()
+    assert own.start("--update", "--sandbox", "other", "update.def").returncode == 2
+
+
+def test_chosen_sections_alone_run_and_are_noted(own: Workshop) -> None:
+    own.write("more", "more\n")
+    own.write("x.def", UPDATE.replace("/no/such/image", str(own.make_base())).replace("/made", "/etc/passwd"))
+    own.build("--section", "post,environment", "out.sif", "x.def")
+    assert own.exec("out.sif", "sh", "-c", "ls /more /post; echo $B").endswith("/post\n2\n")
+    report = json.loads(own.runner.read("inspect", "--all", "--json", str(own.context / "out.sif")))
+    attributes = report["data"]["attributes"]
+    assert attributes["build"]["sections"] == ["post", "environment"]
+    assert "Second" not in attributes["labels"]
+    assert "second" not in attributes.get("runscript", "")
+    assert not attributes.get("helpfile")
+    wrong = own.start("--section", "psot", "b.sif", "x.def")
+    assert "has no section 'psot'" in wrong.stderr
+    assert "'post'" in wrong.stderr
+    own.write("Dockerfile", SHELL)
+    assert "--section works with definition files" in own.start("--section", "post", "b.sif", "Dockerfile").stderr

@@ -17,8 +17,6 @@ from tests.builders.small_disks import small_memory
 from tests.builders.waiting import wait_until
 from tests.fakes.http_server import FakeServer, Reply
 
-SECRET = "kedge-test-secret-9f2d61"
-
 
 @pytest.fixture
 def shop() -> Iterator[Workshop]:
@@ -120,42 +118,6 @@ def test_full_disk_is_named_and_nothing_is_left(shop: Workshop) -> None:
         assert "KEDGE_NODEDIR" in done.stderr
     assert not (shop.context / "out.sif").exists()
     assert "done" in shop.states("out.sif", "Dockerfile")
-
-
-def test_secrets_are_nowhere(shop: Workshop) -> None:
-    shop.write("token", f"{SECRET}\n")
-    shop.write(
-        "Dockerfile",
-        f"{SHELL}RUN --mount=type=secret,id=token,required=true test -s /run/secrets/token && "
-        "cat /run/secrets/token && wc -c < /run/secrets/token > /size\n"
-        'RUN --mount=type=secret,id=other,env=OTHER test -n "$OTHER" && echo "$OTHER"\n',
-    )
-    words = ("--secret", "id=token,src=token", "--secret", "id=other,env=MY_OTHER")
-    done = shop.start(*words, "--progress", "plain", "out.sif", "Dockerfile", env={"MY_OTHER": SECRET[::-1]})
-    assert done.returncode == 0, done.stderr
-    shop.build("--format", "sandbox", *words, "out", "Dockerfile", env={"MY_OTHER": SECRET[::-1]})
-    (shop.context / "token").unlink()
-    assert shop.exec("out.sif", "cat", "/size").strip() == str(len(SECRET) + 1)
-    assert not (shop.context / "out/run/secrets/token").exists()
-    for secret in (SECRET, SECRET[::-1]):
-        assert secret not in done.stdout + done.stderr
-        assert not find_text(secret.encode(), shop.runner.folder)
-
-
-def find_text(text: bytes, folder: Path) -> list[Path]:
-    """The files below a directory that contain the text, compressed layers inflated."""
-    from kedge.formats.compression import inflate
-
-    found = []
-    for path in folder.rglob("*"):
-        if path.is_symlink() or not path.is_file():
-            continue
-        data = path.read_bytes()
-        if data[:4] == b"\x28\xb5\x2f\xfd":
-            data += b"".join(inflate(iter([data]), where=str(path)))
-        if text in data:
-            found.append(path)
-    return found
 
 
 def test_missing_secret_is_named(shop: Workshop) -> None:

@@ -49,6 +49,24 @@ def test_pushed_images_are_bases_and_locks_keep_them(shop: Workshop, registry: D
     assert json.loads((shop.context / "lock").read_text()) != locked
 
 
+def test_a_dry_run_says_the_bytes_it_knows(shop: Workshop, registry: DockerRegistry) -> None:
+    push_base(shop, registry, "first")
+    shop.write("Dockerfile", f"FROM {registry.host}/base:1\nRUN cat /text > /copy\nRUN true\n")
+    elsewhere = {"KEDGE_CACHEDIR": str(shop.runner.home / "other-cache")}
+    (stage,) = json.loads(shop.start("--dry-run", "--json", "a.sif", "Dockerfile", env=elsewhere).stdout)["stages"]
+    layers = registry.inspect("base:1")["layers"]
+    assert isinstance(layers, list)
+    assert stage["missing"] == stage["size"] == sum(layer["size"] for layer in layers)
+    assert " to download)" in shop.start("--dry-run", "a.sif", "Dockerfile", env=elsewhere).stdout
+    shop.build("a.sif", "Dockerfile")
+    (stage,) = json.loads(shop.start("--dry-run", "--json", "b.sif", "Dockerfile").stdout)["stages"]
+    assert stage["missing"] == 0
+    assert [(step["state"], step["size"] > 0) for step in stage["steps"]] == [("cached", True), ("cached", False)]
+    shown = shop.start("--dry-run", "b.sif", "Dockerfile").stdout
+    assert ", cached)" in shown
+    assert "RUN cat /text > /copy (" in shown
+
+
 def test_image_is_pushed_beside_a_file(shop: Workshop, registry: DockerRegistry) -> None:
     shop.write("Dockerfile", f"{SHELL}RUN echo both > /text\n")
     result = shop.build("-t", f"{registry.host}/both:1", "--push", "-o", "out.sif", ".")
@@ -78,3 +96,31 @@ def test_names_of_builds_are_found_without_a_registry(shop: Workshop) -> None:
     shop.write("second.Dockerfile", "FROM tools:1\nRUN cat /text > /again\n")
     shop.build("out.sif", "second.Dockerfile")
     assert shop.exec("out.sif", "/bin/cat", "/again") == "here\n"
+
+
+def test_every_result_says_what_it_was_built_from(shop: Workshop, registry: DockerRegistry) -> None:
+    push_base(shop, registry, "first")
+    shop.write("Dockerfile", f"ARG NAME=x\nFROM {registry.host}/base:1\nARG NAME\nRUN echo $NAME > /name\n")
+    recipe = (shop.context / "Dockerfile").read_text().strip()
+    shop.build("-t", f"{registry.host}/made:1", "--push", "--build-arg", "NAME=me", ".")
+    shop.build("--build-arg", "NAME=me", "oci:layout:1", ".")
+    shop.build("--build-arg", "NAME=me", "x.oci.tar", ".")
+    shop.build("--build-arg", "NAME=me", "x.docker.tar", ".")
+    shop.build("--build-arg", "NAME=me", "x.sif", ".")
+    place = shop.context
+    shop.runner.read("push", "--no-https", f"{place}/x.sif", f"docker://{registry.host}/sif:1")
+    shop.runner.read("pull", "--no-https", f"{place}/pulled.sif", f"docker://{registry.host}/made:1")
+    for image in (
+        *(f"docker://{registry.host}/{name}:1" for name in ("made", "sif")),
+        *(f"oci:{place}/layout:1", f"oci-archive:{place}/x.oci.tar", f"docker-archive:{place}/x.docker.tar"),
+        *(f"{place}/x.sif", f"{place}/pulled.sif"),
+    ):
+        options = ["--no-https"] if image.startswith("docker://") else []
+        assert shop.runner.read("inspect", *options, "--deffile", image).strip() == recipe, image
+        build = json.loads(shop.runner.read("inspect", *options, "--json", image))["data"]["attributes"]["build"]
+        assert build["arguments"] == {"NAME": "me"}, image
+        assert [base["reference"] for base in build["bases"]] == [f"docker://{registry.host}/base:1"]
+        assert build["bases"][0]["digest"].startswith("sha256:")
+        assert build["kedge"]
+    config = json.loads(shop.runner.read("inspect", "--oci", "--json", f"oci:{place}/layout:1"))
+    assert "kedge.build.v1" not in config  # it stands beside the section

@@ -59,7 +59,8 @@ def test_step_has_the_given_variables_and_no_others(steps: Steps) -> None:
 def test_step_runs_in_its_directory_with_its_input(steps: Steps) -> None:
     assert steps.read("sh", "-c", "pwd; cat", directory="/etc", stdin="x" * 100_000) == "/etc\n" + "x" * 100_000
     assert steps.read("sh", "-c", "cat; echo end") == "end\n"
-    assert "cannot change to /nowhere" in steps.run("true", directory="/nowhere").error
+    assert steps.read("sh", "-c", "pwd; stat -c %a .", directory="/new/one") == "/new/one\n755\n"
+    assert "cannot change to /etc/passwd" in steps.run("true", directory="/etc/passwd").error
 
 
 def test_step_ends_as_its_program_does(steps: Steps) -> None:

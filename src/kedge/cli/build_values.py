@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kedge.errors import KedgeError, UsageError
+from kedge.frozen import replace
 from kedge.model.image_format import ImageFormat
 from kedge.model.nearest import propose
 from kedge.ops.build.request import BuildOutput, BuildSecret
@@ -83,6 +84,18 @@ def read_export(text: str, *, tag: str, force: bool) -> BuildOutput:
     if not dest or dest == "-":
         raise UsageError(f"--output '{text}' names no file", hint=f"write it as --output type={kind},dest=PATH")
     return BuildOutput(Path(dest), form, tag, force=force)
+
+
+def choose_update(output: BuildOutput) -> BuildOutput:
+    """The output of --update: a sandbox that is there, and is replaced when all sections ran."""
+    path = output.path
+    if path is None:
+        raise UsageError("--update needs the sandbox to change", hint="kedge build --update SANDBOX RECIPE")
+    if not path.is_dir():
+        what = "is not a directory" if path.exists() else "does not exist"
+        hint = f"make it first: kedge build --sandbox {path} RECIPE"
+        raise UsageError(f"--update changes sandboxes, and {path} {what}", hint=hint)
+    return replace(output, form=ImageFormat.SANDBOX, force=True)
 
 
 def read_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.build_values import read_build_arguments, read_export, read_pairs, read_secret
+from kedge.cli.build_values import choose_update, read_build_arguments, read_export, read_pairs, read_secret
 from kedge.errors import FileProblem, InvalidSetting, UsageError
 from kedge.frozen import frozen, replace
 from kedge.model.image_argument import is_address, is_reference
@@ -48,10 +48,13 @@ def read_request(arguments: argparse.Namespace, console: Console) -> BuildReques
     if shape.note:
         console.progress.note(shape.note)
     build_arguments = read_build_arguments(arguments.build_arg, arguments.build_arg_file, environ)
+    output = _read_outputs(arguments, shape)
+    updates = arguments.update and not arguments.force  # with both, Apptainer builds anew
     return BuildRequest(
         spec=shape.spec,
         text=shape.text,
-        output=_read_outputs(arguments, shape),
+        output=choose_update(output) if updates else output,
+        updates=updates,
         context=shape.context,
         contexts=read_pairs("--build-context", arguments.build_context),
         arguments=build_arguments,
@@ -237,7 +240,7 @@ def _read_outputs(arguments: argparse.Namespace, shape: _Shape) -> BuildOutput:
         output = read_export(arguments.output[0], tag=tag, force=arguments.force)
         output = replace(output, form=form or output.form)
     elif shape.output:
-        target = read_output(shape.output, form)
+        target = read_output(shape.output, ImageFormat.SANDBOX if arguments.update else form)
         output = BuildOutput(
             target.path, target.form or ImageFormat.SIF, tag or target.tag or "", force=arguments.force
         )

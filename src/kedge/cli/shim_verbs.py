@@ -93,8 +93,6 @@ _BUILD_REFUSED = {
     "--mksquashfs-args": "kedge does not use mksquashfs; choose a compression: kedge build --compress gzip ...",
     "-r": "kedge has no remote builder",
     "--remote": "kedge has no remote builder",
-    "-u": "kedge cannot change an image; build a new one",
-    "--update": "kedge cannot change an image; build a new one",
 }
 _BUILD_VALUES = ("--arch", "--authfile", "--tmpdir", "--library", *_BUILD_IDLE_VALUES)
 

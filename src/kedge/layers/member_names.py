@@ -7,6 +7,7 @@ Names that lead above the root, or are longer than Linux allows, are refused.
 from __future__ import annotations
 
 from kedge.errors import HostileImage
+from kedge.layers.whiteouts import WHITEOUT_PREFIX
 
 MAXIMUM_PATH = 4096  # bytes, Linux's PATH_MAX
 MAXIMUM_COMPONENT = 255  # bytes, NAME_MAX of every Linux file system and of SquashFS
@@ -26,16 +27,24 @@ def split_name(raw: bytes, where: str) -> list[bytes]:
     A leading slash means the image's root, and `..` takes back the component before it, as Apptainer and umoci read
     them. Raises HostileImage naming layer and path.
     """
-    if len(raw) > MAXIMUM_PATH:
+    if len(raw) > MAXIMUM_PATH and len(_unmark(raw)) > MAXIMUM_PATH:
         raise _refuse(raw, where, f"is longer than {MAXIMUM_PATH} bytes")
     if b"\0" in raw:
         raise _refuse(raw, where, "contains a NUL byte")
     parts = [part for part in raw.split(b"/") if part not in (b"", b".")]
     if b".." in parts:
         parts = _resolve_dots(parts, raw, where)
-    if any(len(part) > MAXIMUM_COMPONENT for part in parts):
+    if any(len(part) > MAXIMUM_COMPONENT for part in parts) and any(
+        len(part) > MAXIMUM_COMPONENT for part in (*parts[:-1], _unmark(parts[-1]))
+    ):
         raise _refuse(raw, where, f"has a component of more than {MAXIMUM_COMPONENT} bytes")
     return parts
+
+
+def _unmark(raw: bytes) -> bytes:
+    """The name that a whiteout deletes: its mark comes on top of what a file system allows."""
+    folder, slash, name = raw.rpartition(b"/")
+    return folder + slash + name.removeprefix(WHITEOUT_PREFIX)
 
 
 def _resolve_dots(parts: list[bytes], raw: bytes, where: str) -> list[bytes]:

@@ -33,6 +33,11 @@ def has_secret(line: str) -> bool:
     return any(pattern.search(line) for pattern in _ALARMING)
 
 
+def mask_value(name: str, value: str) -> str:
+    """The value of a variable, or stars where its name or the value itself says that it is a secret."""
+    return value if mask_secrets(f"{name}={value}") == f"{name}={value}" else "***"
+
+
 def mask_secrets(text: str) -> str:
     """The text with stars instead of secrets, and of what may be one."""
     for pattern in _HIDDEN:

@@ -173,13 +173,11 @@ CONTAINER_HABITS = {
 }
 
 _ENCRYPT = "kedge cannot write encrypted images"
-_UPDATE = "kedge changes no image; build a new one from it: 'Bootstrap: localimage' with 'From: IMAGE'"
 
 # the same for single other verbs
 OPTION_HABITS = {
     "build": {
         **dict.fromkeys(("-e", "--encrypt", "--passphrase", "--pem-path"), _ENCRYPT),
-        **dict.fromkeys(("-u", "--update"), _UPDATE),
         **dict.fromkeys(("-r", "--remote"), "leave it out: builds run on this host, without root"),
         "--mksquashfs-args": "kedge does not use mksquashfs; to choose a compression: --compress gzip",
         "--squash": "leave it out: a SIF file is one file system; to keep files out, use a second stage",

@@ -251,6 +251,7 @@ class BuildArguments:
     sections: tuple[str, ...] = ("all",)  # --section: those of a definition file that are wanted; "none" for none
     epoch: int | None = None  # SOURCE_DATE_EPOCH of the build, which a Dockerfile may ask for with ARG
     contexts: tuple[str, ...] = ()  # names given with --build-context; a base or an origin may be one of them
+    updated: str = ""  # --update: the sandbox that the last stage of a definition file begins with, not its own base
 
 
 @frozen

@@ -20,11 +20,12 @@ class StepOptions:
     user: str = ""  # USER[:GROUP] of the image, names or numbers; empty: root
     tmpfs: list[list[str]]  # path, size in bytes or empty, and mode of file systems in memory
     binds: list[list[str]]  # source, destination, `ro` or empty
+    files: list[list[str]]  # path, content, mode: read-only files in memory, of this container alone
     context: str = ""  # a script with the programs of the host: the directory it starts in
     parent: int = 0  # the process that the step must not outlive
 
     def __init__(self, values: Mapping[str, object]) -> None:
-        self.environment, self.layers, self.tmpfs, self.binds = {}, [], [], []
+        self.environment, self.layers, self.tmpfs, self.binds, self.files = {}, [], [], [], []
         for name, value in values.items():
             if name not in StepOptions.__annotations__:
                 raise TypeError(f"StepOptions has no '{name}'")

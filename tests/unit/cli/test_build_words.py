@@ -153,6 +153,18 @@ def test_options_become_the_request() -> None:
     assert (request.labels, request.contexts, request.ssh) == ({"a": "b"}, {"n": "p"}, ("default",))
 
 
+def test_an_update_names_a_sandbox_that_is_there(place: Path) -> None:
+    with pytest.raises(UsageError, match="--update changes sandboxes, and box does not exist"):
+        read("--update", "box", "tools.def")
+    (place / "box").mkdir()
+    request = read("--sandbox", "-u", "box", "tools.def")
+    assert (request.updates, request.output.form, request.output.force) == (True, ImageFormat.SANDBOX, True)
+    assert read("-u", "box", "tools.def") == request
+    assert not read("-u", "-F", "box", "tools.def").updates  # as Apptainer: built anew
+    with pytest.raises(UsageError, match="--update needs the sandbox"):
+        read("--update", "-t", "name", "ctx")
+
+
 def test_the_defaults_are_the_requests_own() -> None:
     request = read("out.sif", "tools.def")
     same = BuildRequest("tools.def", output=request.output)

@@ -6,15 +6,20 @@ Labels are the image's own, and those that say when, from what and by what it wa
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from kedge.formats.go_json import clean_text, encode_json
-from kedge.frozen import frozen
+from kedge.frozen import frozen, replace
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig
 from kedge.model.platform import Platform
 from kedge.release import VERSION
 
+BUILD_KEY = "kedge.build.v1"  # in an OCI config; readers pass over keys that the format does not know
+_LONGEST_RECIPE = 512 << 10  # bytes in a config, which registries and readers limit
 _SCHEMA = "org.label-schema"
 # names of our own, because strftime's follow the user's language
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -55,6 +60,25 @@ class ConversionRecord:
     inspect_metadata: bytes
     oci_config: bytes | None  # None when the image has no config
     warnings: tuple[str, ...] = ()
+
+
+def write_build(recipe: str, note: Mapping[str, Any]) -> dict[str, Any]:
+    """What an OCI config says of the build of its image, under BUILD_KEY."""
+    fits = len(recipe) <= _LONGEST_RECIPE
+    return {"note": dict(note), **({"recipe": recipe} if fits else {})}
+
+
+def add_build(record: SourceRecord, config: ImageConfig) -> SourceRecord:
+    """The record with what the config says of the build; anybody may have written it, so odd values are left out."""
+    said = config.document.get(BUILD_KEY)
+    if not isinstance(said, dict):
+        return record
+    note, recipe = said.get("note"), said.get("recipe")
+    return replace(
+        record,
+        recipe=clean_text(recipe) if isinstance(recipe, str) else "",
+        build=clean_text(json.dumps(note, indent=1, ensure_ascii=False)) if isinstance(note, dict) and note else "",
+    )
 
 
 def render_definition(record: SourceRecord) -> str:

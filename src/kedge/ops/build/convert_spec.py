@@ -35,6 +35,8 @@ def names_image(request: BuildRequest) -> bool:
 def convert_spec(request: BuildRequest, workplace: Workplace) -> BuildResult:
     """Write the image in the format that is asked for."""
     began = time.monotonic()
+    if request.updates:
+        raise UsageError(f"--update needs a definition file, and {request.spec} is an image", hint="leave out --update")
     target = request.output.path
     if target is None:
         raise UsageError(

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidRecipe, UsageError
-from kedge.frozen import frozen, replace
+from kedge.frozen import frozen
+from kedge.model.nearest import propose
 from kedge.model.platform import Platform
+from kedge.model.secret_text import mask_value
 from kedge.ops.build.request import BuildRequest
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
@@ -19,6 +21,11 @@ from kedge.recipe.steps import BuildArguments, Recipe
 
 _MAXIMUM_RECIPE = 64 << 20  # bytes
 STANDARD_INPUT = "-"
+# what --section takes; `apps` goes with `post`, too
+_SECTIONS = (
+    *("all", "none", "pre", "setup", "files", "post", "apps", "environment", "runscript", "startscript"),
+    *("labels", "help", "test"),
+)
 
 
 @frozen
@@ -39,20 +46,22 @@ def load_recipe(request: BuildRequest, workplace: Workplace, environ: Mapping[st
         raise UsageError("there is no recipe on standard input")
     name = str(path) if path is not None else "standard input"
     recipe = read_recipe(data, name, make_arguments(request, workplace, environ))
-    recipe = _choose_target(recipe, request.target)
+    _check_sections(recipe, request)
     unused = _judge_unused(recipe, request)
-    return RecipeInput(recipe, path, _choose_context(request, recipe, path), (*recipe.warnings, *unused))
+    warnings = (*recipe.warnings, *unused, *_judge_secrets(recipe, request))
+    return RecipeInput(recipe, path, _choose_context(request, recipe, path), warnings)
 
 
-def _choose_target(recipe: Recipe, target: str) -> Recipe:
-    """The recipe up to the stage that --target names; a Dockerfile's ends there already."""
-    if not target or recipe.kind != "definition":
-        return recipe
-    chosen = [stage for stage in recipe.stages if target in (stage.name, str(stage.index))]
-    if not chosen:
-        names = ", ".join(stage.name or str(stage.index) for stage in recipe.stages)
-        raise UsageError(f"{recipe.name} has no stage '{target}'", hint=f"its stages: {names}")
-    return replace(recipe, stages=recipe.stages[: chosen[0].index + 1])
+def _check_sections(recipe: Recipe, request: BuildRequest) -> None:
+    """Refuse --section and --update where they mean nothing."""
+    given = "--update" if request.updates else "--section"
+    if recipe.kind != "definition" and (request.updates or request.sections != ("all",)):
+        hint = "leave it out; to end earlier: --target STAGE"
+        raise UsageError(f"{given} works with definition files, and {recipe.name} is a Dockerfile", hint=hint)
+    for name in request.sections:
+        if name not in _SECTIONS:
+            hint = propose(name, list(_SECTIONS)) or f"use some of: {', '.join(_SECTIONS)}"
+            raise UsageError(f"--section: a definition file has no section '{name}'", hint=hint)
 
 
 def _judge_unused(recipe: Recipe, request: BuildRequest) -> list[str]:
@@ -63,6 +72,19 @@ def _judge_unused(recipe: Recipe, request: BuildRequest) -> list[str]:
     if recipe.kind == "definition" and not request.warns_unused:
         raise UsageError(message, hint="remove them, or build with --warn-unused-build-args")
     return [message]
+
+
+def _judge_secrets(recipe: Recipe, request: BuildRequest) -> Iterator[str]:
+    """Warnings about arguments that seem to be secrets; what a Dockerfile names itself is warned of there."""
+    remedy = (
+        "bind a file instead: --bind FILE:/run/FILE"
+        if recipe.kind == "definition"
+        else "use --secret and RUN --mount=type=secret instead"
+    )
+    for name, value in request.arguments.items():
+        is_known = any(f"'{name}'" in warning for warning in recipe.warnings)
+        if not is_known and mask_value(name, value) != value:
+            yield f"the build argument {name} looks like a secret, and the image may show it; {remedy}"
 
 
 def _read_file(path: Path) -> bytes:
@@ -86,6 +108,7 @@ def make_arguments(request: BuildRequest, workplace: Workplace, environ: Mapping
         sections=request.sections,
         contexts=tuple(request.contexts),
         epoch=request.epoch,
+        updated=str(request.output.path) if request.updates else "",
     )
 
 

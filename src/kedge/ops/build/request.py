@@ -48,6 +48,7 @@ class BuildRequest:
     target: str = ""
     platform: str = ""
     sections: tuple[str, ...] = ("all",)
+    updates: bool = False  # --update: the last stage begins with the sandbox that is the output
     labels: Mapping[str, str] = NOTHING
     use_cache: bool = True
     pull: str = "auto"  # as for exec: when to ask the registry for bases

@@ -58,9 +58,10 @@ def find_named(text: str, workplace: Workplace, store: Store) -> tuple[NameRecor
     record = store.recall(str(reference), workplace.platform)
     manifest = _read_manifest(record, store) if record is not None else None
     if record is None or manifest is None:
+        name = text.removeprefix("docker://")
         raise ImageNotFound(
-            f"the cache has no image called {text}",
-            hint=f"to build it: kedge build -t {text} CONTEXT; to get it: kedge pull docker://{text}",
+            f"the cache has no image called {name}",
+            hint=f"to build it: kedge build -t {name} CONTEXT; to get it: kedge pull docker://{name}",
         )
     return record, manifest
 

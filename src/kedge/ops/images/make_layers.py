@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 from kedge.formats.compression import GzipLayerCompressor
 from kedge.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.formats.singularityd.derive_config import derive_section
+from kedge.formats.singularityd.documents import BUILD_KEY, write_build
 from kedge.formats.singularityd.inspect_report import parse_metadata
 from kedge.frozen import replace
 from kedge.layers.tar_writer import LayerResult, write_layer
@@ -154,9 +155,18 @@ def make_config(image: ImageSource, section: dict[str, Any], diff_id: Digest) ->
     }
     if platform.variant:
         document["variant"] = platform.variant
+    document |= _describe_build(image)
     if image.record.created:
         document["created"] = format_time(image.record.created)
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _describe_build(image: ImageSource) -> dict[str, object]:
+    """What the image says of its build, if kedge built it."""
+    if not isinstance(image, TreeImage) or image.objects is None:
+        return {}
+    report = parse_metadata(image.objects.inspect_metadata, image.record.reference)
+    return {BUILD_KEY: write_build(report.deffile, report.build)} if report.build else {}
 
 
 def format_time(seconds: int) -> str:

@@ -154,5 +154,5 @@ def make_passing_store(directory: Path) -> Path:
 
 
 def _is_early(path: Path, cache: Path) -> bool:
-    """Whether a file of the cache is one of those that are written before any layer: manifests, configs and names."""
-    return any(path.is_relative_to(cache / name) for name in ("blobs", "names"))
+    """Whether it is written before any layer: the cache's own directory, manifests, configs and names."""
+    return cache.is_relative_to(path) or any(path.is_relative_to(cache / name) for name in ("blobs", "names"))

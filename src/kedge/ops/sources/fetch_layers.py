@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 
 from kedge.errors import CorruptImage
 from kedge.formats.singularityd import SourceRecord
+from kedge.formats.singularityd.documents import add_build
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
 from kedge.model.digest import Digest
@@ -101,13 +102,14 @@ def _follow(ingest: Ingest) -> Callable[[], Iterator[bytes]]:
 
 def make_record(resolved: Resolved, config: ImageConfig, wanted: Platform) -> SourceRecord:
     """Where the image came from, for its labels and its definition file."""
-    return SourceRecord(
+    record = SourceRecord(
         kind="docker",
         reference=source_name(resolved.reference),
         digest=resolved.digest,
         platform=image_platform(config, wanted),
         created=parse_time(config.created),
     )
+    return add_build(record, config)
 
 
 def short_name(layer: Descriptor) -> str:

@@ -21,7 +21,7 @@ from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd import ConversionRecord, SourceRecord
 from kedge.formats.singularityd.derive_config import derive_section, read_oci_words
-from kedge.formats.singularityd.documents import render_definition
+from kedge.formats.singularityd.documents import add_build, render_definition
 from kedge.formats.singularityd.inspect_report import InspectReport, read_report
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.hostpack import describe_host, pack_host
@@ -227,6 +227,7 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
         image_platform(config, workplace.platform),
         parse_time(config.created),
     )
+    record = add_build(record, config)
     options = FlattenOptions(progress=workplace.progress)
     return LayeredImage(stored.manifest, stored.config, config, layers, record, options, on_close=images.close)
 

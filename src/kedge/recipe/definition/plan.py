@@ -72,8 +72,10 @@ class DefinitionStage:
 
     @property
     def base(self) -> Base:
-        """What the header says."""
+        """What the header says, or the sandbox that is updated."""
         header, lines = self.definition.header, self.definition.header_lines
+        if self._is_update:
+            return Base(self._place(0), "localimage", self.arguments.updated, platform=self.arguments.target_platform)
         line = lines.get("from") or lines.get("bootstrap") or self.definition.line
         rest = {key: value for key, value in header.items() if key not in ("bootstrap", "from", "stage")}
         return Base(
@@ -126,7 +128,13 @@ class DefinitionStage:
     def _select(self) -> Definition:
         """The stage with those sections alone that are wanted."""
         scripts = {name: script for name, script in self.definition.scripts.items() if self._wants(name)}
-        return replace(self.definition, scripts=scripts, labels=self.definition.labels if "labels" in scripts else {})
+        labels = self.definition.labels if self._wants("labels") else {}
+        header = {} if self._is_update else self.definition.header  # its base was not looked at
+        return replace(self.definition, scripts=scripts, labels=labels, header=header)
+
+    @property
+    def _is_update(self) -> bool:
+        return bool(self.arguments.updated and self.full_text)
 
     @property
     def _architecture(self) -> str:
@@ -213,11 +221,12 @@ class DefinitionStage:
 
     def _make_section(self, section: Mapping[str, Any]) -> dict[str, Any]:
         """The config for images that are no SIF: exports, run script and labels, as far as a config holds them."""
-        exports = replace_bytes(self.definition.script("environment").script)
-        run = self.definition.script("runscript")
+        wanted = self._select()
+        exports = replace_bytes(wanted.script("environment").script)
+        run = wanted.script("runscript")
         report = InspectReport(
             environment={f"/.singularity.d/env/{fixed_files.CUSTOM_ENVIRONMENT}": exports},
-            labels={replace_bytes(key): replace_bytes(value) for key, value in self.definition.labels.items()},
+            labels={replace_bytes(key): replace_bytes(value) for key, value in wanted.labels.items()},
             runscript=replace_bytes(render_script(run)) if run.script else "",
         )
         return derive_section(report, dict(section))[0]

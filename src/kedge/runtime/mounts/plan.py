@@ -80,11 +80,15 @@ def plan_container(request: PlanRequest) -> MountPlan:
     # A directory before what lies in it, whatever the order of the options.
     for bind in sorted(request.binds, key=lambda bind: bind.destination.rstrip("/").count("/")):
         _plan_bind(request, points, bind)
+    if options.step is not None and options.step.files:
+        _plan_step_files(options.step.files, points, before)
     _plan_current_folder(request, points)
     _protect_store(request, points)
     _plan_libraries(request, points, before)
     after: list[Operation] = [] if request.is_writable else [("readonly", NEW)]
     after.append(("umask", 0o022 if options.no_umask else host.umask))
+    if options.step is not None:  # a base may name a directory that it does not have
+        after.append(("folder", NEW + options.pwd, 0o755, MAY))
     after += [("enter", NEW), plan_start_directory(request)]
     return MountPlan(points, before, after)
 
@@ -286,6 +290,14 @@ def _plan_identity(request: PlanRequest, points: Points, before: list[Operation]
         servers = "".join(f"nameserver {server}\n" for server in _list_servers(options.dns))
         before.append(("write", f"{SESSION}/resolv.conf", servers, 0o644))
         points.bind_session("resolv.conf", "/etc/resolv.conf")
+
+
+def _plan_step_files(files: list[list[str]], points: Points, before: list[Operation]) -> None:
+    """Files of a build's step, which are nowhere on the host: secrets."""
+    for number, (path, text, mode) in enumerate(files):
+        name = f"{SESSION}/step-file-{number}"
+        before.append(("write", name, text, int(mode, 8)))
+        points.add(("bind", name, points.want(path, "f", by="bind"), GUARDED | MS_RDONLY, MUST))
 
 
 def _list_servers(text: str) -> list[str]:

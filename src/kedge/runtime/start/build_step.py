@@ -63,6 +63,15 @@ class StepMemory:
 
 
 @frozen
+class StepFile:
+    """A read-only file in memory that this step alone has, and no directory of the host: a secret."""
+
+    target: str
+    data: bytes
+    mode: int = 0o400
+
+
+@frozen
 class StepProgram:
     """What runs in a step. It has these variables, HOME of the image's passwd if that is not among them, no others."""
 
@@ -79,7 +88,7 @@ def run_build_step(
     output: Callable[[bytes], None] | None,
     *,
     binds: Sequence[Bind | str] = (),
-    memory: Sequence[StepMemory] = (),
+    memory: Sequence[StepMemory | StepFile] = (),
     options: Sequence[str] = (),
     network: str = "",
     context: str = "",
@@ -98,7 +107,7 @@ def run_build_step(
         "layers": list(root.layers),
         "changes": root.changes,
         "user": program.user,
-        "tmpfs": [[place.target, str(place.size or ""), f"{place.mode:o}"] for place in memory],
+        **_describe_memory(memory),
         "binds": [
             [bind.source, bind.destination, "ro" if bind.readonly else ""] for bind in binds if isinstance(bind, Bind)
         ],
@@ -130,11 +139,23 @@ def can_overlay(root: StepRoot) -> str:
     return ""
 
 
-def _list_points(binds: Sequence[Bind | str], memory: Sequence[StepMemory], network: str) -> list[tuple[str, str]]:
+def _describe_memory(memory: Sequence[StepMemory | StepFile]) -> dict[str, list[list[str]]]:
+    """What is in memory, for the child."""
+    folders = [place for place in memory if isinstance(place, StepMemory)]
+    files = [place for place in memory if isinstance(place, StepFile)]
+    return {
+        "tmpfs": [[place.target, str(place.size or ""), f"{place.mode:o}"] for place in folders],
+        "files": [[place.target, os.fsdecode(place.data), f"{place.mode:o}"] for place in files],
+    }
+
+
+def _list_points(
+    binds: Sequence[Bind | str], memory: Sequence[StepMemory | StepFile], network: str
+) -> list[tuple[str, str]]:
     """What is mounted in the root, and whether it is a directory or a file."""
     points = [("/proc", "d"), ("/sys", "d"), ("/dev", "d")]
     points += [(path, "f") for path in _NAME_FILES if network != "none"]
-    points += [(place.target, "d") for place in memory]
+    points += [(place.target, "d" if isinstance(place, StepMemory) else "f") for place in memory]
     for bind in binds:
         for value in parse_bind(bind, "/") if isinstance(bind, str) else [bind]:
             points.append((value.destination, "d" if os.path.isdir(value.source) else "f"))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The passing store: made where everybody may write, among those of other processes that come and go. Needs nothing."""
+"""The passing store, made where everybody may write, among those of other processes; and when a full cache is gone
+around. Needs nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.ops.setup.workplace import make_passing_store
+from kedge.errors import NoSpace
+from kedge.ops.setup.workplace import Workplace, make_passing_store
 from kedge.posix.owned_names import machine_name
+from kedge.settings import Settings
 
 
 def abandoned_name(pid: int = 2**22 + 1) -> str:
@@ -45,3 +49,14 @@ def test_passing_store_is_not_stopped_by_another_that_ends_meanwhile(
 
     monkeypatch.setattr(Path, "glob", glob)
     assert make_passing_store(tmp_path).is_dir()
+
+
+@pytest.mark.parametrize(("place", "goes_around"), [("", True), ("names/x", True), ("layers/x", False)])
+def test_full_disk_is_gone_around_before_the_download_only(tmp_path: Path, place: str, *, goes_around: bool) -> None:
+    workplace = Workplace(Settings.load({}, {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "cache")}))
+    problem = NoSpace("cannot write it", context={"path": str(tmp_path / "cache" / place)}, hint="make room")
+    if goes_around:
+        assert workplace.go_around_cache(problem).settings.disable_cache
+    else:
+        with pytest.raises(NoSpace):
+            workplace.go_around_cache(problem)

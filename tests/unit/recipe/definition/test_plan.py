@@ -205,6 +205,21 @@ def test_plan_chosen_sections(sections: tuple[str, ...], expected: list[str]) ->
     assert ("/.singularity.d/test" in find_files(steps)) == ("test" in sections)
 
 
+def test_plan_the_config_has_the_chosen_sections_alone() -> None:
+    text = HEADER + "%environment\nexport A=b\n%runscript\nrun\n%labels\nD e\n"
+    recipe = make_recipe(text, "x.def", BuildArguments(sections=("post", "environment")))
+    assert recipe.target.plan({"Cmd": ["x"]}).section == {"Cmd": ["x"], "Env": ["A=b"]}
+
+
+def test_plan_an_update_begins_with_the_sandbox() -> None:
+    text = HEADER + "Stage: one\n" + HEADER + "%files from one\n/a /b\n"
+    recipe = make_recipe(text, "x.def", BuildArguments(updated="/sandbox"))
+    bases = [(stage.base.agent, stage.base.reference) for stage in recipe.stages]
+    assert bases == [("docker", "debian:12"), ("localimage", "/sandbox")]
+    labels = [file.data for file in find_files(recipe.target.plan({}).steps).values() if file.way == "labels"]
+    assert not any(b"deffile.from" in data for data in labels)
+
+
 def test_plan_arguments_everywhere() -> None:
     text = "Bootstrap: docker\nFrom: {{ BASE }}\n%arguments\nBASE=debian\nB=1\n%post\necho {{ B }} # {{ C }}\n"
     recipe = make_recipe(text, "x.def", BuildArguments({"BASE": "ubuntu", "C": "2"}))

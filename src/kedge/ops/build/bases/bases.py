@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kedge.errors import InvalidReference
 from kedge.frozen import frozen, replace
 from kedge.model.digest import Digest
-from kedge.model.manifest import ImageConfig
+from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.build.bases.base_references import name_reference
@@ -42,6 +42,7 @@ class OpenedBase:
     config: ImageConfig
     digest: str = ""  # of the manifest or of the SIF file, where a registry or library says it
     is_decorated: bool = False  # whether it brings `/.singularity.d` along
+    layers: tuple[Descriptor, ...] = ()  # that a registry has
     _open: Callable[[], LayeredImage | None] = field(default=lambda: None)
     _unpack: Callable[[], Path | None] = field(default=lambda: None)
     _image: LayeredImage | None = None
@@ -166,6 +167,7 @@ class _Opening:
             str(resolved.digest),
             config,
             str(resolved.digest),
+            layers=resolved.manifest.layers,
             _open=fetch,
             _unpack=lambda: _unpack_plain(resolved.digest, str(self.reference), fetch, self.workplace),
         )

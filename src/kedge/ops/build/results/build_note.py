@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 from kedge.formats.go_json import clean_text
+from kedge.model.secret_text import mask_value
 from kedge.ops.build.request import BuildRequest
 from kedge.ops.build.states.build_state import StageResult
 from kedge.ops.build.steps.session import BuildSession
@@ -16,7 +17,7 @@ from kedge.release import VERSION
 def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> str:
     """The note as JSON; values of secrets are no part of it."""
     bases = {base.reference: base.digest or base.key for base in session.bases if base.reference}
-    document = {
+    document: dict[str, object] = {
         "kedge": VERSION,
         "recipe": {"kind": recipe.kind, "name": recipe.name},
         "arguments": _list_arguments(session.request),
@@ -24,8 +25,10 @@ def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> st
         "steps": [str(entry["created_by"]) for entry in result.state.history],
         "target": session.request.target or None,
     }
+    if session.request.sections != ("all",):
+        document["sections"] = list(session.request.sections)
     return clean_text(json.dumps(document, indent=1, ensure_ascii=False))
 
 
 def _list_arguments(request: BuildRequest) -> dict[str, str]:
-    return dict(sorted(request.arguments.items()))
+    return {name: mask_value(name, value) for name, value in sorted(request.arguments.items())}

@@ -10,6 +10,8 @@ from kedge.frozen import frozen
 from kedge.ops.build.states.build_state import StageResult
 from kedge.recipe.steps import Recipe
 
+_CONFIG_VERSION = 2  # raise it when the written config or manifest change
+
 
 @frozen
 class FinishedBuild:
@@ -24,6 +26,6 @@ class FinishedBuild:
     def key(self) -> str:
         """Equal for builds that give the same image."""
         state = self.result.state
-        parts = [state.key, state.base.key, self.result.section, list(map(dict, state.history))]
+        parts = [_CONFIG_VERSION, state.key, state.base.key, self.result.section, list(map(dict, state.history))]
         text = json.dumps([*parts, self.result.author, self.recipe.text, self.note, self.created], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

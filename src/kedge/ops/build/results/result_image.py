@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from kedge.errors import DigestMismatch
 from kedge.formats.singularityd import SourceRecord
+from kedge.formats.singularityd.documents import BUILD_KEY, write_build
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.tar_writer import LayerResult
@@ -42,6 +43,12 @@ _OCI_TYPES = {
     DOCKER_LAYER_TAR: OCI_LAYER_TAR,
     DOCKER_LAYER_ZSTD: OCI_LAYER_ZSTD,
 }
+# what Docker wrote long ago, and what BuildKit notes of its own builds
+_KEYS_OF_THE_BASE = (
+    *("id", "parent", "container", "container_config", "docker_version"),
+    *("moby.buildkit.buildinfo.v1", "moby.buildkit.cache.v0"),
+)
+_BASE_NAME, _BASE_DIGEST = "org.opencontainers.image.base.name", "org.opencontainers.image.base.digest"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -52,7 +59,7 @@ def open_result(build: FinishedBuild, store: Store) -> LayeredImage:
     config = _make_config(build, base)
     own = [layer.descriptor for layer in state.layers]
     layers = [*(_as_oci(layer) for layer in (base.manifest.layers if base else ())), *own]
-    manifest = _make_manifest(config, layers)
+    manifest = _make_manifest(config, layers, _make_annotations(build))
     sources = (*(base.layers if base else ()), *(read_layer(store, layer) for layer in state.layers))
     return LayeredImage(
         manifest,
@@ -80,8 +87,9 @@ def _make_config(build: FinishedBuild, base: LayeredImage | None) -> bytes:
     document["history"] = [*_list_earlier(base), *({"created": moment, **entry} for entry in state.history)]
     if build.result.author:
         document["author"] = build.result.author
-    for name in ("id", "parent", "container", "container_config", "docker_version"):
-        document.pop(name, None)  # of the base, as Docker wrote it long ago
+    for name in _KEYS_OF_THE_BASE:
+        document.pop(name, None)
+    document[BUILD_KEY] = write_build(build.recipe.text, json.loads(build.note))
     text = json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     # bytes of the recipe that are no text cannot stand in JSON; Docker replaces them as well
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
@@ -115,13 +123,23 @@ def _as_oci(layer: Descriptor) -> Descriptor:
     return Descriptor(_OCI_TYPES.get(layer.media_type, layer.media_type), layer.digest, layer.size)
 
 
-def _make_manifest(config: bytes, layers: list[Descriptor]) -> Manifest:
-    document = {
+def _make_annotations(build: FinishedBuild) -> dict[str, str]:
+    """The base that the image was built on, as other tools look for it."""
+    base = build.result.state.base
+    if not base.reference or not base.digest:
+        return {}
+    return {_BASE_NAME: base.reference.removeprefix("docker://"), _BASE_DIGEST: base.digest}
+
+
+def _make_manifest(config: bytes, layers: list[Descriptor], annotations: dict[str, str]) -> Manifest:
+    document: dict[str, object] = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
         "config": Descriptor(OCI_CONFIG, Digest.of(config), len(config)).as_json(),
         "layers": [layer.as_json() for layer in layers],
     }
+    if annotations:
+        document["annotations"] = annotations
     made = parse_manifest(json.dumps(document, separators=(",", ":")).encode())
     assert isinstance(made, Manifest)
     return made

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -22,6 +21,7 @@ from kedge.posix.owned_names import own_name, owner_is_gone
 from kedge.runtime.images.node_cache import ROOT, hold_image, node_directory
 from kedge.runtime.images.node_cache_writer import NodeCache
 
+COPIES = "kedge-bind"  # of what a step may change, and nobody keeps
 _BUILDS = "builds"
 _LABEL = "build"
 _LEAST_ROOM = 64 << 20  # bytes, before a step begins
@@ -33,6 +33,7 @@ class BuildPlace:
 
     def __init__(self, workplace: Workplace) -> None:
         self.node = NodeCache(workplace.settings, workplace.progress)
+        self._temporary = workplace.settings.temporary_directory
         self._folder: Path | None = None
         self._count = 0
         self._held: dict[Path, int] = {}
@@ -68,6 +69,7 @@ class BuildPlace:
         with explained(builds):
             builds.mkdir(mode=0o700, exist_ok=True)
             _sweep(builds)
+            _sweep(self._temporary, COPIES)
             path = builds / own_name(_LABEL)
             path.mkdir(mode=0o700)
         return path
@@ -95,36 +97,21 @@ class BuildPlace:
             return descriptor >= 0
 
 
-def _sweep(builds: Path) -> None:
+def _sweep(folder: Path, label: str = _LABEL) -> None:
     """Remove what killed builds left."""
     with contextlib.suppress(OSError):
-        for entry in list(os.scandir(builds)):
-            if owner_is_gone(entry.name):
-                remove_tree(Path(entry.path))
+        for left in folder.glob(f"{label}.*"):
+            if left.lstat().st_uid == os.geteuid() and owner_is_gone(left.name):
+                remove_tree(left)
 
 
 @contextlib.contextmanager
 def passing_folder(place: Path, label: str) -> Iterator[Path]:
-    """A directory outside of the node cache, for one step alone; those of killed builds go.
-
-    What containers see of the node cache is read-only, and files of secrets are in memory.
-    """
+    """A directory outside of the node cache, for one step alone: what containers see of the node cache is read-only."""
     with explained(place):
-        for left in place.glob(f"{label}.*"):
-            with contextlib.suppress(OSError):
-                if left.lstat().st_uid == os.getuid() and owner_is_gone(left.name):
-                    remove_tree(left)
         folder = place / own_name(label)
         folder.mkdir(mode=0o700)
     try:
         yield folder
     finally:
         remove_tree(folder)
-
-
-def choose_memory_folder(environ: Mapping[str, str], fallback: Path) -> Path:
-    """Where a secret may be a file for a moment: in memory, if this host has a place for that."""
-    for place in (environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm"):
-        if place and Path(place).is_dir() and os.access(place, os.W_OK) and shutil.disk_usage(place).free > 1 << 20:
-            return Path(place)
-    return fallback

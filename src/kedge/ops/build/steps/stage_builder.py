@@ -85,13 +85,7 @@ class StageBuilder:
         return self.state.base.section
 
     def _is_wanted(self, step: Step) -> bool:
-        request = self.session.request
-        if isinstance(step, RunStep) and step.section == "test" and not request.tests:
-            return False
-        if "all" in request.sections or not isinstance(step, RunStep | CopyStep | HostScriptStep):
-            return True
-        section = "files" if isinstance(step, CopyStep) else step.section
-        return section in request.sections
+        return self.session.request.tests or not isinstance(step, RunStep) or step.section != "test"
 
     def _do(self, step: Step, label: StepLabel) -> None:
         for index in _list_origins(step):  # its time begins when what it copies from is there

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from kedge.frozen import frozen
 from kedge.host.limits import read_limits
 from kedge.host.memory import KillWatch, explain_memory, suggest_job
 from kedge.posix.process import describe_status
@@ -24,7 +24,7 @@ _SIGNS = re.compile(
 _FEWER = "let the step use fewer processes (make -j2, MAX_JOBS=2)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepDeath:
     """What an error says of it."""
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What `RUN --mount` asks for, as binds, file systems in memory and variables of one step.
 
-Files of secrets are in memory where this host has a place for that, and go with the step. No mount gets into a layer.
+Files of secrets are in the memory of the step's container and in no directory of the host. No mount gets into a layer.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import UsageError
-from kedge.ops.build.states.build_place import choose_memory_folder, passing_folder
+from kedge.ops.build.states.build_place import COPIES, passing_folder
 from kedge.ops.build.states.roots import copy_folder
 from kedge.ops.build.steps.session import BuildSession, read_secret
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
 from kedge.recipe.steps import CopyOrigin, InlineFile, RunStep, StepMount, refuse_recipe
 from kedge.runtime.facts import Bind
-from kedge.runtime.start.build_step import StepMemory
+from kedge.runtime.start.build_step import StepFile, StepMemory
 from kedge.store.cache_mounts import CacheMounts
 
 _SECRETS = "/run/secrets"
-_SECRET_FILES, _COPIES = "kedge-secret", "kedge-bind"
 _AGENT_SOCKET = "/run/buildkit/ssh_agent.{}"
 
 
@@ -37,7 +36,7 @@ class PreparedMounts:
     """What one step gets beside its root."""
 
     binds: list[Bind] = field(default_factory=list)
-    memory: list[StepMemory] = field(default_factory=list)
+    memory: list[StepMemory | StepFile] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -83,7 +82,7 @@ class MountPreparation:
             return
         # a writable bind: what the program changes in it is thrown away
         place = self._session.workplace.settings.temporary_directory
-        folder = self._closing.enter_context(passing_folder(place, _COPIES))
+        folder = self._closing.enter_context(passing_folder(place, COPIES))
         self.made.binds.append(Bind(str(copy_folder(source, folder / "copy")), mount.target))
 
     def _add_cache(self, mount: StepMount, find_folder: FolderFinder) -> None:
@@ -116,7 +115,7 @@ class MountPreparation:
                 return
         mode = 0o400 if mount.mode is None else mount.mode
         target = mount.target or f"{_SECRETS}/{name}"
-        self.made.binds.append(Bind(str(self._write(value, mode, is_secret=True)), target, readonly=True))
+        self.made.memory.append(StepFile(target, value, mode))
 
     def _add_agent(self, mount: StepMount) -> None:
         socket = os.environ.get("SSH_AUTH_SOCK", "")
@@ -132,9 +131,9 @@ class MountPreparation:
         self.made.binds.append(Bind(socket, target))
         self.made.environment.setdefault("SSH_AUTH_SOCK", target)
 
-    def _write(self, data: bytes, mode: int, *, is_secret: bool = False) -> Path:
+    def _write(self, data: bytes, mode: int) -> Path:
         """A file for this step alone."""
-        path = self._make_private(is_secret=is_secret) / str(len(self.made.binds))
+        path = self._make_private() / str(len(self.made.binds))
         with explained(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
@@ -142,14 +141,11 @@ class MountPreparation:
             path.chmod(mode)
         return path
 
-    def _make_private(self, *, is_secret: bool) -> Path:
-        if not is_secret:
-            if self._private is None:
-                self._private = self._session.place.make_folder("files")
-                self._closing.callback(remove_tree, self._private)
-            return self._private
-        place = choose_memory_folder(os.environ, self._session.workplace.settings.temporary_directory)
-        return self._closing.enter_context(passing_folder(place, _SECRET_FILES))
+    def _make_private(self) -> Path:
+        if self._private is None:
+            self._private = self._session.place.make_folder("files")
+            self._closing.callback(remove_tree, self._private)
+        return self._private
 
 
 def _is_socket(path: str) -> bool:

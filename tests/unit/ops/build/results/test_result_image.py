@@ -60,6 +60,21 @@ def test_config_has_layers_history_and_time(tmp_path: Path) -> None:
     assert image.record.recipe == RECIPE.text
 
 
+def test_config_and_manifest_say_what_was_built(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache")
+    build = make_build(store)
+    base = replace(BASE, reference="docker://host/base:1", digest=f"sha256:{'1' * 64}")
+    state = replace(build.result.state, base=base)
+    image = open_result(replace(build, result=replace(build.result, state=state)), store)
+    said = json.loads(image.config_bytes)["kedge.build.v1"]
+    assert said == {"note": {"kedge": "1"}, "recipe": RECIPE.text}
+    assert image.manifest.annotations == {
+        "org.opencontainers.image.base.name": "host/base:1",
+        "org.opencontainers.image.base.digest": f"sha256:{'1' * 64}",
+    }
+    assert open_result(build, store).manifest.annotations == {}
+
+
 def test_history_names_every_layer_over_a_base_without_one(tmp_path: Path) -> None:
     store = Store(tmp_path / "cache")
     below = open_result(make_build(store), store)
