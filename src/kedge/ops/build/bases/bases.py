@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.errors import ImageNotFound, InvalidReference
+from kedge.errors import InvalidReference
 from kedge.frozen import frozen, replace
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig
@@ -149,16 +149,12 @@ class _Opening:
         return self._open_local()
 
     def _resolve(self) -> Resolved:
-        """Ask the registry, as the policy wants it."""
-        from kedge.ops.sources.resolve import resolve
+        """Ask the registry, as the policy wants it; a login in options is tried each time."""
+        from kedge.ops.sources.resolve import resolve_by_policy
 
-        ask = partial(resolve, self.reference, self.workplace, self.store)
-        if self.policy == "missing":
-            try:
-                return ask(offline=True)
-            except ImageNotFound:
-                return ask()
-        return ask(offline=self.policy == "never", asks_local=self.policy in ("newer", "always"))
+        asks_local = self.policy in ("newer", "always")
+        policy = "newer" if self.policy == "auto" and self.workplace.access is not None else self.policy
+        return resolve_by_policy(self.reference, self.workplace, self.store, policy, asks_local=asks_local)
 
     def _open_layers(self, resolved: Resolved) -> OpenedBase:
         from kedge.ops.sources.resolve import read_config, refuse_artifacts
