@@ -49,6 +49,24 @@ def test_pushed_images_are_bases_and_locks_keep_them(shop: Workshop, registry: D
     assert json.loads((shop.context / "lock").read_text()) != locked
 
 
+def test_a_dry_run_says_the_bytes_it_knows(shop: Workshop, registry: DockerRegistry) -> None:
+    push_base(shop, registry, "first")
+    shop.write("Dockerfile", f"FROM {registry.host}/base:1\nRUN cat /text > /copy\nRUN true\n")
+    elsewhere = {"KEDGE_CACHEDIR": str(shop.runner.home / "other-cache")}
+    (stage,) = json.loads(shop.start("--dry-run", "--json", "a.sif", "Dockerfile", env=elsewhere).stdout)["stages"]
+    layers = registry.inspect("base:1")["layers"]
+    assert isinstance(layers, list)
+    assert stage["missing"] == stage["size"] == sum(layer["size"] for layer in layers)
+    assert " to download)" in shop.start("--dry-run", "a.sif", "Dockerfile", env=elsewhere).stdout
+    shop.build("a.sif", "Dockerfile")
+    (stage,) = json.loads(shop.start("--dry-run", "--json", "b.sif", "Dockerfile").stdout)["stages"]
+    assert stage["missing"] == 0
+    assert [(step["state"], step["size"] > 0) for step in stage["steps"]] == [("cached", True), ("cached", False)]
+    shown = shop.start("--dry-run", "b.sif", "Dockerfile").stdout
+    assert ", cached)" in shown
+    assert "RUN cat /text > /copy (" in shown
+
+
 def test_image_is_pushed_beside_a_file(shop: Workshop, registry: DockerRegistry) -> None:
     shop.write("Dockerfile", f"{SHELL}RUN echo both > /text\n")
     result = shop.build("-t", f"{registry.host}/both:1", "--push", "-o", "out.sif", ".")

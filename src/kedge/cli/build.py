@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kedge.cli.build_steps import StepBoard
     from kedge.cli.console import Console
     from kedge.errors import KedgeError
+    from kedge.ops.build.preview import PreviewedStage
     from kedge.ops.build.request import BuildRequest, BuildResult
     from kedge.ops.setup.workplace import Workplace
     from kedge.settings import Settings
@@ -213,7 +214,6 @@ def _choose_settings(request: BuildRequest, console: Console) -> Settings:
 def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> int:
     """Show what would be done."""
     from kedge.cli.build_steps import StepBoard
-    from kedge.cli.redaction import escape_line
     from kedge.ops.build.preview import preview
 
     shown = preview(request, workplace, StepBoard())
@@ -224,15 +224,27 @@ def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> i
     if shown.context:
         console.print(f"context  {shown.context}")
     for stage in shown.stages:
-        digest = f" ({stage.digest[:19]})" if stage.digest else ""
-        console.print(f"stage    {escape_line(stage.name or 'only one')}, from {escape_line(stage.base)}{digest}")
-        for step in stage.steps:
-            state = console.paint(f"{step.state:<6}", "dim" if step.state == "cached" else "")
-            console.print(f"  {state} {step.number}/{len(stage.steps)} {escape_line(step.text)}")
+        _show_previewed(stage, console)
     console.print(f"output   {shown.output}")
     for warning in shown.warnings:
         console.progress.warn(warning)
     return 0
+
+
+def _show_previewed(stage: PreviewedStage, console: Console) -> None:
+    from kedge.cli.redaction import escape_line
+    from kedge.model.size import format_size
+
+    facts = [stage.digest[:19]] if stage.digest else []
+    if stage.size:
+        facts.append(format_size(stage.size))
+        facts.append(f"{format_size(stage.missing)} to download" if stage.missing else "cached")
+    known = f" ({', '.join(facts)})" if facts else ""
+    console.print(f"stage    {escape_line(stage.name or 'only one')}, from {escape_line(stage.base)}{known}")
+    for step in stage.steps:
+        state = console.paint(f"{step.state:<6}", "dim" if step.state == "cached" else "")
+        size = f" ({format_size(step.size)})" if step.size else ""
+        console.print(f"  {state} {step.number}/{len(stage.steps)} {escape_line(step.text)}{size}")
 
 
 def _build(request: BuildRequest, workplace: Workplace, console: Console, display: StepBoard) -> BuildResult:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 from collections.abc import Callable
 
@@ -27,6 +28,7 @@ def run_guarded(what: str, work: Callable[[], int]) -> int:
             limit_arenas(1)
         return work()
 
+    gc.freeze()  # what is loaded by now is no garbage: neither the child nor our end looks through it
     status = run_in_child(work_within_limits, watch)
     if status == _KILLED:
         raise watches[0].explain(what)

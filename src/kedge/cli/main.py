@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import sys
@@ -25,6 +26,7 @@ _TOP_OPTIONS = (
     ("-h, --help", "show this text, or the options of a verb"),
     ("-V, --version", "show the version"),
 )
+_COLLECT_AFTER = 20_000  # new objects; Python's own 700 look for garbage dozens of times while modules load
 _HELP = frozenset(("-h", "--help", "--help-all"))
 
 
@@ -32,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = GlobalOptions()
+    gc.set_threshold(_COLLECT_AFTER)
     prepare_streams()
     try:
         with raised_signals():

@@ -44,7 +44,7 @@ class Names:
             "reference": reference,
             "platform": str(platform),
             "digest": str(digest),
-            "when": round(time.time()),
+            "when": int(time.time()),  # never after now
         }
         if is_local:
             record["local"] = True

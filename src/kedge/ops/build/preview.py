@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from kedge.frozen import JsonValue
+from kedge.frozen import JsonValue, replace
 from kedge.ops.build.build import open_session
 from kedge.ops.build.convert_spec import names_image
 from kedge.ops.build.recipe_input import load_recipe
@@ -18,6 +18,7 @@ from kedge.ops.build.steps.stage_builder import StageBuilder
 from kedge.ops.build.steps.stages import list_needed, name_stages
 from kedge.ops.setup.workplace import Workplace
 from kedge.recipe.steps import Stage, StagePlan, Step
+from kedge.store.build_steps import StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class PreviewedStep(JsonValue):
     line: int
     text: str
     state: str  # cached, or run
+    size: int = 0  # bytes of its layer, where it is cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class PreviewedStage(JsonValue):
     base: str
     digest: str  # of the base, where a registry says it
     steps: tuple[PreviewedStep, ...]
+    size: int = 0  # bytes of the base's layers, where a registry says it
+    missing: int = 0  # bytes of these that are not in the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +91,23 @@ class _Look:
             section = builder.open_base()
         except _StageUnknownError:
             steps = _list_shown(builder, stage.plan({}))
-            return _show_stage(builder, "", steps, ["run"] * len(steps))
+            return _show_stage(builder, steps, [None] * len(steps))
         plan = stage.plan(section)
         steps = _list_shown(builder, plan)
-        states = self._find_states(builder, steps)
-        if "run" not in states:
+        records = self._find_records(builder, steps)
+        if None not in records:
             self.results[stage.index] = StageResult(builder.state, plan.section, plan.warnings, plan.is_decorated)
-        return _show_stage(builder, "" if stage.base.stage is not None else builder.state.base.digest, steps, states)
+        shown = _show_stage(builder, steps, records)
+        if stage.base.stage is not None:
+            return shown
+        base = builder.state.base
+        missing = [layer.size for layer in base.layers if not self.session.store.blobs.is_present(layer)]
+        size = sum(layer.size for layer in base.layers)
+        return replace(shown, digest=base.digest, size=size, missing=sum(missing))
 
-    def _find_states(self, builder: StageBuilder, steps: list[Step]) -> list[str]:
-        """`cached` up to the first step without a record, `run` from there on."""
-        states: list[str] = []
+    def _find_records(self, builder: StageBuilder, steps: list[Step]) -> list[StepRecord | None]:
+        """The records of steps; from the first one without a record there are none."""
+        records: list[StepRecord | None] = []
         for step in steps if self.session.request.use_cache else ():
             try:
                 record = self.session.store.steps.find(builder.make_key(step))
@@ -106,8 +116,8 @@ class _Look:
             if record is None:
                 break
             builder.advance(step, record)
-            states.append("cached")
-        return states + ["run"] * (len(steps) - len(states))
+            records.append(record)
+        return records + [None] * (len(steps) - len(records))
 
     def _wait_for(self, index: int) -> StageResult:
         if index not in self.results:
@@ -120,10 +130,16 @@ def _list_shown(builder: StageBuilder, plan: StagePlan) -> list[Step]:
     return [step for step, label in builder.list_steps(plan) if label is not None]
 
 
-def _show_stage(builder: StageBuilder, digest: str, steps: list[Step], states: list[str]) -> PreviewedStage:
+def _show_stage(builder: StageBuilder, steps: list[Step], records: list[StepRecord | None]) -> PreviewedStage:
     base = builder.stage.base
     shown = [
-        PreviewedStep(number, step.place.line, step.text, state)
-        for number, (step, state) in enumerate(zip(steps, states, strict=True), 1)
+        PreviewedStep(
+            number,
+            step.place.line,
+            step.text,
+            "cached" if record else "run",
+            record.layer.size if record and record.layer else 0,
+        )
+        for number, (step, record) in enumerate(zip(steps, records, strict=True), 1)
     ]
-    return PreviewedStage(builder.title, base.reference or base.agent, digest, tuple(shown))
+    return PreviewedStage(builder.title, base.reference or base.agent, "", tuple(shown))

@@ -6,19 +6,17 @@ One process makes such a file, those on all other nodes wait for it, and the nex
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import ImageNotFound
 from kedge.model.reference import Reference, Transport
 from kedge.ops.images.write_image import WriteOptions, choose_options
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import Source, classify
 from kedge.ops.sources.image_source import ImageSource
-from kedge.ops.sources.resolve import Resolved, resolve
+from kedge.ops.sources.resolve import Resolved, resolve_by_policy
 from kedge.store.store import Store
 
 # Imports inside the functions below are late for start-up cost: a cached image needs none of them.
@@ -51,7 +49,7 @@ def find_cached_file(
     place = _Place(reference, workplace, store, file_format)
     if source.is_local:
         return place.from_local()
-    source = source.look_up(lambda: _resolve(reference, workplace, store, policy))
+    source = source.look_up(lambda: resolve_by_policy(reference, workplace, store, policy))
     return place.from_layers(source.layers) if source.layers else place.from_sif(source, is_offline=policy == "never")
 
 
@@ -66,22 +64,6 @@ def provide_cached(
             return path
         with workplace.attempt(store, f"the preparation of {reference.redacted}"):
             return store.build_image(source.key, source.build, notify=workplace.progress.note)
-
-
-def _resolve(reference: Reference, workplace: Workplace, store: Store, policy: str) -> Resolved:
-    if policy in ("missing", "never") or (policy == "auto" and _was_asked(reference, workplace, store)):
-        try:
-            return resolve(reference, workplace, store, offline=True)
-        except ImageNotFound:
-            if policy == "never":
-                raise
-    return resolve(reference, workplace, store)
-
-
-def _was_asked(reference: Reference, workplace: Workplace, store: Store) -> bool:
-    """Whether the tag was resolved a moment ago; a login in the environment is tried each time."""
-    known, settings = store.recall(str(reference), workplace.platform), workplace.settings
-    return known is not None and not settings.registry_login and 0 <= time.time() - known.when < settings.tag_lifetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
 
 from kedge.errors import (
     AccessDenied,
@@ -37,9 +40,11 @@ from kedge.model.manifest import (
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference
 from kedge.ops.setup.workplace import Workplace
-from kedge.registry.client import RegistryClient
 from kedge.store.resolved_names import NameRecord
 from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.registry.client import RegistryClient
 
 _NOT_THERE = (ImageNotFound, AccessDenied, AuthenticationFailed)  # what registries say about names they do not have
 _MAXIMUM_DEPTH = 4  # an index, and in practice one manifest below it
@@ -51,9 +56,14 @@ class Resolved:
 
     reference: Reference
     manifest: Manifest
-    client: RegistryClient
+    open_client: Callable[[], RegistryClient]
     index: Index | None = None  # that lists the manifest, if it was read
     is_unanswered: bool = False  # the registry did not answer: this is the manifest from before
+
+    @property
+    def client(self) -> RegistryClient:
+        """The client, opened when the first one asks: who has all blobs in the cache needs none."""
+        return self.open_client()
 
     @property
     def digest(self) -> Digest:
@@ -85,10 +95,10 @@ def resolve(
     asked about a name that was given here, too; if it has no such image, the one of this cache is meant.
     """
     known = store.recall(str(reference), workplace.platform)
-    shared, client = client, client or RegistryClient(reference.registry, workplace.open_access())
+    shared, open_client = client, cache(lambda: client or _open_client(reference, workplace))
     stored = _find_stored(reference, known, workplace, store, offline=offline)
     if stored is not None and not (asks_local and known is not None and known.is_local and not offline):
-        return Resolved(reference, stored, client)
+        return Resolved(reference, stored, open_client)
     if offline:
         raise ImageNotFound(
             f"{reference} is not in the cache, and --offline forbids to ask {reference.registry}",
@@ -96,26 +106,51 @@ def resolve(
         )
     fallback = _load_known(known, store)
     if fallback is None or known is None:
-        manifest, index = _ask(client, reference, workplace, store, any_platform=any_platform)
+        manifest, index = _ask(open_client(), reference, workplace, store, any_platform=any_platform)
     else:
-        impatient = shared or RegistryClient(
-            reference.registry, workplace.open_access(patient=False, patience=patience)
-        )
+        impatient = shared or _open_client(reference, workplace, patient=False, patience=patience)
         try:
             manifest, index = _ask(impatient, reference, workplace, store, is_known=True, any_platform=any_platform)
         except _NOT_THERE as problem:
             if not known.is_local:
                 raise
             workplace.progress.warn(f"{problem.message}; using the image of this name that was built here")
-            return Resolved(reference, fallback, client)
+            return Resolved(reference, fallback, open_client)
         except (NetworkFailed, RateLimited) as problem:
             age = _describe_age(time.time() - known.when)
             workplace.progress.warn(f"{problem.message}; using {reference} as of {age} ago ({known.digest})")
-            return Resolved(reference, fallback, client, is_unanswered=True)
+            return Resolved(reference, fallback, open_client, is_unanswered=True)
     with contextlib.suppress(FileProblem):  # a read-only cache still serves what it has
         if index is None or _has_platform(index, workplace.platform):
             store.remember(str(reference), workplace.platform, manifest.digest)
-    return Resolved(reference, manifest, client, index)
+    return Resolved(reference, manifest, open_client, index)
+
+
+def resolve_by_policy(
+    reference: Reference, workplace: Workplace, store: Store, policy: str, *, asks_local: bool = False
+) -> Resolved:
+    """The same as the policy of --pull wants it: `auto` asks about a tag again when its last answer is too old."""
+    if policy in ("missing", "never") or (policy == "auto" and _was_asked(reference, workplace, store)):
+        try:
+            return resolve(reference, workplace, store, offline=True)
+        except ImageNotFound:
+            if policy == "never":
+                raise
+    return resolve(reference, workplace, store, asks_local=asks_local)
+
+
+def _was_asked(reference: Reference, workplace: Workplace, store: Store) -> bool:
+    """Whether the tag was resolved a moment ago; a login in the environment is tried each time."""
+    known, settings = store.recall(str(reference), workplace.platform), workplace.settings
+    return known is not None and not settings.registry_login and 0 <= time.time() - known.when < settings.tag_lifetime
+
+
+def _open_client(
+    reference: Reference, workplace: Workplace, *, patient: bool = True, patience: float | None = None
+) -> RegistryClient:
+    from kedge.registry.client import RegistryClient  # late: what is in the cache needs no registry
+
+    return RegistryClient(reference.registry, workplace.open_access(patient=patient, patience=patience))
 
 
 def _has_platform(index: Index, platform: Platform) -> bool:

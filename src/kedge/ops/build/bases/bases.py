@@ -12,10 +12,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.errors import ImageNotFound, InvalidReference
+from kedge.errors import InvalidReference
 from kedge.frozen import frozen, replace
 from kedge.model.digest import Digest
-from kedge.model.manifest import ImageConfig
+from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.build.bases.base_references import name_reference
@@ -42,6 +42,7 @@ class OpenedBase:
     config: ImageConfig
     digest: str = ""  # of the manifest or of the SIF file, where a registry or library says it
     is_decorated: bool = False  # whether it brings `/.singularity.d` along
+    layers: tuple[Descriptor, ...] = ()  # that a registry has
     _open: Callable[[], LayeredImage | None] = field(default=lambda: None)
     _unpack: Callable[[], Path | None] = field(default=lambda: None)
     _image: LayeredImage | None = None
@@ -148,16 +149,12 @@ class _Opening:
         return self._open_local()
 
     def _resolve(self) -> Resolved:
-        """Ask the registry, as the policy wants it."""
-        from kedge.ops.sources.resolve import resolve
+        """Ask the registry, as the policy wants it; a login in options is tried each time."""
+        from kedge.ops.sources.resolve import resolve_by_policy
 
-        ask = partial(resolve, self.reference, self.workplace, self.store)
-        if self.policy == "missing":
-            try:
-                return ask(offline=True)
-            except ImageNotFound:
-                return ask()
-        return ask(offline=self.policy == "never", asks_local=self.policy in ("newer", "always"))
+        asks_local = self.policy in ("newer", "always")
+        policy = "newer" if self.policy == "auto" and self.workplace.access is not None else self.policy
+        return resolve_by_policy(self.reference, self.workplace, self.store, policy, asks_local=asks_local)
 
     def _open_layers(self, resolved: Resolved) -> OpenedBase:
         from kedge.ops.sources.resolve import read_config, refuse_artifacts
@@ -170,6 +167,7 @@ class _Opening:
             str(resolved.digest),
             config,
             str(resolved.digest),
+            layers=resolved.manifest.layers,
             _open=fetch,
             _unpack=lambda: _unpack_plain(resolved.digest, str(self.reference), fetch, self.workplace),
         )

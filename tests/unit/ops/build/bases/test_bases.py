@@ -127,6 +127,28 @@ def test_base_in_a_registry_needs_no_layer_before_it_is_opened(workplace: Workpl
         open_base(Base(PLACE, "docker", f"{registry.name}/team/other:1"), workplace, store, policy="never")
 
 
+def test_base_that_was_asked_about_a_moment_ago_is_not_asked_about_again(tmp_path: Path, store: Store) -> None:
+    environ = {"HOME": str(tmp_path), "KEDGE_ARCH": "arm64", "KEDGE_NOHTTPS": "1"}
+    workplace = Workplace(Settings.load({}, environ))
+    image = make_image([FILES], section=SECTION)
+    with FakeRegistry() as registry:
+        blobs = [b"".join(layer.open()) for layer in image.layers]
+        old = str(registry.add_image("team/base", "1", blobs, image.config))
+        base = Base(PLACE, "docker", f"{registry.name}/team/base:1")
+        assert open_base(base, workplace, store).digest == old
+        new = str(registry.add_image("team/base", "1", blobs, image.config.replace(b"A=b", b"A=c")))
+        sent = len(registry.server.log)
+        assert open_base(base, workplace, store).digest == old
+        assert len(registry.server.log) == sent
+        impatient = Workplace(Settings.load({}, {**environ, "KEDGE_TAG_LIFETIME": "0"}))
+        assert open_base(base, impatient, store).digest == new
+        registry.add_image("team/base", "1", blobs, image.config)
+        with_login = Workplace(workplace.settings, access=AccessOptions(username="ada"))
+        assert open_base(base, with_login, store).digest == old
+        registry.add_image("team/base", "1", blobs, image.config.replace(b"A=b", b"A=c"))
+        assert open_base(base, workplace, store, policy="newer").digest == new
+
+
 @pytest.mark.parametrize(
     ("agent", "text", "fields", "expected"),
     [
