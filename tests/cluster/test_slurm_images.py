@@ -56,6 +56,24 @@ def test_image_is_pulled_by_one_of_the_tasks(me: JobUser, tmp_path: Path) -> Non
     assert sum("there already" in log for log in logs) == 7
 
 
+def test_image_is_built_by_one_of_the_tasks(me: JobUser) -> None:
+    me.write("tools.def", "Bootstrap: host\nFrom: sh,cat,date\n%post\ncat /proc/sys/kernel/random/uuid >/made\n")
+    array = me.submit("--build", "tools.def", "-a", "0-3", "tools.sif", "sh", "-c", 'echo "made $(cat /made)"')
+    me.read("wait", array)
+    logs = [me.read("logs", f"{array}_{index}") for index in range(4)]
+    made = {line for log in logs for line in log.splitlines() if line.startswith("made ")}
+    assert len(made) == 1, logs
+    assert made.pop() in me.run_job("--build", "tools.def", "tools.sif", "sh", "-c", 'echo "made $(cat /made)"')
+
+
+def test_image_that_cannot_be_built_fails_the_job(me: JobUser) -> None:
+    me.write("tools.def", "Bootstrap: host\nFrom: sh\n%post\necho the reason; exit 3\n")
+    job = me.submit("--build", "tools.def", "tools.sif", "true")
+    assert me.run("wait", job).returncode == 76
+    assert "the reason" in me.read("logs", job)
+    assert not (me.folder / "tools.sif").exists()
+
+
 def test_image_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) -> None:
     me = make_job_user(slurm_hosts)
     assert slurm_hosts.hosts is not None

@@ -259,3 +259,16 @@ def test_chosen_sections_alone_run_and_are_noted(own: Workshop) -> None:
     assert "'post'" in wrong.stderr
     own.write("Dockerfile", SHELL)
     assert "--section works with definition files" in own.start("--section", "post", "b.sif", "Dockerfile").stderr
+
+
+def test_verify_is_quiet_after_builds_that_replaced_a_file(own: Workshop) -> None:
+    for number in range(3):
+        own.write("Dockerfile", f"{SHELL}RUN echo {number} > /number\n")
+        own.build("--force", "out.sif", "Dockerfile")
+    done = own.runner.run("cache", "verify")
+    assert "changed" not in done.stderr
+    assert done.stdout == "Removed 0 damaged items (0 B)\n"
+    with (own.context / "out.sif").open("ab") as file:
+        file.write(b"more")
+    warned = own.runner.run("cache", "verify").stderr
+    assert warned.count("out.sif has changed since kedge wrote it") == 1

@@ -92,15 +92,16 @@ class Images:
         """Hash an image of the cache, whatever its record says of its times; a changed one is dropped."""
         return self._check(path, is_thorough=True)
 
-    def verify_delivered(self, record: DeliveryRecord) -> list[Path]:
-        """Hash the files that users got; those that were changed, which stay. They and the vanished are forgotten."""
-        changed = []
+    def verify_delivered(self, record: DeliveryRecord) -> dict[Path, bool]:
+        """Hash the files that users got: whether they are as they were. Records forget the changed and the vanished."""
+        states = {}
         for path in record.paths:
-            is_there = os.path.lexists(path)
-            if not is_there or _hash_delivered(path, record.size) != record.digest:
+            is_whole = _hash_delivered(path, record.size) == record.digest
+            if not is_whole:
                 self.deliveries.forget(record.key, path)
-                changed += [path] if is_there else []
-        return changed
+            if is_whole or os.path.lexists(path):
+                states[path] = is_whole
+        return states
 
     def _check(self, path: Path, *, is_thorough: bool = False) -> bool:
         record = ImageRecord.read(path)

@@ -214,15 +214,16 @@ class Store:
     def verify(self, advance: Callable[[int], None] | None = None) -> Verified:
         """Hash all blobs, all images, and what users were given instead of an image; the damaged are dropped."""
         broken: list[CacheItem] = []
-        changed: list[Path] = []
+        delivered: dict[Path, bool] = {}  # one that kedge replaced by another image is as that one was
         for entry in self.entries():
             if entry.kind is ItemKind.RECORD and (record := read_delivery(entry.path)) is not None:
-                changed += self.images.verify_delivered(record)
+                for path, is_whole in self.images.verify_delivered(record).items():
+                    delivered[path] = is_whole or delivered.get(path, False)
             elif entry.kind in (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.RECORD) and not self._is_whole(entry):
                 broken.append(entry)
             if advance is not None and entry.kind in (ItemKind.BLOB, ItemKind.IMAGE):
                 advance(entry.size)
-        return Verified(broken, changed)
+        return Verified(broken, [path for path, is_whole in delivered.items() if not is_whole])
 
     def _is_whole(self, entry: CacheItem) -> bool:
         """Whether an item of the cache has its bytes; if not, it is removed. Of a record that is known already."""
