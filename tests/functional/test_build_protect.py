@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,3 +97,95 @@ def test_protect_is_not_the_default(runner: Runner, context: Path) -> None:
     )
     changes = {change["name"]: (change["before"], change["after"]) for change in difference["packages"]}
     assert changes == {"framework": (OWN, "2.3.0"), "extra": (None, "1.0")}
+
+
+# -- an image as NVIDIA makes them: packages in /usr/local, a constraints file that pip gets from the image
+
+
+@pytest.fixture(scope="module")
+def ngc(runner: Runner, context: Path) -> str:
+    """The base as an image with a config, which pins framework itself, and uv where this host has it."""
+    tool = Path(sys.executable).with_name("uv")
+    lines = [f"FROM {runner.folder / 'python'}", *(f"ENV {name}={value}" for name, value in PIP.items())]
+    lines += ["ENV PIP_CONSTRAINT=/etc/pip/constraint.txt UV_NO_INDEX=1 UV_SYSTEM_PYTHON=1 UV_BREAK_SYSTEM_PACKAGES=1"]
+    lines += ["COPY wheels /wheels", "COPY constraint.txt /etc/pip/constraint.txt"]
+    if tool.exists():
+        shutil.copy(tool, context / "uv")
+        (context / "libraries").mkdir()
+        for name in ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1", "libm.so.6"):
+            for library in Path("/usr/lib").glob(f"*-linux-gnu/{name}"):
+                shutil.copy(library, context / "libraries")
+        lines += ["COPY uv /usr/local/bin/uv", "COPY libraries /lib", "ENV LD_LIBRARY_PATH=/lib"]
+    conda = "/opt/conda/lib/python3.10/site-packages/framework-1.0.dist-info/METADATA"
+    lines += [f'COPY <<"END" {conda}', "Metadata-Version: 2.1", "Name: framework", "Version: 1.0", "END"]
+    (context / "constraint.txt").write_text(f"framework=={OWN}\n")
+    (context / "base.Dockerfile").write_text("\n".join(lines) + "\n")
+    give_to(runner, context)
+    runner.read("build", "-t", "ngc:24.03", "-f", "base.Dockerfile", ".", cwd=context)
+    return "ngc:24.03"
+
+
+def build_on(runner: Runner, context: Path, base: str, *lines: str) -> subprocess.CompletedProcess[str]:
+    shutil.rmtree(runner.home / "made", ignore_errors=True)
+    (context / "Dockerfile").write_text("\n".join([f"FROM {base}", "RUN true", *lines]) + "\n")
+    return runner.run("build", "--protect", "--format", "sandbox", str(runner.home / "made"), ".", cwd=context)
+
+
+UNPINNED = INSTALL.replace("python3", "PIP_CONSTRAINT= python3")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{UNPINNED} extra",
+        f"{UNPINNED} --user extra",
+        f"{UNPINNED} --no-deps --force-reinstall framework==2.3.0",
+        f"echo '{UNPINNED} -r /tmp/r.txt' > /tmp/s && echo framework==2.3.0 > /tmp/r.txt && sh /tmp/s && rm /tmp/*",
+        "python3 -m pip uninstall -q -y framework",
+        "rm -rf /opt/conda/lib/python3.10/site-packages/framework-1.0.dist-info",
+    ],
+    ids=["dependency", "user", "no-deps", "script", "uninstall", "conda"],
+)
+def test_protect_names_package_step_and_line_on_an_image_of_ngc(
+    runner: Runner, context: Path, ngc: str, command: str
+) -> None:
+    done = build_on(runner, context, ngc, f"RUN {command}")
+    assert done.returncode == 92, done.stderr
+    assert "kedge: Dockerfile:3:1: framework " in done.stderr
+    assert "replaced by 2.3.0" in done.stderr or "was removed" in done.stderr
+    assert not (runner.home / "made").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{INSTALL} lightning",
+        f"{INSTALL} --user lightning",
+        f"{UNPINNED} --target /opt/other framework==2.3.0",
+        f"{INSTALL} --upgrade lightning",
+        "mkdir -p /opt/venv/lib/python3.11/site-packages/framework-2.3.0.dist-info && cd /opt/venv && : > pyvenv.cfg "
+        "&& echo 'Name: framework\nVersion: 2.3.0' > lib/python3.11/site-packages/framework-2.3.0.dist-info/METADATA",
+        "true",
+    ],
+    ids=["new", "user", "target", "upgrade", "venv", "nothing"],
+)
+def test_protect_lets_others_in_on_an_image_of_ngc(runner: Runner, context: Path, ngc: str, command: str) -> None:
+    done = build_on(runner, context, ngc, "RUN " + command.replace("\n", "\\n"))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_protect_holds_for_uv(runner: Runner, context: Path, ngc: str) -> None:
+    if not (context / "uv").exists():
+        pytest.skip("uv is not installed")
+    install = "RUN uv -q pip install --offline --find-links /wheels"
+    done = build_on(runner, context, ngc, f"{install} lightning")
+    assert done.returncode == 0, done.stderr
+    done = build_on(runner, context, ngc, f"{install} extra")
+    assert done.returncode == 91, done.stderr
+    assert f"framework=={OWN.replace('03', '3')}" in done.stderr
+    done = build_on(runner, context, ngc, install.replace("uv", "env -u UV_CONSTRAINT uv", 1) + " extra")
+    assert done.returncode == 92, done.stderr
+    assert f"framework {OWN} was replaced by 2.3.0" in done.stderr

@@ -136,6 +136,7 @@ def test_commit_of_files_of_subordinate_ids(image: str, overlay: Path, runner: R
 
 def test_commit_says_what_is_missing(runner: Runner, image: str, overlay: Path) -> None:
     new = str(runner.home / "new.sif")
+    assert "nowhere does not exist" in runner.run("commit", "nowhere", new).stderr
     assert "it has no directory 'upper'" in runner.run("commit", str(overlay), new).stderr
     runner.read("exec", "--overlay", str(overlay), image, "true")
     assert "nothing was changed" in runner.run("commit", str(overlay), new).stderr

@@ -362,3 +362,9 @@ def test_hostpack_has_every_file_strace_sees_python_open(tmp_path: Path) -> None
     made_by_us = ("/etc/ld.so.cache", "/etc/passwd", "/etc/nsswitch.conf")
     wanted = [path for path in files if path not in made_by_us and not not_taken.search(path)]
     assert [path for path in wanted if not same_file(packed.root, path)] == []
+
+
+def test_hostpack_programs_between_blanks_are_explained() -> None:
+    with pytest.raises(FileProblem, match="no program has that name") as caught:
+        pack_host(["sh cat"], MemorySink())
+    assert caught.value.hint == "separate programs by commas: sh,cat"

@@ -125,6 +125,10 @@ def _not_found(name: str) -> FileProblem:
         return FileProblem(
             f"host:{name}: {name} {kind}", hint="name a program by its path, or by its name if it is on PATH"
         )
+    if len(names := name.split()) > 1:
+        return FileProblem(
+            f"host:{name}: no program has that name", hint=f"separate programs by commas: {','.join(names)}"
+        )
     there: set[str] = set()
     for folder in os.environ.get("PATH", "").split(":"):
         try:

@@ -22,8 +22,11 @@ _VERSION = re.compile(
 )
 _PIN = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*(?:==|@)")
 _SYSTEM = re.compile(r"/usr/lib(?:64)?/python3[^/]*/(?:dist|site)-packages\Z")
-_SHADOW = re.compile(
-    r"(?:/usr/local|/root/\.local|/home/[^/]+/\.local)/lib(?:64)?/python3[^/]*/(?:dist|site)-packages\Z"
+_LOCAL = re.compile(r"/usr/local/lib(?:64)?/(python3[^/]*)/(?:dist|site)-packages\Z")
+_OF_USERS = re.compile(r"(?:/root|/home/[^/]+)/\.local/lib(?:64)?/(python3[^/]*)/site-packages\Z")
+# interpreters that look into a user's directory first; those of virtual environments do not
+_OPEN = re.compile(
+    r"(?:/usr|/usr/local|/[^/]*(?:conda|mamba)[^/]*|/opt/[^/]*(?:conda|mamba)[^/]*)/lib(?:64)?/(python3[^/]*)/"
 )
 
 
@@ -110,14 +113,13 @@ def _is_same_project(one: InstalledPackage, other: InstalledPackage) -> bool:
 
 
 def _shadows(upper: InstalledPackage, lower: InstalledPackage) -> bool:
-    """Whether Python takes the one instead of the other: /usr/local and a user's site stand before the system's."""
-    return (
-        upper.manager == PIP == lower.manager
-        and _is_same_project(upper, lower)
-        and upper.place != lower.place
-        and _SYSTEM.match(lower.place) is not None
-        and _SHADOW.match(upper.place) is not None
-    )
+    """Whether Python takes the one instead of the other: a user's directory, then /usr/local, then the system's."""
+    if upper.place == lower.place or not upper.manager == PIP == lower.manager or not _is_same_project(upper, lower):
+        return False
+    if _SYSTEM.match(lower.place) and _LOCAL.match(upper.place):
+        return True
+    user, below = _OF_USERS.match(upper.place), _OPEN.match(lower.place)
+    return user is not None and below is not None and below[1] in (user[1], "python3")
 
 
 def list_changes(before: Iterable[InstalledPackage], after: Iterable[InstalledPackage]) -> list[PackageChange]:

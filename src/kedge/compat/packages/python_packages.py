@@ -27,7 +27,7 @@ _MOST_NAMES = 50_000
 # Where interpreters are installed: `PREFIX/lib/pythonX.Y/site-packages` below these, and below directories in them.
 _PREFIXES = ("/usr", "/usr/local", "/opt/conda", "/opt/miniconda", "/opt/miniconda3", "/opt/mamba", "/opt/micromamba",
              "/opt/venv", "/venv", "/opt/python", "/root/.venv", "/app/.venv", "/workspace/.venv", "/conda",
-             "/miniconda3")  # fmt: skip
+             "/miniconda3", "/root/.local")  # fmt: skip
 _PARENTS = ("/opt", "/opt/conda/envs", "/root", "/usr/local", "/home", "/venvs", "/opt/python", "/")
 _PYTHON = re.compile(r"python3(?:\.\d+)?\Z")
 _FIELD = re.compile(r"^(Name|Version):[ \t]*(.+?)[ \t]*$", re.MULTILINE)
@@ -46,6 +46,8 @@ def find_site_directories(view: View) -> list[str]:
 
 def _list_prefixes(view: View) -> Iterator[str]:
     yield from _PREFIXES
+    for name in view.names("/home")[:_MOST_NAMES]:  # `pip install --user`
+        yield f"/home/{name}/.local"
     for parent in _PARENTS:
         base = parent.rstrip("/")
         for name in view.names(parent)[:_MOST_NAMES]:

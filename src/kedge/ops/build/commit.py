@@ -179,8 +179,9 @@ def _open_overlay(request: CommitRequest, workplace: Workplace, environ: Mapping
             yield _Overlay(folder, base, is_of_fuse=True)
         return
     if not is_folder or not (path / _UPPER).is_dir():
+        problem = f"is not an overlay: it has no directory '{_UPPER}'" if path.exists() else "does not exist"
         raise FileProblem(
-            f"{text} is not an overlay: it has no directory '{_UPPER}'",
+            f"{text} {problem}",
             hint=f"make changes first: kedge shell --fakeroot --overlay {text} IMAGE",
         )
     overlay = _Overlay(path, base or read_base(str(path)), is_of_fuse(path / _WORK))

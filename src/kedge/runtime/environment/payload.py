@@ -54,7 +54,7 @@ def plan_payload(
     if options.step is not None:
         from kedge.runtime.environment.step_payload import plan_step_payload  # late: only builds have steps
 
-        return plan_step_payload(options, options.step, image.view)
+        return plan_step_payload(options, options.step, image.view, additions)
     entry = choose_entry(options, image)
     settings = _gather_settings(options, host, image, additions, binds)
     settings.restored.update(_name_binds(binds))

@@ -46,12 +46,15 @@ class Protection:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def extend_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The variables of a step with those that name the constraints; a file that the image names stays named."""
-        extended = dict(environment)
-        for name in _VARIABLES:
-            own = [word for word in environment.get(name, "").split() if word != CONSTRAINTS_PATH]
-            extended[name] = " ".join([*own, CONSTRAINTS_PATH])
-        return extended
+        """The variables of a step with those that name the constraints; a file that the image names stays named.
+
+        What the image's file for pip pins is not in ours, so uv gets both.
+        """
+        pip, uv = (environment.get(name, "").split() for name in _VARIABLES)
+        words = (pip, [*uv, *pip])
+        files = (dict.fromkeys(word for word in own if word != CONSTRAINTS_PATH) for own in words)
+        named = {name: " ".join([*own, CONSTRAINTS_PATH]) for name, own in zip(_VARIABLES, files, strict=True)}
+        return {**environment, **named}
 
     def check(self, view: View, place: RecipePlace, text: str) -> None:
         """Raise PackageReplaced if a package of the base is not what it was; `text` is the step as people write it."""
@@ -79,6 +82,8 @@ def _refuse(replaced: list[PackageChange], place: RecipePlace, text: str) -> Pac
     return PackageReplaced(
         f"{place}: {first}{more}; --protect keeps the packages of the base image",
         context={
+            "file": place.file,
+            "line": str(place.line),
             "step": text,
             "directory": first.place,
             **{str(number): str(change) for number, change in enumerate(replaced[:_SHOWN], 1) if others},

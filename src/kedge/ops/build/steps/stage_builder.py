@@ -81,7 +81,11 @@ class StageBuilder:
             result = self.wait_for(base.stage)
             self.state = result.state
             return result.section
-        self.state = BuildState(self.session.open_base(base))
+        try:
+            self.state = BuildState(self.session.open_base(base))
+        except KedgeError as problem:
+            name_place(problem, base.place)
+            raise
         return self.state.base.section
 
     def _is_wanted(self, step: Step) -> bool:

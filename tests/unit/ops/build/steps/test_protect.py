@@ -34,7 +34,7 @@ def test_protect_gives_steps_both_files() -> None:
     assert environment == {
         "A": "1",
         "PIP_CONSTRAINT": f"/etc/pip/constraint.txt {CONSTRAINTS_PATH}",
-        "UV_CONSTRAINT": CONSTRAINTS_PATH,
+        "UV_CONSTRAINT": f"/etc/pip/constraint.txt {CONSTRAINTS_PATH}",
     }
     assert protection.extend_environment(environment) == environment
 
