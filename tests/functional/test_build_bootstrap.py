@@ -25,7 +25,12 @@ def test_busybox_of_this_host(own: Workshop) -> None:
     read_busybox()
     require_program("busybox")
     own.write("x.def", "Bootstrap: busybox\n%post\necho hi > /made\n%runscript\ncat /made\n")
+    (stage,) = json.loads(own.start("--dry-run", "--json", "out.sif", "x.def").stdout)["stages"]
+    assert {step["state"] for step in stage["steps"]} == {"run"}  # a dry run makes no base
+    assert not list((own.runner.folder / "cache").glob("blobs/*/*"))
     own.build("out.sif", "x.def")
+    (stage,) = json.loads(own.start("--dry-run", "--json", "out.sif", "x.def").stdout)["stages"]
+    assert {step["state"] for step in stage["steps"]} == {"cached"}
     assert own.runner.read("run", str(own.context / "out.sif")) == "hi\n"
     assert "done" not in own.states("--force", "out.sif", "x.def")
 

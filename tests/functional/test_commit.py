@@ -195,7 +195,8 @@ def test_commit_prints_typed_commands_as_a_recipe(runner: Runner, overlay: Path)
     runner.read("commit", str(overlay), str(runner.home / "new.sif"))
     for name in ("built.sif", "new.sif"):
         assert runner.read("exec", str(runner.home / name), "ls", "-A", "/opt/code") == "a b\n"
-    assert runner.read("commit", "--dockerfile", str(overlay)).startswith(f"FROM {image}\nRUN <<'END'\n")
+    for options in (("--dockerfile",), ("--recipe", "--dockerfile")):
+        assert runner.read("commit", *options, str(overlay)).startswith(f"FROM {image}\nRUN <<'END'\n")
 
 
 SETUP = 'from setuptools import setup\nsetup(name="pt_bench", version="0.1", packages=["pt_bench"])\n'

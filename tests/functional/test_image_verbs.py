@@ -77,6 +77,9 @@ def test_image_size_prints_what_can_go_and_writes_a_page(images: tuple[str, str,
     assert "<svg" in page.read_text()
     refused = kedge("image", "size", "--page", page, images[1], cache=tmp_path / "c", check=False)
     assert "exists" in refused.stderr
+    assert kedge("image", "size", images[2], cache=tmp_path / "c").stdout.startswith(
+        f"{images[2]}: "
+    )  # as it was typed
 
 
 @pytest.mark.parametrize("place", [1, 2])

@@ -24,17 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", metavar="IMAGE", default="", help="image below the overlay (default: remembered)")
     parser.add_argument("--format", metavar="FORMAT", choices=[*ImageFormat], help=f"one of {', '.join(ImageFormat)}")
     parser.add_argument("--tag", metavar="NAME", help="name inside OCI layouts and archives")
-    kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument(
-        "--recipe",
-        dest="recipe",
-        action="store_const",
-        const="definition",
-        help="print the commands of 'kedge shell --record' as a definition file",
+    parser.add_argument(
+        "--recipe", action="store_true", help="print the commands of 'kedge shell --record' as a definition file"
     )
-    kinds.add_argument(
-        "--dockerfile", dest="recipe", action="store_const", const="dockerfile", help="the same as a Dockerfile"
-    )
+    parser.add_argument("--dockerfile", action="store_true", help="the same as a Dockerfile")
     parser.add_argument("--force", "-F", action="store_true", help="overwrite OUTPUT")
     add_login(parser)
     add_settings(
@@ -51,7 +44,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.images.convert import read_target
     from kedge.ops.setup.workplace import Workplace
 
-    if arguments.output is None and arguments.recipe is None:
+    kind = "dockerfile" if arguments.dockerfile else "definition" if arguments.recipe else ""
+    if arguments.output is None and not kind:
         raise UsageError("name the new image", hint=f"kedge commit {arguments.overlay} new.sif")
     access = read_access(arguments, console, Reference.parse(arguments.base)) if arguments.base else None
     workplace = Workplace(console.settings, console.progress, access)
@@ -59,10 +53,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     target = read_target(arguments.output, form, arguments.tag) if arguments.output else None
     epoch = read_epoch(console.environ)
     request = CommitRequest(arguments.overlay, arguments.base, target, arguments.force, epoch)
-    if arguments.recipe:
-        recipe = print_recipe(request, workplace, console.environ, arguments.recipe)
+    if kind:
+        recipe = print_recipe(request, workplace, console.environ, kind)
         if console.json and target is None:
-            console.print_json({"kind": arguments.recipe, "recipe": recipe})
+            console.print_json({"kind": kind, "recipe": recipe})
         else:
             console.write_bytes(recipe.encode("utf-8", "replace"))
     if target is not None:

@@ -104,6 +104,11 @@ class Reference:
         return image_name.hide_password(self.path).partition("?")[0].partition("#")[0]
 
     @property
+    def shown(self) -> str:
+        """As `redacted`, but a file is its path, as users type it."""
+        return self.path if self.transport is Transport.FILE else self.redacted
+
+    @property
     def is_local(self) -> bool:
         """Whether nothing needs to be fetched over a network."""
         return self.transport not in (

@@ -145,8 +145,7 @@ def make_memory_file(data: bytes) -> int:
 def _relay_piece(child: subprocess.Popen[bytes], output: Callable[[bytes], None]) -> bool:
     """Wait a moment for the next piece of output; False once all has come and the program has ended."""
     if child.stdout is None or child.stdout.closed:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(_MOMENT)
+        _await_end(child)
         return child.returncode is None
     ready = select.poll()
     ready.register(child.stdout, select.POLLIN)
@@ -157,6 +156,23 @@ def _relay_piece(child: subprocess.Popen[bytes], output: Callable[[bytes], None]
         else:
             child.stdout.close()
     return True
+
+
+def _await_end(child: subprocess.Popen[bytes]) -> None:
+    """Wait a moment for the end of a program; `Popen.wait` with a limit would look at growing intervals."""
+    try:
+        descriptor = os.pidfd_open(child.pid)
+    except OSError:  # a kernel before 5.3, or a filter in the way
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_MOMENT)
+        return
+    try:
+        ending = select.poll()
+        ending.register(descriptor, select.POLLIN)
+        ending.poll(_MOMENT * 1000)
+    finally:
+        os.close(descriptor)
+    child.poll()
 
 
 def _end_child(child: subprocess.Popen[bytes]) -> None:

@@ -174,11 +174,10 @@ def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 def sum_usage(entries: Iterable[CacheItem]) -> dict[ItemKind, KindUsage]:
     """Count and bytes of each kind."""
-    totals = {kind: KindUsage(0, 0) for kind in ItemKind}
+    sizes: dict[ItemKind, list[int]] = {kind: [] for kind in ItemKind}
     for entry in entries:
-        old = totals[entry.kind]
-        totals[entry.kind] = KindUsage(old.count + 1, old.size + entry.size)
-    return totals
+        sizes[entry.kind].append(entry.size)
+    return {kind: KindUsage(len(of_kind), sum(of_kind)) for kind, of_kind in sizes.items()}
 
 
 def evict(layout: Layout, limit: int) -> list[CacheItem]:

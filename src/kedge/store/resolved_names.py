@@ -39,7 +39,11 @@ class Names:
         return self._layout.root / "names" / f"{hash_text(f'{reference} {platform}')}.json"
 
     def remember(self, reference: str, platform: Platform, digest: Digest, *, is_local: bool = False) -> None:
-        """Note what the reference means now; the newest note counts."""
+        """Note what the reference means now; the newest note counts, and a name of this cache that stays is kept."""
+        if is_local:
+            known = self.recall(reference, platform)
+            if known is not None and known.is_local and known.digest == digest:
+                return
         record: dict[str, object] = {
             "reference": reference,
             "platform": str(platform),

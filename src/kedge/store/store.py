@@ -249,11 +249,13 @@ class Store:
         if self.limit is None:
             return
         with self._evicting, contextlib.suppress(KedgeError, OSError):  # must not fail a pull that succeeded
-            if self._size is None or self._size + added > self.limit:
+            self._size = self._measure() if self._size is None else self._size + added
+            if self._size > self.limit:
                 self.evict()
-                self._size = sum(usage.size for usage in self.usage().values())
-            else:
-                self._size += added
+                self._size = self._measure()
+
+    def _measure(self) -> int:
+        return sum(entry.size for entry in eviction.list_entries(self.layout, has_names=False))
 
     def close(self) -> None:
         """Stop downloads that still run, keeping what has arrived; may be called twice."""

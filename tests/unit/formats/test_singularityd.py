@@ -13,7 +13,8 @@ import pytest
 
 from kedge.formats.go_json import encode_json
 from kedge.formats.singularityd import SourceRecord, decorate, describe, fixed_files
-from kedge.formats.singularityd.documents import format_build_date, make_labels, render_labels
+from kedge.formats.singularityd.decorate_tree import report_config
+from kedge.formats.singularityd.documents import add_build, format_build_date, make_labels, render_labels, write_build
 from kedge.formats.singularityd.scripts import EVAL_LINE, render_environment, render_runscript
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig, parse_config
@@ -468,3 +469,26 @@ def test_actions_shell_runs_a_shell(shell: str, tmp_path: Path) -> None:
     script = make_root(tmp_path) / ".singularity.d/actions/shell"
     done = subprocess.run([shell, str(script), "-c", "echo $SHELL"], capture_output=True, check=True, text=True)
     assert done.stdout in ("/bin/bash\n", "/bin/sh\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "recipe", "build"),
+    [
+        ({"note": {"kedge": "1"}, "recipe": "FROM a\n"}, "FROM a\n", {"kedge": "1"}),
+        ({"note": {"kedge": "1"}}, "", {"kedge": "1"}),
+        ({"note": ["x"], "recipe": 7}, "", {}),
+        ("x", "", {}),
+        (None, "", {}),
+        ({"note": {"a": "\ud800"}, "recipe": "\ud800"}, "\ufffd", {"a": "\ufffd"}),
+    ],
+)
+def test_what_a_config_says_of_its_build_is_read_warily(said: object, recipe: str, build: dict[str, str]) -> None:
+    record = SourceRecord("docker", "a", None, Platform("arm64"), 0)
+    config = ImageConfig(Platform("arm64"), document={"kedge.build.v1": said})
+    report = report_config(config, add_build(record, config))
+    assert report.build == build
+    assert report.deffile == (recipe.rstrip("\n") or "bootstrap: docker\nfrom: a")
+
+
+def test_a_recipe_that_is_too_long_for_a_config_is_left_out() -> None:
+    assert write_build("x" * (1 << 20), {"kedge": "1"}) == {"note": {"kedge": "1"}}

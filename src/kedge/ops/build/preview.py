@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 
 from kedge.frozen import JsonValue, replace
+from kedge.ops.build.bases.base_references import BaseNotMadeError
 from kedge.ops.build.build import open_session
 from kedge.ops.build.convert_spec import names_image
 from kedge.ops.build.recipe_input import load_recipe
@@ -67,6 +68,7 @@ def preview(request: BuildRequest, workplace: Workplace, display: BuildDisplay) 
         return BuildPreview(request.spec, "image", "", output, (), ())
     source = load_recipe(request, workplace, os.environ)
     with open_session(request, workplace, display, source) as session:
+        session.makes = False
         needed = list_needed(source.recipe.stages, source.recipe.target)
         origins = FileOrigins(session, source.recipe.kind == "definition")
         look = _Look(session, origins, name_stages(needed))
@@ -89,7 +91,7 @@ class _Look:
         builder = StageBuilder(self.session, stage, self.origins, self._wait_for, self.titles[stage.index])
         try:
             section = builder.open_base()
-        except _StageUnknownError:
+        except (_StageUnknownError, BaseNotMadeError):
             steps = _list_shown(builder, stage.plan({}))
             return _show_stage(builder, steps, [None] * len(steps))
         plan = stage.plan(section)
@@ -111,7 +113,7 @@ class _Look:
         for step in steps if self.session.request.use_cache else ():
             try:
                 record = self.session.store.steps.find(builder.make_key(step))
-            except _StageUnknownError:
+            except (_StageUnknownError, BaseNotMadeError):
                 break
             if record is None:
                 break

@@ -34,7 +34,7 @@ class ImageDiff(JsonValue):
 
 def diff_images(base: Reference, new: Reference, workplace: Workplace) -> ImageDiff:
     """Compare two images wherever they are; layers that both have are read once, and not at all if all are the same."""
-    names = base.redacted, new.redacted
+    names = base.shown, new.shown
     with open_images((base, new), workplace) as images:
         old, changed = images
         config = tuple(compare_configs(old.config, changed.config)) if old.config and changed.config else ()

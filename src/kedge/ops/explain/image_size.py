@@ -30,7 +30,7 @@ _LONGEST_COMMAND = 200
 
 def measure_image(reference: Reference, workplace: Workplace) -> SizeReport:
     """Read an image whole and tell what its bytes are."""
-    name = reference.redacted
+    name = reference.shown
     with open_images((reference,), workplace) as images:
         (tree,) = read_trees([(name, images[0])], workplace)
         return measure_tree(tree)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from kedge.errors import CorruptImage
 from kedge.formats.singularityd import SourceRecord
@@ -20,10 +21,12 @@ from kedge.model.reference import Reference
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts
-from kedge.registry.blob_stream import BlobStream
 from kedge.store.download import IngestOptions
 from kedge.store.parallel_downloads import Ingest
 from kedge.store.store import Store
+
+if TYPE_CHECKING:
+    from kedge.registry.blob_stream import BlobStream
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

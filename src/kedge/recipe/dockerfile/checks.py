@@ -135,7 +135,8 @@ def _check_bases(content: DockerfileContent) -> Iterator[_Finding]:
         missing |= _expand(stage.beginning.platform, values, rules)[1]
         for name in sorted(missing - declared):
             yield node, "UndefinedArgInFrom", f"no ARG before the first FROM declares '{name}'"
-        if not image or image.startswith((":", "/")) or image.endswith((":", "/")):
+        is_wrong = not image or image.startswith((":", "/")) or image.endswith((":", "/"))
+        if is_wrong and "$" in stage.beginning.image:  # without, it is a file, which kedge takes as a base
             yield node, "InvalidDefaultArgInFrom", f"without build arguments '{stage.beginning.image}' names no image"
 
 

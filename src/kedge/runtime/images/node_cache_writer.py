@@ -122,7 +122,7 @@ class NodeCache:
         if self._settings.sources["node_limit"].kind != "default":
             return self._settings.node_limit
         room = free_space(self.place)
-        return min((room.usable + sum(entry.size for entry in self.entries())) // 2, _USUAL_LIMIT)
+        return min((room.usable + sum(entry.size for entry in self._measure())) // 2, _USUAL_LIMIT)
 
     # -- finding
 
@@ -159,22 +159,39 @@ class NodeCache:
 
     def entries(self) -> list[_NodeEntry]:
         """All images, those used last first."""
-        try:
-            names = [entry.name for entry in os.scandir(self.images) if entry.is_dir(follow_symlinks=False)]
-        except OSError:
-            return []
-        mounts = _read_mounts()
-        found = [self._describe(name, mounts) for name in names if not name.startswith(TEMPORARY_PREFIX)]
-        return sorted(found, key=lambda entry: (-entry.used, entry.identity))
+        return self._describe_all(self._list_identities(), _read_mounts())
 
-    def _describe(self, identity: str, mounts: bytes) -> _NodeEntry:
+    def _list_identities(self) -> list[str]:
+        with contextlib.suppress(OSError):
+            names = [entry.name for entry in os.scandir(self.images) if entry.is_dir(follow_symlinks=False)]
+            return [name for name in names if not name.startswith(TEMPORARY_PREFIX)]
+        return []
+
+    def _measure(self) -> list[_NodeEntry]:
+        """All images, those used last first, without a look at who uses them: that reads the mounts of all processes.
+
+        `remove` looks before it removes one.
+        """
+        return self._describe_all(self._list_identities(), None)
+
+    def _describe_all(self, identities: list[str], mounts: bytes | None) -> list[_NodeEntry]:
+        described = [self._describe(identity, mounts) for identity in identities]
+        return sorted(described, key=lambda entry: (-entry.used, entry.identity))
+
+    def _describe(self, identity: str, mounts: bytes | None) -> _NodeEntry:
         folder = self.images / identity
         about = _read_info(folder)
-        used, size = 0.0, 0
+        size = 0
         with contextlib.suppress(OSError, ValueError):
-            used = (folder / LOCK).stat().st_mtime
             size = int((folder / SIZE).read_text())
-        return _NodeEntry(identity, str(about.get("source", "?")), size, used, _is_used(folder, mounts), folder)
+        in_use = mounts is not None and _is_used(folder, mounts)
+        return _NodeEntry(identity, str(about.get("source", "?")), size, self._read_use(identity), in_use, folder)
+
+    def _read_use(self, identity: str) -> float:
+        """When the image was last used; 0 if that is unknown."""
+        with contextlib.suppress(OSError):
+            return (self.images / identity / LOCK).stat().st_mtime
+        return 0.0
 
     # -- making
 
@@ -290,11 +307,11 @@ class NodeCache:
         require_space(self.place, needed, f"the unpacked {what}", self.environ, choice=_list_ways(what))
 
     def _can_hold(self, needed: int) -> bool:
-        return free_space(self.place).usable + sum(entry.size for entry in self.entries()) >= needed
+        return free_space(self.place).usable + sum(entry.size for entry in self._measure()) >= needed
 
     def _evict(self, needed: int) -> None:
         """Remove what nobody uses, the longest unused first, until `needed` bytes fit or nothing is left."""
-        entries = self.entries()
+        entries = self._measure()
         held = sum(entry.size for entry in entries)
         limit = self.limit
         for entry in reversed(entries):
@@ -310,8 +327,10 @@ class NodeCache:
     def _drop_unused(self) -> None:
         """Remove what nobody has used for `node_days`."""
         days = self._settings.node_days
-        for entry in self.entries() if days else ():
-            if entry.used and entry.used < time.time() - days * _DAY and self.remove(entry):
+        before = time.time() - days * _DAY if days else 0.0
+        unused = [identity for identity in self._list_identities() if 0 < self._read_use(identity) < before]
+        for entry in self._describe_all(unused, None):
+            if self.remove(entry):
                 self._progress.note(
                     f"removed the unpacked {entry.source} ({format_size(entry.size)}), unused for {days} days"
                 )

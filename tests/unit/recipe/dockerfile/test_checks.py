@@ -38,6 +38,7 @@ FOUND = {
     "FROM $b": [(1, "InvalidDefaultArgInFrom"), (1, "UndefinedArgInFrom")],
     "ARG b\nFROM $b": [(2, "InvalidDefaultArgInFrom")],
     "ARG b=1\nFROM a:$b": [],
+    "FROM /home/me/base.sif": [],
     "ARG b\nFROM a:$b": [(2, "InvalidDefaultArgInFrom")],
     "FROM --platform=$TARGETPLATFORM a": [(1, "RedundantTargetPlatform")],
     "FROM --platform=$BUILDPLATFORM a": [],

@@ -18,7 +18,7 @@ from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
-from kedge.ops.build.bases.base_references import name_reference
+from kedge.ops.build.bases.base_references import BaseNotMadeError, name_reference
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import Source, SourceKind, classify
 from kedge.recipe.steps import Base, refuse_recipe
@@ -70,11 +70,18 @@ class OpenedBase:
 
 
 def open_base(
-    base: Base, workplace: Workplace, store: Store, *, policy: str = "auto", lock: Mapping[str, str] | None = None
+    base: Base,
+    workplace: Workplace,
+    store: Store,
+    *,
+    policy: str = "auto",
+    lock: Mapping[str, str] | None = None,
+    makes: bool = True,
 ) -> OpenedBase:
     """Open what a stage begins with; `lock` says which digest a reference means. Earlier stages are the caller's.
 
-    `policy` says when registries are asked: always, newer, auto, missing or never.
+    `policy` says when registries are asked: always, newer, auto, missing or never. Without `makes` a base that is
+    neither in the cache nor known by a manifest raises BaseNotMadeError.
     """
     workplace = _choose_platform(base, workplace)
     if base.agent == "scratch":
@@ -84,14 +91,14 @@ def open_base(
 
         instead = find_instead(base, workplace)
         if instead is None:
-            made = make_bootstrapped(base, workplace, store, anew=policy == "always")
+            made = make_bootstrapped(base, workplace, store, anew=policy == "always", makes=makes)
             return _open_bootstrapped(base, made, workplace)
         base = instead
     try:
         reference = name_reference(base)
     except InvalidReference as problem:
         raise refuse_recipe(base.place, problem.message, problem.hint) from problem
-    opening = _Opening(base, _pin(reference, lock or {}), workplace, store, policy)
+    opening = _Opening(base, _pin(reference, lock or {}), workplace, store, policy, makes)
     return replace(opening.run(), reference=str(reference.redacted))
 
 
@@ -135,6 +142,7 @@ class _Opening:
     workplace: Workplace
     store: Store
     policy: str
+    makes: bool
 
     def run(self) -> OpenedBase:
         source = classify(self.reference)
@@ -189,6 +197,8 @@ class _Opening:
         from kedge.ops.sources.fetch_sif import find_sif_source
 
         sif = find_sif_source(source, self.workplace, self.store, offline=self.policy == "never")
+        if not self.makes and self.store.find_image(sif.key) is None:
+            raise BaseNotMadeError
         path = self.store.build_image(sif.key, sif.write)
         return self._open_file(path, str(sif.digest or ""))
 

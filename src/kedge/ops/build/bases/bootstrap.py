@@ -19,6 +19,7 @@ from kedge.frozen import replace
 from kedge.layers.upper_directory import UpperOptions, read_upper
 from kedge.model.manifest import ImageConfig
 from kedge.ops.build.bases.base_layers import as_one_layer
+from kedge.ops.build.bases.base_references import BaseNotMadeError
 from kedge.ops.build.bases.bootstrap_programs import plan_bootstrap
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import LayeredImage, TreeImage
@@ -67,14 +68,17 @@ def find_instead(base: Base, workplace: Workplace) -> Base | None:
     )
 
 
-def make_bootstrapped(base: Base, workplace: Workplace, store: Store, *, anew: bool = False) -> LayeredImage:
-    """The base of a header whose program is here."""
+def make_bootstrapped(
+    base: Base, workplace: Workplace, store: Store, *, anew: bool = False, makes: bool = True
+) -> LayeredImage:
+    """The base of a header whose program is here; without `makes` one that the cache has, else BaseNotMadeError."""
     if base.agent == "busybox":
-        return _make_busybox(base, workplace, store, anew=anew)
+        return _make_busybox(base, workplace, store, anew=anew, makes=makes)
     plan = plan_bootstrap(base)
     said = repr((base.agent, sorted(base.fields.items()), str(workplace.platform)))
 
     def fill(folder: Path) -> None:
+        _require_making(makes=makes)
         workplace.progress.note(f"running {Path(plan.program).name} for {base.place}")
         _run_script(base, plan.script, folder, workplace)
         if plan.inside:
@@ -83,7 +87,12 @@ def make_bootstrapped(base: Base, workplace: Workplace, store: Store, *, anew: b
     return _make(base, said, fill, workplace, store, anew=anew)
 
 
-def _make_busybox(base: Base, workplace: Workplace, store: Store, *, anew: bool) -> LayeredImage:
+def _require_making(*, makes: bool) -> None:
+    if not makes:
+        raise BaseNotMadeError
+
+
+def _make_busybox(base: Base, workplace: Workplace, store: Store, *, anew: bool, makes: bool) -> LayeredImage:
     """busybox from `MirrorURL`, or this host's, with a link for each of its programs."""
     mirror = base.fields.get("mirrorurl", "").strip()
     own = "" if mirror else _find_static_busybox(base)
@@ -93,6 +102,7 @@ def _make_busybox(base: Base, workplace: Workplace, store: Store, *, anew: bool)
             said = hashlib.sha256(Path(own).read_bytes()).hexdigest()
 
     def fill(folder: Path) -> None:
+        _require_making(makes=makes)
         with explained(folder):
             for name in ("bin", "etc", "root", "tmp", "var/tmp", "dev", "proc", "sys"):
                 (folder / name).mkdir(parents=True, exist_ok=True)

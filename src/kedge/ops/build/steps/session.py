@@ -52,6 +52,7 @@ class BuildSession:
     locked: Mapping[str, str] = field(default_factory=dict)  # digests of bases that the lock file names
     bases: list[OpenedBase] = field(default_factory=list)
     layers: list[StepLayer] = field(default_factory=list)  # of all steps so far
+    makes: bool = True  # False in a dry run: bases that a program makes, or that are fetched whole, stay unknown
     lacks_overlay: str = ""  # why steps run in private directories
     _added: AddedFiles | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -87,7 +88,9 @@ class BuildSession:
     def open_base(self, base: Base) -> OpenedBase:
         """What a stage begins with."""
         base = settle_context(base, self.request.contexts)
-        opened = open_base(base, self.workplace, self.store, policy=self.request.pull, lock=self.locked)
+        opened = open_base(
+            base, self.workplace, self.store, policy=self.request.pull, lock=self.locked, makes=self.makes
+        )
         self.marks.callback(opened.close)
         self.bases.append(opened)
         return opened
