@@ -78,7 +78,7 @@ def require_space(
     `choice` is how the user chooses another place, with `{}` where its name goes.
     """
     space = free_space(path)
-    if space.usable >= needed:
+    if space.usable >= needed or (not space.total and space.quota_left is None):  # some say nothing of their size
         return space
     is_quota = space.quota_left is not None and space.quota_left < space.free
     room = f"{format_size(space.usable)} {'left of your quota' if is_quota else 'free'}"
