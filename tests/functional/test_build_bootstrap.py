@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.builders.builds import Workshop
 from tests.builders.busybox import read_busybox
-from tests.builders.containers import each_role
+from tests.builders.containers import each_role, run_after
 from tests.builders.debian_bases import find_mirror
 from tests.requirements import require_program
+
+DEBOOTSTRAP = ("/usr/sbin/debootstrap", "/sbin/debootstrap", "/usr/bin/debootstrap")
 
 
 @pytest.fixture
@@ -56,6 +59,28 @@ def test_debian_by_packages(own: Workshop) -> None:
         pytest.skip(f"the mirror of this host did not deliver: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
     assert "bookworm" in own.exec("out.sif", "cat", "/etc/os-release")
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_debian_by_mmdebstrap(own: Workshop) -> None:
+    """Where the host has no debootstrap."""
+    mirror = find_mirror()
+    require_program("mmdebstrap")
+    hidden = "".join(f"[ ! -e {path} ] || mount --bind /dev/null {path}; " for path in DEBOOTSTRAP)
+    recipe = own.write(
+        "x.def", f"Bootstrap: debootstrap\nOSVersion: bookworm\nMirrorURL: {mirror}\n%post\napt-get --version\n"
+    )
+    try:
+        done = run_after(f"{hidden}true", own.runner, "build", str(own.context / "out.sif"), str(recipe))
+    except subprocess.TimeoutExpired:
+        pytest.skip("mmdebstrap did not end within 120 s: nothing is shown")
+    if "download of package lists" in done.stderr or "Could not connect" in done.stderr:  # no fault of ours
+        pytest.skip(f"the mirror of this host did not deliver: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
+    assert "mmdebstrap" in done.stderr
+    assert "bookworm" in own.exec("out.sif", "cat", "/etc/os-release")
+    assert own.list_builds() == []
 
 
 def test_fingerprints_of_a_base_are_verified(own: Workshop) -> None:
