@@ -37,6 +37,27 @@ def escape(text: str) -> str:
     return re.sub(r"([*?\[\\])", r"\\\1", text)
 
 
+_ALTERNATIVES = re.compile(r"(?<!\\)\{((?:[^{}\\]|\\.)*,(?:[^{}\\]|\\.)*)\}", re.DOTALL)
+_MOST_ALTERNATIVES = 10_000
+
+
+def expand_braces(text: str) -> list[str]:
+    """The patterns that `{a,b}.txt` stands for, as a shell expands it, innermost braces first. Raises BadPattern."""
+    expanded: list[str] = []
+    pending = [text]
+    while pending:
+        first = pending.pop(0)
+        match = _ALTERNATIVES.search(first)
+        if match is None:
+            expanded.append(first)
+        else:
+            words = re.split(r"(?<!\\),", match[1])
+            pending[:0] = [f"{first[: match.start()]}{word}{first[match.end() :]}" for word in words]
+        if len(pending) + len(expanded) > _MOST_ALTERNATIVES:
+            raise BadPattern(f"'{text[:60]}' stands for more than {_MOST_ALTERNATIVES:,} names")
+    return list(dict.fromkeys(expanded))
+
+
 def compile_wildcard(text: str) -> re.Pattern[str]:
     """An expression for one name or path; `*` and `?` do not match a slash. Raises BadPattern."""
     parts: list[str] = []

@@ -21,7 +21,7 @@ from kedge.ops.build.copies.copy_attributes import Owner, change_mode, check_mod
 from kedge.ops.build.copies.copy_layer import CopyLayer
 from kedge.ops.build.copies.lent_content import LentContent
 from kedge.ops.build.states.merged_view import MergedView
-from kedge.recipe.patterns import BadPattern, IgnorePatterns, has_wildcard, parse_ignore_lines
+from kedge.recipe.patterns import BadPattern, IgnorePatterns, expand_braces, has_wildcard, parse_ignore_lines
 from kedge.recipe.steps import CopyStep, InlineFile, refuse_recipe
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ class _Selection:
     def _select(self, source: str) -> Iterator[_Item]:
         step = self.step
         try:
-            paths = self.origin.expand(source)
+            patterns = expand_braces(source) if step.is_definition else [source]
+            paths = [path for pattern in patterns for path in self.origin.expand(pattern)]
         except BadPattern as problem:
             raise refuse_recipe(step.place, f"{source}: {problem}") from problem
         for path in paths:
@@ -151,6 +152,8 @@ class _Selection:
             tree = read(path, excluded, follows=step.is_definition and not self.origin.key)
             if tree is None:
                 raise self._refuse_missing(source, path)
+            if step.is_definition and source.endswith("/") and tree.kind is not NodeKind.DIRECTORY:
+                raise refuse_recipe(step.place, f"{source} is not a directory", "leave out the slash at its end")
             yield self._unpack(_Item(name, tree, path=self._name_path(source, path)))
         if not paths and step.is_definition:
             raise self._refuse_missing(source, source)
@@ -260,7 +263,8 @@ def _place(step: CopyStep, layer: CopyLayer, item: _Item, *, is_one: bool) -> No
 def _place_by_cp(step: CopyStep, layer: CopyLayer, item: _Item, *, is_one: bool) -> None:
     """As `cp -r` puts things: a directory goes into one that is there, and what is there keeps its metadata."""
     destination = step.destination or item.path
-    if destination.endswith("/") or not (is_one or not step.destination):
+    is_many = bool(step.destination) and not is_one
+    if destination.endswith("/") or (is_many and layer.find(layer.resolve(destination)) is None):
         layer.make_directory(layer.resolve(destination))
     path = layer.resolve(destination)
     takes_contents = step.sources[0].endswith("/.")

@@ -7,6 +7,7 @@ Files of secrets are in the memory of the step's container and in no directory o
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from kedge.ops.build.states.build_place import COPIES, passing_folder
 from kedge.ops.build.states.roots import copy_folder
 from kedge.ops.build.steps.session import BuildSession, read_secret
 from kedge.posix.confined_paths import remove_tree
-from kedge.posix.files import explained
+from kedge.posix.files import explain, explained
+from kedge.posix.owned_names import own_name
 from kedge.recipe.steps import CopyOrigin, InlineFile, RunStep, StepMount, refuse_recipe
 from kedge.runtime.facts import Bind
 from kedge.runtime.start.build_step import StepFile, StepMemory
@@ -94,8 +96,7 @@ class MountPreparation:
             caches.open(name, mount.sharing, mode=mode, notify=session.workplace.progress.note)
         )
         if opened.is_new and mount.origin != CopyOrigin():
-            opened.path.rmdir()
-            copy_folder(find_folder(mount), opened.path)
+            _fill_cache(opened.path, find_folder(mount))
         self.made.binds.append(Bind(str(opened.path), mount.target, readonly=mount.is_readonly))
 
     def _add_secret(self, mount: StepMount) -> None:
@@ -146,6 +147,17 @@ class MountPreparation:
             self._private = self._session.place.make_folder("files")
             self._closing.callback(remove_tree, self._private)
         return self._private
+
+
+def _fill_cache(place: Path, source: Path) -> None:
+    """Put a copy of a directory in the place of an empty one, unless another build was faster."""
+    copy = copy_folder(source, place.with_name(own_name("filling")))
+    try:
+        copy.rename(place)
+    except OSError as problem:
+        remove_tree(copy)
+        if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise explain(problem, place) from problem
 
 
 def _is_socket(path: str) -> bool:
