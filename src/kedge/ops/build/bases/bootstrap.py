@@ -192,6 +192,12 @@ def _run_script(base: Base, script: str, folder: Path, workplace: Workplace) -> 
         bind = Bind(str(place), _SCRIPT_FOLDER, readonly=True)
         status = run_host_script(StepRoot(str(folder)), program, tail.write, binds=[bind])
     _require_success(base, status, tail)
+    if not any((folder / name).exists() for name in ("usr", "bin")):
+        raise BuildFailed(
+            f"{base.place}: 'Bootstrap: {base.agent}' ended without an error and made no files",
+            context={"file": base.place.file, "line": str(base.place.line), "output": "\n".join(tail.lines)},
+            hint="start from an image instead: 'Bootstrap: docker' and 'From: IMAGE'",
+        )
 
 
 def _run_inside(base: Base, argv: tuple[str, ...], folder: Path, workplace: Workplace) -> None:
