@@ -149,7 +149,7 @@ def as_user(uid: int, words: list[str]) -> list[str]:
 
 
 def run_after(
-    setup: str, runner: Runner, *words: str, env: Mapping[str, str] | None = None
+    setup: str, runner: Runner, *words: str, env: Mapping[str, str] | None = None, timeout: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run kedge as the runner's user in a mount namespace that root has changed before."""
     script = f"set -e; {setup}; exec {shlex.join(runner.argv(*words))}"
@@ -159,7 +159,7 @@ def run_after(
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
         check=False,
     )
 

@@ -145,7 +145,8 @@ def _make(
             fill(folder)
             root, source = read_upper(folder, UpperOptions(keeps_root=True))
             closing.callback(source.close)
-            root.children.get(b"dev", root).children.clear()
+            if b"dev" in root.children:
+                root.children[b"dev"].children.clear()
             image = TreeImage(root, source, record, ImageConfig(workplace.platform), is_decorated=False)
             image.on_close = closing.pop_all().close
             return image

@@ -78,7 +78,8 @@ def _plan_debootstrap(base: Base) -> Bootstrap:
             'mkdir "$ROOTFS/.work"\n'
             f'TMPDIR="$ROOTFS/.work" {shlex.join([program, *words, suite])} '
             f'"$ROOTFS/.image.tar" {shlex.quote(mirror)}\n'
-            'rm -rf "$ROOTFS/.work"\ntar -C "$ROOTFS" -xpf "$ROOTFS/.image.tar" --numeric-owner --exclude=./dev/*\n'
+            'rm -rf "$ROOTFS/.work"\n'
+            'tar -C "$ROOTFS" -xpf "$ROOTFS/.image.tar" --numeric-owner --exclude="./dev/?*"\n'
             'rm "$ROOTFS/.image.tar"\n'
         )
         return Bootstrap(program, script, image=image, is_same=True)
