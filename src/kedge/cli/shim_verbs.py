@@ -94,6 +94,8 @@ _BUILD_REFUSED = {
     "-r": "kedge has no remote builder",
     "--remote": "kedge has no remote builder",
 }
+_NO_UPDATE = "an image is not written over a sandbox: --update runs the sections of a definition file in one"
+_UPDATE_REFUSED = {"-u": _NO_UPDATE, "--update": _NO_UPDATE}  # for an image that is there
 _BUILD_VALUES = ("--arch", "--authfile", "--tmpdir", "--library", *_BUILD_IDLE_VALUES)
 
 
@@ -220,7 +222,7 @@ def _build(words: list[str]) -> list[str]:
     form = ["--format", "sandbox" if {"-s", "--sandbox"} & set(words) else "sif"]
     is_there = is_reference(spec) or _is_image(Path(spec))
     rule = (
-        _ShimRule(idle=_BUILD_IDLE, idle_values=_BUILD_IDLE_VALUES, refused=_BUILD_REFUSED)
+        _ShimRule(idle=_BUILD_IDLE, idle_values=_BUILD_IDLE_VALUES, refused={**_BUILD_REFUSED, **_UPDATE_REFUSED})
         if is_there
         else _ShimRule(idle=_BUILD_NEEDLESS, refused=_BUILD_REFUSED)
     )
