@@ -56,13 +56,12 @@ def check(runner: Runner, made: Path) -> None:
     assert runner.read("exec", str(made), "ls", "-a", "/").count("kedge") == 0
 
 
-@pytest.mark.parametrize("flags", [(), ("--fakeroot",)])
-@pytest.mark.parametrize("name", ["new.sif", "new", "new.oci.tar"])
+@pytest.mark.parametrize(
+    ("flags", "name"), [((), "new.sif"), ((), "new"), ((), "new.oci.tar"), (("--fakeroot",), "new.sif")]
+)
 def test_commit_makes_an_image_of_the_changes(
     runner: Runner, image: str, overlay: Path, flags: tuple[str, ...], name: str
 ) -> None:
-    if flags and name != "new.sif":
-        pytest.skip("one format is enough with --fakeroot")
     change(runner, image, overlay, *flags)
     made = runner.home / name
     report = json.loads(runner.read("commit", "--json", str(overlay), str(made)))  # the base is remembered
@@ -110,7 +109,7 @@ def test_commit_of_files_of_subordinate_ids(image: str, overlay: Path, runner: R
     require_root()
     require_program("newuidmap")
     if runner.uid == 0:
-        pytest.skip("root needs no subordinate ids")
+        pytest.skip("root may read the files of all ids")
     files = runner.folder / "etc"
     files.mkdir()
     for name in ("passwd", "group"):
