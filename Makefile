@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Each target does its own set-up on a fresh Debian or Ubuntu: as root it installs what is missing, otherwise it says so.
 
-.PHONY: help venv setup demo test check bench reference format clean
+.PHONY: help venv setup demo test check bench reference site pictures format clean
 
 help:
-	@echo "make demo       an image made of this machine's programs, and containers from it"
+	@echo "make demo       build, explain, run, submit, launch, measure: two minutes, no network"
 	@echo "make test       check, then all tests"
 	@echo "make check      format, lint, types, architecture, documents"
 	@echo "make bench      pulls and starts, against the floor of the codecs and against other tools"
 	@echo "make venv       .venv with kedge and the developers' tools"
 	@echo "make setup      as root: the programs that tests use"
 	@echo "make reference  write the generated pages of docs/ again"
+	@echo "make site       the documentation as web pages, in build/site"
+	@echo "make pictures   record the terminal pictures of docs/pictures again"
 	@echo "make format     format the code"
 
 venv:
@@ -34,6 +36,12 @@ bench: setup venv
 reference: venv
 	@.venv/bin/python scripts/make-reference
 	@.venv/bin/python scripts/make-threat-table
+
+site:
+	@scripts/build-site
+
+pictures: venv
+	@scripts/make-pictures
 
 format: venv
 	@.venv/bin/ruff format src tests bench

@@ -115,7 +115,7 @@ def pull(
 def push(
     source: PathLike, target: str, *, arch: str | None = None, progress: Progress | None = None, **settings: object
 ) -> Pushed:
-    """Put an image of this machine into a registry, as layers (`docker://`) or as a SIF file (`oras://`)."""
+    """Put an image of this host into a registry, as layers (`docker://`) or as a SIF file (`oras://`)."""
     return pushing.push(_parse_local(source), Reference.parse(target), _open_workplace(arch, progress, settings))
 
 
@@ -210,7 +210,7 @@ def convert(
     progress: Progress | None = None,
     **settings: object,
 ) -> Converted:
-    """Write an image in another form; the ending of `target`, `FORM:PATH[:TAG]` or `format` says which."""
+    """Write an image in another format: that of `format`, of `FORMAT:PATH[:TAG]` or of the ending of `target`."""
     output = converting.read_target(os.fspath(target), _parse_format(format), tag)
     request = converting.ConvertRequest(_parse_local(source), output, force)
     return converting.convert(request, _open_workplace(None, progress, settings))
@@ -219,7 +219,7 @@ def convert(
 def inspect(
     reference: PathLike, *, arch: str | None = None, progress: Progress | None = None, **settings: object
 ) -> Inspection:
-    """What an image says about itself: labels, environment, scripts; of remote images without pulling them."""
+    """Read the labels, environment and scripts of an image; remote images are not pulled."""
     return inspect_reference(_parse_local(reference), _open_workplace(arch, progress, settings))
 
 
@@ -238,9 +238,9 @@ def run(
 ) -> Finished:
     """Run a command in a container, or the image's own script: `run("x.sif", ["python", "train.py"], nv=True)`.
 
-    `binds` are as `--bind` takes them, `options` any options of `kedge exec`; `env` arrives as it is. With `check` a
-    program that fails raises ProgramFailed. What kedge itself cannot do is raised in any case, by its own class;
-    without `capture` it is said on standard error, and shows as status 255.
+    `binds` are as for `--bind`, `options` any options of `kedge exec`; `env` is passed unchanged. With `check`, a
+    program that fails raises ProgramFailed. If kedge itself fails, it raises the class of that failure; without
+    `capture` it prints the failure and returns status 255.
     """
     if isinstance(command, str):
         raise UsageError("the command is a list of words", hint='such as ["sh", "-c", "ls | wc -l"]')
@@ -286,9 +286,9 @@ def explain(
     progress: Progress | None = None,
     **settings: object,
 ) -> Explanation:
-    """What is in an image and whether it runs, before it is pulled: `explain("nvcr.io/nvidia/pytorch:24.03-py3")`.
+    """Tell what is in an image and whether it runs, before it is pulled: `explain("nvcr.io/nvidia/pytorch:24.03-py3")`.
 
-    It is judged for `gpu` and `driver`, for a queue (`site="zih-alpha:alpha"`), or for this machine.
+    It is judged for `gpu` and `driver`, for a queue (`site="zih-alpha:alpha"`), or for this host.
     """
     workplace, tables = _open_tables(progress, settings)
     target = find_target(
@@ -310,7 +310,7 @@ def tags(
 ) -> TagListing:
     """The tags of an image, newest first: `tags("pytorch", TagQuery(since="24.01", runs_here=True), gpu="H100")`.
 
-    Each is judged for what is named, or for this machine where it has a GPU.
+    Each is judged for `gpu`, `driver` and `site`, or for this host if it has a GPU.
     """
     query = query or TagQuery()
     workplace, tables = _open_tables(progress, settings)
@@ -339,7 +339,7 @@ def search(
     progress: Progress | None = None,
     **settings: object,
 ) -> SearchResult:
-    """Images by words, in NVIDIA's catalogue (`ngc`) and on Docker Hub (`hub`); `offline` in kedge's tables alone."""
+    """Find images by words in NVIDIA's catalogue (`ngc`) and on Docker Hub (`hub`); `offline`: in kedge's tables."""
     workplace, tables = _open_tables(progress, settings)
     return searching.search(words.split(), workplace, tables, catalogs=() if offline else catalogs, limit=limit)
 
@@ -357,8 +357,8 @@ def recommend(
 ) -> Advice:
     """The newest tag that runs natively: `recommend("pytorch", gpu="A100", driver="535.104.05").name`.
 
-    Where the driver is not known `best` is None, and `recommendation.by_driver` has a tag for each driver branch.
-    Raises NothingFits where there is none.
+    If the driver is unknown, `best` is None, and `recommendation.by_driver` has a tag for each driver branch.
+    Raises NothingFits if no tag runs.
     """
     workplace, tables = _open_tables(progress, settings)
     found = find_repository(image, tables)
@@ -376,9 +376,9 @@ def diagnose(
     offline: bool = False,
     **settings: object,
 ) -> Diagnosis:
-    """What keeps containers and jobs from working here; with an image also whether that runs. No secret is in it.
+    """Find what keeps containers and jobs from working here; with an image also whether it runs. Contains no secrets.
 
-    `checks` are names as `kedge doctor --list` has them; all unless they are given.
+    `checks` are names from `kedge doctor --list` (default: all).
     """
     flags = settings if site is None else {**settings, "site": site}
     merged = _open_workplace(None, None, flags).settings

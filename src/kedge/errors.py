@@ -340,6 +340,24 @@ class DoctorFailed(KedgeError):
     reference, exit_code = "doctor-failed", 84
 
 
+class FailureFound(KedgeError):
+    """`kedge diagnose` found the message of a known failure in a log."""
+
+    reference, exit_code = "failure-found", 85
+
+
+class InvalidRecord(KedgeError):
+    """The file is not a record of a run, or it is damaged."""
+
+    reference, exit_code = "invalid-record", 86
+
+
+class RunDiffers(KedgeError):
+    """The recorded run cannot be repeated as it was: the image, driver, GPU, host or a directory is another now."""
+
+    reference, exit_code = "run-differs", 87
+
+
 class InvalidRecipe(KedgeError):
     """A definition file or Dockerfile is not valid: the message names file, line and column."""
 
@@ -356,3 +374,21 @@ class PackageReplaced(KedgeError):
     """A build with --protect changed a Python package of its base image."""
 
     reference, exit_code = "package-replaced", 92
+
+
+class LaunchRefused(KedgeError):
+    """A program cannot be started on these nodes as requested: the message says what does not fit."""
+
+    reference, exit_code = "launch-refused", 93
+
+
+class LaunchFailed(KedgeError):
+    """A rank of a launch failed, or a node or the launcher ended before the program did."""
+
+    reference, exit_code = "launch-failed", 94
+
+
+class NotebookProblem(KedgeError):
+    """An image lacks what a notebook needs, no fitting ipykernel could be installed, or there is no such kernel."""
+
+    reference, exit_code = "notebook-problem", 95

@@ -47,8 +47,10 @@ def list_defaults(kind: type) -> dict[str, object]:
 
 def replace(value: T, /, **changes: Any) -> T:
     """A copy with some of it changed; it takes values of dataclasses, too."""
-    names: tuple[str, ...] = type(value).__match_args__  # type: ignore[attr-defined]  # both kinds have it
-    return type(value)(**{name: getattr(value, name) for name in names} | changes)
+    kind: Any = type(value)
+    # a dataclass whose fields are given by name alone has no __match_args__
+    names = getattr(kind, "__dataclass_fields__", None) or kind.__match_args__
+    return cast("T", kind(**{name: getattr(value, name) for name in names} | changes))
 
 
 class JsonValue:

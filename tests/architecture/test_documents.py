@@ -153,10 +153,19 @@ def test_documents_error_texts_are_those_of_the_code() -> None:
     assert not wrong, "no error says this:\n" + "\n".join(wrong)
 
 
-def test_documents_guides_are_linked_from_the_readme() -> None:
-    readme = (REPOSITORY / "README.md").read_text()
-    missing = [path.name for path in (REPOSITORY / "docs/guides").glob("*.md") if f"guides/{path.name}" not in readme]
-    assert not missing
+def test_documents_pages_are_linked_from_the_index() -> None:
+    index = (REPOSITORY / "docs/index.md").read_text()
+    pages = [
+        f"{room}/{path.name}"
+        for room in ("guides", "tasks", "sites")
+        for path in (REPOSITORY / "docs" / room).glob("*.md")
+    ]
+    assert not [page for page in pages if f"({page})" not in index]
+    assert "(docs/index.md)" in (REPOSITORY / "README.md").read_text()
+
+
+def test_documents_readme_is_short() -> None:
+    assert len((REPOSITORY / "README.md").read_text().splitlines()) <= 115
 
 
 @pytest.mark.parametrize("page", PAGES)

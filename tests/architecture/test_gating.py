@@ -76,5 +76,5 @@ def test_gating_failures_are_tried_once_more_alone(tmp_path: Path, body: str, st
     command = [str(REPOSITORY / "scripts/run-tests"), str(tmp_path)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == status, done.stdout
-    assert "1 failed beside others, and are tried once more alone" in done.stdout
+    assert "tests of 1 files failed beside others, and are tried once more alone" in done.stdout
     assert "test_small.py::test_small" in done.stdout

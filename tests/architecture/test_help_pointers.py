@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.topics import GUIDES, TOPICS, list_sections, read_topic
+from kedge.cli.topics import TOPICS, VERB_GUIDES, list_sections, read_topic
 from kedge.cli.verbs import VERBS
 from tests.requirements import REPOSITORY
 
@@ -65,5 +65,5 @@ def test_topics_have_a_page_and_one_line(topic: str) -> None:
 
 
 def test_topics_of_verbs_exist() -> None:
-    assert set(GUIDES) <= set(VERBS)
-    assert set(GUIDES.values()) <= set(TOPICS)
+    assert set(VERB_GUIDES) <= set(VERBS)
+    assert set(VERB_GUIDES.values()) <= set(TOPICS)

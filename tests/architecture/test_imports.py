@@ -39,12 +39,28 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("host",),
     ("formats", "settings"),
     ("schedulers",),  # what each scheduler calls things: all above ask it
+    ("launch",),  # ranks and host lists: schedulers read their allocations by it, a start its own rank
     ("model",),
     ("posix",),
     ("errors", "frozen", "release"),
 )
 # The rooms of ops/, from the top: each may use those below it.
-ROOMS = ("diagnose", "jobs", "explain", "containers", "build", "trust", "images", "sources", "setup")
+ROOMS = (
+    "bench",
+    "diagnose",
+    "jupyter",
+    "launch",
+    "jobs",
+    "records",
+    "mpi",
+    "explain",
+    "containers",
+    "build",
+    "trust",
+    "images",
+    "sources",
+    "setup",
+)
 # And of ops/build: its files outside of a room (the request below them all, the builds above) are not held to this.
 BUILD_ROOMS = ("results", "steps", "copies", "states", "bases")
 RANK = {part: index for index, row in enumerate(ROWS) for part in row}
@@ -53,6 +69,7 @@ RANK = {part: index for index, row in enumerate(ROWS) for part in row}
 OWNERS = {
     "subprocess": "kedge.posix.process",
     "multiprocessing": "nobody",
+    "asyncio": "kedge.ops.jupyter",  # connections of kernels in jobs
     "ctypes": "kedge.posix",  # libc.py, and nvml.py for the GPU driver
     "urllib3": "kedge.registry.transport",
     "socket": "kedge.registry.transport",
@@ -67,6 +84,7 @@ OWNERS = {
     "cryptography": "kedge.signing.crypto",
     "rich": "kedge.cli.console",
     "shtab": "kedge.cli.completion",
+    "matplotlib": "kedge.pages.bench_plot",
 }
 DEPENDENCY_MODULES = {"urllib3", "zlib_ng", "zstandard", "lz4", "cryptography", "rich", "shtab"}
 CALL_OWNERS = {

@@ -28,13 +28,14 @@ LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|ibrun|orterun)\b")
 # Names of programs and variables: who owns them
 OWNERS = (
     "kedge.schedulers",
+    "kedge.compat.mpi",  # what a family of MPI calls its launcher
+    "kedge.ops.launch",  # chooses one of them for a launch
+    "kedge.launch",  # launchers, and the variables by which they tell a process its rank
     "kedge.model.job",  # the launchers that a job can name
-    "kedge.runtime.facts",  # the variables of ranks: a start reads them, and loads no more than it must
     "kedge.runtime.processes.rank_sharing",
     "kedge.batchscript.rules_slurm",  # what sbatch and srun do with a script
     "kedge.batchscript.containers",  # Pyxis: srun is the container's runtime
     "kedge.batchscript.convert_launcher",  # the options of launchers
-    "kedge.doctor.cluster.scheduler",  # asks srun which kinds of MPI it knows
     "kedge.host.space",  # $SLURM_TMPDIR is a place among others
 )
 # Who may name them as well, for a reason that is not a fact of a scheduler
@@ -44,9 +45,12 @@ NAMERS = {
     "kedge.batchscript.script": "likewise",
     "kedge.batchscript.rules_site": "TACC has ibrun instead of srun",
     "kedge.batchscript.site_guess": "likewise",
-    "kedge.host.mpi": "mpirun of Open MPI 4 is a link to orterun",
+    "kedge.compat.mpi.find_launcher": "mpirun of Open MPI 4 is a link to orterun",
+    "kedge.host.mpi": "likewise",
     "kedge.model.words_of_other_tools": "what users type at kedge's prompt out of habit",
     "kedge.ops.jobs.alloc": "Pyxis: the step within an allocation",
+    "kedge.runtime.command_line.shim_file": "the shim of that name, for scripts written for Pyxis",
+    "kedge.cli.srun_words": "likewise",
 }
 
 

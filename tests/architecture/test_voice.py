@@ -27,7 +27,8 @@ GLOSSARY = {
     r"\bnobody to ask\b": "no terminal",
     r"\bas is said\b": "unless noted",
 }
-GUIDES = sorted((REPOSITORY / "docs/guides").glob("*.md"))
+GUIDES = sorted(page for place in ("guides", "sites", "tasks") for page in (REPOSITORY / "docs" / place).glob("*.md"))
+GUIDES += [REPOSITORY / f"docs/{name}.md" for name in ("index", "administrators", "tutorials-compared")]
 
 
 def list_sentences(path: Path) -> Iterator[tuple[int, str]]:
@@ -39,10 +40,23 @@ def list_sentences(path: Path) -> Iterator[tuple[int, str]]:
         for node in ast.walk(tree)
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
+    unspoken = docstrings | _list_quotations(tree)
     for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in unspoken
         if is_text and " " in node.value:
             yield node.lineno, node.value
+
+
+def _list_quotations(tree: ast.Module) -> set[int]:
+    """What the catalogue of failures quotes of other programs: patterns and examples."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    failures = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Failure"]
+    quoted = [
+        part
+        for call in failures
+        for part in (*call.args[1:2], *(word.value for word in call.keywords if word.arg in ("examples", "unless")))
+    ]
+    return {id(node) for part in quoted for node in ast.walk(part)}
 
 
 def list_breaches(where: str, sentences: Iterator[tuple[int, str]]) -> list[str]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.builders.removal import remove_beside
 from tests.requirements import open_way, require_peer
 
 PEER_USER = 1500
@@ -77,4 +77,4 @@ def apptainer_folder() -> Iterator[Apptainer]:
     try:
         yield Apptainer(folder, script)
     finally:
-        shutil.rmtree(folder)
+        remove_beside(folder)

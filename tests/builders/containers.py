@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.busybox import read_busybox
+from tests.builders.removal import remove_beside
 from tests.requirements import open_way, require_program, require_user_namespaces
 
 USER = 1507  # nobody's number: no database knows it
@@ -184,5 +185,8 @@ def each_role(role: str) -> Iterator[Runner]:
     if role == "user":
         require_user_namespaces()
     uid = os.getuid() if role == "root" or os.getuid() != 0 else USER
-    with tempfile.TemporaryDirectory(prefix=f"kedge-{role}-", ignore_cleanup_errors=True) as folder:
-        yield make_runner(Path(folder), uid)
+    folder = Path(tempfile.mkdtemp(prefix=f"kedge-{role}-"))
+    try:
+        yield make_runner(folder, uid)
+    finally:
+        remove_beside(folder)

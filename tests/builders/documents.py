@@ -53,8 +53,11 @@ _OF_TOOL = re.compile(
 
 def read_tool_steps(page: Path) -> dict[str, list[Step]]:
     """The commands below `<!-- tool: NAME -->`, by the tool that they need."""
-    found = [block for block in _OF_TOOL.finditer(page.read_text()) if block["what"] == "tool"]
-    return {block["tool"]: list(_split_steps(block["text"])) for block in found}
+    steps: dict[str, list[Step]] = {}
+    for block in _OF_TOOL.finditer(page.read_text()):
+        if block["what"] == "tool":
+            steps.setdefault(block["tool"], []).extend(_split_steps(block["text"]))
+    return steps
 
 
 def read_tool_files(page: Path, tool: str) -> dict[str, str]:
@@ -76,7 +79,11 @@ def _split_steps(text: str) -> Iterator[Step]:
 
 def list_commands(page: Path) -> Iterator[list[str]]:
     """The words of every `kedge …` on a page, in blocks and in running text, without what is around it."""
-    text = page.read_text()
+    return list_commands_of(page.read_text())
+
+
+def list_commands_of(text: str) -> Iterator[list[str]]:
+    """The same for a part of a page."""
     found = [line for block in _FENCE.finditer(text) for line in block["text"].replace("\\\n", " ").split("\n")]
     found += [re.sub(r"\\(?=\|)", "", span[1]) for span in _SPAN.finditer(_FENCE.sub("", text))]
     for line in found:

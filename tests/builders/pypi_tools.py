@@ -21,6 +21,11 @@ TOOLS = {
     "dask-jobqueue": ("dask-jobqueue",),
     "jupyter": ("jupyter-client", "ipykernel"),
     "nf-core": ("nf-core",),
+    "site": ("mkdocs-material>=9.5,<10",),
+    # on arm64 the build for CPUs; the one for GPUs is ten times as large
+    "learning": ("torch==2.4.1", "lightning", "jax"),
+    "training": ("torch==2.4.1", "lightning", "matplotlib", "mpi4py"),
+    "arrays": ("numpy", "mpi4py"),
 }
 PYTHON = "/usr/bin/python3"  # the system's: every user can read it
 UNREACHABLE = "PyPI cannot be reached, so no tool of others can be installed"
@@ -44,7 +49,8 @@ def _install(home: Path, packages: list[str]) -> None:
     uv = Path(sys.executable).with_name("uv")
     if uv.exists():
         make = [str(uv), "venv", "--quiet", "--clear", "--python", PYTHON, str(home)]
-        fill = [str(uv), "pip", "install", "--quiet", "--python", str(home / "bin/python"), *packages]
+        fill = [str(uv), "pip", "install", "--quiet", "--compile-bytecode", "--python"]  # users cannot write it there
+        fill += [str(home / "bin/python"), *packages]
     else:
         make = [PYTHON, "-m", "venv", "--clear", str(home)]
         fill = [str(home / "bin/python"), "-m", "pip", "install", "--quiet", *packages]

@@ -20,20 +20,25 @@ _NEEDED = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 PIP = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"}
 
 
-def make_python_image(runner: Runner, name: str = "python") -> Path:
-    """A sandbox of the runner's user with the host's Python, pip and setuptools; skips where the host has none."""
+def make_python_image(runner: Runner, name: str = "python", programs: tuple[str, ...] = ()) -> Path:
+    """A sandbox of the runner's user with the host's Python, pip and setuptools; skips where the host has none.
+
+    `programs` of the host are inside, too.
+    """
     missing = [part for part in _NEEDED if not (_SYSTEM / part).is_dir()]
     if missing or not Path("/usr/bin/python3").exists():
         pytest.skip(f"Python of this host has no {', '.join(missing) or 'interpreter'}")
     folder = runner.folder / name
     made = runner.home / name
-    runner.read("pull", "--sandbox", str(made), f"host:{','.join(_PROGRAMS)}")
+    runner.read("pull", "--sandbox", str(made), f"host:{','.join((*_PROGRAMS, *programs))}")
     made.rename(folder)
     target = folder / "usr/lib/python3/dist-packages"
     target.mkdir(parents=True, exist_ok=True)
-    for part in _NEEDED:
+    for part in (*_NEEDED, *(path.name for path in _SYSTEM.glob("wheel"))):
         shutil.copytree(_SYSTEM / part, target / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-    for path in (*_SYSTEM.glob("pip-*.*-info"), *_SYSTEM.glob("setuptools-*.*-info")):  # commands are found by them
+    for path in (
+        path for name in ("pip", "setuptools", "wheel") for path in _SYSTEM.glob(f"{name}-*.*-info")
+    ):  # commands are found by them
         shutil.copytree(path, target / path.name, dirs_exist_ok=True)
     return give_to(runner, folder)
 
@@ -45,7 +50,7 @@ def write_wheel(folder: Path, name: str, version: str, *, requires: tuple[str, .
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     files = {
-        f"{name}.py": f'VERSION = "{version}"\n',
+        f"{name}.py": f'VERSION = __version__ = "{version}"\n',
         f"{info}/METADATA": metadata,
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }

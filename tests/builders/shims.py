@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from kedge.frozen import replace
-from kedge.runtime.command_line.shim_file import PROGRAMS, make_shim
+from kedge.runtime.command_line.shim_file import ALL_PROGRAMS, PROGRAMS, make_shim
 from tests.builders.containers import Runner
 from tests.requirements import REPOSITORY
 
 
-def write_shims(folder: Path, python: str = sys.executable) -> Path:
+def write_shims(folder: Path, programs: Sequence[str] = PROGRAMS, python: str = sys.executable) -> Path:
     """Write them as `kedge shim install` does; returns the directory, for PATH."""
     folder.mkdir(exist_ok=True)
-    for program in PROGRAMS:
+    for program in programs:
         path = folder / program
         path.write_text(make_shim(program, python, str(REPOSITORY / "src")))
         path.chmod(0o755)
@@ -23,5 +24,5 @@ def write_shims(folder: Path, python: str = sys.executable) -> Path:
 
 
 def with_shim(runner: Runner, program: str = "apptainer") -> Runner:
-    """The same user, who types `apptainer` or `singularity`."""
-    return replace(runner, program=(str(write_shims(runner.folder / "shims") / program),))
+    """The same user, who types `apptainer`, `docker` or another of the names."""
+    return replace(runner, program=(str(write_shims(runner.folder / "shims", ALL_PROGRAMS) / program),))

@@ -62,6 +62,14 @@ def slurm_hosts() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture(scope="session")
+def slurm_three_hosts() -> Iterator[SlurmCluster]:
+    """Like slurm_hosts, with gpu03."""
+    require_root()
+    with SlurmCluster(SlurmOptions(nodes=3, virtual_hosts=True)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
 def gridengine() -> Iterator[GridEngineCell]:
     """Hosts ge01 and ge02 and the login node head."""
     require_root()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tests.builders.removal import remove_beside
 from tests.builders.waiting import PATIENCE, wait_until
 from tests.requirements import SBIN, open_way, require_program
 
@@ -34,7 +34,7 @@ def private_folder(name: str) -> Iterator[Path]:
         open_way(folder)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_beside(folder)
 
 
 def free_ports(count: int) -> list[int]:

@@ -108,6 +108,7 @@ class SlurmOptions:
 
     nodes: int = 2
     gpus: int = 4  # of each node
+    gpu_type: str = "a100"
     cpus: int = 8  # of each node; an even number
     memory: int = 8000  # of each node, in megabytes
     partitions: tuple[str, ...] = ()  # besides gpu and dev: without limits, on all nodes
@@ -234,7 +235,9 @@ class SlurmCluster:
         (folder / "cgroup.conf").write_text(groups)
         nodes = ",".join(self.nodes)
         if options.gpus:
-            (folder / "gres.conf").write_text(f"NodeName={nodes} Name=gpu Type=a100 File={self._make_gpus()}\n")
+            (folder / "gres.conf").write_text(
+                f"NodeName={nodes} Name=gpu Type={options.gpu_type} File={self._make_gpus()}\n"
+            )
         self._ports = free_ports(options.nodes + 3)
         self._write_config("".join([self._common_lines(), *self._node_lines()]))
         if options.lua:
@@ -281,7 +284,7 @@ class SlurmCluster:
 
     def _node_lines(self) -> list[str]:
         options = self.options
-        gpus = f"Gres=gpu:a100:{options.gpus}" if options.gpus else ""
+        gpus = f"Gres=gpu:{options.gpu_type}:{options.gpus}" if options.gpus else ""
         size = _SIZE.format(cpus=options.cpus, cores=options.cpus // 2, memory=options.memory)
         if self.options.virtual_hosts:
             return [f"NodeName={node} Port={self._ports[1]} {gpus} {size}\n" for node in self.nodes]

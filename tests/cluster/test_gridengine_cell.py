@@ -118,8 +118,7 @@ def test_gridengine_cell_leaves_nothing_after_a_failure() -> None:
     cell = GridEngineCell(GridEngineOptions(hosts=1))
     with pytest.raises(ZeroDivisionError):
         fail_with_a_running_job(cell)
-    assert not cell.folder.exists()
-    assert not processes_of(cell.folder)
+    wait_until("nothing is left", lambda: not cell.folder.exists() and not processes_of(cell.folder))
 
 
 def fail_with_a_running_job(cell: GridEngineCell) -> None:

@@ -150,8 +150,7 @@ def test_slurm_cluster_leaves_nothing_after_a_failure() -> None:
     cluster = SlurmCluster(SlurmOptions(nodes=1, gpus=0))
     with pytest.raises(ZeroDivisionError):
         fail_with_a_running_job(cluster)
-    assert not cluster.folder.exists()
-    assert not processes_of(cluster.folder)
+    wait_until("nothing is left", lambda: not cluster.folder.exists() and not processes_of(cluster.folder))
 
 
 def test_slurm_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:
@@ -159,8 +158,7 @@ def test_slurm_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:
     cluster = SlurmCluster(SlurmOptions(lua="nonsense"))
     with pytest.raises(AssertionError, match=r"job_submit\.lua:1"), cluster:
         pass
-    assert not cluster.folder.exists()
-    assert not processes_of(cluster.folder)
+    wait_until("nothing is left", lambda: not cluster.folder.exists() and not processes_of(cluster.folder))
 
 
 def fail_with_a_running_job(cluster: SlurmCluster) -> None:

@@ -67,7 +67,8 @@ def run_ring(me: JobUser, *words: str) -> None:
     shown = me.run_job("--mpi", "-N", "2", "--tasks-per-node", "2", "-t", "5m", *words)
     ranks = re.findall(r"rank (\d+) of (\d+) .* ring (\w+)", shown)
     assert sorted(ranks) == [(str(rank), "4", "ok") for rank in range(4)], shown
-    assert "srun --mpi=pmi2" in Path(me.tell("status", "last")["script"]).read_text()
+    wanted = "launch --site here --mpi" if words[0] != "-" else "srun --mpi=pmi2"
+    assert wanted in Path(me.tell("status", "last")["script"]).read_text()
 
 
 def make_ring(me: JobUser) -> str:

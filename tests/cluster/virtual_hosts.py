@@ -8,11 +8,15 @@ hosts.run("gpu01", "hostname"), or prefix any command line with hosts.prefix("gp
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from kedge.posix import libc
+from kedge.posix.constants import CLONE_NEWNET
 from tests.cluster.daemons import Daemons, private_folder
 from tests.requirements import require_program, require_root
 
@@ -59,6 +63,10 @@ class VirtualHosts:
         """A directory at the same place on every host, whose files only that host sees."""
         return self.folder / "local"
 
+    def find_pid(self, name: str) -> int:
+        """The process that holds a host."""
+        return self._pids[name]
+
     def prefix(self, name: str) -> tuple[str, ...]:
         """The words that bring a command line to a host."""
         return (
@@ -77,6 +85,20 @@ class VirtualHosts:
         done = subprocess.run([*self.prefix(name), *words], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, f"{name}: {words}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+    def listen(self, name: str) -> socket.socket:
+        """A socket of this process on which hosts reach it, at a free port of one of them."""
+        made: list[socket.socket] = []
+
+        def make() -> None:  # a thread of its own: it never returns to the network that it came from
+            with Path(f"/proc/{self._pids[name]}/ns/net").open() as namespace:
+                libc.join_namespace(namespace.fileno(), CLONE_NEWNET)
+            made.append(socket.create_server(("0.0.0.0", 0)))
+
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        return made[0]
 
     def _make(self) -> None:
         for name in ("ready", "local"):

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 
 class _Listener:
-    """Accepts connections on a free port and handles each in a thread."""
+    """Accepts connections on a free port and handles each in a thread; `listener` may be of another network."""
 
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, listener: socket.socket | None = None) -> None:
+        self._socket = listener or socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -47,8 +47,10 @@ class _Listener:
 class ConnectProxy(_Listener):
     """An HTTP proxy for CONNECT: `routes` maps `name:port` to a loopback port; anything else is refused."""
 
-    def __init__(self, routes: Mapping[str, int], authorization: str | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, routes: Mapping[str, int], authorization: str | None = None, listener: socket.socket | None = None
+    ) -> None:
+        super().__init__(listener)
         self.routes = routes
         self.authorization = authorization
         self.log: list[str] = []

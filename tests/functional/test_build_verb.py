@@ -174,7 +174,9 @@ def test_docker_words_build_and_run(shop: Workshop) -> None:
     assert shown.split() == ["1,2", "0", "Dockerfile", "x"]
     assert docker.runner.read("run", "--entrypoint", "id", "-u", "1507", "me/tools:1", "-u") == f"{shop.runner.uid}\n"
     failed = docker.runner.run("run", "-d", "me/tools:1")
-    assert (failed.returncode, "kedge instance" in failed.stderr) == (2, True)
+    assert (failed.returncode, "kedge instance" in failed.stderr) == (125, True)  # as Docker's own failures
+    assert docker.runner.run("run", "--rm", "me/tools:1", "sh", "-c", "exit 2").returncode == 2
+    assert docker.runner.run("rmi", "x").returncode == 1
 
 
 def test_apptainer_words_build_definitions(shop: Workshop) -> None:

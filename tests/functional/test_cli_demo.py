@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -27,22 +28,26 @@ def run_demo(*before: str, home: Path) -> str:
     return done.stdout
 
 
-def judge(said: str, uid: int) -> None:
-    assert "org.label-schema.usage.singularity.deffile.bootstrap: host" in said  # inspect
-    assert f"\n$ kedge exec demo.sif id -u\n{uid}\n" in said
-    assert re.search(r"^Python 3\.\d+\.\d+ works in /", said, re.MULTILINE)
-    assert "\nthe shell of demo.sif\n" in said
-    assert "\n0.97\n" in said  # the bind
+def judge(said: str, uid: int) -> Path:
+    """The picture that the demo drew."""
+    assert re.search(r"^pi\.sif \(.*, 3 steps, 0 cached, ", said, re.MULTILINE)
+    assert re.search(r"^pi\.sif \(.*, 3 steps, 3 cached, ", said, re.MULTILINE)
+    assert "pi.sif: runs on this machine" in said
+    assert re.search(r'^Default command +exec python3 /opt/pi\.py "\$@"$', said, re.MULTILINE)
+    assert "25.10-py3: does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU" in said
     assert "PYTHONPATH is not passed into the container" in said
-    assert "PYTHONPATH is [], MODEL is [small]" in said
-    assert "\nchanged\n" in said
-    assert re.findall(r"^status (\d+)$", said, re.MULTILINE) == ["7", "255"]
-    assert "create the directory session:/upper" in said  # the dry run
-    assert "25.04-py3: does not run on Tesla V100 with driver 535.104.05: it has no kernels for that GPU" in said
-    assert re.search(r"^nvcr\.io/nvidia/pytorch:\d\d\.\d\d-py3$", said, re.MULTILINE)  # recommend
-    assert re.search(r"^\d+ checks, 0 problems", said, re.MULTILINE)  # doctor
-    assert re.search(r"^process \d+ of the instance$", said, re.MULTILINE)
-    assert re.search(r"^ten times .* took \d+ ms$", said, re.MULTILINE)
+    assert f"\n{uid}\nPYTHONPATH=[]\nexit code 7\n" in said
+    assert "Job 1 (first): completed" in said
+    assert "#SBATCH --partition=rtx" in said
+    assert len(re.findall(r"^pi = 3\.141592654 \(1 process, ", said, re.MULTILINE)) == 2  # run, and the job's output
+    assert re.search(r"^pi = 3\.141592654 \(2 ranks, ", said, re.MULTILINE)
+    assert re.search(r"^warning: rank 1 on \S+ failed with status 1; the other ranks were ended$", said, re.MULTILINE)
+    assert "\nCause: there is no /data/train.h5" in said
+    assert re.search(r"^start of a program +[\d.]+ ms +[\d.]+ ms$", said, re.MULTILINE)
+    assert re.search(r"^  container, 2 ranks +█+ [\d.]+$", said, re.MULTILINE)
+    found = re.search(r"^Picture: (.+\.svg)$", said, re.MULTILINE)
+    assert found
+    return Path(found[1])
 
 
 def list_left_behind() -> set[str]:
@@ -53,7 +58,8 @@ def test_demo_runs_containers_and_leaves_nothing(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         require_user_namespaces()
     before = list_left_behind()
-    judge(run_demo(home=tmp_path), os.geteuid())
+    picture = judge(run_demo(home=tmp_path), os.geteuid())
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
     assert list_left_behind() <= before
     assert list(tmp_path.iterdir()) == []
 
@@ -66,7 +72,9 @@ def become_user() -> list[str]:
 
 
 def test_demo_runs_for_an_ordinary_user() -> None:
-    judge(run_demo(*become_user(), home=Path("/nonexistent")), USER)
+    picture = judge(run_demo(*become_user(), home=Path("/nonexistent")), USER)
+    if not picture.is_relative_to(REPOSITORY):
+        picture.unlink()
 
 
 def test_demo_says_why_where_containers_are_forbidden() -> None:

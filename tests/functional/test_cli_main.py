@@ -80,12 +80,6 @@ def test_main_version_verb_names_the_libraries() -> None:
     assert facts["urllib3"][0].isdecimal()
 
 
-def test_main_without_a_verb_is_a_usage_error() -> None:
-    done = run_plain()
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == run_plain("--help").stdout
-
-
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if is_group(verb)])
 def test_main_verb_without_its_subcommand_shows_its_help(verb: str) -> None:
     done = run_plain(verb)
@@ -94,10 +88,25 @@ def test_main_verb_without_its_subcommand_shows_its_help(verb: str) -> None:
     assert json.loads(run_plain(verb, "--json").stdout)["message"].startswith(f"'kedge {verb}' needs a subcommand: ")
 
 
-def test_main_without_a_verb_is_json_when_asked() -> None:
-    done = run_plain("--json")
-    assert done.returncode == 2
-    assert json.loads(done.stdout)["message"] == "kedge needs a verb"
+def test_main_without_a_verb_shows_where_you_are() -> None:
+    done = run_plain()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "All verbs: kedge --help" in done.stdout
+    here = json.loads(run_plain("--json").stdout)
+    assert here["host"] == os.uname().nodename
+    assert len(here["next"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("site", "lists"), [("generic-slurm", "site init --dry-run"), ("zih-alpha", "site show zih-alpha")]
+)
+def test_main_without_a_verb_names_the_command_that_lists_the_clusters_gpus(
+    site: str, lists: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEDGE_SITE", site)
+    said = run_plain().stdout
+    assert f"none on this host; list the cluster's: kedge {lists}" in said or "driver" in said
+    assert max(len(line) for line in said.splitlines() if "Cache" not in line) <= 80
 
 
 def test_main_unknown_option_proposes_the_nearest() -> None:

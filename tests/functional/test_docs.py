@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Commands shown in README and docs/ are run, in a fresh home and directory per page, and show what the page says.
 
-Blocks below `<!-- run -->` are. docker.io, nvcr.io and registry.example.org lead to a registry in this process, by
-way of registries.conf. Needs openssl for the page about signatures, user namespaces for those that run containers.
+Blocks below `<!-- run -->` are, beside the page's files (`<!-- file: run NAME -->`). docker.io, nvcr.io and
+registry.example.org lead to a registry in this process, by way of registries.conf.
+Needs openssl for the page about signatures, user namespaces for those that run containers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import pytest
 from kedge.model.manifest import DOCKER_LIST, OCI_MANIFEST
 from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
-from tests.builders.documents import Step, list_running_pages, read_steps
+from tests.builders.containers import as_user
+from tests.builders.documents import Step, list_running_pages, read_steps, read_tool_files
 from tests.builders.images import MACHINE, make_config
 from tests.fakes.ngc import fill_registry
 from tests.fakes.registry import FakeRegistry
@@ -111,6 +113,8 @@ def test_docs_commands_do_what_the_page_shows(name: str, tmp_path: Path, registr
     environment = make_environment(tmp_path, registry)
     folder = tmp_path / "folder"
     folder.mkdir()
+    for path, text in read_tool_files(REPOSITORY / name, "run").items():
+        (folder / path).write_text(text)
     try:
         for step in steps:
             judge_step(name, step, folder, environment)
@@ -119,17 +123,17 @@ def test_docs_commands_do_what_the_page_shows(name: str, tmp_path: Path, registr
             run_command("kedge instance stop --all", folder, environment)
 
 
-def judge_step(name: str, step: Step, folder: Path, environment: dict[str, str]) -> None:
-    status, output = run_command(step.command, folder, environment)
+def judge_step(name: str, step: Step, folder: Path, environment: dict[str, str], uid: int | None = None) -> None:
+    status, output = run_command(step.command, folder, environment, uid)
     should_fail = any(is_failure(line) for line in step.shown) and "||" not in step.command
     assert (status != 0) == should_fail, f"{name}: {step.command}\nstatus {status}\n{output}"
     missing = [line for line in step.shown if not is_shown(line, output)]
     assert not missing, f"{name}: {step.command}\ndoes not show {missing}\nbut:\n{output}"
 
 
-def run_command(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+def run_command(command: str, folder: Path, environment: dict[str, str], uid: int | None = None) -> tuple[int, str]:
     done = subprocess.run(
-        ["bash", "-c", command],
+        as_user(os.getuid() if uid is None else uid, ["bash", "-c", command]),
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -53,6 +53,8 @@ PREPARE = {
         ("jobs", "status", "logs", "wait"),
         "kedge submit --site local --name train --time 5m --wait pytorch.sif python train.py; export KEDGE_SITE=local",
     ),
+    "diagnose": "kedge submit --site local --name train --time 5m --wait pytorch.sif python train.py; "
+    "export KEDGE_SITE=local; echo 'epoch 1' | tee train.err >train.out",
     "cancel": "for n in 1 2 3; do kedge submit --site local --name train --time 5m pytorch.sif sh -c 'sleep 60'; done",
 }
 # what would ask servers of others, change this host or begin a dialogue: its words are read and no more
@@ -64,6 +66,12 @@ PARSED = {
     "kedge remote use": "needs a remote",
     "kedge remote add": "asks the remote",
     "kedge remote remove": "needs a remote",
+    "kedge launch --nv": "needs torch",
+    "kedge bench": "needs an image with MPI or torch",
+    "kedge mpi check": "needs an image with MPI",
+    "kedge jupyter install": "needs an image with Python",
+    "kedge jupyter lab": "needs an image with JupyterLab",
+    "kedge jupyter remove": "needs a kernel",
     "kedge image tag": "needs an image that was built",
     "kedge site init": "asks a scheduler",
     "srun ": "needs Slurm",

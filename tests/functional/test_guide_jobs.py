@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the guides about jobs show works: kedge.toml is read, Python runs on the local queue, requests fit their sites.
+"""What the guides about jobs show works: kedge.toml is read, Python runs on the local queue.
 
 Needs user namespaces, for containers.
 """
@@ -18,12 +18,9 @@ import pytest
 import kedge
 from kedge.jobs.description import parse_description
 from kedge.model.job_fields import BY_KEY
-from tests.builders.documents import list_commands
-from tests.builders.squashfs_images import write_image
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 GUIDES = REPOSITORY / "docs/guides"
-TUTORIALS = GUIDES / "from-tutorials.md"
 
 
 def find_blocks(page: str, kind: str) -> list[str]:
@@ -38,9 +35,8 @@ def make_environment(place: Path, **more: str) -> dict[str, str]:
     return {**kept, **own, "PYTHONPATH": str(REPOSITORY / "src"), **more}
 
 
-@pytest.mark.parametrize("page", ["jobs.md", "from-tutorials.md"])
-def test_guide_descriptions_can_be_read(page: str) -> None:
-    blocks = find_blocks(page, "toml")
+def test_guide_descriptions_can_be_read() -> None:
+    blocks = find_blocks("jobs.md", "toml")
     assert blocks
     for block in blocks:
         assert parse_description(block, Path("/project/kedge.toml")).names
@@ -86,52 +82,3 @@ def test_guide_python_names_what_a_handle_has() -> None:
     named = {name for row in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)", row)}
     assert len(named - {"JobHandle"}) >= 9
     assert not [name for name in named - {"JobHandle"} if not hasattr(kedge.JobHandle, name)]
-
-
-def list_tutorial_requests() -> list[tuple[str, list[str]]]:
-    """Every `kedge submit` and `kedge alloc` of the page about tutorials, with the site of its section."""
-    found = []
-    for section in TUTORIALS.read_text().split("\n## ")[1:]:
-        site = re.search(r"site `([\w-]+)`", section)
-        if site is None:
-            continue
-        words = [words for words in list_commands_of(section) if words[0] in ("submit", "alloc")]
-        found += [(site[1], each) for each in words]
-    return found
-
-
-def list_commands_of(section: str) -> list[list[str]]:
-    """The commands of a part of a page."""
-    import tempfile
-
-    with tempfile.NamedTemporaryFile("w", suffix=".md") as file:
-        file.write(section)
-        file.flush()
-        return list(list_commands(Path(file.name)))
-
-
-REQUESTS = list_tutorial_requests() if TUTORIALS.exists() else []
-
-
-def test_guide_tutorials_show_requests_for_each_site() -> None:
-    assert {site for site, _ in REQUESTS} >= {"zih-taurus", "sdumont", "abci2", "nvidia", "tacc-frontera"}
-
-
-@pytest.mark.parametrize(("site", "words"), REQUESTS, ids=[" ".join(words[:9]) for _, words in REQUESTS])
-def test_guide_tutorial_requests_are_served(tmp_path: Path, site: str, words: list[str]) -> None:
-    """A dry run at that site: the flags are understood, and the site would take the job."""
-    description = find_blocks("from-tutorials.md", "toml")[0]
-    (tmp_path / "kedge.toml").write_text(description)
-    for name in re.findall(r"[\w.-]+\.sif", f"{description} {' '.join(words)}"):
-        (tmp_path / name).write_bytes(write_image())
-    places = {"SCRATCH": str(tmp_path), "MYDATA": str(tmp_path), "KEDGE_SITE": site}
-    done = subprocess.run(
-        [sys.executable, "-m", "kedge", words[0], "--dry-run", *words[1:]],
-        env=make_environment(tmp_path / "home", **places),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr

@@ -29,7 +29,10 @@ def test_help_lists_every_guide() -> None:
     assert all(f"\n  {topic:<17} {line}\n" in shown for topic, (_, line) in TOPICS.items())
     assert max(map(len, shown.splitlines())) <= 100
     listed = {page for page, _ in TOPICS.values()}
-    assert {f"guides/{path.name}" for path in (REPOSITORY / "docs/guides").glob("*.md")} <= listed
+    docs = REPOSITORY / "docs"
+    pages = {str(page.relative_to(docs)) for page in (*docs.glob("guides/*.md"), *docs.glob("tasks/*.md"))}
+    assert len(pages) > 40
+    assert pages <= listed
 
 
 def test_help_topics_as_json() -> None:
@@ -84,6 +87,10 @@ def test_help_turns_links_into_commands() -> None:
         "exit codes (`kedge help errors`), x."
     )
     assert resolve_links("[web](https://example.org)", "run") == "[web](https://example.org)"
+
+
+def test_help_leaves_out_pictures() -> None:
+    assert resolve_links("# A\n\n![Two\nlines](../pictures/a.svg)\n\nText.\n", "run") == "# A\n\nText.\n"
 
 
 def test_help_sections_end_where_the_next_begins() -> None:

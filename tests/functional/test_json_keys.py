@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from kedge.cli.main import main
+from kedge.ops.jupyter.kernel_specs import Kernel, describe_kernel
+from kedge.ops.jupyter.lab import LabPlan
 from tests.requirements import REPOSITORY
+from tests.unit.ops.bench.test_record import RECORD
 
 PAGE = (REPOSITORY / "docs/reference/json.md").read_text()
 GPU = ("--gpu", "A100", "--offline")
@@ -66,6 +69,12 @@ def test_json_keys_are_those_of_the_page(capsys: pytest.CaptureFixture[str], wor
     assert set(list_keys(ask(capsys, *words))) == read_page(f"kedge {words[0]}")
 
 
+def test_json_keys_of_a_diagnosis(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("MemoryError\n")
+    shown = set(list_keys(ask(capsys, "diagnose", str(tmp_path / "log"))))
+    assert shown - {"jobs"} == {key for key in read_page("kedge diagnose") if not key.startswith("jobs[]")}
+
+
 def test_json_keys_of_builds_and_recipes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,3 +110,20 @@ def test_json_keys_of_a_verdict_are_the_same_everywhere(capsys: pytest.CaptureFi
     explained = ask(capsys, "explain", "nvcr.io/nvidia/pytorch:24.03-py3", *GPU, "--driver", "535")["verdict"]
     best = ask(capsys, "recommend", "pytorch", *GPU, "--driver", "535")["best"]["verdict"]
     assert set(list_keys(explained)) == set(list_keys(best)) == read_page("Verdict")
+
+
+def test_json_keys_of_benches(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(RECORD.as_dict()))
+    assert set(list_keys(RECORD.as_dict())) == read_page("kedge bench")
+    compared = ask(capsys, "bench", "compare", str(path), str(path))
+    assert set(list_keys(compared)) == read_page("kedge bench compare")
+
+
+def test_json_keys_of_kernels_and_servers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "share/jupyter/kernels"
+    kernel = Kernel("k", "K", str(folder / "k"), "/a.sif", "3.11", "6.29", "", job=False)
+    (folder / "k").mkdir(parents=True)
+    (folder / "k/kernel.json").write_text(json.dumps(describe_kernel(kernel, [], {})))
+    assert set(list_keys(ask(capsys, "jupyter", "list", "--prefix", str(tmp_path)))) == read_page("kedge jupyter list")
+    assert set(LabPlan.__match_args__) == read_page("kedge jupyter lab")

@@ -146,7 +146,8 @@ def test_no_way_at_all_is_one_error_with_every_reason(place):
         import kedge.runtime.mounts.overlay_mount as module
         def refuse(*words): raise OSError(1, "Operation not permitted")
         module.mount_kernel = refuse
-        module.find_program = lambda name: ""
+        import kedge.runtime.mounts.fuse_program as programs
+        programs.find_program = lambda name: ""
         enter_mounts()
         prepare("lower", "upper", "work", "root")
         try:

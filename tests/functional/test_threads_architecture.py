@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.error_messages import find_clues
+from kedge.compat.failures.find_clues import find_clues
 from kedge.compat.judge import judge
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.target import Target

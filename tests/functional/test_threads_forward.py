@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.explain_text import list_lines
-from kedge.compat.error_messages import find_clues
+from kedge.compat.failures.find_clues import find_clues
 from kedge.compat.verdict import MINOR, NATIVE, NO
 from kedge.doctor.finding import WARNING
 from kedge.doctor.gpu.fabric import check_fabric

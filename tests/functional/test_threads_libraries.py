@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.error_messages import find_clues
+from kedge.compat.failures.find_clues import find_clues
 from kedge.compat.verdict import NATIVE
 from kedge.doctor.finding import WARNING
 from kedge.doctor.image_findings import judge_image

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.compat.error_messages import find_clues
+from kedge.compat.failures.find_clues import find_clues
 from kedge.doctor.finding import WARNING
 from kedge.doctor.gpu.nvidia.selection import check_selection
 from kedge.doctor.surroundings import Surroundings

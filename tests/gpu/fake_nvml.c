@@ -67,7 +67,15 @@ int nvmlDeviceGetBrand(void *gpu, unsigned *brand) { return (void)gpu, *brand = 
 int nvmlDeviceGetCudaComputeCapability(void *gpu, int *major, int *minor) {
     return (void)gpu, *major = 9, *minor = 0, 0;
 }
-int nvmlDeviceGetMemoryInfo(void *gpu, struct memory *memory) { return (void)gpu, memory->total = 150754820096ULL, 0; }
+int nvmlDeviceGetMemoryInfo(void *gpu, struct memory *memory) {
+    memory->used = (number_of(gpu) + 1) * 1000000000ULL;
+    return memory->total = 150754820096ULL, 0;
+}
+int nvmlDeviceGetUtilizationRates(void *gpu, unsigned rates[2]) {
+    const char *way = say("FAKE_NVML_LOAD", "50");
+    while (!strcmp(way, "hang")) pause();
+    return rates[0] = (unsigned)atoi(way) + number_of(gpu), rates[1] = 0, *way == '-' ? 3 : 0;
+}
 int nvmlDeviceGetPersistenceMode(void *gpu, unsigned *mode) { return (void)gpu, *mode = 1, 0; }
 int nvmlDeviceGetMigMode(void *gpu, unsigned *current, unsigned *pending) {
     return (void)gpu, *current = *pending = (unsigned)atoi(say("FAKE_NVML_MIG", "0")), 0;

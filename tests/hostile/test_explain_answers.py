@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import socket
 import threading
@@ -132,6 +133,7 @@ def test_explain_config_that_is_no_config_is_a_named_error(
     registry: FakeRegistry, tmp_path: Path, config: bytes
 ) -> None:
     put(registry, config)
+    gc.collect()  # what earlier tests left would be collected deep in a recursion, where pytest cannot report it
     with pytest.raises(CorruptImage):
         read(registry, tmp_path)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The guide "Workflow tools", run: the files and lines of each section, with the tool from PyPI, through the shims."""
+"""The guides "Workflow tools" and "Notebooks", run: files and lines of each section, with tools from PyPI."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.functional.test_docs import is_shown
 from tests.requirements import REPOSITORY
 
 pytestmark = pytest.mark.slow
-PAGE = REPOSITORY / "docs/guides/workflow-tools.md"
-STEPS = read_tool_steps(PAGE)
+PAGES = [REPOSITORY / f"docs/guides/{name}.md" for name in ("workflow-tools", "notebooks")]
+STEPS = {tool: steps for page in PAGES for tool, steps in read_tool_steps(page).items()}
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +37,14 @@ def programs(runner: Runner) -> Path:
 
 
 def test_guide_has_a_section_for_each_tool() -> None:
-    assert set(STEPS) == set(TOOLS) - {"nf-core"}
+    assert set(STEPS) == set(TOOLS) - {"nf-core", "learning", "site", "training", "arrays"}
 
 
 @pytest.mark.parametrize("tool", STEPS)
 def test_guide_lines_work_with_the_tool_itself(tool: str, runner: Runner, programs: Path) -> None:
     own = require_tool(tool)
     folder = runner.home / tool
-    for path, text in read_tool_files(PAGE, tool).items():
+    for path, text in (each for page in PAGES for each in read_tool_files(page, tool).items()):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     folder.mkdir(exist_ok=True)

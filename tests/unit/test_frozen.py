@@ -8,6 +8,7 @@ import pickle
 
 import pytest
 
+from kedge.api import BuildOptions
 from kedge.frozen import NOTHING, as_dict, frozen, list_defaults, list_names, replace
 from kedge.model.job import Job
 
@@ -61,6 +62,11 @@ def test_frozen_values_do_not_change() -> None:
     assert replace(point, y=7) == Point(1, 7)
     with pytest.raises(TypeError):
         replace(point, z=7)
+
+
+def test_replace_takes_dataclasses_whose_fields_have_names_alone() -> None:
+    options = replace(BuildOptions(target="small"), nv=True)
+    assert (options.target, options.nv) == ("small", True)
 
 
 def test_frozen_values_travel() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kedge.batchscript.script import ContainerCall
 from kedge.batchscript.shell import KEYWORDS, Command, Word
-from kedge.schedulers.launchers import list_launchers
-from kedge.schedulers.slurm.options import FLAGS, OPTIONAL, VALUES
+from kedge.launch.programs.known import list_launchers
+from kedge.schedulers.slurm.options import srun_wants_value
 
 _LAUNCHERS = list_launchers("tasks")
 SINGULARITY = ("singularity", "apptainer", "kedge", "singularity-ce")
@@ -195,7 +195,7 @@ def _read_pyxis(command: Command, words: Sequence[Word]) -> ContainerCall | None
         name, equals, _ = word.text.partition("=")
         position += 1
         value: Word | None = _cut_value(word, len(name)) if equals else None
-        if not equals and _srun_wants_value(name) and position < len(words):
+        if not equals and srun_wants_value(name) and position < len(words):
             value = words[position]
             position += 1
         if name == "--container-image":
@@ -209,13 +209,6 @@ def _read_pyxis(command: Command, words: Sequence[Word]) -> ContainerCall | None
     return ContainerCall(
         command.line, "srun", "", tuple(options), image, tuple(words[position:]), tuple(launcher), command
     )
-
-
-def _srun_wants_value(name: str) -> bool:
-    if name.startswith("--"):
-        return name in VALUES or name in ("--mpi", "--cpu-bind", "--gpu-bind", "--label-width")
-    letters = {letter for table in (FLAGS, OPTIONAL) for letter in table.values()} | {"l", "u"}
-    return len(name) == 2 and name[1] not in letters
 
 
 def _read_other(

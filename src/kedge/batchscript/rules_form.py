@@ -13,7 +13,9 @@ from kedge.schedulers.choose import find_language
 from kedge.schedulers.directive import Directive, show_option
 
 _EXPANDED = re.compile(r"\$[A-Za-z_{(]|`|^~")
-_DASHES = re.compile(r"(?:^|\s)([\u2010-\u2015\u2212]+-?|-[\u2010-\u2015\u2212]+)(?=\w)")
+# typographic dashes, also as UTF-8 that was read as Mac Roman or Windows-1252
+_DASH = r"(?:[\u2010-\u2015\u2212]|\u201a\u00c4[\u00ee\u00ec]|\u00e2\u20ac[\u201d\u201c])"
+_DASHES = re.compile(rf"(?:^|\s)({_DASH}+-?|-{_DASH}+)(?=\w)")
 
 
 def _submit(case: Case) -> str:

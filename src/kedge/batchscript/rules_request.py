@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
+from kedge.launch.programs.known import list_launchers
 from kedge.schedulers.choose import find_language
 from kedge.schedulers.directive import show_option
-from kedge.schedulers.launchers import list_launchers
 
 _STARTS = re.compile(rf"\b({'|'.join(map(re.escape, list_launchers('processes')))})\b")
 # of M:S, the minutes that are rather meant as hours; 15:00 and 30:00 are what they look like

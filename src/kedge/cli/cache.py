@@ -19,7 +19,7 @@ from kedge.store.eviction import CacheItem, ItemKind
 if TYPE_CHECKING:
     from kedge.cli.console import Console
 
-_TYPES = ("blob", "image", "record", "partial", "name", "step", "mount", "digest", "all")
+_TYPES = ("blob", "image", "record", "partial", "name", "step", "mount", "digest", "fact", "all")
 _SHOWN_AT_ONCE = (ItemKind.IMAGE, ItemKind.RECORD, ItemKind.NAME, ItemKind.MOUNT)  # the others with -v
 _UNPACKED = "unpacked"  # on this node: not in the cache, which other nodes may share
 

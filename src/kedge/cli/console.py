@@ -143,6 +143,12 @@ class Console:
             self._err.write(text + "\n")
             self._err.flush()
 
+    def note_hanging(self, begin: str, text: str) -> None:
+        """Write a sentence to standard error, wrapped on a terminal; the caller has made it safe."""
+        width = shutil.get_terminal_size().columns
+        lines = wrap_hanging(begin, text, width) if self._err.isatty() else [begin + text]
+        self.write_note("\n".join(lines))
+
     @property
     def _heads(self) -> Heads:
         return SHIM_HEADS if self.options.shim else OWN_HEADS

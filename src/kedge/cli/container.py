@@ -42,17 +42,26 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         parse_words(verb, [*drop_shim(leading), *words], os.environ, into=options)
         speaker = Speaker(options)
         speaker.say_collected()
-        if options.image.startswith("instance://") and not options.is_foreign:
-            from kedge.ops.containers.instance import run_in_instance  # late: only where one is named
+        if (options.run_record or options.record_to) and not options.dry_run:
+            from kedge.cli.record_run import run_recorded  # late: few runs are recorded
 
-            return run_in_instance(options, speaker.say)
-        from kedge.runtime.start.run import run_container  # late: mistakes in the words are found without it
-
-        return run_container(options, speaker.say, find_services)
+            return run_recorded(options, words, speaker.say, lambda: _start(options, speaker))
+        return _start(options, speaker)
     except HelpWanted as wish:
         return _show_help(verb, is_whole=wish.is_whole or options.shim)
     except BaseException as problem:
         return report(problem, [verb, *words], options)
+
+
+def _start(options: RunOptions, speaker: Speaker) -> int:
+    """Start the container, or go into the instance that is named."""
+    if options.image.startswith("instance://") and not options.is_foreign:
+        from kedge.ops.containers.instance import run_in_instance  # late: only where one is named
+
+        return run_in_instance(options, speaker.say)
+    from kedge.runtime.start.run import run_container  # late: mistakes in the words are found without it
+
+    return run_container(options, speaker.say, find_services)
 
 
 def find_services() -> Services:
@@ -87,7 +96,8 @@ class Speaker:
         if options.shim and not os.isatty(2):  # a program may read it, and take progress for output
             self._is_quiet = self._is_quiet or not options.verbose
         if options.verbose:
-            import kedge.cli.redaction  # noqa: F401 - now: what is said in the container cannot import it
+            import kedge.cli.redaction
+            import kedge.model.secret_text  # noqa: F401 - now: what is said in the container cannot import them
 
     def say_collected(self) -> None:
         """What was noticed while the words were read."""

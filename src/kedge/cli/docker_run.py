@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.cli.docker_meaning import Meaning
+from kedge.cli.shim_meaning import Meaning
 from kedge.errors import UsageError
 from kedge.model.nearest import propose
 from kedge.model.words_of_other_tools import CONTAINER_HABITS

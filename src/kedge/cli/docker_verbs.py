@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kedge.cli.docker_meaning import SPOKEN, Meaning
+from kedge.cli.shim_meaning import DOCKER_SPOKEN, Meaning
 from kedge.errors import UsageError
 from kedge.model.nearest import propose
 from kedge.model.words_of_other_tools import VERB_HABITS
@@ -190,14 +190,14 @@ def _search(words: list[str]) -> Meaning:
 
 def _version(words: list[str]) -> Meaning:
     if any(word.startswith(("-f", "--format")) for word in words):
-        return Meaning(text=f"{SPOKEN}\n")
-    return Meaning(text=f"Client:\n Version:    {SPOKEN}\n Program:    kedge {VERSION}, without a daemon\n")
+        return Meaning(text=f"{DOCKER_SPOKEN}\n")
+    return Meaning(text=f"Client:\n Version:    {DOCKER_SPOKEN}\n Program:    kedge {VERSION}, without a daemon\n")
 
 
 def _info(words: list[str]) -> Meaning:
     del words
     return Meaning(
-        text=f"Client:\n Version:    {SPOKEN}\n\nServer:\n none: kedge {VERSION} needs no daemon. "
+        text=f"Client:\n Version:    {DOCKER_SPOKEN}\n\nServer:\n none: kedge {VERSION} needs no daemon. "
         "To check this host: kedge doctor\n"
     )
 

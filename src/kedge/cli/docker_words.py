@@ -8,10 +8,8 @@ What kedge cannot do it says, with its own way. `docker run` and its kind are in
 from __future__ import annotations
 
 import os
-import sys
 
-from kedge.cli.docker_meaning import SPOKEN, Meaning
-from kedge.cli.entry import end_on_interrupt
+from kedge.cli.shim_meaning import DOCKER_SPOKEN, Meaning, run_shim
 from kedge.release import VERSION
 
 TYPE_CHECKING = False
@@ -44,29 +42,8 @@ _RENAMED |= {("container", "list"): "ps", ("image", "prune"): "rmi", ("builder",
 
 
 def main(program: str, argv: Sequence[str] | None = None) -> int:
-    """Do what the words say to docker; returns the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if argv is None:
-        end_on_interrupt()
-    _load_site()
-    try:
-        meant = translate(program, words, os.environ)
-    except BaseException as problem:
-        from kedge.cli.options import GlobalOptions  # late, both: only a mistake needs them
-        from kedge.cli.report import report_failure
-
-        return report_failure(problem, [program, *words], GlobalOptions())
-    if meant.text:
-        from kedge.cli.container import print_text  # late: few ask
-
-        return print_text(meant.text)
-    from kedge.cli.container import begin_message, write_message
-    from kedge.cli.entry import main as run_kedge
-
-    for text in meant.warnings:
-        write_message(begin_message("warn", is_shim=False) + text)
-    os.environ.update(meant.environ)
-    return run_kedge(meant.words)
+    """Do what the words say to docker; the exit status is as Docker's: 125 for a container that kedge cannot start."""
+    return run_shim(program, argv, lambda words: translate(program, words, os.environ), own_failure=125)
 
 
 def translate(program: str, words: Sequence[str], environ: Mapping[str, str]) -> Meaning:
@@ -77,7 +54,7 @@ def translate(program: str, words: Sequence[str], environ: Mapping[str, str]) ->
         word = words[position]
         position += 1
         if word in ("-v", "--version"):
-            return Meaning(text=f"Docker version {SPOKEN}, build kedge\n")
+            return Meaning(text=f"Docker version {DOCKER_SPOKEN}, build kedge\n")
         if word in ("-h", "--help"):
             return Meaning(text=_explain(program))
         if word in ("-D", "--debug"):
@@ -112,11 +89,3 @@ def _explain(program: str) -> str:
         "build pull push run exec images tag login logout inspect ps logs stop save search info version.\n"
         "More verbs: kedge --help. To remove this command: kedge shim remove docker\n"
     )
-
-
-def _load_site() -> None:
-    """Let the libraries of the installation be found."""
-    if sys.flags.no_site:
-        import site  # late: only through the shim
-
-        site.main()

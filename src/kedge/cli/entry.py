@@ -14,6 +14,7 @@ else:
 
 CONTAINER_VERBS = ("exec", "run", "shell", "test")
 STEP_VERB = "build-step"  # of builds that start their steps with it; no user types it
+RANK_VERB = "rank"  # of launches, likewise
 
 # the global options that may stand before a verb; `shell` has another use for -s
 _LEADING = {
@@ -39,6 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from kedge.cli.build_step import run_request  # late: only builds have steps
 
         return run_request(words[count + 1 :])
+    if words[count:] and words[count] == RANK_VERB:
+        from kedge.cli.rank import run_rank  # late: only launches have ranks
+
+        return run_rank(words[count + 1 :])
     if words[count : count + 1] == ["instance"] and words[count + 1 : count + 2] in (["start"], ["run"]):
         from kedge.cli.instance import start_words  # late: few commands are this one
 

@@ -54,10 +54,35 @@ kedge alloc --gpus 1 --time 1h pytorch.sif
 kedge alloc --partition alpha --gpus 1 --time 1h pytorch.sif python train.py
 kedge alloc --site local --time 10m pytorch.sif python train.py
 """,
+    "launch": """
+kedge launch --nv --torchrun pytorch.sif train.py      # one process per GPU, all nodes
+kedge launch --tasks 2 --ranks pytorch.sif python train.py       # RANK, WORLD_SIZE …
+kedge launch --dry-run --tasks 4 --each-task pytorch.sif python train.py
+""",
+    "bench": """
+kedge bench matmul --output a.json --plot a.png pytorch.sif
+kedge bench nbody --bodies 2000128 pytorch.sif         # per cent of the GPU's rate
+kedge bench pi --tasks 4 mpi.sif                       # the same on any number of ranks
+kedge bench allreduce --nv pytorch.sif                 # in a job: against the links
+kedge bench compare a.json b.json                      # faster, slower, or noise
+""",
+    "jupyter": """
+kedge jupyter install --nv pytorch.sif                 # a kernel for your own Jupyter
+kedge jupyter install --name Train --gpus 1 --time 2h pytorch.sif   # runs in a job
+kedge jupyter list
+kedge jupyter lab --gpus 1 --time 2h pytorch.sif       # the image's JupyterLab
+kedge jupyter remove Train
+""",
     "jobs": """
 kedge jobs
 kedge jobs --site local --all
 kedge jobs --site local --state failed --json
+kedge jobs --site local --efficiency                   # used of requested
+""",
+    "rerun": """
+kedge exec --record-to run.json pytorch.sif python train.py
+kedge rerun --dry-run run.json                         # what differs now
+kedge rerun run.json
 """,
     "status": """
 kedge status                                           # the last job
@@ -78,6 +103,12 @@ kedge wait --site local --timeout 10m train
 kedge cancel --site local 1
 kedge cancel --site local train
 kedge cancel --site local --all
+""",
+    "diagnose": """
+kedge diagnose train.out
+kedge diagnose last                                    # the newest job
+kedge diagnose --all train.out train.err               # every message, of several files
+kedge diagnose - <train.out
 """,
     "script": """
 kedge script check job.sh
@@ -112,6 +143,12 @@ kedge tags pytorch --offline --on zih-alpha:alpha --limit 5
 kedge recommend pytorch --offline --gpu V100 --driver 535.104.05
 kedge recommend pytorch --offline --on zih-alpha:alpha
 kedge recommend tensorflow --offline --gpu A100 --driver 550.54.15
+""",
+    "mpi": """
+kedge mpi show                                         # of this host
+kedge mpi show pytorch.sif
+kedge mpi check pytorch.sif
+kedge mpi check --mode contained pytorch.sif
 """,
     "data": """
 kedge data list
@@ -246,7 +283,7 @@ srun --container-image=ubuntu:24.04 cat /etc/os-release
 """,
     "shim": """
 kedge shim install --dir bin
-kedge shim install docker --dir bin
+kedge shim install docker enroot --dir bin
 kedge shim list --dir bin
 kedge shim remove --dir bin
 """,

@@ -173,6 +173,8 @@ def _list_shape(traits: ImageTraits, *, everything: bool) -> Iterator[tuple[str,
 def _describe_command(traits: ImageTraits) -> str:
     """Empty where it is unknown."""
     words = [*traits.entrypoint, *traits.command]
+    if words[:2] == ["/bin/sh", "-c"] and words[2:] and words[2].startswith("#!"):  # a %runscript
+        words = words[2].split()[1:]
     if words:
         return _shorten(" ".join(words), 90)
     return "" if traits.size is None and not traits.digest else "none"

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import find_subcommands
-from kedge.cli.topics import TOPICS, list_sections, read_topic
+from kedge.cli.topics import GUIDES, TASKS, TOPICS, list_sections, read_topic
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
 from kedge.model.nearest import propose
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
 
 _WIDEST = 100  # columns; longer lines are hard to read
+_UNSEEN = re.compile(r"<!--.*?-->\n?|^!\[[^]]*\]\([^)]*\)\n\n?", re.DOTALL | re.MULTILINE)  # comments, pictures
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 
 
@@ -42,9 +43,10 @@ def _list_topics(console: Console) -> int:
     if console.json:
         console.print_json({"topics": [{"topic": topic, "about": line} for topic, (_, line) in TOPICS.items()]})
         return 0
-    console.print("Guides, shown by 'kedge help TOPIC':\n")
-    for topic, (_, line) in TOPICS.items():
-        console.print(f"  {topic:<17} {line}")
+    for title, topics in (("Tasks, shown by 'kedge help TOPIC':", TASKS), ("\nGuides and reference:", GUIDES)):
+        console.print(f"{title}\n")
+        for topic, (_, line) in topics.items():
+            console.print(f"  {topic:<17} {line}")
     console.print("\nOptions of a verb: kedge VERB --help. All verbs: kedge --help")
     return 0
 
@@ -80,7 +82,7 @@ def _show_guide(topic: str, words: list[str], console: Console) -> int:
 
 
 def resolve_links(text: str, topic: str) -> str:
-    """The text with links that a terminal cannot follow replaced by the commands that show what they lead to."""
+    """The text without pictures, and with commands instead of links, which a terminal cannot follow."""
     pages = {page.rpartition("/")[2]: name for name, (page, _) in TOPICS.items()}
 
     def replace(link: re.Match[str]) -> str:
@@ -92,4 +94,6 @@ def resolve_links(text: str, topic: str) -> str:
         command = f"`kedge help {name}{' ' if anchor else ''}{anchor}`"
         return label if name is None else f"{label} ({command})"
 
-    return _LINK.sub(replace, re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL))
+    return _LINK.sub(
+        replace, re.sub(r"<!--.*?-->\n?|^!\[[^]]*\]\([^)]*\)\n\n?", "", text, flags=re.DOTALL | re.MULTILINE)
+    )

@@ -89,6 +89,15 @@ def read_job_options(arguments: argparse.Namespace, base: Job, *, needs_command:
     return job
 
 
+def list_given(arguments: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """The flags of these fields and their values, as they were typed, for another command line."""
+    words: list[str] = []
+    for name in names:
+        for flag, value in getattr(arguments, _PREFIX + name, None) or []:
+            words += [flag, value] if isinstance(value, str) and flag not in dict(BY_NAME[name].constants) else [flag]
+    return words
+
+
 def _read_field(field: JobField, given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """The value of a field: that of its last flag, or of all together if it is a list."""
     if field.constants and len({value for _, value in given}) > 1:

@@ -34,6 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--watch", "-w", nargs="?", type=float, const=5.0, metavar="SECONDS", help="repeat (default: every 5 s)"
     )
     parser.add_argument(
+        "--efficiency", action="store_true", help="show what ended jobs used, and the request that was enough"
+    )
+    parser.add_argument(
         "--forget", type=float, metavar="DAYS", help="remove records of jobs that ended more than DAYS ago"
     )
     add_settings(parser, "site", "job_directory")
@@ -58,7 +61,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         )
     while True:
         views = [view for view in survey(cluster, everything=arguments.all) if _is_wanted(view, arguments)]
-        _show(views, find_facts(cluster.site.scheduler).queue_word, console)
+        if arguments.efficiency:
+            from kedge.cli.jobs_efficiency import show_efficiency  # late, both: lists of jobs need neither
+            from kedge.ops.jobs.efficiency import measure_jobs
+
+            show_efficiency(measure_jobs(cluster, views), console)
+        else:
+            _show(views, find_facts(cluster.site.scheduler).queue_word, console)
         if arguments.watch is None:
             return 0
         time.sleep(arguments.watch)

@@ -77,12 +77,23 @@ def _dispatch(words: list[str], options: GlobalOptions) -> int:
         return 0
     if chosen.help and command:
         command = [*command, "--help"]
-    if not command and options.json and not chosen.help:
-        raise UsageError("kedge needs a verb", hint="to list the verbs: kedge --help")
+    if chosen.help and not command:
+        sys.stdout.write(format_help())
+        return 0
     if not command:
-        (sys.stdout if chosen.help else sys.stderr).write(format_help())
-        return 0 if chosen.help else UsageError.exit_code
+        return _show_here(options)
     return _run_verb(command[0], command[1:], options, dry_run=chosen.dry_run)
+
+
+def _show_here(options: GlobalOptions) -> int:
+    """`kedge` alone."""
+    from kedge.cli.here import show_here  # late: no verb needs it
+
+    console = _make_console(argparse.Namespace(), options)
+    try:
+        return show_here(console)
+    finally:
+        console.close()
 
 
 def _run_verb(name: str, words: Sequence[str], options: GlobalOptions, *, dry_run: bool) -> int:

@@ -8,29 +8,21 @@ import re
 from collections.abc import Sequence
 
 HIDDEN = "***"
-
-_USER_INFO = re.compile(
-    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,30}://)(?P<user>[^\s/:@#?'\"]*):(?P<secret>[^\s/'\"]+)@", re.IGNORECASE
-)
-_QUERY = re.compile(
-    r"(?P<name>[?&](?:[\w.-]*(?:token|signature|secret|password|passwd|credential|key)[\w.-]*|sig)=)[^\s&#'\"]+",
-    re.IGNORECASE,
-)
-_HEADER = re.compile(
-    r"(?P<name>\b(?:bearer|basic|authorization:)\s+)(?!bearer|basic)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE
-)
+_MARKS = ("://", "?", "&", "bearer", "basic", "authorization")  # one of them is before every such secret
 # the short forms of `registry login --password` and `key newpair --password`, with their values or before them
 _SHORT_SECRETS = {"login": "-p", "newpair": "-P"}
-_SECRET_OPTION = re.compile(r"--?[\w-]*(?:password|passphrase|secret|token)[\w-]*", re.IGNORECASE)
 _LEADING_OPTIONS = re.compile(r"(?:--[A-Za-z][\w.-]*=)+")  # --option=--env= of --option=--env=NAME=VALUE
 _PASSES_WORDS = ("--option", "--directive")  # each brings one word of another program's command line
 
 
 def redact(text: str) -> str:
     """The text without the secrets that addresses and headers carry."""
-    text = _USER_INFO.sub(rf"\g<scheme>\g<user>:{HIDDEN}@", text)
-    text = _QUERY.sub(rf"\g<name>{HIDDEN}", text)
-    return _HEADER.sub(rf"\g<name>{HIDDEN}", text)
+    lowered = text.lower()
+    if not any(mark in lowered for mark in _MARKS):
+        return text
+    from kedge.model.secret_text import redact as hide  # late: most messages have no address in them
+
+    return hide(text)
 
 
 def escape_controls(text: str) -> str:
@@ -60,6 +52,8 @@ def _escape(character: str) -> str:
 
 def redact_arguments(argv: Sequence[str]) -> list[str]:
     """A command line without the values of options that carry secrets and of variables, whichever option has them."""
+    from kedge.model.secret_text import is_secret_option  # late: only bugs and reports show command lines
+
     shown: list[str] = []
     hide_next = False
     short = next((option for word, option in _SHORT_SECRETS.items() if word in argv), None)
@@ -71,7 +65,7 @@ def redact_arguments(argv: Sequence[str]) -> list[str]:
         else:
             shown.append(_hide_values(word))
         is_between = hide_next and word in _PASSES_WORDS
-        hide_next = is_between or word == short or _is_secret_option(word.rpartition("=")[2])
+        hide_next = is_between or word == short or is_secret_option(word.rpartition("=")[2])
     return shown
 
 
@@ -81,15 +75,11 @@ def _hide_values(word: str) -> str:
     Not for variables with certain names alone: a secret can have any. Nor for a part of the rest: how far a value goes
     is for whoever takes the word to say, a shell or a scheduler.
     """
-    from kedge.model.secret_text import mask_secrets  # late: only bugs and reports show command lines
+    from kedge.model.secret_text import is_secret_option, mask_secrets  # late: as above
 
     found = _LEADING_OPTIONS.match(word)
     options = found.group() if found else ""
-    if any(_is_secret_option(each) for each in options.split("=")):
+    if any(is_secret_option(each) for each in options.split("=")):
         return f"{options}{HIDDEN}"
     name, equals, _ = mask_secrets(redact(word[len(options) :])).partition("=")
     return f"{options}{name}={HIDDEN}" if equals else f"{options}{name}"
-
-
-def _is_secret_option(word: str) -> bool:
-    return _SECRET_OPTION.fullmatch(word) is not None and "stdin" not in word

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge shim`: gives kedge the names `apptainer`, `singularity` and `docker`, so that scripts run unchanged."""
+"""`kedge shim`: gives kedge names such as `apptainer`, `docker` and `enroot`, so that scripts run unchanged."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_dry_run
+from kedge.runtime.command_line.shim_file import ALL_PROGRAMS, PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.containers.shim import Shim
 
-_NAMES = ("apptainer", "singularity", "docker")
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The subcommands and their arguments."""
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    install = commands.add_parser("install", help="Install the commands apptainer and singularity, or docker")
+    install = commands.add_parser(
+        "install", help="Install the commands apptainer and singularity, or docker, enroot, srun"
+    )
     install.add_argument("--force", action="store_true", help="replace other programs of these names")
     remove = commands.add_parser("remove", help="Remove these commands; other programs of these names stay")
     listing = commands.add_parser("list", help="List the installed commands and whether your shell finds them")
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "program",
             metavar="NAME",
             nargs="*",
-            help="apptainer (with singularity and run-singularity), docker, or both"
+            help="apptainer (with singularity and run-singularity), docker, enroot, srun"
             f" (default: {'apptainer' if command is install else 'all'})",
         )
         command.add_argument("--dir", type=Path, metavar="DIR", help="directory (default: ~/.local/bin)")
@@ -50,12 +51,11 @@ def _choose_programs(names: Sequence[str]) -> list[str]:
     """The files behind the names, each once."""
     from kedge.errors import UsageError
     from kedge.model.nearest import propose
-    from kedge.runtime.command_line.shim_file import PROGRAMS
 
     for name in names:
-        if name not in _NAMES:
-            known = ", ".join(_NAMES)
-            raise UsageError(f"kedge has no shim '{name}'", hint=propose(name, _NAMES) or f"use one of: {known}")
+        if name not in ALL_PROGRAMS:
+            known = ", ".join(ALL_PROGRAMS)
+            raise UsageError(f"kedge has no shim '{name}'", hint=propose(name, ALL_PROGRAMS) or f"use one of: {known}")
     groups = [PROGRAMS if name in PROGRAMS else (name,) for name in names]
     return list(dict.fromkeys(program for group in groups for program in group))
 
@@ -78,7 +78,7 @@ def _remove(arguments: argparse.Namespace, console: Console) -> None:
     from kedge.ops.containers.shim import default_folder, remove_shims
 
     folder = arguments.dir or default_folder(console.environ)
-    paths = remove_shims(folder, _choose_programs(arguments.program or list(_NAMES)), dry_run=console.dry_run)
+    paths = remove_shims(folder, _choose_programs(arguments.program or list(ALL_PROGRAMS)), dry_run=console.dry_run)
     if console.json:
         console.print_json([str(path) for path in paths])
     for path in paths:

@@ -63,11 +63,16 @@ VERBS = {
     "instance": Verb("kedge.cli.instance", "Start, list and stop containers that run in the background", "Containers"),
     "submit": Verb("kedge.cli.submit", "Submit a job to the scheduler of this cluster", "Jobs"),
     "alloc": Verb("kedge.cli.alloc", "Start an interactive job: a shell in a container on a compute node", "Jobs"),
+    "launch": Verb("kedge.cli.launch", "Run a program on all nodes of a job: MPI, torchrun, one task per GPU", "Jobs"),
+    "bench": Verb("kedge.cli.bench", "Measure GPU, CPU, network, container start and pull; compare results", "Jobs"),
+    "jupyter": Verb("kedge.cli.jupyter", "Install Jupyter kernels that run in containers, start JupyterLab", "Jobs"),
     "jobs": Verb("kedge.cli.jobs", "List jobs and their state", "Jobs"),
+    "rerun": Verb("kedge.cli.rerun", "Repeat a recorded run, or show what differs now", "Containers"),
     "status": Verb("kedge.cli.status", "Show a job's state and why it is pending or failed", "Jobs"),
     "logs": Verb("kedge.cli.logs", "Show a job's output, or follow it", "Jobs"),
     "wait": Verb("kedge.cli.wait", "Wait until jobs have ended", "Jobs"),
     "cancel": Verb("kedge.cli.cancel", "Cancel jobs, or send them a signal", "Jobs"),
+    "diagnose": Verb("kedge.cli.diagnose", "Explain why a job or program failed, from its log", "Jobs"),
     "script": Verb("kedge.cli.script", "Check a batch script, or convert it", "Jobs"),
     "site": Verb("kedge.cli.site", "Show this cluster's profile and check whether a job fits", "Jobs"),
     "explain": Verb(
@@ -78,6 +83,7 @@ VERBS = {
     "recommend": Verb(
         "kedge.cli.recommend", "Find the newest tag of an image that runs on a node or partition", "Explain"
     ),
+    "mpi": Verb("kedge.cli.mpi", "Show the MPI of an image and of this host, and how ranks can be started", "Explain"),
     "data": Verb("kedge.cli.data", "Show and update the compatibility tables", "Explain"),
     "doctor": Verb("kedge.cli.doctor", "Check this host for problems with containers and jobs", "Explain"),
     "build": Verb("kedge.cli.build", "Build an image from a definition file or a Dockerfile", "Images", True),
@@ -103,7 +109,9 @@ VERBS = {
         "kedge.cli.local_queue", "Manage the job queue of this host, for hosts without a scheduler", "Setup"
     ),
     "pyxis": Verb("kedge.cli.pyxis", "Import images for srun --container-image (Pyxis)", "Setup", True),
-    "shim": Verb("kedge.cli.shim", "Install kedge under the names apptainer, singularity and docker", "Setup"),
+    "shim": Verb(
+        "kedge.cli.shim", "Install kedge under the names apptainer, singularity, docker, enroot or srun", "Setup"
+    ),
     "config": Verb("kedge.cli.config", "Show and change settings", "Setup"),
     "help": Verb("kedge.cli.help", "Show a guide, or list the guides", "Setup"),
     "completion": Verb("kedge.cli.completion", "Print the completion script of a shell", "Setup"),

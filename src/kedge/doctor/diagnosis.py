@@ -21,7 +21,7 @@ class Diagnosis:
     checks: tuple[Check, ...] = ()  # those that ran
     seconds: Mapping[str, float] = NOTHING  # by check
     total_seconds: float = 0.0
-    machine: Mapping[str, str] = NOTHING  # host, system, kernel, processors, memory, user: as text
+    machine: Mapping[str, str] = NOTHING  # host, system, kernel, CPUs, memory, user: as text
 
     def count(self, level: str) -> int:
         """Count the findings of a level."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The part of ELF that dynamic linking needs: architecture, interpreter, needed objects and search paths.
+"""The part of ELF that dynamic linking needs: architecture, interpreter, needed objects and versions, search paths.
 
 Only program headers are read, as the kernel and the dynamic loader do; sections may be missing or lie. Every count,
 offset and length is bounded before it is used. Specification: System V ABI, chapters 4 and 5; constants as in <elf.h>.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +19,12 @@ from kedge.posix.files import explained
 _ELF_MAGIC = b"\x7fELF"
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 10, 14, 15, 29
+_DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _ET_EXEC, _ET_DYN = 2, 3
 _MAXIMUM_SEGMENTS = 1024
 _MAXIMUM_DYNAMIC = 1 << 20  # bytes
 _MAXIMUM_NEEDED = 4096
+_MAXIMUM_VERSIONS = 4096  # of all needed objects together
 _MAXIMUM_STRING = 4096  # PATH_MAX; long RPATHs of build farms stay below it too
 _MAXIMUM_STRINGS = 1 << 20  # bytes of all names of one object together
 
@@ -53,6 +55,7 @@ class ElfObject:
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
+    needed_versions: tuple[str, ...] = ()  # GLIBC_2.34, …; only where they were asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +66,26 @@ class _Segment:
     size: int
 
 
-def read_elf(path: Path) -> ElfObject | None:
+def read_elf(path: Path, *, with_versions: bool = False) -> ElfObject | None:
     """Read a program or shared object; None when the file is no ELF file at all."""
     with explained(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         with explained(path):
             head = os.pread(descriptor, 64, 0)
-            return _Reader(descriptor, head, str(path)).read() if head.startswith(_ELF_MAGIC) else None
+            if not head.startswith(_ELF_MAGIC):
+                return None
+            reader = _Reader(lambda size, offset: os.pread(descriptor, size, offset), head, str(path))
+            return reader.read(with_versions=with_versions)
     finally:
         os.close(descriptor)
+
+
+def parse_elf(data: bytes, where: str) -> ElfObject | None:
+    """The same of a file that is in memory, with the versions that it needs."""
+    if not data.startswith(_ELF_MAGIC):
+        return None
+    return _Reader(lambda size, offset: data[offset : offset + size], data[:64], where).read(with_versions=True)
 
 
 def identify_machine(head: bytes) -> str:
@@ -84,8 +97,8 @@ def identify_machine(head: bytes) -> str:
 
 
 class _Reader:
-    def __init__(self, descriptor: int, head: bytes, where: str) -> None:
-        self._descriptor = descriptor
+    def __init__(self, read: Callable[[int, int], bytes], head: bytes, where: str) -> None:
+        self._read = read  # of a size, at an offset
         self._head = head
         self._where = where
         if len(head) < 52 or head[4] not in (1, 2) or head[5] not in (1, 2):
@@ -95,7 +108,7 @@ class _Reader:
         if self._wide and len(head) < 64:
             raise self._damaged("e_ident", 0)
 
-    def read(self) -> ElfObject:
+    def read(self, *, with_versions: bool) -> ElfObject:
         """The whole object."""
         kind, machine = struct.unpack_from(self._order + "HH", self._head, 16)
         if kind not in (_ET_EXEC, _ET_DYN):
@@ -113,6 +126,7 @@ class _Reader:
             needed=tuple(values.get(_DT_NEEDED, ())),
             rpath=_split_paths(values.get(_DT_RPATH)),
             runpath=_split_paths(values.get(_DT_RUNPATH)),
+            needed_versions=self._read_versions(dynamic, segments) if dynamic and with_versions else (),
         )
 
     def _read_segments(self) -> list[_Segment]:
@@ -166,6 +180,26 @@ class _Reader:
                 names.setdefault(tag, []).append(text)
         return names
 
+    def _read_versions(self, dynamic: _Segment, segments: list[_Segment]) -> tuple[str, ...]:
+        """Names such as GLIBC_2.34 that the object asks of those it needs: two chains of offsets, both bounded."""
+        numbers = dict(self._dynamic_entries(dynamic))
+        if _DT_VERNEED not in numbers or _DT_STRTAB not in numbers:
+            return ()
+        need, left = self._file_offset(numbers[_DT_VERNEED], segments), _MAXIMUM_VERSIONS
+        table = self._file_offset(numbers[_DT_STRTAB], segments)
+        names: dict[str, None] = {}
+        for _ in range(min(numbers.get(_DT_VERNEEDNUM, 0), _MAXIMUM_NEEDED)):
+            data = self._read_at(need, 16, "DT_VERNEED")
+            _, count, _, first, following = struct.unpack(self._order + "HHIII", data)
+            entry = need + first
+            for _ in range(min(count, left)):
+                left -= 1
+                name, step = struct.unpack(self._order + "8xII", self._read_at(entry, 16, "vna_name"))
+                names[self._read_string(table + name, _MAXIMUM_STRING)] = None
+                entry += step
+            need += following
+        return tuple(names)
+
     def _dynamic_entries(self, dynamic: _Segment) -> Iterator[tuple[int, int]]:
         if dynamic.size > _MAXIMUM_DYNAMIC:
             raise self._damaged("PT_DYNAMIC", dynamic.offset)
@@ -192,7 +226,7 @@ class _Reader:
     def _read_at(self, offset: int, size: int, field: str, *, exact: bool = True) -> bytes:
         if offset >= 1 << 62:  # pread takes a signed 64-bit offset
             raise self._damaged(field, offset)
-        data = os.pread(self._descriptor, size, offset)
+        data = self._read(size, offset)
         if exact and len(data) < size:
             raise self._damaged(field, offset)
         return data

@@ -11,12 +11,16 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedge.formats.singularityd.decorate_tree import TreeEditor
 from kedge.model.tree import ContentSink, Node, find
 
+if TYPE_CHECKING:
+    from kedge.posix.views import View
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
+_QUOTES = re.compile(r"^([^=]*=)([\"'])(.*)\2$")  # around a whole value
 _LONGEST_NAME = 255  # bytes
 
 
@@ -43,6 +47,15 @@ def add_enroot_files(
 def has_enroot_files(root: Node) -> bool:
     """Whether the tree was made for Enroot: its command script is there."""
     return find(root, b"etc/rc") is not None
+
+
+def read_section(view: View) -> dict[str, Any]:
+    """The `config` part for an image that Enroot made: its variables, and its command script as the entrypoint."""
+    if view.kind("/etc/rc") != "f" or view.resolve("/etc/rc") != "/etc/rc" or view.kind("/etc/environment") != "f":
+        return {}
+    text = (view.read("/etc/environment") or b"").decode(errors="surrogateescape")
+    variables = [line for line in text.splitlines() if _VARIABLE.match(line)]
+    return {"Env": [_QUOTES.sub(r"\1\3", line) for line in variables], "Entrypoint": ["/bin/sh", "/etc/rc"]}
 
 
 def render_environment(entries: list[str]) -> tuple[str, list[str]]:

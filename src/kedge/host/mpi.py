@@ -12,12 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kedge.errors import ProgramFailed, ProgramMissing
-from kedge.frozen import frozen
+from kedge.launch.programs.known import list_launchers
+from kedge.model.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, UNKNOWN_FAMILY, MpiFacts
 from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
-from kedge.schedulers.launchers import list_launchers
-
-OPEN_MPI, MPICH, INTEL, CRAY, MVAPICH = "Open MPI", "MPICH", "Intel MPI", "Cray MPICH", "MVAPICH"
 
 _READ_LIMIT = 256 << 10
 _SHARED_PREFIXES = ("/", "/usr", "/usr/local")  # several MPIs lie in these, and a file says nothing of the launcher
@@ -34,6 +32,7 @@ _ANSWERS = (
 _DEFINITIONS = (
     (INTEL, re.compile(r'#define\s+I_MPI_VERSION\s+"([^"\s]+)')),
     (MVAPICH, re.compile(r'#define\s+MVAPICH2?_VERSION\s+"([^"\s]+)')),
+    (CRAY, re.compile(r'#define\s+CRAY_MPICH_VERSION\s+"?([^"\s]+)')),
     (MPICH, re.compile(r'#define\s+MPICH_VERSION\s+"([^"\s]+)')),
 )
 _MODULES = (
@@ -45,30 +44,19 @@ _MODULES = (
 )
 
 
-@frozen
-class _HostMpi:
-    """One MPI of this machine."""
-
-    family: str
-    version: str = ""  # empty: not known
-    launcher: str = ""  # the path of the program; empty where only a variable or a module tells
-    source: str = ""  # where it is known from
-
-    @property
-    def title(self) -> str:
-        """`Open MPI 4.1.4`."""
-        return f"{self.family} {self.version}".rstrip()
-
-
-def find_mpi(environ: Mapping[str, str], *, deadline: float = 1.0) -> _HostMpi | None:
+def find_mpi(environ: Mapping[str, str], *, deadline: float = 1.0) -> MpiFacts | None:
     """The MPI that a user of this environment gets; None where there is none. `deadline` is for asking a launcher."""
     if environ.get("CRAY_MPICH_VERSION"):
-        return _HostMpi(CRAY, environ["CRAY_MPICH_VERSION"], source="the variable CRAY_MPICH_VERSION")
+        return MpiFacts(CRAY, environ["CRAY_MPICH_VERSION"], source="the variable CRAY_MPICH_VERSION")
     path = environ.get("PATH", os.defpath)
     launcher = next((program for name in list_launchers("library") if (program := find_program(name, path))), None)
     if launcher is None:
         return _read_modules(environ)
-    return _read_files(Path(launcher)) or _ask_launcher(launcher, environ, deadline) or _HostMpi("MPI", "", launcher)
+    return (
+        _read_files(Path(launcher))
+        or _ask_launcher(launcher, environ, deadline)
+        or MpiFacts(UNKNOWN_FAMILY, launcher=launcher)
+    )
 
 
 def parse_answer(text: str) -> tuple[str, str] | None:
@@ -77,16 +65,16 @@ def parse_answer(text: str) -> tuple[str, str] | None:
     return next(((family, match[1]) for family, match in matches if match), None)
 
 
-def _ask_launcher(launcher: str, environ: Mapping[str, str], deadline: float) -> _HostMpi | None:
+def _ask_launcher(launcher: str, environ: Mapping[str, str], deadline: float) -> MpiFacts | None:
     try:
         done = run_program([launcher, "--version"], environment=environ, timeout=deadline, check=False)
     except (ProgramFailed, ProgramMissing):
         return None
     version = parse_answer((done.output[:_READ_LIMIT] + b"\n" + done.errors[:_READ_LIMIT]).decode(errors="replace"))
-    return _HostMpi(*version, launcher=launcher, source=f"'{Path(launcher).name} --version'") if version else None
+    return MpiFacts(*version, launcher=launcher, source=f"'{Path(launcher).name} --version'") if version else None
 
 
-def _read_files(launcher: Path) -> _HostMpi | None:
+def _read_files(launcher: Path) -> MpiFacts | None:
     """By what lies beside the launcher, where it has a directory of its own or its name says whose it is."""
     try:
         real = launcher.resolve()
@@ -99,13 +87,13 @@ def _read_files(launcher: Path) -> _HostMpi | None:
     wrapper = prefix / "share/openmpi/mpicc-wrapper-data.txt"
     match = re.search(r"^version=(\S+)", _read_text(wrapper), re.MULTILINE)
     if match:
-        return _HostMpi(OPEN_MPI, match[1].removeprefix("v"), str(launcher), str(wrapper))
+        return MpiFacts(OPEN_MPI, match[1].removeprefix("v"), launcher=str(launcher), source=str(wrapper))
     if str(prefix) in _SHARED_PREFIXES:
         return None
     for header in (prefix / "include/mpi.h", prefix / "include/openmpi/mpi.h"):
         text = _read_text(header)
         for family, version in read_definitions(text):
-            return _HostMpi(family, version, str(launcher), str(header))
+            return MpiFacts(family, version, launcher=str(launcher), source=str(header))
     return None
 
 
@@ -119,12 +107,12 @@ def read_definitions(text: str) -> Iterator[tuple[str, str]]:
             yield family, match[1]
 
 
-def _read_modules(environ: Mapping[str, str]) -> _HostMpi | None:
+def _read_modules(environ: Mapping[str, str]) -> MpiFacts | None:
     """By the modules that are loaded, where none of them brings a launcher."""
     for module in environ.get("LOADEDMODULES", "").lower().split(":"):
         for family, pattern in _MODULES:
             if match := pattern.match(module):
-                return _HostMpi(family, match[1], source=f"the module {module}")
+                return MpiFacts(family, match[1], source=f"the module {module}")
     return None
 
 

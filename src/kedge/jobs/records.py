@@ -335,7 +335,8 @@ class Records:
                 record = self.read(key, ids.get(key, ""))
                 if word in (record.name, "last") and site in ("", record.site):
                     return record
-        raise JobNotFound(f"there is no record of a job '{word}'", hint="list the jobs: kedge jobs")
+        said = "kedge has submitted no job yet" if word == "last" else f"there is no record of a job '{word}'"
+        raise JobNotFound(said, hint="list the jobs: kedge jobs")
 
     def _list_known(self, site: str) -> dict[str, str]:
         """Key to id of all jobs of a site, or of all sites."""

@@ -20,7 +20,6 @@ from kedge.model.digest import Digest
 
 _PIECE = 1 << 19
 _WAITING = 16  # pieces between the thread that inflates and the one that reads
-_POLL = 0.2  # seconds between looks at the stop flag while the queue is full
 _FAREWELL = 0.2  # seconds to wait for the thread at the end; it may wait for bytes that do not come
 
 
@@ -71,12 +70,18 @@ class PieceFeed:
     """Iterates over a generator that runs on a thread of its own, or right here when no thread can be had.
 
     Errors of the generator are raised to the reader. `close` must be called; it ends the thread and the generator.
+
+    Two simple queues, because they are safe where a signal's handler raises in the reader: `queue.Queue` would leave
+    its lock held, and `close` wait for it for ever. Each item takes one of the places of the second queue.
     """
 
     def __init__(self, pieces: Iterator[bytes], *, threaded: bool) -> None:
         self._pieces = pieces
-        self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(_WAITING)
-        self._stop = threading.Event()
+        self._items: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
+        self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(_WAITING):
+            self._places.put(None)
+        self._is_stopped = False
         self._thread: threading.Thread | None = None
         self._ended = False
         if threaded:
@@ -105,13 +110,10 @@ class PieceFeed:
         self._put(last)
 
     def _put(self, item: bytes | BaseException | None) -> bool:
-        while not self._stop.is_set():
-            try:
-                self._queue.put(item, timeout=_POLL)
-                return True
-            except queue.Full:
-                continue
-        return False
+        """Wait for a place; whether the reader still wants the item."""
+        self._places.get()
+        self._items.put(item)
+        return not self._is_stopped
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -121,7 +123,8 @@ class PieceFeed:
             return next(self._pieces)
         if self._ended:
             raise StopIteration
-        item = self._queue.get()
+        item = self._items.get()
+        self._places.put(None)
         if isinstance(item, bytes):
             return item
         self._ended = True
@@ -136,13 +139,13 @@ class PieceFeed:
 
     def close(self) -> None:
         """Stop, whatever was left unread; idempotent."""
-        self._stop.set()
+        self._is_stopped = True
         self._ended = True
         if self._thread is None:
             _close(self._pieces)
             return
-        while not self._queue.empty():  # lets a thread that waits for room see the flag at once
-            self._queue.get_nowait()
+        for _ in range(2):  # for a thread that waits for a place, and for its last word
+            self._places.put(None)
         self._thread.join(_FAREWELL)
 
 

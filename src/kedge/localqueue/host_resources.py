@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 
 from kedge.errors import InvalidSetting, RequestRefused
 from kedge.frozen import frozen
+from kedge.host.gpu_devices import list_gpus
 from kedge.host.limits import read_limits
 from kedge.localqueue.request import LocalRequest, ResourceAmount
 from kedge.model.counting import count_things
 from kedge.model.memory import shorten_memory
 
 _PLENTY = 1 << 60  # where nothing says how much memory there is
-_WITHOUT_NUMBER = ("dxg", "nvhost-gpu")  # the one GPU of WSL, and of a Jetson
 
 
 @frozen
@@ -50,14 +49,7 @@ def _find_gpus(chosen: str, devices: str) -> tuple[str, ...]:
                 hint="set it to a number of GPUs or a list of them: 2 or 0,1",
             )
         return gpus
-    try:
-        names = os.listdir(devices)  # noqa: PTH208 - the names are all
-    except OSError:
-        return ()
-    numbered = sorted(int(name[6:]) for name in names if re.fullmatch(r"nvidia[0-9]{1,4}", name))
-    if not numbered and any(name in names for name in _WITHOUT_NUMBER):
-        return ("0",)
-    return tuple(map(str, numbered))
+    return list_gpus(devices)
 
 
 def refuse_too_much(request: LocalRequest, machine: LocalNode) -> None:

@@ -10,7 +10,9 @@ from kedge.errors import InvalidJob
 from kedge.frozen import frozen
 
 # what a job can name; a site's profile names the usual one
-LAUNCHERS = ("srun", "ibrun", "mpirun", "mpiexec", "none")
+LAUNCHERS = ("srun", "ibrun", "mpirun", "mpiexec", "qrsh", "local", "none")
+# what `contract` can be: kedge.launch.contracts has what each means
+CONTRACTS = ("ranks", "torchrun", "elastic", "multiproc", "lightning", "horovod", "jax", "deepspeed", "tensorflow")
 RUNTIMES = ("kedge", "apptainer", "singularity", "pyxis")
 MOST_INDICES = 1_000_000
 _ARRAY_FORMATS = "write it like 0-9, 1-100%10 (ten at once), 0-20:5 or 1,3,7-9"
@@ -23,6 +25,7 @@ class Parallel(StrEnum):
     SINGLE = "single"  # once, on the first node
     TASKS = "tasks"  # once per task, by the site's launcher, without MPI
     MPI = "mpi"  # once per task, as ranks of one MPI world
+    RANKS = "ranks"  # once per task, with RANK, WORLD_SIZE, LOCAL_RANK … set
     TORCHRUN = "torchrun"  # one torchrun per node, one process per GPU
 
 
@@ -118,11 +121,13 @@ class Job:
     setup: tuple[str, ...] = ()  # shell lines that run on the node before the command
     directory: str = ""  # working directory; empty: where it was submitted
     parallel: Parallel = Parallel.SINGLE
+    contract: str = ""  # what the program expects of its launcher: lightning, horovod, jax …; empty: as `parallel` says
     launcher: str = ""  # empty: the site's
     # resources
     nodes: int | None = None
     tasks: int | None = None
     tasks_per_node: int | None = None
+    processes: int | None = None  # of torchrun, per node; None: one per GPU
     cpus_per_task: int | None = None
     gpus_per_node: int | None = None
     gpu_type: str = ""

@@ -7,7 +7,7 @@ kedge.toml, the command line, the checks and the reference are made from it.
 from __future__ import annotations
 
 from kedge.frozen import frozen
-from kedge.model.job import LAUNCHERS, RUNTIMES, Parallel
+from kedge.model.job import CONTRACTS, LAUNCHERS, RUNTIMES, Parallel
 
 GROUPS = {
     "runs": "command and container",
@@ -70,11 +70,21 @@ FIELDS = (
         "parallel",
         "runs",
         "choice",
-        "how to start the command: single (once), tasks (once per task), mpi (as ranks), torchrun (per GPU)",
+        "how to start the command: single (once), tasks (once per task), mpi (as ranks), ranks (RANK … set),"
+        " torchrun (per GPU)",
         ("--parallel",),
         "HOW",
         tuple(Parallel),
-        (("--mpi", "mpi"), ("--torchrun", "torchrun"), ("--each-task", "tasks")),
+        (("--mpi", "mpi"), ("--torchrun", "torchrun"), ("--each-task", "tasks"), ("--ranks", "ranks")),
+    ),
+    JobField(
+        "contract",
+        "runs",
+        "choice",
+        f"variables that the program expects: {', '.join(CONTRACTS)}",
+        ("--contract",),
+        "NAME",
+        CONTRACTS,
     ),
     JobField(
         "launcher",
@@ -134,6 +144,7 @@ FIELDS = (
     JobField(
         "tasks_per_node", "size", "count", "number of tasks per node", ("--tasks-per-node", "--ntasks-per-node"), "N"
     ),
+    JobField("processes", "size", "count", "processes of torchrun per node (default: its GPUs)", ("--processes",), "N"),
     JobField("cpus_per_task", "size", "count", "CPUs per task", ("-c", "--cpus-per-task"), "N"),
     JobField(
         "gpus_per_node",

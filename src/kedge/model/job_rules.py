@@ -55,13 +55,19 @@ _OPTIONS_FIRST = "put options before the image; to pass arguments to the image's
 
 
 def _check_counts(job: Job) -> Problem | None:
-    for name in ("nodes", "tasks", "tasks_per_node", "cpus_per_task", "gpus_per_node", "time", *_MEMORY):
+    for name in ("nodes", "tasks", "tasks_per_node", "processes", "cpus_per_task", "gpus_per_node", "time", *_MEMORY):
         value = getattr(job, name)
         if value is not None and value < 1:
             return Problem(name, f"it cannot be {value}", "give 1 or more, or leave it out")
         if value is not None and BY_NAME[name].kind in ("count", "gpus") and value > MOST:
             return Problem(name, f"it cannot be {value}", f"the maximum is {MOST}")
     return None
+
+
+def _check_processes(job: Job) -> Problem | None:
+    if job.processes is None or job.parallel is Parallel.TORCHRUN:
+        return None
+    return Problem("processes", "only torchrun starts several processes per task", "add --torchrun, or use --tasks")
 
 
 _MEMORY = ("memory", "memory_per_cpu", "memory_per_gpu")
@@ -186,6 +192,7 @@ def _list_texts(job: Job, field: JobField) -> Sequence[str]:
 _RULES: tuple[Callable[[Job], Problem | None], ...] = (
     _check_command,
     _check_counts,
+    _check_processes,
     _check_memory,
     _check_gpus,
     _check_tasks,

@@ -72,6 +72,7 @@ VERB_HABITS = {
     # Enroot, Charliecloud, Shifter
     "import": "to pull an image into a SquashFS file: kedge pull FILE.sqsh docker://NAME",
     "bundle": "a SIF file is a whole image already: kedge pull FILE.sif docker://NAME",
+    "ngc": "to log in: kedge registry login nvcr.io; to find images: kedge search --ngc WORDS, kedge tags NAME",
     "shifterimg": "to pull an image: kedge pull docker://NAME",
     "ch-run": "to run a command in a container: kedge exec IMAGE COMMAND",
     # schedulers
@@ -122,12 +123,10 @@ VERB_HABITS = {
     "man": "to list the guides: kedge help",
     "docs": "to list the guides: kedge help",
     "guide": "to list the guides: kedge help",
-    # planned
-    "launch": "kedge has no launcher of its own yet; for several nodes: kedge submit --torchrun --nodes 2 IMAGE SCRIPT",
-    "mpirun": "kedge has no launcher of its own yet; start it outside: mpirun -n 4 kedge exec IMAGE COMMAND",
-    "torchrun": "to run torchrun on several nodes: kedge submit --torchrun --nodes 2 IMAGE SCRIPT",
-    "bench": "kedge has no benchmark verb yet; time a command yourself: time kedge exec IMAGE COMMAND",
-    "benchmark": "kedge has no benchmark verb yet; time a command yourself: time kedge exec IMAGE COMMAND",
+    # launching
+    "mpirun": "inside a job: kedge launch IMAGE COMMAND; on this host: kedge launch --tasks 4 IMAGE COMMAND",
+    "torchrun": "inside a job: kedge launch --torchrun IMAGE SCRIPT; as a job: kedge submit --torchrun IMAGE SCRIPT",
+    "benchmark": "measure the ranks and their network: kedge bench allreduce IMAGE",
 }
 
 _TTY = "leave it out, as kedge uses your terminal: kedge exec IMAGE COMMAND"

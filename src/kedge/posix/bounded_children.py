@@ -172,7 +172,7 @@ def _fork(task: BoundedTask, writing: int) -> int:
         for number in _MASKED:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        _leave_parent(parent, writing)
+        leave_parent(parent, writing)
         answer = task.work()
         while answer:
             answer = answer[os.write(writing, answer) :]
@@ -181,8 +181,11 @@ def _fork(task: BoundedTask, writing: int) -> int:
         os._exit(0)
 
 
-def _leave_parent(parent: int, kept: int) -> None:
-    """Hold nothing that somebody waits for: a pipe of the caller's would not end while a child hangs."""
+def leave_parent(parent: int, kept: int = -1) -> None:
+    """In a child: hold nothing that somebody waits for, and end with the parent.
+
+    A pipe of the caller's would not end while a child hangs.
+    """
     os.setsid()
     control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -92,6 +92,14 @@ def limit_arenas(count: int) -> None:
         _library.mallopt(ctypes.c_int(_M_ARENA_MAX), ctypes.c_int(count))
 
 
+def let_interrupt(number: int) -> None:
+    """Let a signal interrupt the call that a thread waits in, and do nothing else: Python does not hear of it."""
+    nothing = ctypes.cast(_library.abs, ctypes.c_void_p)  # takes a number, changes nothing
+    _library.signal.restype = ctypes.c_void_p
+    _library.signal(ctypes.c_int(number), nothing)
+    _library.siginterrupt(ctypes.c_int(number), ctypes.c_int(1))
+
+
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     """mount(2); raises OSError that names the target."""
     _check(

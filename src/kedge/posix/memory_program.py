@@ -64,7 +64,7 @@ def can_hand_over() -> bool:
     if os.uname().machine not in _MACHINES:
         return False
     try:
-        os.close(_create_file())
+        os.close(create_memory_file())
     except OSError:
         return False  # vm.memfd_noexec
     return True
@@ -86,7 +86,7 @@ def hand_over(attempts: list[StartAttempt], complaint: str = "") -> OSError:
     The program in memory can explain nothing. Without a complaint another process is there that can: this returns in
     that one, with the reason why the very first program was not started, and when it ends, so does the first.
     """
-    program = _create_file()
+    program = create_memory_file()
     if complaint:
         _fill(program, make_program(attempts, program, complaint=os.fsencode(complaint)))
         return _become(program, program)
@@ -198,7 +198,8 @@ def make_program(
     return _render_file(numbers, bytes.fromhex(code), table.render())
 
 
-def _create_file() -> int:
+def create_memory_file() -> int:
+    """An empty file in memory that may be executed and sealed; OSError where the host forbids it."""
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         return os.memfd_create("kedge", flags | _MFD_EXEC)
@@ -215,4 +216,9 @@ def _fill(file: int, program: bytes) -> None:
     unwritten = program[_GAP:]
     while unwritten:
         unwritten = unwritten[os.write(file, unwritten) :]
+    seal_file(file)
+
+
+def seal_file(file: int) -> None:
+    """Let nobody change a file in memory any more."""
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, _ALL_SEALS)

@@ -33,6 +33,12 @@ class _Memory(ctypes.Structure):
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
 
 
+class _Utilisation(ctypes.Structure):
+    """nvmlUtilization_t: per cent of the last moments in which a kernel ran, or memory was read or written."""
+
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
 class _Fabric(ctypes.Structure):
     """nvmlGpuFabricInfo_t; the state is 0 not supported, 1 not started, 2 in progress, 3 completed."""
 
@@ -62,6 +68,29 @@ def ask_nvml(library: str = "") -> dict[str, Any]:
         }
     finally:
         nvml.attempt("nvmlShutdown")
+
+
+class GpuMeter:
+    """Reads again and again how busy the GPUs are; as `ask_nvml`, for a child alone."""
+
+    def __init__(self, library: str = "") -> None:
+        self._nvml = _Nvml(library)
+        self._nvml.call("nvmlInit_v2")
+        count = ctypes.c_uint()
+        self._nvml.call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+        self._handles = [ctypes.c_void_p() for _ in range(min(count.value, _MOST_GPUS))]
+        for number, handle in enumerate(self._handles):
+            self._nvml.attempt("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(number), ctypes.byref(handle))
+
+    def read(self) -> list[tuple[int | None, int | None]]:
+        """Bytes of memory in use and per cent of time in use, of each; None: it does not tell."""
+        return [self._read_gpu(handle) for handle in self._handles]
+
+    def _read_gpu(self, handle: ctypes.c_void_p) -> tuple[int | None, int | None]:
+        memory, busy = _Memory(), _Utilisation()
+        has_memory = self._nvml.attempt("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
+        has_busy = self._nvml.attempt("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(busy))
+        return memory.used if has_memory else None, busy.gpu if has_busy else None
 
 
 def _ask_gpu(nvml: _Nvml, number: int) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.frozen import frozen
@@ -22,7 +22,8 @@ from kedge.posix.programs import find_program
 
 _MOMENT = 0.2  # seconds between two looks whether a program is to be ended
 _GRACE = 3.0  # seconds that a program gets to end by itself
-_PASSED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_WAKE = signal.SIGURG  # which does nothing where it is not caught
+_WAKING = (0.01, 0.03, 0.1, 0.3, *(1.0 for _ in range(60)))  # seconds after each attempt: a busy host may sleep long
 
 
 @frozen
@@ -221,11 +222,15 @@ def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None =
     ended too. Must be called while there is one thread only. Where no process can be had (RLIMIT_NPROC), the work is
     done here.
     """
+    from kedge.posix.spawn import HeldSignals  # late: light verbs have no such child
+
     _flush_streams()
     read_end, write_end = os.pipe()  # only this process holds the writing end: its end of file is our end
+    held = HeldSignals()
     try:
         child = os.fork()
     except OSError:
+        held.release()
         os.close(read_end)
         os.close(write_end)
         return work()
@@ -233,7 +238,8 @@ def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None =
         status = 1
         try:
             os.close(write_end)
-            _end_with_parent(read_end)
+            _Listener(read_end).start()
+            held.release()
             status = work()
             _flush_streams()
         except KeyboardInterrupt:  # before `work` could catch it
@@ -241,37 +247,61 @@ def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None =
         finally:
             os._exit(status)
     os.close(read_end)
-    before = _pass_signals_to(child)
     try:
         if meanwhile is not None:
             meanwhile()
-        _, ended = os.waitpid(child, 0)
+        return held.pass_to(child)
     finally:
         os.close(write_end)
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-    status = os.waitstatus_to_exitcode(ended)
-    return status if status >= 0 else 128 - status
+        held.release()
 
 
-def _pass_signals_to(child: int) -> dict[signal.Signals, Any]:
-    def pass_on(number: int, _: object) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has ended, and was waited for
-            os.kill(child, number)
+class _Listener:
+    """A thread that ends this process when its parent has ended, and wakes the main thread when a signal has come.
 
-    passed = (
-        number for number in _PASSED if number is not signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
-    )
-    return {number: signal.signal(number, pass_on) for number in passed}
+    Python runs handlers in the main thread, when that goes on. The kernel may give the signal to another thread, and
+    the main thread may be on its way into a wait that nothing ends: then nobody would hear of it.
+    """
 
+    def __init__(self, parent: int) -> None:
+        self._parent = parent  # its end of file is the parent's end
+        self._signals, self._told = os.pipe()
+        self._main = threading.main_thread().ident or 0
 
-def _end_with_parent(read_end: int) -> None:
-    def wait() -> None:
-        os.read(read_end, 1)
-        os.kill(os.getpid(), signal.SIGTERM)
+    def start(self) -> None:
+        """To be called by the main thread."""
+        from kedge.posix.libc import let_interrupt  # late: ctypes is for heavy verbs only
 
-    with contextlib.suppress(RuntimeError):  # no thread to be had: then a killed parent leaves us to finish
-        threading.Thread(target=wait, name="kedge-parent", daemon=True).start()
+        os.set_blocking(self._told, False)
+        try:
+            threading.Thread(target=self._listen, name="kedge-parent", daemon=True).start()
+        except RuntimeError:  # no thread to be had: then a killed parent leaves us to finish
+            return
+        let_interrupt(_WAKE)
+        signal.set_wakeup_fd(self._told, warn_on_full_buffer=False)
+
+    def _listen(self) -> None:
+        poll = select.poll()
+        poll.register(self._parent, select.POLLIN)
+        poll.register(self._signals, select.POLLIN)
+        pauses: Iterator[float] = iter(())
+        while True:
+            pause = next(pauses, None)
+            for file, _ in poll.poll(None if pause is None else 1000 * pause):
+                if file == self._parent:
+                    poll.unregister(file)
+                    os.kill(os.getpid(), signal.SIGTERM)
+                elif os.read(file, 4096):
+                    pause, pauses = 0.0, iter(_WAKING)
+            if pause is not None:
+                self._wake()
+
+    def _wake(self) -> None:
+        """Interrupt what the main thread waits in: it looks for signals then. More than once: see above.
+
+        Not by a handler of Python's, which must not run while an exception is on its way.
+        """
+        signal.pthread_kill(self._main, _WAKE)
 
 
 def _flush_streams() -> None:
@@ -321,3 +351,51 @@ def run_into_files(
         raise interrupt
     status = child.returncode if child.returncode >= 0 else 128 - child.returncode
     return Finished(tuple(argv), status, output.read_bytes(), errors.read_bytes())
+
+
+class PipedChild:
+    """A program that runs beside us, in a session of its own; it gets SIGTERM when we end, however we do."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+
+    @property
+    def input(self) -> IO[bytes]:
+        """What it reads."""
+        assert self._child.stdin is not None
+        return self._child.stdin
+
+    @property
+    def output(self) -> IO[bytes]:
+        """What it prints."""
+        assert self._child.stdout is not None
+        return self._child.stdout
+
+    def poll(self) -> int | None:
+        """Its status as a shell shows it; None while it runs."""
+        status = self._child.poll()
+        return 128 - status if status is not None and status < 0 else status
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it still runs."""
+        self._child.send_signal(number)
+
+
+def start_piped(argv: Sequence[str], environment: Mapping[str, str], *, has_pipes: bool = True) -> PipedChild:
+    """Start a program with pipes as its standard input and output; without, it reads nothing and prints to our errors.
+
+    Raises ProgramMissing or ProgramFailed.
+    """
+    from kedge.posix.constants import PR_SET_PDEATHSIG  # late: few programs are started so
+    from kedge.posix.libc import control_process
+
+    path = _require_program(argv[0])
+    streams = (subprocess.PIPE, subprocess.PIPE) if has_pipes else (subprocess.DEVNULL, sys.stderr)
+    try:
+        child = subprocess.Popen(
+            [path, *argv[1:]], stdin=streams[0], stdout=streams[1], env=environment, start_new_session=True, bufsize=0,
+            preexec_fn=lambda: control_process(PR_SET_PDEATHSIG, signal.SIGTERM),  # noqa: PLW1509 - no threads yet
+        )  # fmt: skip
+    except OSError as problem:
+        raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
+    return PipedChild(child)

@@ -140,30 +140,54 @@ def _read_stat(pid: int) -> list[bytes]:
 
 def run_attached(argv: Sequence[str], environ: Mapping[str, str], *, quiet: bool = False) -> int:
     """Run a program to its end; its status as a shell shows it. What it prints goes to standard error, or nowhere."""
-    child = fork_process()
+    # Whoever wants us to end means the child, which cleans up; we wait for that, as a shell does.
+    held = HeldSignals()
+    try:
+        child = fork_process()
+    except BaseException:
+        held.release()
+        raise
     if child == 0:
         try:
+            held.release()
             if quiet:
                 os.dup2(os.open(os.devnull, os.O_RDWR), 2)
             os.dup2(2, 1)  # standard output belongs to the program that will run in the container
             os.execve(argv[0], list(argv), environ)
         finally:
             os._exit(127)
-    # Whoever wants us to end means the child, which cleans up; we wait for that, as a shell does.
-    before = {number: _signal.signal(number, _pass_to(child)) for number in _ENDING}
     try:
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return held.pass_to(child)
     finally:
-        for number, handler in before.items():
-            _signal.signal(number, handler)
-    return status if status >= 0 else 128 - status
+        held.release()
 
 
-def _pass_to(child: int) -> Callable[[int, object], None]:
-    def pass_on(number: int, _: object) -> None:
-        try:
-            os.kill(child, number)
-        except ProcessLookupError:
-            return  # it has just ended
+class HeldSignals:
+    """The signals that ask a process to end, held back from here on, and passed to a child while it runs.
 
-    return pass_on
+    A handler of Python runs between two steps of the program: a signal that comes just before the wait for a child
+    begins would not end that wait. One that is held back stays until it is asked for.
+    """
+
+    def __init__(self) -> None:
+        ending = {number for number in _ENDING if _signal.getsignal(number) != _signal.SIG_IGN}
+        self._child_action = _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # ignored, it would never come
+        self._mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, {*ending, _signal.SIGCHLD})
+        self._awaited = (ending - self._mask) | {_signal.SIGCHLD}
+
+    def pass_to(self, child: int) -> int:
+        """Wait for the child's end; its status as a shell shows it."""
+        while True:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            number = _signal.sigwait(self._awaited)
+            if number != _signal.SIGCHLD:
+                os.kill(child, number)
+
+    def release(self) -> None:
+        """As it was before; what is still held back comes now."""
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, self._mask)
+        if self._child_action is not None:
+            _signal.signal(_signal.SIGCHLD, self._child_action)

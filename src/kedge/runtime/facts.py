@@ -12,28 +12,6 @@ if TYPE_CHECKING:
 
 LIBRARIES = "/.singularity.d/libs"  # where the libraries of the host's drivers are in a container
 
-# The variables by which launchers tell a process which rank it is: Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
-RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "FLUX_TASK_RANK")
-LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID")
-HYDRA = "MPI_LOCALRANKID"  # MPICH, Intel MPI: nothing names the launch, but one proxy per node starts all ranks
-# How many ranks there are: Open MPI and jsrun; MPICH, Intel MPI, Slurm's pmi2; MVAPICH
-SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
-PMIX = ("PMIX_RANK", "SLURM_STEP_NUM_TASKS")  # srun --mpi=pmix: PMIx names the rank, and Slurm counts
-# How many ranks are on this node: Open MPI and jsrun, MPICH and Intel MPI, MVAPICH, HPE Cray
-LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE")
-# One of these is in the environment of every rank that a launcher counted
-COUNTED = (*LOCAL_SIZES, "SLURM_STEP_TASKS_PER_NODE", "FLUX_JOB_SIZE")
-# Launchers that name the launch itself. It is known below wrapper scripts too, where the parent tells nothing.
-LAUNCHES = (
-    ("PMIX_NAMESPACE",),  # Open MPI 5, PRRTE, srun --mpi=pmix, jsrun
-    ("OMPI_MCA_ess_base_jobid",),  # Open MPI up to 4
-    ("PALS_APID",),  # HPE Cray
-    ("ALPS_APP_ID",),  # Cray XC
-    ("FLUX_JOB_ID", "FLUX_TASK_RANK"),
-    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
-)
-PER_TASK = ("FLUX_TASK_RANK",)  # says that a launcher started us, and is another in each rank
-
 
 class HostFacts:
     """The host and the caller; gathered once by `gather`, written down by tests."""

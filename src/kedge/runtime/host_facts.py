@@ -101,3 +101,14 @@ def find_terminal() -> str:
         return os.ttyname(0)
     except OSError:
         return ""
+
+
+def is_privileged() -> bool:
+    """Whether we are root of the whole machine, not of a user namespace only."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            return file.read().split() == ["0", "0", "4294967295"]
+    except OSError:
+        return True  # a kernel without user namespaces

@@ -75,6 +75,8 @@ class RunOptions:
     app: str = ""
     shell: str = ""  # of `shell`
     record: bool = False  # of `shell`: keep the commands in the overlay, for `kedge commit --recipe`
+    run_record: bool = False  # of `exec` and `run`: leave a record of the run in this directory
+    record_to: str = ""  # likewise, in this file
     pid_file: str = ""  # of `start`
     command_name: str = ""  # `run`: what APPTAINER_COMMAND says; filled by the front end with the verb
     instance: str = ""  # the instance that is started or joined: what APPTAINER_INSTANCE says

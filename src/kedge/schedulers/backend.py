@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from kedge.frozen import frozen
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site
+
+if TYPE_CHECKING:
+    from kedge.model.allocation import Allocation, ThisHost
+    from kedge.model.job_usage import JobUsage
+
+    # variables of the job, what reads a file, and what the machine knows of itself
+    ReadAllocation = Callable[[Mapping[str, str], Callable[[str], str], ThisHost], Allocation]
 
 
 @frozen
@@ -67,6 +74,18 @@ class Ask(Protocol):
 
 
 Discover = Callable[[str, str, Ask], Site]  # the name of the site and of the user, and whom to ask
+
+
+class UsageReader(Protocol):
+    """The `usage` module of a scheduler's package: what jobs used, from its accounts."""
+
+    def usage_query(self, ids: Sequence[str], since: float) -> Query:
+        """One call to the accounts."""
+        ...
+
+    def parse_usage(self, output: str) -> dict[str, JobUsage]:
+        """What it printed, by `JobStatus.shown_id`."""
+        ...
 
 
 class Backend(Protocol):

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from kedge.schedulers.backend import Backend, Discover
+    from kedge.schedulers.backend import Backend, Discover, ReadAllocation, UsageReader
     from kedge.schedulers.language import Language
 
 # A new scheduler is a package and a word here; where signs of several are found, the first one counts.
@@ -76,6 +76,22 @@ def find_discovery(name: str) -> Discover | None:
         return None
     discover: Discover = _load(name, "discover").discover
     return discover
+
+
+def find_allocation_reader(name: str) -> ReadAllocation:
+    """What tells the nodes of a job from its environment."""
+    reader: ReadAllocation = _load(name, "allocation").read_allocation
+    return reader
+
+
+def find_usage_reader(name: str) -> UsageReader | None:
+    """What tells from accounting what jobs used; None for a scheduler that keeps none."""
+    from importlib.util import find_spec
+
+    if find_spec(f"kedge.schedulers.{name}.usage") is None:
+        return None
+    reader: UsageReader = _load(name, "usage")
+    return reader
 
 
 def list_advice() -> list[RefusalAdvice]:

@@ -11,7 +11,7 @@ from kedge.errors import RequestRefused
 from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.launchers import quote
+from kedge.schedulers.shell_words import quote
 
 _REQUESTS = {"kedge": "KEDGEENV_", "apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 _ROOT = "/"  # nobody wants the node's root over that of the image
@@ -45,16 +45,28 @@ def escape_value(value: str) -> str:
     return re.sub(r"([\\$`])", r"\\\1", value)
 
 
-def container_words(job: Job, site: Site, place: ScriptContext) -> list[str]:
-    """Fragments of shell before the command; the variables `kedge` and `image` are set, the directory is the job's."""
+def has_run_record(job: Job, site: Site, place: ScriptContext) -> bool:
+    """Whether the container's run leaves a record: kedge starts it, and knows where the job's own record is."""
+    return bool(place.record and job.image) and runtime_of(job, site) == "kedge"
+
+
+def container_words(job: Job, site: Site, place: ScriptContext, verb: Sequence[str] = ()) -> list[str]:
+    """Fragments of shell before the command; the variables `kedge` and `image` are set, the directory is the job's.
+
+    `verb` stands for `exec` or `run`.
+    """
     runtime = runtime_of(job, site)
     if runtime == "pyxis":
         return [*_pyxis_variables(job, place.inside_only), *_pyxis_words(job, site, place.directory)]
-    words = ['"$kedge"' if runtime == "kedge" else runtime, "exec" if job.command and not job.runscript else "run"]
+    words = ['"$kedge"' if runtime == "kedge" else runtime]
+    words += verb or ["exec" if job.command and not job.runscript else "run"]
+    words += ["--runscript"] if verb and job.runscript else []
     if job.uses_gpus:
         words.append("--nv")
     if job.force and runtime == "kedge":
         words.append("--force")
+    if has_run_record(job, site, place):
+        words.append('--record-to "$run_record"')
     words += [f"--bind {quote(bind)}" for bind in (*site.binds, *job.binds)]
     words += [quote(word) for word in job.container_options]
     return [*words, '"$image"']

@@ -25,6 +25,7 @@ class SchedulerFacts:
     prefix: str = ""  # what a directive begins with: #SBATCH
     submit: str = ""  # the program that submits a script
     submit_path: str = ""  # where that program usually is, on the login nodes of this scheduler only
+    launcher_of_tasks: str = ""  # the program that starts a task on any node of a job, without MPI
     interactive: Words = ()  # the commands that open a terminal in a job, the usual one first
     # inside a job
     job_id: str = ""  # the variable with the job's id
@@ -33,6 +34,8 @@ class SchedulerFacts:
     job_mark: str = ""  # one that nobody but the scheduler sets
     job_scope: Words = ()  # those that all processes of a job share, and of an array's task
     submit_directory: str = ""
+    submit_host: str = ""  # the variable with the host that submitted it
+    node_file: str = ""  # the variable that names the list of nodes which mpirun has to be given
     gpu_lists: Words = ()  # variables with the numbers of the GPUs that it was given, the narrowest first
     gpu_counts: Words = ()  # those that say otherwise that it was given some
     own_variables: str = ""  # pattern: variables that are empty under other schedulers

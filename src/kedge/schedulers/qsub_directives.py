@@ -16,7 +16,7 @@ from kedge.model.job import Job, JobArray
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.launchers import quote
+from kedge.schedulers.shell_words import quote
 
 Words = tuple[str, ...]  # an option and its values
 

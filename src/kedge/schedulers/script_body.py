@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kedge.errors import RequestRefused
 from kedge.frozen import replace
 from kedge.model.job import DependencyKind, Job, JobArray, Parallel
 from kedge.model.site import Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import Dialect, ScriptContext
-from kedge.schedulers.container_words import container_words, escape_value, request_names, runtime_of, uses_pyxis
-from kedge.schedulers.launchers import launch_words, node_words, quote, torchrun_words
+from kedge.schedulers.container_words import (
+    container_words,
+    escape_value,
+    has_run_record,
+    request_names,
+    runtime_of,
+    uses_pyxis,
+)
+from kedge.schedulers.launch_words import kedge_launch_words, launch_words, node_words, torchrun_words, uses_launch
+from kedge.schedulers.shell_words import quote
 
 _FIND_MODULES = (
     "if ! type module >/dev/null 2>&1; then",
@@ -41,7 +50,7 @@ def render_body(job: Job, site: Site, place: ScriptContext, dialect: Dialect) ->
         by_hand += [site.account_option, quote(job.account)]
     blocks = [
         [f"# {title}: by kedge {VERSION} for the site {site.name}. To submit it by hand: {' '.join(by_hand)} FILE"],
-        _write_record(job, place, dialect),
+        _write_record(job, site, place, dialect),
         _load_modules(job, site),
         _set_environment(job, site, place),
         _guard_dependencies(job, dialect),
@@ -90,7 +99,7 @@ def _find_index(array: JobArray, dialect: Dialect, *, is_looked_up: bool) -> lis
     return [f"export KEDGE_ARRAY_INDEX=$(({first} + ({name} - 1) * {step}))"]
 
 
-def _write_record(job: Job, place: ScriptContext, dialect: Dialect) -> list[str]:
+def _write_record(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -> list[str]:
     suffix = ".$KEDGE_ARRAY_INDEX" if job.array else ""
     lines = [f'export KEDGE_JOB_ID="{dialect.job_id}" KEDGE_JOB_NAME={quote(job.name)}']
     if job.array is not None:
@@ -109,6 +118,18 @@ def _write_record(job: Job, place: ScriptContext, dialect: Dialect) -> list[str]
         f'finish() {{ echo "${{asked:-$1}} $(date +%s) $began" >"$record/ended{suffix}"; }}',
         "trap 'finish \"$?\" 2>/dev/null || true' EXIT",
         *_KEEP_ON,
+        *(_name_run_record(suffix) if has_run_record(job, site, place) else ()),
+    ]
+
+
+def _name_run_record(suffix: str) -> list[str]:
+    return [
+        "# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'",
+        "log=${streams%%$'\\n'*}",
+        f'run_record="$log{suffix}.record.json"',
+        'if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then',
+        f'    run_record="$record/run{suffix}.record.json"',
+        "fi",
     ]
 
 
@@ -204,7 +225,8 @@ def _broadcast_image(job: Job, site: Site, dialect: Dialect) -> list[str]:
 
 
 def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
-    if job.parallel is not Parallel.TORCHRUN or job.node_count == 1:
+    is_found = uses_launch(job, runtime_of(job, site))
+    if job.parallel is not Parallel.TORCHRUN or job.node_count == 1 or is_found:
         return []
     is_shared = job.array is not None and not dialect.has_id_per_task
     number = f"({dialect.numeric_id} + KEDGE_ARRAY_INDEX)" if is_shared else dialect.numeric_id
@@ -218,15 +240,39 @@ def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
 
 def _run_command(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -> list[str]:
     is_pyxis = uses_pyxis(job, site)
+    if uses_launch(job, runtime_of(job, site)):
+        return _launch_command(job, site, place, dialect)
+    _refuse_contracts(job)
     exported = replace(job, environment=_list_variables(job, site, place))  # what a launcher has to hand on
     words = launch_words(exported, site, dialect, force=is_pyxis)
     words += container_words(job, site, place) if job.image else []
-    quoted = [quote(word) for word in job.command]
-    is_odd = any(word.startswith("'") and ("$" in word or "`" in word) for word in quoted)
-    asides = ["# shellcheck disable=SC2016 # dollar signs are the program's, not this shell's"] if is_odd else []
+    quoted, asides = _quote_command(job)
     if job.parallel is not Parallel.TORCHRUN:
         return [*asides, _fold_words([*words, *quoted])]
     command = _fold_words([*words, *torchrun_words(job, site, dialect)])
     if job.node_count == 1:
         return [*asides, command]
     return ["# shellcheck disable=SC2016 # the rank of a node is known there only", command]
+
+
+def _launch_command(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -> list[str]:
+    """kedge launch: it reads the allocation, chooses the launcher and checks the ranks."""
+    quoted, asides = _quote_command(job)
+    words = container_words(job, site, place, verb=kedge_launch_words(job, site, dialect))
+    return [*asides, _fold_words([*words, *quoted])]
+
+
+def _quote_command(job: Job) -> tuple[list[str], list[str]]:
+    """The user's words, and the line that tells shellcheck about them, if it needs one."""
+    quoted = [quote(word) for word in job.command]
+    is_odd = any(word.startswith("'") and ("$" in word or "`" in word) for word in quoted)
+    return quoted, ["# shellcheck disable=SC2016 # dollar signs are the program's, not this shell's"] if is_odd else []
+
+
+def _refuse_contracts(job: Job) -> None:
+    if job.contract or job.parallel is Parallel.RANKS:
+        what = f"--contract {job.contract}" if job.contract else "--parallel ranks"
+        raise RequestRefused(
+            f"{what} needs an image, kedge's own runtime and a launcher",
+            hint="give --runtime kedge and leave out --launcher none",
+        )

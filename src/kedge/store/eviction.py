@@ -36,11 +36,19 @@ class ItemKind(StrEnum):
     STEP = "step"  # the record of a build step, whose layer is a blob
     MOUNT = "mount"  # a directory of `RUN --mount=type=cache`
     DIGEST = "digest"  # those of the files of a build context
+    FACT = "fact"  # what was read of images and hosts
     TEMPORARY = "temporary"
 
 
 _LONGEST_NAME = 80  # characters of an instruction
-_EVICTED = (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.PARTIAL, ItemKind.MOUNT, ItemKind.DIGEST)  # the others are small
+_EVICTED = (  # the others are small
+    ItemKind.BLOB,
+    ItemKind.IMAGE,
+    ItemKind.PARTIAL,
+    ItemKind.MOUNT,
+    ItemKind.DIGEST,
+    ItemKind.FACT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,8 @@ def _list_builds(layout: Layout, used: Collection[str], *, has_names: bool) -> I
         yield CacheItem(ItemKind.STEP, _shorten(name), status.st_size, status.st_mtime, False, path)
     for path, status in _files(layout.root / "digests"):
         yield CacheItem(ItemKind.DIGEST, path.name, status.st_size, status.st_mtime, False, path)
+    for path, status in _files(layout.root / "facts"):
+        yield CacheItem(ItemKind.FACT, path.name, status.st_size, status.st_mtime, False, path)
     for mount in list_mounts(layout):
         is_used = mount.path.name in used
         yield CacheItem(ItemKind.MOUNT, _shorten(mount.name), mount.size, mount.used, is_used, mount.path)

@@ -9,6 +9,7 @@ names/<hex>.json                     what a reference meant when it was last ask
 steps/<key>.json                     the layer that a build step gave; its mtime is when it was last used
 mounts/<uid>/<hex>/                  a directory that steps of a user's builds share (`cache_mounts.py`)
 digests/<hex>                        digests of the files of a build context (`file_digests.py`)
+facts/<hex>                          what was read of an image or a host (`file_facts.py`)
 leases/, using/                      who works on what, who reads what
 tmp/                                 files on their way to one of the above, named after the process that made them
 attempts/                            marks of pulls under way, read when one was killed

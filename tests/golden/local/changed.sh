@@ -17,6 +17,12 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
 trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.record.json"
+fi
 
 set -eo pipefail
 
@@ -25,4 +31,4 @@ cd '/home/ada/my work'
 kedge=/home/ada/.local/bin/kedge
 image=/data/pytorch.sif
 
-"$kedge" exec "$image" python train.py
+"$kedge" exec --record-to "$run_record" "$image" python train.py

@@ -18,6 +18,12 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
 trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.record.json"
+fi
 
 set -eo pipefail
 
@@ -26,5 +32,4 @@ cd '/home/ada/my work'
 kedge=/home/ada/.local/bin/kedge
 image=/data/pytorch.sif
 
-mpirun -np 4 --map-by ppr:4:node -x KEDGE_JOB_ID -x KEDGE_JOB_NAME "$kedge" exec "$image" python \
-    train.py
+"$kedge" launch --site local --mpi --tasks 4 --record-to "$run_record" "$image" python train.py

@@ -22,6 +22,12 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
 trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.record.json"
+fi
 
 set -eo pipefail
 
@@ -30,14 +36,5 @@ cd /home/ada/code
 kedge=/usr/bin/kedge
 image=/scratch/ada/pytorch.sif
 
-read -r first_node <"$PBS_NODEFILE"
-export MASTER_ADDR="$first_node"
-# a port that two jobs on one node hardly share, below those that the kernel gives away
-export MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 12000))
-
-# shellcheck disable=SC2016 # the rank of a node is known there only
-mpirun -np 2 --map-by ppr:1:node -hostfile "$PBS_NODEFILE" -x KEDGE_JOB_ID -x KEDGE_JOB_NAME \
-    -x MASTER_ADDR -x MASTER_PORT "$kedge" exec --nv "$image" sh -c \
-    'exec torchrun --nnodes=2 --nproc_per_node=8 --node_rank="$OMPI_COMM_WORLD_RANK" \
-        --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' \
-    torchrun train.py
+"$kedge" launch --site abci3-like --torchrun --processes 8 --nv --record-to "$run_record" "$image" \
+    train.py

@@ -23,6 +23,12 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
 trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.record.json"
+fi
 
 set -eo pipefail
 
@@ -31,4 +37,4 @@ cd /home/ada/code
 kedge=/usr/bin/kedge
 image=/scratch/ada/pytorch.sif
 
-"$kedge" exec --nv "$image" python train.py
+"$kedge" exec --nv --record-to "$run_record" "$image" python train.py

@@ -18,6 +18,12 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
 trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.$KEDGE_ARRAY_INDEX.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.$KEDGE_ARRAY_INDEX.record.json"
+fi
 
 set -eo pipefail
 
@@ -26,4 +32,4 @@ cd /scratch/ada
 kedge=/opt/kedge/bin/kedge
 image=/scratch/ada/pytorch.sif
 
-"$kedge" exec "$image" python train.py
+"$kedge" exec --record-to "$run_record" "$image" python train.py

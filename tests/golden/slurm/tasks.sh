@@ -17,6 +17,12 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
 trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.record.json"
+fi
 
 set -eo pipefail
 
@@ -31,4 +37,4 @@ sbcast "$image" "$copy"
 trap 'finish "$?" 2>/dev/null || true; srun --nodes=2 --ntasks=2 --ntasks-per-node=1 rm -f "$copy"' EXIT
 image="$copy"
 
-srun "$kedge" exec "$image" python train.py
+"$kedge" launch --site generic-slurm --each-task --record-to "$run_record" "$image" python train.py

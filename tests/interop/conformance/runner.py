@@ -8,6 +8,7 @@ tree's users. /srv, /home, /tmp and /var/tmp are directories of the place; enter
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -25,11 +26,13 @@ import pytest
 from kedge.runtime.command_line.shim_file import make_shim
 from kedge.runtime.processes.subordinate_ids import find_helper
 from tests.builders.apptainer import PEER_USER
+from tests.builders.removal import remove_beside
 from tests.interop.conformance.case import HOME, Case
 from tests.interop.conformance.images import build_images, make_images
 from tests.requirements import REPOSITORY, require_peer, require_program
 
-TIME_LIMIT = 60
+TIME_LIMIT = 60  # of a case, in seconds
+BUILD_LIMIT = 180  # of an image that Apptainer builds: all begins at once when the tests do
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 USER = {"PATH": PATH, "HOME": HOME, "USER": "peer", "LOGNAME": "peer", "LANG": "C.UTF-8", "TERM": "xterm"}
 FOLDERS = {"srv": "/srv", "home": "/home", "tmp": "/tmp", "var_tmp": "/var/tmp"}
@@ -56,7 +59,12 @@ class Place:
     shim: tuple[str, ...] = ("apptainer", "-q")  # what is called apptainer there
 
     def enter(
-        self, *words: str, cwd: str = "/srv", environment: dict[str, str] | None = None, stdin: str = ""
+        self,
+        *words: str,
+        cwd: str = "/srv",
+        environment: dict[str, str] | None = None,
+        stdin: str = "",
+        limit: float = TIME_LIMIT,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command there as the ordinary user."""
         user = ["--reuid", str(PEER_USER), "--regid", str(PEER_USER), "--clear-groups"]
@@ -68,7 +76,7 @@ class Place:
             capture_output=True,
             text=True,
             errors="backslashreplace",
-            timeout=TIME_LIMIT,
+            timeout=limit,
             check=False,
         )
 
@@ -226,7 +234,7 @@ def open_places(built: Path | None = None, *, with_subordinates: bool = True) ->
     space = Path(tempfile.mkdtemp(prefix="kedge-conformance-", dir="/var/tmp"))
     space.chmod(0o755)
     with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, space, ignore_errors=True)
+        stack.callback(remove_beside, space)
         stack.callback(
             shutil.rmtree, tree / space.relative_to("/"), ignore_errors=True
         )  # an empty directory, to mount on
@@ -242,7 +250,7 @@ def open_places(built: Path | None = None, *, with_subordinates: bool = True) ->
         holder = stack.enter_context(hold_namespace(start, mounts))
         apptainer = Place(space / "apptainer", ("apptainer", "-q"), holder)
         if not built:
-            build_images(images, apptainer.enter)
+            build_images(images, functools.partial(apptainer.enter, limit=BUILD_LIMIT))
         users = [f"mount --bind {tree}/etc/{name} /etc/{name}" for name in USERS if Path(f"/etc/{name}").exists()]
         users += hiding or [f"mount --bind {tree}/etc/{name} /etc/{name}" for name in SUBORDINATES]
         mounts = make_folders(space / "kedge", images, list_needed())

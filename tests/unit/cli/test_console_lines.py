@@ -47,6 +47,15 @@ def test_print_hanging_wraps_on_terminals_alone(
     assert lines[0].startswith("  note    CUDA 11.6.1")
 
 
+@pytest.mark.parametrize(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
+def test_note_hanging_wraps_on_terminals_alone(
+    stream: io.StringIO, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    Console(err=stream).note_hanging("Cause: ", SENTENCE)
+    assert len(stream.getvalue().splitlines()) == count
+
+
 def test_wrap_hanging_counts_visible_characters() -> None:
     begin = "  " + paint_text("note    ", "note")
     lines = wrap_hanging(begin, SENTENCE, 50)

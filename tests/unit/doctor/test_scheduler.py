@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.doctor.cluster.scheduler import check_accounts, check_mpi_plugins, check_scheduler, parse_plugins
+from kedge.doctor.cluster.scheduler import check_accounts, check_mpi_plugins, check_scheduler
 from kedge.doctor.cluster.site import check_job_records, check_shared_folders, check_site
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import replace
+from kedge.schedulers.mpi_types import parse_mpi_types
 from kedge.settings import Settings
 from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site
 
@@ -138,10 +139,10 @@ def test_scheduler_of_other_kinds(machine: Machine, site: str, program: str, scr
 
 
 def test_mpi_plugins_as_srun_prints_them() -> None:
-    assert parse_plugins(SLURM_LIST) == ["none", "pmi2", "pmix", "pmix_v4", "pmix_v5"]
+    assert parse_mpi_types(SLURM_LIST) == ["none", "pmi2", "pmix", "pmix_v4", "pmix_v5"]
     old = "srun: MPI types are...\nsrun: none\nsrun: openmpi\nsrun: pmi2\n"
-    assert parse_plugins(old) == ["none", "openmpi", "pmi2"]
-    assert parse_plugins("srun: fatal: Could not establish a configuration source\n") == []
+    assert parse_mpi_types(old) == ["none", "openmpi", "pmi2"]
+    assert parse_mpi_types("srun: fatal: Could not establish a configuration source\n") == []
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, UnsupportedFormat
-from kedge.formats.elf import ElfObject, read_elf
+from kedge.formats.elf import ElfObject, parse_elf, read_elf
+from tests.builders.elf_files import make_library
 
 NAMES = {"libm.so.6": 1, "libx.so": 15, "me.so": 14, "$ORIGIN/lib:/opt/y": 29}
 
@@ -124,3 +126,23 @@ def test_elf_with_endless_needs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(make_elf(names={f"lib{n}.so": 1 for n in range(5000)}))
     with pytest.raises(CorruptImage, match="DT_NEEDED"):
         read_elf(tmp_path / "x")
+
+
+def test_needed_versions() -> None:
+    data = make_library("libx.so.1", ["libc.so.6"], versions=["GLIBC_2.17", "GLIBC_2.34"])
+    elf = parse_elf(data, "libx.so.1")
+    assert elf is not None
+    assert (elf.soname, elf.needed_versions) == ("libx.so.1", ("GLIBC_2.17", "GLIBC_2.34"))
+    assert parse_elf(b"#!/bin/sh", "x") is None
+
+
+def test_needed_versions_that_lie_are_bounded() -> None:
+    whole = make_library("libx.so.1", ["libc.so.6"], versions=["GLIBC_2.17"])
+    for cut in range(64, len(whole), 7):
+        with contextlib.suppress(CorruptImage):
+            parse_elf(whole[:cut], "cut")
+    for place in range(64, len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        with contextlib.suppress(CorruptImage):
+            parse_elf(bytes(damaged), "damaged")

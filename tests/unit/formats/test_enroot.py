@@ -3,8 +3,16 @@
 
 from __future__ import annotations
 
-from kedge.formats.enroot import add_enroot_files, has_enroot_files, render_environment, render_fstab, render_rc
+from kedge.formats.enroot import (
+    add_enroot_files,
+    has_enroot_files,
+    read_section,
+    render_environment,
+    render_fstab,
+    render_rc,
+)
 from kedge.model.tree import Buffer, Node, NodeKind, find, walk
+from kedge.posix.views import TableView
 
 
 class Contents:
@@ -81,3 +89,10 @@ def test_enroot_script_quotes_every_word() -> None:
     assert "exec '$(touch /x)' \"$@\"\n" in text
     assert "cd '/a b'\"'\"'c' || exit 1\n" in text
     assert render_rc({}).endswith("exec /bin/sh\n")
+
+
+def test_an_image_of_enroots_own_is_read_back() -> None:
+    files = {"/etc/rc": "exec sh\n", "/etc/environment": "PATH=/bin\nA='b c'\n# note\n1=2\n"}
+    section = {"Env": ["PATH=/bin", "A=b c"], "Entrypoint": ["/bin/sh", "/etc/rc"]}
+    assert read_section(TableView(files)) == section
+    assert read_section(TableView({"/etc/rc": ""})) == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.host.cpu import find_level, read_processor
-from kedge.ops.explain.host_target import read_glibc
+from kedge.host.this_host import read_glibc
 
 V1 = "fpu vme cx8 cmov mmx fxsr sse sse2 syscall nx lm"
 V2 = f"{V1} pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm"

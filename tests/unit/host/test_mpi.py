@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.host.mpi import CRAY, INTEL, MPICH, OPEN_MPI, find_mpi, parse_answer
+from kedge.host.mpi import find_mpi, parse_answer
+from kedge.model.mpi import CRAY, INTEL, MPICH, OPEN_MPI
 
 
 def put_program(path: Path, text: str) -> Path:

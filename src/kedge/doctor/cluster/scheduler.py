@@ -17,6 +17,7 @@ from kedge.posix.programs import find_program
 from kedge.schedulers.advice import find_advice, find_missing_setup
 from kedge.schedulers.choose import find_facts
 from kedge.schedulers.facts import SchedulerFacts
+from kedge.schedulers.mpi_types import LIST_COMMAND, parse_mpi_types
 from kedge.sites.compare import compare_sites
 from kedge.sites.detect import find_unreadable_settings
 
@@ -144,12 +145,12 @@ def _compare(site: Site, names: Sequence[str]) -> list[Finding]:
 def check_mpi_plugins(surroundings: Surroundings) -> list[Finding]:
     """The MPI plugins of srun: the ranks of an image find each other through one of them."""
     site = surroundings.site
-    if site is None or site.scheduler != "slurm" or find_program("srun") is None:
+    if site is None or site.scheduler != "slurm" or find_program(LIST_COMMAND[0]) is None:
         return []
     if _find_broken_settings(surroundings.environ, site) is not None:
         return []
-    answer = _ask_all(surroundings, {"list": ("srun", "--mpi=list")}).get("list")
-    plugins = parse_plugins((answer.output + answer.errors).decode(errors="replace")) if answer is not None else []
+    answer = _ask_all(surroundings, {"list": LIST_COMMAND}).get("list")
+    plugins = parse_mpi_types((answer.output + answer.errors).decode(errors="replace")) if answer is not None else []
     if not plugins:
         return []  # the check of the scheduler reports it
     shown = f"srun has {', '.join(plugins)}"
@@ -166,18 +167,6 @@ def check_mpi_plugins(surroundings: Surroundings) -> list[Finding]:
         fix = "start those with mpirun (--launcher mpirun); MPICH, MVAPICH2 and Intel MPI work"
         return [Finding("mpi-plugins", NOTE, shown, why, fix, _MPI)]
     return [Finding("mpi-plugins", OK, shown)]
-
-
-def parse_plugins(text: str) -> list[str]:
-    """The names that `srun --mpi=list` prints: one per line, in old versions after `srun:`, several for PMIx."""
-    found = []
-    for line in text.splitlines():
-        words = line.strip().removeprefix("srun:").strip()
-        if "available:" in words:
-            found += words.partition("available:")[2].replace(",", " ").split()
-        elif re.fullmatch(r"[a-z0-9_]{1,32}", words):
-            found.append(words)
-    return list(dict.fromkeys(found))
 
 
 def check_accounts(surroundings: Surroundings) -> list[Finding]:

@@ -25,7 +25,18 @@ _OWN = (
     *("PREPEND_LD_LIBRARY_PATH", "APPEND_LD_LIBRARY_PATH"),
 )
 _DOCS = "kedge help doctor variables"
-_SET_BY_KEDGE = ("JOB_", "ARRAY_", "LOCAL_", "ACTION_", "CONTAINER", "NAME", "COMMAND", "ENVIRONMENT", "INSTANCE")
+_SET_BY_KEDGE = (
+    "JOB_",
+    "ARRAY_",
+    "LOCAL_",
+    "LAUNCH_",
+    "ACTION_",
+    "CONTAINER",
+    "NAME",
+    "COMMAND",
+    "ENVIRONMENT",
+    "INSTANCE",
+)
 
 
 def list_known() -> set[str]:

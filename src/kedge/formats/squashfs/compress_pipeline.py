@@ -69,7 +69,9 @@ class BlockPipeline:
         self._capacity = max(block_size, _BATCH_SIZE if threads <= 8 else _WIDE_BATCH_SIZE)
         self._limit = max(threads + min(threads, 4), 1)
         self._committing = threading.Lock()
-        self._changed = threading.Condition()
+        # Not a condition: where a signal's handler raises in the caller, that one would stay held, and `stop` wait
+        self._written: SimpleQueue[Batch | None] = SimpleQueue()
+        self._unwritten = 0  # batches that were handed over and not yet taken back
         self._committed = 0  # blocks that can be read back
         self._failure: BaseException | None = None
         self._is_stopped = False
@@ -112,9 +114,8 @@ class BlockPipeline:
             if end < 0:
                 return self.read_block(start)
             return bytes(batch.view[start:end]) if end else None
-        with self._changed:
-            while block >= self._committed and self._failure is None:
-                self._changed.wait()
+        while block >= self._committed and self._failure is None:
+            self._take_back()
         self._raise_failure()
         word = self.sizes[block]
         if not word:
@@ -126,9 +127,8 @@ class BlockPipeline:
         """Write everything that is under way and end the threads."""
         if self._batch.entries:
             self._submit()
-        with self._changed:
-            while self._in_flight and self._failure is None:
-                self._changed.wait()
+        while self._unwritten and self._failure is None:
+            self._take_back()
         self.stop()
         self._raise_failure()
 
@@ -145,11 +145,11 @@ class BlockPipeline:
         if self._is_stopped:
             raise ValueError("the image was finished or given up already")
         batch = self._batch
-        with self._changed:
-            while len(self._in_flight) >= self._limit and self._failure is None:
-                self._changed.wait()
-            self._in_flight.append(batch)
-            following = self._free.pop() if self._free else Batch(self._capacity)
+        while not self._written.empty() or (self._unwritten >= self._limit and self._failure is None):
+            self._take_back()
+        self._unwritten += 1
+        self._in_flight.append(batch)
+        following = self._free.pop() if self._free else Batch(self._capacity)
         self._raise_failure()
         following.reset(batch.first + len(batch.entries))
         self._batch = following
@@ -159,6 +159,13 @@ class BlockPipeline:
         else:
             self._process(batch)
             self._raise_failure()
+
+    def _take_back(self) -> None:
+        """Wait until one more batch is written, or something fails; the caller's thread alone does so."""
+        batch = self._written.get()
+        if batch is not None:
+            self._unwritten -= 1
+            self._free.append(batch)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -187,9 +194,8 @@ class BlockPipeline:
                 batch.is_ready = True
                 self._commit_ready()
         except BaseException as problem:  # handed to the caller's thread
-            with self._changed:
-                self._failure = self._failure or problem
-                self._changed.notify_all()
+            self._failure = self._failure or problem
+            self._written.put(None)
 
     def _commit_ready(self) -> None:
         """Write the batches at the head of the queue that are compressed."""
@@ -198,11 +204,9 @@ class BlockPipeline:
                 batch = self._in_flight[0]
                 self._commit(batch)
                 batch.packed = []
-                with self._changed:
-                    self._in_flight.popleft()
-                    self._committed = len(self.sizes)
-                    self._free.append(batch)
-                    self._changed.notify_all()
+                self._in_flight.popleft()
+                self._committed = len(self.sizes)
+                self._written.put(batch)
 
     def _commit(self, batch: Batch) -> None:
         packed = iter(batch.packed)

@@ -22,8 +22,9 @@ from kedge.runtime.processes.join_namespaces import join_namespaces
 from kedge.runtime.processes.rank_sharing import shapes_container
 from kedge.runtime.processes.supervise import run_supervised
 from kedge.runtime.start import joined_container as inside  # after joining, nothing of the host can be imported
+from kedge.runtime.start.container_root import add_fakeroot_namespaces, choose_restrictions
 from kedge.runtime.start.host_root import HostRoot
-from kedge.runtime.start.run import add_fakeroot_namespaces, become, choose_restrictions, end_with
+from kedge.runtime.start.run import become, end_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -145,7 +146,7 @@ def _write_pid_file(path: Path, instance: Instance) -> None:
 def run_in_instance(options: RunOptions, say: Say) -> int:
     """Become a program in a running instance."""
     settle_options(options, os.environ, ("keep",))
-    instance = InstanceDirectory(os.environ).find(options.image.removeprefix(_SCHEME))
+    instance = _find_any(options.image.removeprefix(_SCHEME))
     for name, flag in options.given.items():
         if shapes_container(name) and name not in _KEPT_OPTIONS:
             say("warn", f"{flag} is ignored: instance '{instance.name}' keeps the options it was started with")
@@ -165,6 +166,17 @@ def run_in_instance(options: RunOptions, say: Say) -> int:
     except BaseException:
         joined.host_root.restore_if_inside()
         raise
+
+
+def _find_any(name: str) -> Instance:
+    """The instance of this name; `pid:NUMBER` is the container that a process is in."""
+    number = name.removeprefix("pid:")
+    if number == name or not number.isdecimal():
+        return InstanceDirectory(os.environ).find(name)
+    start = start_of(int(number))
+    if start <= 0:
+        raise InstanceProblem(f"there is no process {number}", hint="to list running containers: enroot list --fancy")
+    return Instance(name, int(number), start, image=name)
 
 
 class _Joined:

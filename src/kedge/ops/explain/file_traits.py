@@ -3,35 +3,30 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.compat.image.clean_config import clean_text, split_variables
+from kedge.compat.image.clean_config import clean_text
 from kedge.compat.image.read_traits import read_traits
 from kedge.compat.image.traits import Fact, ImageTraits
-from kedge.errors import UnsupportedFormat, UsageError
-from kedge.formats.identify import FileKind, find_payload, identify_file
-from kedge.formats.sif.reader import SifReader
-from kedge.formats.singularityd.derive_config import derive_section, read_oci_words
-from kedge.formats.squashfs.view import SquashView
+from kedge.errors import UsageError
+from kedge.formats.singularityd.derive_config import read_oci_words
 from kedge.frozen import replace
 from kedge.model.reference import Reference
 from kedge.ops.explain.image_files import find_machine, look_inside
 from kedge.ops.explain.registry_traits import name_reference, read_layered_traits
 from kedge.ops.images.inspect import Inspection, inspect_path
 from kedge.ops.images.inspect_remote import inspect_remote_sif
+from kedge.ops.images.open_view import list_words, open_view, read_file_environment
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import Source
 from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.open_local import open_any_image
 from kedge.posix.files import explained
-from kedge.posix.views import DirectoryView
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
-    from kedge.posix.views import View
 
 _FROM = "org.label-schema.usage.singularity.deffile.from"
 _BOOTSTRAP = "org.label-schema.usage.singularity.deffile.bootstrap"
@@ -69,13 +64,13 @@ def read_remote_sif_traits(source: Source, workplace: Workplace, tables: Tables,
 def read_path_traits(path: Path, tables: Tables) -> ImageTraits:
     """Of a SIF, SquashFS file or directory also files are looked at, which say what variables do not."""
     inspection = inspect_path(path)
-    with explained(path), _open_view(path) as (view, architecture):
+    with explained(path), open_view(path) as (view, architecture):
         traits = _read_inspection(str(path), inspection, tables, architecture)
         size = path.stat().st_size if path.is_file() else None
         traits = replace(traits, size=size)
         if view is None:
             return traits
-        files, notes = look_inside(view, _read_environment(inspection))
+        files, notes = look_inside(view, read_file_environment(inspection))
         machine = traits.architecture or find_machine(view)
     return _join_files(replace(traits, architecture=machine, architectures=(machine,) if machine else ()), files, notes)
 
@@ -93,42 +88,19 @@ def _join_files(traits: ImageTraits, files: Mapping[str, Fact], notes: list[str]
     return replace(traits, **changes, notes=(*traits.notes, *notes))
 
 
-@contextlib.contextmanager
-def _open_view(path: Path) -> Iterator[tuple[View | None, str]]:
-    """A look into the image's files, and the architecture that a SIF states; no view where there is none to have."""
-    if path.is_dir():
-        yield DirectoryView(str(path.absolute()), is_still=True), ""
-        return
-    with path.open("rb") as file:
-        if identify_file(file) is FileKind.SIF:
-            reader = SifReader(file, str(path))
-            architecture = "" if reader.header.architecture == "unknown" else reader.header.architecture
-            try:
-                partition = reader.root_partition()
-            except UnsupportedFormat:  # encrypted, or of a kind that only the kernel reads: its labels must do
-                yield None, architecture
-                return
-            with SquashView(file, partition.offset, partition.size) as view:
-                yield view, architecture
-            return
-        file.seek(0)
-        with SquashView(file, find_payload(file.read(2048))) as view:
-            yield view, ""
-
-
 def _read_inspection(name: str, inspection: Inspection, tables: Tables, architecture: str) -> ImageTraits:
     section, report = inspection.oci_config or {}, inspection.report
     words = read_oci_words(report.runscript)
     traits = read_traits(
         name,
-        environment=_read_environment(inspection),
+        environment=read_file_environment(inspection),
         labels=report.labels,
         history=(),
         tables=tables,
         architecture=architecture,
         origin=_find_origin(inspection),
     )
-    entrypoint, command = _list_words(section.get("Entrypoint")), _list_words(section.get("Cmd"))
+    entrypoint, command = list_words(section.get("Entrypoint")), list_words(section.get("Cmd"))
     if not entrypoint and not command and report.runscript.strip():
         entrypoint, command = (words[0], words[1]) if words else (["/.singularity.d/runscript"], [])
     return replace(
@@ -136,17 +108,6 @@ def _read_inspection(name: str, inspection: Inspection, tables: Tables, architec
         entrypoint=tuple(clean_text(word) for word in entrypoint[:64]),
         command=tuple(clean_text(word) for word in command[:64]),
     )
-
-
-def _read_environment(inspection: Inspection) -> dict[str, str]:
-    """The variables that the image sets, read from its scripts; those that a script computes are unknown."""
-    known = inspection.oci_config or {}
-    safe = {"Env": _list_words(known.get("Env"))} if "Env" in known else {}
-    return split_variables(_list_words(derive_section(inspection.report, safe)[0].get("Env")))
-
-
-def _list_words(value: object) -> list[str]:
-    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
 def _find_origin(inspection: Inspection) -> str:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -14,6 +13,7 @@ from kedge.frozen import replace
 from kedge.host.cpu import read_processor
 from kedge.host.gpu_probe import GpuProbe, ProbedGpu, probe_gpus
 from kedge.host.mpi import find_mpi
+from kedge.host.this_host import read_glibc
 from kedge.runtime.devices.nvidia.driver import Card, Driver
 from kedge.runtime.devices.nvidia.libraries import find_libraries
 from kedge.runtime.facts import HostFacts
@@ -83,13 +83,3 @@ def _describe_probed(gpu: ProbedGpu, tables: Tables) -> Gpu:
 def _count_same(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """Each kind once, with how many there are."""
     return tuple(replace(gpu, count=count) for gpu, count in Counter(gpus).items())
-
-
-def read_glibc() -> str:
-    """`2.36`; empty where the C library is another one, such as musl."""
-    try:
-        library = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):
-        return ""
-    name, _, version = library.partition(" ")
-    return version if name == "glibc" else ""

@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kedge.compat.image.c_library import LIBRARY_FOLDERS, read_c_library
 from kedge.compat.image.clean_config import clean_text
 from kedge.compat.image.toolkit_version import read_toolkit
 from kedge.compat.image.traits import Fact
+from kedge.compat.mpi.read_tree import find_mpis
 from kedge.compat.versions import order
 from kedge.errors import InvalidReference
 from kedge.formats.elf import identify_machine
-from kedge.host.mpi import OPEN_MPI, read_definitions
 from kedge.model.platform import Platform
 from kedge.runtime.devices.nvidia.libcuda import find_carried, read_branches
 
@@ -24,31 +25,16 @@ if TYPE_CHECKING:
     from kedge.posix.views import View
 
 _SMALL = 64 << 10
-_LIBC = 4 << 20  # bytes of a C library that are searched for its version
-_HEADER = 256 << 10
 _MOST_NAMES = 20_000  # of one directory
-_TRIPLETS = ("x86_64-linux-gnu", "aarch64-linux-gnu", "powerpc64le-linux-gnu")
-_LIBRARIES = (
-    *(f"/usr/lib/{triplet}" for triplet in _TRIPLETS),
-    *(f"/lib/{triplet}" for triplet in _TRIPLETS),
-    "/usr/lib64",
-    "/lib64",
-    "/usr/lib",
-    "/lib",
-)
 _CUDA = "/usr/local/cuda"
 _TOOLKIT = (
     "/usr/local/cuda/lib64",
     "/usr/local/cuda/targets/x86_64-linux/lib",
     "/usr/local/cuda/targets/sbsa-linux/lib",
 )
-_MPI_PREFIXES = ("/opt/hpcx/ompi", "/usr/local/mpi", "/usr/local", "/opt/amazon/openmpi", "/usr", "/opt/openmpi")
-_MPI_LIBRARIES = ("/openmpi/lib", "/openmpi", "/mpich/lib", "/mpich")  # below a directory of libraries
-_SONAMES = {"0": "3.0", "10": "3.1", "20": "4.0", "30": "4.1", "40": "5.0"}  # libmpi.so.40.N.M -> Open MPI
 _PYTHONS = ("/opt/conda/bin", "/usr/local/bin", "/usr/bin")
 _SYSTEMS = {"ubuntu": "Ubuntu", "debian": "Debian", "rocky": "Rocky Linux", "centos": "CentOS", "alpine": "Alpine"}
 _PROGRAMS = ("/bin/sh", "/usr/bin/env", "/bin/ls", "/bin/busybox", "/usr/bin/python3")
-_RELEASE = re.compile(rb"GNU C Library[^\n]{0,120}release version (\d+\.\d+)")
 _PACKAGES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "mxnet": "MXNet"}
 
 
@@ -75,7 +61,7 @@ def find_machine(view: View) -> str:
 
 def _list_facts(view: View, environment: Mapping[str, str]) -> Iterator[tuple[str, Fact]]:
     yield "os", _read_system(view)
-    yield "glibc", _read_c_library(view)
+    yield "glibc", read_c_library(view)
     yield "python", _read_python(view, environment)
     yield "cuda", read_toolkit(_CUDA, view.read)
     yield from _read_driver(view)
@@ -93,22 +79,6 @@ def _read_system(view: View) -> Fact:
         name = _SYSTEMS.get(values.get("ID", ""), values.get("NAME", ""))
         if name:
             return Fact(clean_text(f"{name} {version}".strip(), 60), f"file {path}")
-    return Fact()
-
-
-def _read_c_library(view: View) -> Fact:
-    for folder in _LIBRARIES:
-        path = f"{folder}/libc.so.6"
-        if view.kind(path) != "f":
-            continue
-        named = re.match(r"libc-(\d+\.\d+)\.so\Z", view.resolve(path).rpartition("/")[2])
-        release = None if named else _RELEASE.search(view.read(path, _LIBC) or b"")
-        version = named[1] if named else release[1].decode() if release else ""
-        if version:
-            return Fact(version, f"file {path}")
-    for name in _list_names(view, "/lib"):
-        if name.startswith("ld-musl-"):
-            return Fact("musl", f"file /lib/{name}")
     return Fact()
 
 
@@ -141,7 +111,7 @@ def _read_driver(view: View) -> Iterator[tuple[str, Fact]]:
 def _read_library_names(view: View) -> Iterator[tuple[str, Fact]]:
     """Libraries whose file names end in their versions: libnccl.so.2.19.4."""
     wanted = {"nccl": "libnccl.so.", "cudnn": "libcudnn.so.", "tensorrt": "libnvinfer.so."}
-    for folder in (*_LIBRARIES[:3], "/usr/lib64", *_TOOLKIT):
+    for folder in (*LIBRARY_FOLDERS[:3], "/usr/lib64", *_TOOLKIT):
         names = _list_names(view, folder)
         for fact, start in wanted.items():
             versions = [name.removeprefix(start) for name in names if name.startswith(start)]
@@ -152,44 +122,8 @@ def _read_library_names(view: View) -> Iterator[tuple[str, Fact]]:
 
 
 def _read_mpi(view: View, environment: Mapping[str, str]) -> Fact:
-    own = environment.get("OPAL_PREFIX", "") or environment.get("MPI_HOME", "")
-    prefixes = [own] if own.startswith("/") else []
-    prefixes += _MPI_PREFIXES
-    prefixes += [f"/opt/intel/oneapi/mpi/{name}" for name in _list_names(view, "/opt/intel/oneapi/mpi")[:20]]
-    for prefix in dict.fromkeys(prefixes):
-        mpi = _read_mpi_prefix(view, prefix.rstrip("/"))
-        if mpi:
-            return mpi
-    for folder in _LIBRARIES:
-        places = [folder, *(folder + below for below in _MPI_LIBRARIES)]
-        for place in places:
-            mpi = _read_mpi_library(view, place)
-            if mpi:
-                return mpi
-    return Fact()
-
-
-def _read_mpi_prefix(view: View, prefix: str) -> Fact:
-    wrapper = f"{prefix}/share/openmpi/mpicc-wrapper-data.txt"
-    match = re.search(rb"^version=v?(\d[\w.]*)", view.read(wrapper, _SMALL) or b"", re.MULTILINE)
-    if match:
-        return Fact(f"{OPEN_MPI} {match[1].decode()}", f"file {wrapper}")
-    for header in (f"{prefix}/include/mpi.h", f"{prefix}/include/openmpi/mpi.h"):
-        text = (view.read(header, _HEADER) or b"").decode("utf-8", "replace")
-        for family, version in read_definitions(text):
-            return Fact(clean_text(f"{family} {version}", 60), f"file {header}")
-    return _read_mpi_library(view, f"{prefix}/lib") if prefix not in ("/usr", "/usr/local") else Fact()
-
-
-def _read_mpi_library(view: View, folder: str) -> Fact:
-    """By the name of the library: libmpi.so.40.30.4 is of Open MPI 4.1; .12 is of MPICH and its kin."""
-    for name in _list_names(view, folder):
-        match = re.match(r"libmpi\.so\.40\.(\d+)\.\d+\Z", name)
-        if match and match[1] in _SONAMES:
-            return Fact(f"{OPEN_MPI} {_SONAMES[match[1]]}", f"file {folder}/{name}")
-        if re.match(r"libmpich\.so\.12", name):
-            return Fact("MPICH", f"file {folder}/{name}")
-    return Fact()
+    mpi = next(iter(find_mpis(view, environment)), None)
+    return Fact(clean_text(mpi.title, 60), mpi.source) if mpi else Fact()
 
 
 def _read_packages(view: View) -> Iterator[tuple[str, Fact]]:
@@ -209,7 +143,7 @@ def _read_packages(view: View) -> Iterator[tuple[str, Fact]]:
 
 
 def _list_notes(view: View) -> list[str]:
-    for folder in _LIBRARIES:
+    for folder in LIBRARY_FOLDERS:
         for name in _list_names(view, folder):
             is_driver = name.startswith(("libcuda.so.", "libnvidia-ml.so."))
             if is_driver and view.kind(f"{folder}/{name}") == "f" and view.read(f"{folder}/{name}", 1) == b"":

@@ -24,7 +24,7 @@ _ANY_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
 
 @frozen
-class _Allocation:
+class Allocation:
     """The command to run on the login node, and what the user types on the compute node if it takes no command."""
 
     argv: tuple[str, ...]
@@ -42,7 +42,7 @@ def plan_allocation(
     folder: str,
     *,
     has_terminal: bool = True,
-) -> _Allocation:
+) -> Allocation:
     """Plan the allocation; nothing is pulled or requested yet."""
     if job.array or job.dependencies or job.parallel is not Parallel.SINGLE:
         raise UsageError("kedge alloc takes no arrays, dependencies or ranks", hint="use kedge submit")
@@ -61,10 +61,10 @@ def plan_allocation(
     takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
     step = ("srun", "--pty") if uses_pyxis(checked.job, cluster.site) else ()
     typed = () if takes_command else (*step, *inside)
-    return _Allocation(tuple(argv), typed, image, (*checked.warnings, *doubts), checked.notes)
+    return Allocation(tuple(argv), typed, image, (*checked.warnings, *doubts), checked.notes)
 
 
-def run_allocation(plan: _Allocation, cluster: Cluster) -> NoReturn:
+def run_allocation(plan: Allocation, cluster: Cluster) -> NoReturn:
     """Request it: the scheduler's command replaces this process and gets its terminal and signals."""
     cluster.require_configuration(os.environ)
     if plan.image.when == NOW:

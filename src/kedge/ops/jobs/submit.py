@@ -21,7 +21,7 @@ from kedge.errors import (
 from kedge.frozen import frozen, replace
 from kedge.jobs.encoding import encode_job
 from kedge.jobs.records import Draft, Record
-from kedge.model.job import Dependency, Job
+from kedge.model.job import Dependency, Job, Parallel
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
 from kedge.ops.jobs.cluster import Cluster
@@ -147,17 +147,22 @@ def _pin(job: Job, image: StagedImage, site: Site, settings: Settings, environ: 
 def warn_of_image(
     job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Warnings about the image on the GPUs of the queue; raises WillNotRun if it cannot work."""
+    """Warnings about the image on the GPUs of the queue, and its MPI; raises WillNotRun or LaunchRefused."""
     if image.recipe:  # nobody knows it yet
         return ()
+    about_mpi: tuple[str, ...] = ()
+    if job.parallel is Parallel.MPI:
+        from kedge.ops.jobs.check_mpi import check_job_mpi  # late: other jobs need none of it
+
+        about_mpi = check_job_mpi(job, site, image, environ)
     queue = site.find_queue(job.queue)
     has_unseen = job.nv is None and not job.wants_gpus and queue is not None and queue.gives_gpus_unasked
     if not job.uses_gpus and not has_unseen:
-        return ()
+        return about_mpi
     from kedge.ops.jobs.check_image import check_image, warn_unseen_gpus  # late: other jobs need none of it
 
     check = warn_unseen_gpus if has_unseen else check_image
-    return check(job, site, image, settings, environ)
+    return (*check(job, site, image, settings, environ), *about_mpi)
 
 
 def _find_inside_only(job: Job) -> tuple[str, ...]:

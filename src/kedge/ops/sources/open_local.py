@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from kedge.errors import FileProblem, InvalidReference, KedgeError, NoMatchingPlatform, UsageError
 from kedge.formats.elf import identify_machine
+from kedge.formats.enroot import read_section
 from kedge.formats.go_json import encode_json, encode_text
 from kedge.formats.identify import PROBE, find_payload, refuse_as_sif
 from kedge.formats.oci.daemon_save import save_from_daemon
@@ -157,16 +158,22 @@ def _describe_tree(root: Node, source: ContentSource, path: Path, created: int) 
     platform = _find_architecture(root, source) or Platform.host()
     record = SourceRecord("localimage", str(path), None, platform, created)
     if find(root, b".singularity.d") is None:
-        return TreeImage(root, source, record, ImageConfig(platform), is_decorated=False)
+        section = read_section(_view_tree(root, source))
+        made = _parse_section(encode_text(encode_json(section)), platform.architecture) if section else None
+        return TreeImage(root, source, record, made or ImageConfig(platform), is_decorated=False)
     report = _read_tree_report(root, source, str(path))
     definition = report.deffile or render_definition(record)
-    section = encode_text(encode_json(derive_section(report)[0])) if read_oci_words(report.runscript) else None
-    documents = ConversionRecord(encode_text(definition), encode_text(encode_json(report.as_document())), section)
-    return TreeImage(root, source, record, _parse_section(section, platform.architecture), documents)
+    derived = encode_text(encode_json(derive_section(report)[0])) if read_oci_words(report.runscript) else None
+    documents = ConversionRecord(encode_text(definition), encode_text(encode_json(report.as_document())), derived)
+    return TreeImage(root, source, record, _parse_section(derived, platform.architecture), documents)
 
 
 def _read_tree_report(root: Node, source: ContentSource, where: str) -> InspectReport:
-    return read_report(TreeView(lambda path: find(root, path), source), where)
+    return read_report(_view_tree(root, source), where)
+
+
+def _view_tree(root: Node, source: ContentSource) -> TreeView:
+    return TreeView(lambda path: find(root, path), source)
 
 
 def _read_documents(reader: SifReader, root: Node, source: ContentSource) -> ConversionRecord:

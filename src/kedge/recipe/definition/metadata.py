@@ -50,7 +50,8 @@ def _write_config(section: Mapping[str, Any]) -> list[TreeFile]:
         files.append(TreeFile(f"{_FOLDER}/env/{name}", encode_text(render_environment(variables)[0]), 0o755))
     entrypoint = [str(word) for word in section.get("Entrypoint") or ()]
     command = [str(word) for word in section.get("Cmd") or ()]
-    runscript = render_runscript(entrypoint, command) if entrypoint or command else "#!/bin/sh\n"
+    # an image of a registry runs its arguments at least; a base that is no image (scratch, debootstrap) has no command
+    runscript = render_runscript(entrypoint, command) if section else "#!/bin/sh\n"
     files.append(TreeFile(f"{_FOLDER}/runscript", encode_text(runscript), 0o755))
     labels = section.get("Labels") or {}
     if labels:

@@ -82,7 +82,7 @@ OWN_RULES = {
     name: _OWN
     for name in (
         *("image", "arguments", "command_name", "instance", "pid_file", "runtime", "pull", "pull_words"),
-        *("dry_run", "force", "json", "step"),
+        *("run_record", "record_to", "dry_run", "force", "json", "step"),
         *("verbose", "silent", "debug", "nocolor", "shim", "given", "notes", "warnings"),
     )
 } | {"record": refused("only kedge's own shell records commands")}

@@ -28,6 +28,8 @@ USAGES = {
 _TRUE = ("1", "t", "true", "y", "yes", "on")
 _FALSE = ("0", "f", "false", "n", "no", "off")
 _DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # what word processors and web pages make of a dash
+# the same dashes in UTF-8, read as Mac Roman or Windows-1252
+_GARBLED = ("\u201a\u00c4\u00ee", "\u201a\u00c4\u00ec", "\u00e2\u20ac\u201d", "\u00e2\u20ac\u201c")
 _FETCHING = ("login", "docker-host")  # refusals about the image, which kedge fetches for every runtime
 _MESSAGES = ("silent", "quiet", "verbose", "debug")
 _SHARED = ("pull_words", "limits")  # attributes that several flags add to
@@ -143,9 +145,12 @@ def _take_letters(options: RunOptions, word: str, following: Sequence[str]) -> i
 
 def _straighten(options: RunOptions, word: str) -> str:
     """A flag copied from a page that turned its dashes into typographic ones is that flag, and this is said."""
-    if word[:2].isascii() or word[0] not in _DASHES:
+    if word[:2].isascii():
         return word
-    name = word.lstrip(_DASHES)
+    name = word[3:] if word.startswith(_GARBLED) else word
+    if name == word and word[0] not in _DASHES:
+        return word
+    name = name.lstrip(_DASHES)
     flag = find_flag(options.verb, name.partition("=")[0])
     if flag is None:
         return word

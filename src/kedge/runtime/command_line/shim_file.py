@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 
 PROGRAMS = ("apptainer", "singularity", "run-singularity")  # installed together, unless others are named
-DOCKER = "docker"
-ALL_PROGRAMS = (*PROGRAMS, DOCKER)
+# the others are installed by name; each has a module of its own
+_MODULES = {"docker": "docker_words", "enroot": "enroot_words", "srun": "srun_words"}
+ALL_PROGRAMS = (*PROGRAMS, *_MODULES)
 MARK = "made by 'kedge shim install'"
 _LONGEST_SHEBANG = 127  # of kernels before 5.1
 _HEAD = 2048
@@ -34,8 +35,8 @@ def make_shim(program: str, python: str, source: str) -> str:
         # a shell starts Python, which reads these two lines as one string
         quoted = python.replace("'", "'\"'\"'")
         first = f"#!/bin/sh\n'''exec' '{quoted}' -SI \"$0\" \"$@\"\n' '''"
-    module = "docker_words" if program == DOCKER else "shim_words"
-    again = "kedge shim install docker" if program == DOCKER else "kedge shim install"
+    module = _MODULES.get(program, "shim_words")
+    again = f"kedge shim install {program}" if program in _MODULES else "kedge shim install"
     return f"""{first}
 # {program}: {MARK}, and removed by 'kedge shim remove'
 import sys

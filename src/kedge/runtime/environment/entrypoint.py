@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _FOLDER = "/.singularity.d"
 # Scripts made from an OCI config hold this very line; with it and the two assignments their meaning is known.
 _EVAL_LINE = 'eval "set ${SINGULARITY_OCI_RUN}"'
+ENROOT_ENVIRONMENT = "/etc/environment"
+_ENROOT_SCRIPT = "/etc/rc"
 _SCRIPT_NAMES = {"run": "runscript", "test": "test", "start": "startscript"}
 _KNOWN_STARTS = (
     *("if [ ", "else", "fi", "done", 'exec "$@"', _EVAL_LINE),
@@ -55,6 +57,12 @@ def choose_entry(options: RunOptions, image: ImageFacts) -> Entrypoint:
     return _choose_without_script(options, image)
 
 
+def is_enroot_image(view: View) -> bool:
+    """Whether `enroot import` made the image: two files say how it starts. (RPMs own a symlink /etc/rc.)"""
+    is_there = view.kind(_ENROOT_SCRIPT) == "f" and view.kind(ENROOT_ENVIRONMENT) == "f"
+    return is_there and view.resolve(_ENROOT_SCRIPT) == _ENROOT_SCRIPT and not view.kind(_FOLDER)
+
+
 def _choose_without_script(options: RunOptions, image: ImageFacts) -> Entrypoint:
     view = image.view
     if options.verb != "run":
@@ -67,6 +75,8 @@ def _choose_without_script(options: RunOptions, image: ImageFacts) -> Entrypoint
     words = _read_config_words(image.oci_config, options.arguments)
     if words:
         return Entrypoint(words)
+    if is_enroot_image(view) and view.is_executable("/bin/sh"):
+        return Entrypoint(["/bin/sh", _ENROOT_SCRIPT, *options.arguments])
     if view.is_executable("/bin/sh"):
         entry = Entrypoint(["/bin/sh", *options.arguments])
         entry.notes.append("the image has no default command: kedge starts /bin/sh")

@@ -7,7 +7,13 @@ what is still unset. A list of steps says so; our own reader takes them as far a
 
 from __future__ import annotations
 
-from kedge.runtime.environment.entrypoint import choose_entry, read_workdir, resolve_oci_words
+from kedge.runtime.environment.entrypoint import (
+    ENROOT_ENVIRONMENT,
+    choose_entry,
+    is_enroot_image,
+    read_workdir,
+    resolve_oci_words,
+)
 from kedge.runtime.environment.env_requests import PATH_REQUESTS, collect_requests, select_host_variables
 from kedge.runtime.environment.env_scripts import (
     DEFAULT_PATH,
@@ -20,7 +26,7 @@ from kedge.runtime.environment.env_scripts import (
 )
 from kedge.runtime.environment.guarded_variables import guard_variables
 from kedge.runtime.environment.identity import choose_home
-from kedge.runtime.environment.shell_words import NotPlain, expand_quoted
+from kedge.runtime.environment.shell_words import NotPlain, expand_quoted, is_name
 from kedge.runtime.facts import LIBRARIES, Payload
 
 TYPE_CHECKING = False
@@ -172,6 +178,8 @@ def _list_steps(view: View) -> list[Step]:
                 steps.append(("requests", ""))
     elif view.kind("/environment") == "f":  # Singularity before 2.3
         steps += [("script", "/environment"), ("repair-path", "")]
+    elif is_enroot_image(view):
+        steps.append(("lines", ENROOT_ENVIRONMENT))
     if ("requests", "") not in steps:
         steps.append(("requests", ""))
     steps.append(("finish", ""))
@@ -203,6 +211,8 @@ def run_step(settings: EnvironmentInputs, kind: str, path: str, view: View) -> N
     variables = settings.variables
     if kind == "script":
         run_script(read_script(view, path), variables, view)
+    elif kind == "lines":
+        _assign_lines(read_script(view, path), variables)
     elif kind == "default-path":
         _set_default_path(variables)
     elif kind == "repair-path":
@@ -213,6 +223,15 @@ def run_step(settings: EnvironmentInputs, kind: str, path: str, view: View) -> N
         _run_requests(settings)
     else:
         _run_finish(settings)
+
+
+def _assign_lines(text: str, variables: Variables) -> None:
+    """Variables as Enroot keeps them: a line each, literally but for quotes around a whole value."""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and is_name(name):
+            is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+            variables.assign(name, value[1:-1] if is_quoted else value, is_exported=True)
 
 
 def _set_default_path(variables: Variables) -> None:

@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 
-from kedge.runtime.facts import LOCAL_RANKS
+from kedge.launch.rank_variables import LOCAL_RANKS
 from kedge.runtime.images.node_cache import LOCKS
 
 TYPE_CHECKING = False

@@ -15,10 +15,10 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
+from kedge.runtime.host_facts import is_privileged
 from kedge.runtime.mounts.fuse_program import (
     detach_streams,
     find_program,
-    is_privileged,
     keep_only,
     read_message,
     server_environment,

@@ -27,17 +27,6 @@ def find_program(name: str) -> str:
     return programs.find_program(name, also=_FOLDERS) or ""
 
 
-def is_privileged() -> bool:
-    """Whether we are root of the whole machine, not of a user namespace only."""
-    if os.geteuid() != 0:
-        return False
-    try:
-        with open("/proc/self/uid_map", encoding="ascii") as file:
-            return file.read().split() == ["0", "0", "4294967295"]
-    except OSError:
-        return True  # a kernel without user namespaces
-
-
 def serve_fuse(argv: list[str], target: str, kind: str, prepare: Callable[[], None]) -> None:
     """Mount FUSE on `target` and let a program (of libfuse 3) serve it; raises OSError with what the program said.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.mounts.fuse_program import is_privileged
+from kedge.runtime.host_facts import is_privileged
 from kedge.runtime.mounts.operations import LOWER, MAY, MUST, NEW, OLD, SESSION
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from kedge.posix import constants, libc
-from kedge.runtime.mounts.fuse_program import find_program, is_privileged, serve_fuse
+from kedge.runtime.host_facts import is_privileged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def mount_kernel(lowers: list[str], upper: str, work: str, target: str) -> None:
 
 def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
     """fuse-overlayfs; raises OSError."""
+    from kedge.runtime.mounts.fuse_program import find_program, serve_fuse  # late: only where the kernel's cannot be
+
     program = find_program("fuse-overlayfs")
     if not program:
         raise OSError("it is not installed")

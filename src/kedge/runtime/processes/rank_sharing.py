@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 
+from kedge.launch.rank_variables import HYDRA, LAUNCHES, LOCAL_SIZES, OWN_LAUNCH, OWN_PREFIX, PER_TASK
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import parent_of, start_of
-from kedge.runtime.facts import HYDRA, LAUNCHES, LOCAL_SIZES, PER_TASK
 from kedge.runtime.gpu_vendors import VENDORS
 from kedge.runtime.images.node_cache import own_directory
 from kedge.runtime.processes.join_namespaces import join_namespaces
@@ -56,7 +56,8 @@ def make_key(options: RunOptions, image: str, environ: Mapping[str, str], cwd: s
         if shapes_container(name) and value not in (False, "", [], None)
     ]
     prefixes = ("KEDGE_", "APPTAINER_", "SINGULARITY_")  # binds come from variables too
-    shape += [f"{name}={environ[name]}" for name in sorted(environ) if name.startswith(prefixes)]
+    named = [name for name in sorted(environ) if name.startswith(prefixes) and not name.startswith(OWN_PREFIX)]
+    shape += [f"{name}={environ[name]}" for name in named]
     if options.contain:  # a private /dev holds the devices of one rank
         selectors = [name for vendor in VENDORS for name in vendor.selectors]
         shape += [f"{name}={environ[name]}" for name in selectors if name in environ]
@@ -70,7 +71,7 @@ def shapes_container(option: str) -> bool:
 
 def find_launch(environ: Mapping[str, str]) -> str:
     """What ranks of one launch on this node have in common: its name, or else the process that started them."""
-    if not environ.get(HYDRA) or environ.get("PMIX_NAMESPACE"):
+    if not environ.get(HYDRA) or environ.get("PMIX_NAMESPACE") or environ.get(OWN_LAUNCH):
         for names in LAUNCHES:
             if all(environ.get(name) for name in names):
                 return " ".join(f"{name}={environ[name]}" for name in names if name not in PER_TASK)

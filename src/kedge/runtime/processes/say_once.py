@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 
+from kedge.launch.rank_variables import HYDRA, LAUNCHES, RANKS
 from kedge.posix.spawn import start_of
-from kedge.runtime.facts import HYDRA, LAUNCHES, RANKS
 from kedge.runtime.images.node_cache import own_directory
 from kedge.runtime.processes.rank_sharing import find_launch, find_private_directory, make_digest
 

@@ -41,13 +41,15 @@ def run_supervised(
     *,
     with_init: bool = True,
     is_shared: bool = False,
-    after: Callable[[], None] | None = None,
+    after: Callable[[int], None] | None = None,
+    is_in_job: bool = False,
 ) -> NoReturn:
     """Run `start` in a child that is process 1 of the namespace made before, and end as what it started ends.
 
     `start` becomes the program. When it raises, the child raises: the caller reports it and exits there. With
     `is_shared` others may have joined, who would die with process 1: it stays until they have ended. `after` is done
-    here, once the program has ended.
+    here, once the program has ended, and hears how: what waitpid said. With `is_in_job` what a scheduler sends is not
+    passed on: it goes to all processes of a job, and the program has it already.
     """
     private = list_private()
     report_from, report_to = os.pipe()
@@ -61,7 +63,7 @@ def run_supervised(
     words.restore()  # outside it is the user's command, as `ps` is to show it
     close_all([report_to, *private])
     _let_join(is_wanted=is_shared)
-    _supervise(child, report_from, after)
+    _supervise(child, report_from, after, is_in_job=is_in_job)
 
 
 def end_with_parent(parent: int) -> None:
@@ -181,7 +183,9 @@ def _keep_instance(payload: int) -> NoReturn:
             os._exit(128 + number)  # the program is gone, and what it left behind too
 
 
-def _supervise(child: int, report_from: int, after: Callable[[], None] | None) -> NoReturn:
+def _supervise(
+    child: int, report_from: int, after: Callable[[int], None] | None, *, is_in_job: bool = False
+) -> NoReturn:
     report = _Report(report_from)
     while True:
         if report.read():
@@ -191,10 +195,11 @@ def _supervise(child: int, report_from: int, after: Callable[[], None] | None) -
             _stop_here()
         elif done:
             report.read()
+            status = status if report.status is None else report.status
             if after is not None:
-                after()
-            _end_like(status if report.status is None else report.status)
-        number, is_sent = _next_signal()
+                after(status)
+            _end_like(status)
+        number, is_sent = _next_signal(is_in_job=is_in_job)
         if is_sent and number not in (_signal.SIGCHLD, _signal.SIGURG):
             _send(child, number)
 
@@ -229,7 +234,7 @@ class _Report:
         return has_stopped
 
 
-def _next_signal() -> tuple[int, bool]:
+def _next_signal(*, is_in_job: bool = False) -> tuple[int, bool]:
     """Wait for a signal: its number, and whether it was meant for the program, which did not get it otherwise."""
     while True:
         try:
@@ -237,11 +242,23 @@ def _next_signal() -> tuple[int, bool]:
         except InterruptedError:
             continue
         if signal.si_code <= 0:  # kill, tgkill or sigqueue: somebody knows this process only
-            return signal.si_signo, True
+            return signal.si_signo, not (is_in_job and _is_for_all(signal.si_pid, signal.si_uid))
         if signal.si_signo in (_signal.SIGHUP, _signal.SIGCONT) and os.getsid(0) == os.getpid():
             return signal.si_signo, True  # a terminal that is gone tells the leader of the session alone
         is_our_own = signal.si_signo in _FROM_TERMINAL or signal.si_signo in (_NEWS, _signal.SIGIO, _signal.SIGPIPE)
         return signal.si_signo, not is_our_own
+
+
+def _is_for_all(sender: int, uid: int) -> bool:
+    """Whether a scheduler sent a signal: an ancestor, and not the parent that started us, unless it is another user."""
+    parent = os.getppid()
+    if sender == parent:
+        return uid != os.getuid()
+    while parent > 1:
+        parent = parent_of(parent)
+        if parent == sender:
+            return True
+    return False
 
 
 def _reap(payload: int, report_to: int) -> int | None:

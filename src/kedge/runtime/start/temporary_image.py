@@ -36,7 +36,7 @@ def name_temporary_image() -> str:
 
 def run_and_remove(start: Callable[[], None], root: str) -> NoReturn:
     """Run `start`, which becomes the program, in a child; end as it ends, without the image."""
-    run_supervised(start, with_init=False, after=lambda: _remove_now(root))
+    run_supervised(start, with_init=False, after=lambda _: _remove_now(root))
 
 
 def _remove_now(root: str) -> None:

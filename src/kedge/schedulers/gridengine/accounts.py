@@ -87,11 +87,11 @@ def _find_state(fields: Mapping[str, str], failed: int, exit_status: int, reques
 
 def _find_limit(fields: Mapping[str, str], requested: Mapping[str, str]) -> State | None:
     """Which limit of the job's own a signal was for."""
-    lasted, allowed = _read_amount(fields.get("ru_wallclock", "").rstrip("s")), read_seconds(requested.get("h_rt", ""))
+    lasted, allowed = read_amount(fields.get("ru_wallclock", "").rstrip("s")), read_seconds(requested.get("h_rt", ""))
     if lasted is not None and allowed and lasted >= allowed:
         return State.TIMEOUT
-    used = _read_amount(fields.get("maxvmem", ""))
-    wanted = [_read_amount(requested[name]) for name in requested if name != "h_rt"]
+    used = read_amount(fields.get("maxvmem", ""))
+    wanted = [read_amount(requested[name]) for name in requested if name != "h_rt"]
     slots = _read_number(fields.get("slots", "")) or 1
     if used and any(each and used >= 0.98 * each * slots for each in wanted):
         return State.OUT_OF_MEMORY
@@ -103,7 +103,8 @@ def _read_number(text: str) -> int | None:
     return int(match[0]) if match else None
 
 
-def _read_amount(text: str) -> float | None:
+def read_amount(text: str) -> float | None:
+    """`4.156MB` in bytes, or a plain number; None where it is neither."""
     match = _AMOUNT.fullmatch(text.strip())
     try:
         return float(match[1]) * 1024 ** _POWERS[match[2].upper()] if match else None

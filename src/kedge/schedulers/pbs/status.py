@@ -147,7 +147,7 @@ def _find_limit(fields: Mapping[str, str], signal: int) -> State | None:
     allowed = read_seconds(fields.get("Resource_List.walltime", ""))
     if lasted is not None and allowed and lasted >= allowed:
         return State.TIMEOUT
-    used, asked = _read_size(fields.get("resources_used.mem", "")), _read_size(fields.get("Resource_List.mem", ""))
+    used, asked = read_size(fields.get("resources_used.mem", "")), read_size(fields.get("Resource_List.mem", ""))
     if signal == _KILL and used and asked and used >= 0.98 * asked:
         return State.OUT_OF_MEMORY
     return None
@@ -162,7 +162,8 @@ def _read_code(text: str) -> int | None:
     return int(text) if re.fullmatch(r"-?\d{1,9}", text.strip()) else None
 
 
-def _read_size(text: str) -> int | None:
+def read_size(text: str) -> int | None:
+    """Bytes of `1024kb`."""
     match = _SIZE.fullmatch(text.strip())
     return int(match[1]) * 1024 ** _POWERS[match[2].lower()] if match else None
 

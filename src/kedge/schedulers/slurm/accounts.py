@@ -28,10 +28,14 @@ _DISABLED = "accounting storage is disabled"
 
 def history_query(ids: Sequence[str], since: float) -> Query:
     """sacct, with the steps of each job: a step that ran out of memory says so, the job around it often just FAILED."""
-    day = time.strftime("%Y-%m-%d", time.gmtime(max(since - _DAY, 0.0)))  # a day more than needed, in any time zone
     lists = [",".join(ids[first : first + _IDS_PER_WORD]) for first in range(0, len(ids), _IDS_PER_WORD)]
-    argv = ("sacct", "--noheader", "--parsable2", f"--starttime={day}", f"--format={_FIELDS}")
+    argv = ("sacct", "--noheader", "--parsable2", f"--starttime={name_day(since)}", f"--format={_FIELDS}")
     return Query((*argv, *(f"--jobs={each}" for each in lists)), may_fail=True, environment=(TIME_ENVIRONMENT,))
+
+
+def name_day(since: float) -> str:
+    """The day to ask from: a day more than needed, in any time zone."""
+    return time.strftime("%Y-%m-%d", time.gmtime(max(since - _DAY, 0.0)))
 
 
 def parse_history(output: str) -> list[JobStatus]:
@@ -83,7 +87,7 @@ def _add_step(job: JobStatus, step: JobStatus) -> JobStatus:
         job = replace(job, exit_code=128 + step.signal)
     used = dict(step.details).get(_USED, "")
     details = dict(job.details)
-    if _read_size(used) > _read_size(details.get(_USED, "")):
+    if read_size(used) > read_size(details.get(_USED, "")):
         details[_USED] = used
     return replace(job, details=tuple(details.items()))
 
@@ -91,9 +95,9 @@ def _add_step(job: JobStatus, step: JobStatus) -> JobStatus:
 def _judge(job: JobStatus) -> JobStatus:
     """What the steps together say: killed with more memory than was asked for, and what sacct makes of exit codes."""
     details = dict(job.details)
-    asked = _read_size(details.get(_ASKED, "").removesuffix("n"))  # 20.11 says per node or per CPU: 4Gn, 4Gc
+    asked = read_size(details.get(_ASKED, "").removesuffix("n"))  # 20.11 says per node or per CPU: 4Gn, 4Gc
     was_killed = 9 in (job.signal, job.exit_code) or job.exit_code == 137
-    if job.state is State.FAILED and was_killed and asked and _read_size(details.get(_USED, "")) > asked:
+    if job.state is State.FAILED and was_killed and asked and read_size(details.get(_USED, "")) > asked:
         return _blame_memory(job)
     code = job.exit_code
     if code in _DOUBTFUL and not job.signal:
@@ -105,7 +109,8 @@ def _blame_memory(job: JobStatus) -> JobStatus:
     return replace(job, state=State.OUT_OF_MEMORY, reason=job.reason or "OutOfMemory")
 
 
-def _read_size(text: str) -> float:
+def read_size(text: str) -> float:
+    """Bytes of `500M`; 0 where it is no size."""
     match = re.fullmatch(r"([\d.]{1,20})([KMGTP]?)", text)
     if match is None or match[1].count(".") > 1 or match[1] == ".":
         return 0.0

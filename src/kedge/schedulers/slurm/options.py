@@ -35,7 +35,15 @@ H:hold s:oversubscribe -:ignore-pbs -:no-requeue O:overcommit -:parsable Q:quiet
 -:use-min-nodes v:verbose W:wait -:contiguous h:help -:usage V:version -:test-only -:stepmgr
 -:container-mount-home -:no-container-mount-home -:container-remap-root -:no-container-remap-root
 -:container-writable -:container-readonly -:no-container-entrypoint -:container-entrypoint
+-:container-entrypoint-log
 """
+# of srun alone, or otherwise than with sbatch
+_SRUN_VALUES = frozenset((
+    "--cpu-bind", "--epilog", "--het-group", "--jobid", "--max-threads", "--mpi", "--msg-timeout", "--pack-group",
+    "--prolog", "--relative", "--slurmd-debug", "--task-epilog", "--task-prolog", "--threads", "--wait", "-r", "-T",
+    "-W", "--container-unshare",
+))  # fmt: skip
+_SRUN_FLAGS = frozenset(("-E", "-I", "-K", "-X", "-Z", "-l", "-u"))
 SYNONYMS = {"--tasks-per-node": "--ntasks-per-node", "--cluster": "--clusters"}
 RENAMED = {"--workdir": "--chdir", "--share": "--oversubscribe"}  # old names, which sbatch 22.05 refuses
 # what kedge itself writes; sbatch takes any beginning of a name that fits one option only
@@ -61,6 +69,15 @@ FLAGS = _name_options(_WITHOUT_VALUE)
 OPTIONS = {**VALUES, **OPTIONAL, **FLAGS}
 LETTERS = {letter: name for name, letter in OPTIONS.items() if letter != "-"}
 _SAME = {old[2:]: new[2:] for old, new in (*SYNONYMS.items(), *RENAMED.items())}
+
+
+def srun_wants_value(name: str) -> bool:
+    """Whether a word follows this option of srun, where no `=` and no value stands in its own word."""
+    if name in _SRUN_VALUES or name in _SRUN_FLAGS:
+        return name in _SRUN_VALUES
+    if name.startswith("--"):
+        return name in VALUES
+    return len(name) == 2 and LETTERS.get(name[1], "") in VALUES
 
 
 @frozen

@@ -20,6 +20,12 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
 trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.record.json"
+fi
 
 export KEDGE_NODEDIR="$SGE_LOCALDIR/kedge-$UID"
 export OMP_NUM_THREADS=8
@@ -33,7 +39,6 @@ cd /scratch/proj/ada/code
 kedge=/scratch/proj/ada/bin/kedge
 image=/scratch/proj/ada/pytorch.sif
 
-mpirun -np 16 --map-by ppr:8:node -x KEDGE_JOB_ID -x KEDGE_JOB_NAME -x OMP_NUM_THREADS \
-    -x KEDGEENV_OMP_NUM_THREADS -x NOTE -x KEDGEENV_NOTE "$kedge" exec --nv \
+"$kedge" launch --site abci2 --mpi --tasks-per-node 8 --nv --record-to "$run_record" \
     --bind /scratch/proj/ada/data:/data:ro "$image" python train.py --note "it's \$5"
 # submitted with: qsub -terse -g proj job.sh

@@ -20,6 +20,12 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
 trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.$KEDGE_ARRAY_INDEX.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.$KEDGE_ARRAY_INDEX.record.json"
+fi
 
 export OMP_NUM_THREADS=8
 export KEDGEENV_OMP_NUM_THREADS=8
@@ -32,5 +38,6 @@ cd /scratch/proj/ada/code
 kedge=/scratch/proj/ada/bin/kedge
 image=/scratch/proj/ada/pytorch.sif
 
-"$kedge" exec --nv --bind /scratch/proj/ada/data:/data:ro "$image" python train.py --note "it's \$5"
+"$kedge" exec --nv --record-to "$run_record" --bind /scratch/proj/ada/data:/data:ro "$image" \
+    python train.py --note "it's \$5"
 # submitted with: sbatch --parsable job.sh

@@ -19,6 +19,12 @@ trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
 trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.record.json"
+fi
 
 export KEDGE_NODEDIR="/tmp/kedge-$UID"
 export OMP_NUM_THREADS=8
@@ -32,15 +38,6 @@ cd /scratch/proj/ada/code
 kedge=/scratch/proj/ada/bin/kedge
 image=/scratch/proj/ada/pytorch.sif
 
-nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
-first_node=${nodes%%$'\n'*}
-export MASTER_ADDR="$first_node"
-# a port that two jobs on one node hardly share, below those that the kernel gives away
-export MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))
-
-# shellcheck disable=SC2016 # the rank of a node is known there only
-ibrun "$kedge" exec --nv --bind /scratch/proj/ada/data:/data:ro "$image" sh -c \
-    'exec torchrun --nnodes=2 --nproc_per_node=1 --node_rank="${MV2_COMM_WORLD_RANK:-${OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" \
-        --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"' \
-    torchrun train.py --note "it's \$5"
+"$kedge" launch --site tacc-vista --torchrun --processes 1 --nv --record-to "$run_record" \
+    --bind /scratch/proj/ada/data:/data:ro "$image" train.py --note "it's \$5"
 # submitted with: sbatch --parsable job.sh

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from kedge.errors import InvalidRecipe
+from kedge.recipe.definition.metadata import write_foundation
 from kedge.recipe.definition.plan import make_recipe
 from kedge.recipe.steps import (
     SCRIPT_PATH,
     BuildArguments,
     CopyStep,
     HostScriptStep,
+    RecipePlace,
     RunStep,
     Step,
     TreeFile,
@@ -161,6 +163,13 @@ def test_plan_files_of_an_image_of_this_kind_stay() -> None:
     foundation = steps[0]
     assert isinstance(foundation, WriteFilesStep)
     assert {file.way for file in foundation.files} == {"keep"}
+
+
+@pytest.mark.parametrize(("section", "runs"), [({"Env": ["A=b"]}, True), ({"Cmd": ["ls"]}, True), ({}, False)])
+def test_plan_images_of_registries_run_their_arguments(section: dict[str, Any], runs: bool) -> None:
+    step = write_foundation(RecipePlace("a.def", 1), section, keeps=False)
+    (script,) = (file.data.decode() for file in step.files if file.path.endswith("/runscript"))
+    assert ('exec "$@"' in script) is runs
 
 
 def test_plan_apps() -> None:

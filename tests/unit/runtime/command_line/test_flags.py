@@ -288,6 +288,8 @@ def test_flags_keep_privs_is_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
         ("\u2013nv", "--nv", "nv"),
         ("-\u2014nv", "--nv", "nv"),
         ("\u2013e", "-e", "cleanenv"),
+        ("\u201a\u00c4\u00ee-nv", "--nv", "nv"),
+        ("\u00e2\u20ac\u201cnv", "--nv", "nv"),
     ],
 )
 def test_flags_copied_with_typographic_dashes_are_understood(word: str, meant: str, attribute: str) -> None:

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InstanceProblem
+from kedge.launch.rank_variables import OWN_LAUNCH
+from kedge.launch.ranks import Rank, own_variables
 from kedge.posix import libc
 from kedge.posix.constants import PR_SET_DUMPABLE
 from kedge.posix.spawn import fork_process, start_of
+from kedge.runtime.options import RunOptions
 from kedge.runtime.processes import rank_sharing
-from kedge.runtime.processes.rank_sharing import Sharing
+from kedge.runtime.processes.rank_sharing import Sharing, find_launch, has_companions, make_key
 
 USER = 1507
 
@@ -62,3 +65,18 @@ def test_rank_hides_before_it_joins_and_shows_itself_where_it_cannot(
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_ranks_that_kedge_started_share_by_the_name_of_their_launch() -> None:
+    ranks = [own_variables(Rank(number, 4, number % 2, 2, number // 2, 2)) | {OWN_LAUNCH: "one"} for number in range(2)]
+    keys = {make_key(RunOptions(), "image", environ, "/work") for environ in ranks}
+    assert len(keys) == 1, "their own numbers do not shape the container"
+    other = make_key(RunOptions(), "image", ranks[0] | {OWN_LAUNCH: "two"}, "/work")
+    assert other not in keys
+    assert all(map(has_companions, ranks))
+    assert not has_companions(own_variables(Rank(0, 2, 0, 1, 0, 2)))
+
+
+def test_ranks_of_hydra_below_kedge_share_by_its_name_too() -> None:
+    environ = {"MPI_LOCALRANKID": "0", "PMI_RANK": "0", OWN_LAUNCH: "one"}
+    assert find_launch(environ) == f"{OWN_LAUNCH}=one"

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge diagnose`: why a job or a program failed, from what it wrote."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.cli.options import add_settings
+from kedge.errors import FailureFound, FileProblem, JobNotFound, KedgeError
+
+if TYPE_CHECKING:
+    from kedge.cli.console import Console
+    from kedge.ops.diagnose.failed_logs import LogDiagnosis
+
+_STANDARD_INPUT = "-"
+_WIDEST = 100  # columns: longer lines are hard to read
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument(
+        "logs",
+        metavar="LOG|JOB",
+        nargs="*",
+        default=["last"],
+        help="log file, '-' for standard input, or a job: its id, ID_INDEX, its name, 'last' (default: last)",
+    )
+    parser.add_argument("--all", action="store_true", help="show every message that kedge recognises")
+    add_settings(parser, "site", "job_directory")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    """Search the logs and explain them; 85 where a known failure was found."""
+    from kedge.ops.diagnose.failed_logs import join_diagnoses
+
+    states: list[dict[str, object]] = []
+    parts = [_diagnose(word, states, console) for word in arguments.logs]
+    diagnosis = join_diagnoses([part for part in parts if part is not None])
+    if console.json:
+        document = {"found": diagnosis.has_failure, "jobs": states, **_clean(diagnosis)}
+        console.print_json(document)
+    else:
+        _show(diagnosis, states, arguments, console)
+    return FailureFound.exit_code if diagnosis.has_failure else 0
+
+
+def _diagnose(word: str, states: list[dict[str, object]], console: Console) -> LogDiagnosis | None:
+    from kedge.ops.diagnose.failed_logs import diagnose_files, diagnose_stream
+
+    if word == _STANDARD_INPUT:
+        return diagnose_stream(sys.stdin.buffer, "standard input")
+    if Path(word).exists():
+        return diagnose_files([Path(word)])
+    return _diagnose_job(word, states, console)
+
+
+def _diagnose_job(word: str, states: list[dict[str, object]], console: Console) -> LogDiagnosis:
+    from kedge.cli.status import describe_state
+    from kedge.ops.diagnose.failed_logs import diagnose_files, list_job_files
+    from kedge.ops.jobs.find_job import locate_job
+    from kedge.ops.jobs.status import read_status
+
+    try:
+        cluster, job = locate_job(console.settings, console.environ, word)
+    except JobNotFound as problem:
+        raise _refuse(word, problem) from problem
+    statuses = read_status(cluster, job)
+    first = next((status for status in statuses if status.outcome != "completed"), statuses[0])
+    states.append({
+        "job": job.name,
+        "state": describe_state(first),
+        "why": cluster.backend.explain(first) or first.reason,
+        "tasks": len(statuses),
+    })  # fmt: skip
+    if job.record is None:
+        raise JobNotFound(
+            f"job {job.id} was not submitted with kedge, so kedge cannot locate its output",
+            hint="name its log: kedge diagnose FILE",
+        )
+    return diagnose_files(list_job_files(job.record, statuses))
+
+
+def _refuse(word: str, problem: KedgeError) -> KedgeError:
+    if word == "last":
+        return JobNotFound("kedge has submitted no job yet", hint="name a log: kedge diagnose FILE")
+    if "/" in word or "." in word:
+        return FileProblem(
+            f"there is no file {word}",
+            hint="check the spelling; relative names are looked up from the current directory",
+        )
+    return JobNotFound(
+        f"there is neither a file nor a job '{word}'", hint=problem.hint or "'kedge jobs --all' lists your jobs"
+    )
+
+
+def _clean(diagnosis: LogDiagnosis) -> dict[str, object]:
+    """What goes out, through the rules for secrets."""
+    from kedge.cli.redaction import redact
+
+    document = diagnosis.as_dict()
+    document["last_lines"] = [redact(line) for line in diagnosis.last_lines]
+    document["clues"] = [
+        {**clue.as_dict(), "line": redact(clue.line), "cause": redact(clue.cause)} for clue in diagnosis.clues
+    ]
+    return document
+
+
+def _show(
+    diagnosis: LogDiagnosis, states: list[dict[str, object]], arguments: argparse.Namespace, console: Console
+) -> None:
+    from kedge.cli.diagnose_text import render_diagnosis
+
+    width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    for line in render_diagnosis(diagnosis, states, everything=arguments.all, width=width, paint=console.paint):
+        console.print(line)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What `kedge rank` is told on its command line. Every rank pays for what this file imports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from kedge.errors import LaunchRefused
+from kedge.frozen import NOTHING, JsonValue, as_dict, frozen
+from kedge.launch.contracts import Terms
+from kedge.launch.rendezvous import Rendezvous
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@frozen
+class RankOrder(JsonValue):
+    """What `kedge rank` is told: one word of JSON on its command line, so that no launcher has to hand it on."""
+
+    contract: str
+    layout: tuple[int, ...]  # the ranks of each node
+    address: str
+    port: int
+    id: str
+    hosts: tuple[str, ...] = ()  # the nodes
+    processes: tuple[int, ...] = ()  # per node, that a program like torchrun starts
+    cpus: tuple[int, ...] = ()  # per rank, on each node; 0: unknown
+    pmi: tuple[str, ...] = ()  # kinds of PMI that the image's MPI knows; empty: it needs none, or that is unknown
+    is_checked: bool = True  # a rank whose MPI finds none of them does not start
+    mpi: str = ""  # the image's MPI, for messages
+    mpi_type: str = ""  # which PMI srun was asked for, likewise
+    least_nodes: int = 0
+    restarts: int = 0
+    interface: str = ""  # of the first node, for NCCL and Gloo; other nodes find out theirs
+    fallback: str = ""  # an address of the first node, for nodes that do not know its name
+    token: str = ""  # before lines that a rank says to the launch, and not to the user
+    node: int = -1  # kedge's own start: the node whose ranks one process starts
+    runs_probe: bool = False  # the first word of the command stands for the probe
+    command_at: int = 0  # where the command begins among the words behind this
+
+    def encode(self) -> str:
+        """As one word."""
+        return json.dumps(as_dict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str) -> RankOrder:
+        """From that word; raises LaunchRefused where it is none."""
+        try:
+            read: dict[str, Any] = json.loads(text)
+            values: dict[str, Any] = {
+                name: tuple(each) if isinstance(each, list) else each for name, each in read.items()
+            }
+            return cls(**values)
+        except (ValueError, TypeError, AttributeError):
+            raise LaunchRefused(
+                "kedge rank was given an order that it cannot read", hint="use 'kedge launch', which starts it"
+            ) from None
+
+    def terms_on(self, node: int, environ: Mapping[str, str] = NOTHING) -> Terms:
+        """What a contract needs to know on a node; `environ` is what the user set already."""
+        return Terms(
+            Rendezvous(self.address, self.port, self.id),
+            cpus=_at(self.cpus, node, 0),
+            processes=_at(self.processes, node, 1),
+            least_nodes=self.least_nodes,
+            restarts=self.restarts,
+            hosts=tuple(host for host, count in zip(self.hosts, self.layout, strict=False) for _ in range(count)),
+            interface=self.interface,
+            environ=environ,
+        )
+
+
+def _at(values: Sequence[int], index: int, default: int) -> int:
+    return values[index] if 0 <= index < len(values) else default

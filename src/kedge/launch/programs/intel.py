@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Intel MPI's mpiexec.hydra: Hydra, with another word for nodes that differ."""
+
+from __future__ import annotations
+
+from kedge.launch.programs.hydra import Hydra
+from kedge.launch.programs.program import Groups, StartRequest
+
+
+class _Intel(Hydra):
+    name = "mpiexec"
+
+    def list_words(self, request: StartRequest) -> Groups:
+        """As Hydra's: it takes `-hosts a,b` without numbers, and `-machine` with them."""
+        groups = super().list_words(request)
+        if not request.hosts:
+            return groups
+        names = ",".join(name for name, _ in request.hosts)
+        if request.per_node:
+            return [("-hosts", names) if group[0] == "-hosts" else group for group in groups]
+        counted = ",".join(f"{name}:{count}" for name, count in request.hosts)
+        return [("-machine", counted) if group[0] == "-hosts" else group for group in groups]
+
+
+INTEL = _Intel()

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The results of `pi` and `allreduce` as figures, to be recorded, plotted and compared as all others are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kedge.frozen import replace
+from kedge.ops.bench.record import Figure
+
+if TYPE_CHECKING:
+    from kedge.compat.bandwidth.report import BandwidthRow
+    from kedge.ops.bench.allreduce import AllreduceResult
+    from kedge.ops.bench.pi import PiResult
+
+_UNKNOWN = "unknown: links between the ranks"
+
+
+def make_pi_figures(result: PiResult) -> tuple[Figure, ...]:
+    """The time of the integral."""
+    name = f"{result.ranks} ranks {result.intervals} intervals"
+    return (Figure(name, "s", result.timings or (result.seconds,), None, "unknown: depends on the CPU"),)
+
+
+def make_allreduce_figures(result: AllreduceResult) -> tuple[Figure, ...]:
+    """The bus bandwidth of every size, against the link."""
+    link = result.link
+    rate, name = (link.rate, link.name) if link and link.rate else (None, _UNKNOWN)
+    way = f"{result.report.way}, {result.report.ranks} ranks"
+    rows = result.report.rows
+    timings = result.timings or tuple((row.seconds,) for row in rows)
+    return tuple(
+        Figure(f"{row.bytes} B", "GB/s", _list_bandwidths(row, seconds), rate, name, way, row.bytes)
+        for row, seconds in zip(rows, timings, strict=True)
+        if row.bus_bandwidth > 0
+    )
+
+
+def _list_bandwidths(row: BandwidthRow, timings: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(replace(row, seconds=seconds).bus_bandwidth for seconds in timings)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One node of a launch without an MPI launcher: starts the node's ranks, labels what they print, and ends them.
+
+It ends all of them when one fails, when it is asked to, and when whoever started it is gone: then its standard input
+ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Mapping, Sequence
+
+from kedge.frozen import replace
+from kedge.launch.order import RankOrder
+from kedge.launch.programs.own import label_line, tell_end
+from kedge.launch.rank_variables import OWN_LAUNCH
+from kedge.launch.ranks import Rank, own_variables
+from kedge.ops.launch.line_buffer import LineBuffer
+from kedge.posix.child_group import ChildGroup, GroupMember
+from kedge.posix.start_kedge import own_command
+
+_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+_MOMENT = 0.1
+_LONGEST = 1 << 16  # bytes of a line that are handed on at once
+
+
+class _Node:
+    """The ranks of one node while they run."""
+
+    def __init__(self, order: RankOrder) -> None:
+        self._order = order
+        self._first = sum(order.layout[: order.node])
+        self._lines = LineBuffer(self._label, _LONGEST)
+        self._group = ChildGroup(lambda index, is_error, data: self._lines.hear((index, is_error), data))
+        self.failed: GroupMember | None = None
+
+    def start(self, words: Sequence[str], environ: Mapping[str, str]) -> None:
+        for local in range(self._order.layout[self._order.node]):
+            argv = own_command("rank", make_rank_order(self._order).encode(), "--", *words)
+            variables = own_variables(self._rank(local))
+            self._group.start(
+                argv, {**environ, **variables, OWN_LAUNCH: self._order.id + self._order.token}, own_group=False
+            )
+
+    def watch(self) -> int:
+        """Until all have ended, one has failed, or the launch is gone; the status of the first that failed."""
+        is_attended = _Attendance()
+        while self._group.is_running:
+            ended = [member for member in self._group.wait(_MOMENT) if member.status]
+            if ended:
+                self.failed = ended[0]
+                self._tell(ended[0])
+            if ended or not is_attended():
+                self._group.end(grace=_GRACE)
+                break
+        self._lines.flush()
+        return self.failed.status if self.failed else 0
+
+    def end(self) -> None:
+        self._group.end(grace=_GRACE)
+        self._lines.flush()
+
+    def _rank(self, local: int) -> Rank:
+        order = self._order
+        nodes, count = len(order.layout), order.layout[order.node]
+        return Rank(self._first + local, sum(order.layout), local, count, order.node, nodes)
+
+    def _tell(self, member: GroupMember) -> None:
+        self._lines.flush()
+        _write(True, tell_end(self._first + member.index, member.status, os.uname().nodename) + "\n")
+
+    def _label(self, stream: tuple[int, bool], line: bytes) -> None:
+        index, is_error = stream
+        text = line.decode(errors="surrogateescape")
+        is_part = len(line) > _LONGEST and not text.endswith("\n")
+        _write(is_error, label_line(self._first + index, text.removesuffix("\n"), is_part=is_part) + "\n")
+
+
+class _Attendance:
+    """Whether the launch still holds our standard input."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._poll.register(0, select.POLLIN | select.POLLHUP)
+
+    def __call__(self) -> bool:
+        """False when it has ended: nothing is ever written there."""
+        return not self._poll.poll(0) or bool(os.read(0, 1))
+
+
+def start_node(order: RankOrder, words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Start and watch the ranks of the order's node; the status of the first that failed."""
+    node = _Node(order)
+    try:
+        node.start(words, environ)
+        status = node.watch()
+        if not status and order.token:  # qrsh ends with 0 as well when it loses the node
+            _write(True, f"{order.token} node {order.node}\n")
+        return status
+    except BaseException:
+        node.end()
+        raise
+
+
+def make_rank_order(order: RankOrder) -> RankOrder:
+    """The same for one rank."""
+    return replace(order, node=-1)
+
+
+def _write(is_error: bool, text: str) -> None:
+    data = text.encode(errors="surrogateescape")
+    while data:
+        data = data[os.write(2 if is_error else 1, data) :]

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images with a real MPI, packed from this host's, and command lines that start ranks of them under its launchers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.builders.containers import Runner
+from tests.requirements import require_program
+
+# Programs that bring the library, its launcher and what they load while they run.
+_PROGRAMS = {
+    "openmpi": ("mpirun.openmpi", "orted", "ompi_info"),
+    "mpich": ("mpirun.mpich", "hydra_pmi_proxy", "mpivars"),
+}
+LAUNCHERS = {
+    "openmpi": ("mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"),
+    "mpich": ("mpirun.mpich",),
+}
+# What `kedge rank` does, in small: hold the probe open, and become a container that starts it.
+RANK = """
+import os, sys
+from kedge.launch.probe.words import find_probe, probe_words
+from kedge.posix.held_program import hold_program
+image, command, *more = sys.argv[1:]
+task = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMI_RANK") or "-1"
+words = probe_words(hold_program(find_probe(os.uname().machine)), command, task=int(task))
+os.execv(sys.executable, [sys.executable, "-m", "kedge", "exec", image, *words, *more])
+"""
+
+
+def make_mpi_image(runner: Runner, family: str) -> Path:
+    """A SIF file with Debian's Open MPI (`openmpi`) or MPICH (`mpich`), packed by kedge as the runner's user."""
+    path = runner.home / f"{family}.sif"
+    if not path.exists():
+        programs = [require_program(name) for name in _PROGRAMS[family]]
+        runner.read("pull", str(path), "host:" + ",".join([*programs, "sh"]))
+    return path
+
+
+def launch_words(family: str, ranks: int) -> list[str]:
+    """The words of a launcher of this host before a rank's own."""
+    program, *options = LAUNCHERS[family]
+    return [require_program(program), *options, "-np", str(ranks)]
+
+
+def probe_rank(image: Path, command: str, *more: str) -> list[str]:
+    """The command line of one rank that runs the probe in a container."""
+    return [sys.executable, "-c", RANK, str(image), command, *more]

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Variables of processes in real jobs: Slurm 22.05.8, Grid Engine 8.1.9, Open MPI 4.1.4 and MPICH 4.0.2.
+
+Of each the variables that tell nodes, tasks, GPUs and ranks; the comment is what was asked for.
+"""
+
+from __future__ import annotations
+
+SLURM = {
+    # sbatch -N3 --ntasks-per-node=2
+    "batch": (
+        "SLURMD_NODENAME=gpu01|SLURM_JOB_CPUS_PER_NODE=2(x3)|SLURM_JOB_ID=1|SLURM_JOB_NODELIST=gpu[01-03]|"
+        "SLURM_JOB_NUM_NODES=3|SLURM_LOCALID=0|SLURM_NODEID=0|SLURM_NTASKS=6|SLURM_NTASKS_PER_NODE=2|"
+        "SLURM_PROCID=0|SLURM_TASKS_PER_NODE=2(x3)"
+    ),
+    # sbatch -N3 -n5
+    "batch_uneven": (
+        "SLURMD_NODENAME=gpu01|SLURM_JOB_CPUS_PER_NODE=3,1(x2)|SLURM_JOB_ID=2|SLURM_JOB_NODELIST=gpu[01-03]|"
+        "SLURM_JOB_NUM_NODES=3|SLURM_LOCALID=0|SLURM_NODEID=0|SLURM_NTASKS=5|SLURM_PROCID=0|"
+        "SLURM_TASKS_PER_NODE=3,1(x2)"
+    ),
+    # sbatch -N2 --exclusive
+    "exclusive": (
+        "CUDA_VISIBLE_DEVICES=0,1,2,3|SLURMD_NODENAME=gpu01|SLURM_GPUS_ON_NODE=4|SLURM_JOB_CPUS_PER_NODE=8(x2)|"
+        "SLURM_JOB_GPUS=0,1,2,3|SLURM_JOB_ID=4|SLURM_JOB_NODELIST=gpu[01-02]|SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|"
+        "SLURM_NODEID=0|SLURM_PROCID=0|SLURM_TASKS_PER_NODE=8(x2)"
+    ),
+    # sbatch -N2 --ntasks-per-node=1 -c4
+    "cpus_per_task": (
+        "SLURMD_NODENAME=gpu01|SLURM_CPUS_PER_TASK=4|SLURM_JOB_CPUS_PER_NODE=4(x2)|SLURM_JOB_ID=5|"
+        "SLURM_JOB_NODELIST=gpu[01-02]|SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|SLURM_NODEID=0|SLURM_NTASKS=2|"
+        "SLURM_NTASKS_PER_NODE=1|SLURM_PROCID=0|SLURM_TASKS_PER_NODE=1(x2)"
+    ),
+    # sbatch -N2 --ntasks-per-node=2 --gres=gpu:2
+    "gres": (
+        "CUDA_VISIBLE_DEVICES=0,1|SLURMD_NODENAME=gpu01|SLURM_GPUS_ON_NODE=2|SLURM_JOB_CPUS_PER_NODE=2(x2)|"
+        "SLURM_JOB_GPUS=0,1|SLURM_JOB_ID=6|SLURM_JOB_NODELIST=gpu[01-02]|SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|"
+        "SLURM_NODEID=0|SLURM_NTASKS=4|SLURM_NTASKS_PER_NODE=2|SLURM_PROCID=0|SLURM_TASKS_PER_NODE=2(x2)"
+    ),
+    # … --gpus-per-node=2
+    "gpus_per_node": (
+        "CUDA_VISIBLE_DEVICES=0,1|SLURMD_NODENAME=gpu01|SLURM_GPUS_ON_NODE=2|SLURM_GPUS_PER_NODE=2|"
+        "SLURM_JOB_CPUS_PER_NODE=2(x2)|SLURM_JOB_GPUS=0,1|SLURM_JOB_ID=7|SLURM_JOB_NODELIST=gpu[01-02]|"
+        "SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|SLURM_NODEID=0|SLURM_NTASKS=4|SLURM_NTASKS_PER_NODE=2|"
+        "SLURM_PROCID=0|SLURM_TASKS_PER_NODE=2(x2)"
+    ),
+    # … --gpus-per-task=1
+    "gpus_per_task": (
+        "CUDA_VISIBLE_DEVICES=0,1|SLURMD_NODENAME=gpu01|SLURM_GPUS_ON_NODE=2|SLURM_GPUS_PER_TASK=1|"
+        "SLURM_JOB_CPUS_PER_NODE=2(x2)|SLURM_JOB_GPUS=0,1|SLURM_JOB_ID=8|SLURM_JOB_NODELIST=gpu[01-02]|"
+        "SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|SLURM_NODEID=0|SLURM_NTASKS=4|SLURM_NTASKS_PER_NODE=2|"
+        "SLURM_PROCID=0|SLURM_TASKS_PER_NODE=2(x2)"
+    ),
+    # sbatch -N2 -n2 --gpus=4
+    "gpus": (
+        "CUDA_VISIBLE_DEVICES=0,1,2|SLURMD_NODENAME=gpu01|SLURM_GPUS=4|SLURM_GPUS_ON_NODE=3|"
+        "SLURM_JOB_CPUS_PER_NODE=1(x2)|SLURM_JOB_GPUS=0,1,2|SLURM_JOB_ID=9|SLURM_JOB_NODELIST=gpu[01-02]|"
+        "SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|SLURM_NODEID=0|SLURM_NTASKS=2|SLURM_PROCID=0|"
+        "SLURM_TASKS_PER_NODE=1(x2)"
+    ),
+    # … --gres=gpu:2: the last task of srun
+    "task_gres": (
+        "CUDA_VISIBLE_DEVICES=0,1|SLURMD_NODENAME=gpu02|SLURM_GPUS_ON_NODE=2|SLURM_JOB_CPUS_PER_NODE=2(x2)|"
+        "SLURM_JOB_GPUS=0,1|SLURM_JOB_ID=10|SLURM_JOB_NODELIST=gpu[01-02]|SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=1|"
+        "SLURM_NODEID=1|SLURM_NTASKS=4|SLURM_NTASKS_PER_NODE=2|SLURM_PROCID=3|SLURM_STEP_GPUS=0,1|SLURM_STEP_ID=0|"
+        "SLURM_STEP_NODELIST=gpu[01-02]|SLURM_STEP_NUM_NODES=2|SLURM_STEP_NUM_TASKS=4|"
+        "SLURM_STEP_TASKS_PER_NODE=2(x2)|SLURM_TASKS_PER_NODE=2(x2)"
+    ),
+    # … --gpus-per-task=1: the last task of srun
+    "task_gpus_per_task": (
+        "CUDA_VISIBLE_DEVICES=1|SLURMD_NODENAME=gpu02|SLURMD_TRES_BIND=gpu:per_task:1|SLURM_GPUS_ON_NODE=2|"
+        "SLURM_GPUS_PER_TASK=1|SLURM_JOB_CPUS_PER_NODE=2(x2)|SLURM_JOB_GPUS=0,1|SLURM_JOB_ID=11|"
+        "SLURM_JOB_NODELIST=gpu[01-02]|SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=1|SLURM_NODEID=1|SLURM_NTASKS=4|"
+        "SLURM_NTASKS_PER_NODE=2|SLURM_PROCID=3|SLURM_STEP_GPUS=1|SLURM_STEP_ID=0|SLURM_STEP_NODELIST=gpu[01-02]|"
+        "SLURM_STEP_NUM_NODES=2|SLURM_STEP_NUM_TASKS=4|SLURM_STEP_TASKS_PER_NODE=2(x2)|SLURM_TASKS_PER_NODE=2(x2)"
+    ),
+    # … --gpus=4: the last task of srun
+    "task_gpus": (
+        "CUDA_VISIBLE_DEVICES=0|SLURMD_NODENAME=gpu02|SLURM_GPUS=4|SLURM_GPUS_ON_NODE=1|"
+        "SLURM_JOB_CPUS_PER_NODE=2(x2)|SLURM_JOB_GPUS=0,1,2|SLURM_JOB_ID=12|SLURM_JOB_NODELIST=gpu[01-02]|"
+        "SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=1|SLURM_NODEID=1|SLURM_NTASKS=4|SLURM_NTASKS_PER_NODE=2|"
+        "SLURM_PROCID=3|SLURM_STEP_GPUS=0|SLURM_STEP_ID=0|SLURM_STEP_NODELIST=gpu[01-02]|SLURM_STEP_NUM_NODES=2|"
+        "SLURM_STEP_NUM_TASKS=4|SLURM_STEP_TASKS_PER_NODE=2(x2)|SLURM_TASKS_PER_NODE=2(x2)"
+    ),
+    # sbatch -N3 -n5: the last task of srun
+    "task_uneven": (
+        "SLURMD_NODENAME=gpu03|SLURM_JOB_CPUS_PER_NODE=3,1(x2)|SLURM_JOB_ID=14|SLURM_JOB_NODELIST=gpu[01-03]|"
+        "SLURM_JOB_NUM_NODES=3|SLURM_LOCALID=0|SLURM_NODEID=2|SLURM_NTASKS=5|SLURM_PROCID=4|SLURM_STEP_ID=0|"
+        "SLURM_STEP_NODELIST=gpu[01-03]|SLURM_STEP_NUM_NODES=3|SLURM_STEP_NUM_TASKS=5|"
+        "SLURM_STEP_TASKS_PER_NODE=3,1(x2)|SLURM_TASKS_PER_NODE=3,1(x2)"
+    ),
+    # sbatch -N2 -n4: the last task of srun --mpi=pmi2
+    "task_pmi2": (
+        "PMI_JOBID=15.0|PMI_RANK=3|PMI_SIZE=4|SLURMD_NODENAME=gpu02|SLURM_JOB_CPUS_PER_NODE=3,1|SLURM_JOB_ID=15|"
+        "SLURM_JOB_NODELIST=gpu[01-02]|SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|SLURM_NODEID=1|SLURM_NTASKS=4|"
+        "SLURM_PROCID=3|SLURM_STEP_ID=0|SLURM_STEP_NODELIST=gpu[01-02]|SLURM_STEP_NUM_NODES=2|"
+        "SLURM_STEP_NUM_TASKS=4|SLURM_STEP_TASKS_PER_NODE=3,1|SLURM_TASKS_PER_NODE=3,1"
+    ),
+    # … --mpi=pmix
+    "task_pmix": (
+        "PMIX_NAMESPACE=slurm.pmix.16.0|PMIX_RANK=3|SLURMD_NODENAME=gpu02|SLURM_JOB_CPUS_PER_NODE=3,1|"
+        "SLURM_JOB_ID=16|SLURM_JOB_NODELIST=gpu[01-02]|SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|SLURM_NODEID=1|"
+        "SLURM_NTASKS=4|SLURM_PROCID=3|SLURM_STEP_ID=0|SLURM_STEP_NODELIST=gpu[01-02]|SLURM_STEP_NUM_NODES=2|"
+        "SLURM_STEP_NUM_TASKS=4|SLURM_STEP_TASKS_PER_NODE=3,1|SLURM_TASKS_PER_NODE=3,1"
+    ),
+    # sbatch -N3 -n6: the last task of srun -N2 -n2
+    "task_on_some_nodes": (
+        "SLURMD_NODENAME=gpu02|SLURM_JOB_CPUS_PER_NODE=4,1(x2)|SLURM_JOB_ID=17|SLURM_JOB_NODELIST=gpu[01-03]|"
+        "SLURM_JOB_NUM_NODES=3|SLURM_LOCALID=0|SLURM_NODEID=1|SLURM_NTASKS=2|SLURM_PROCID=1|SLURM_STEP_ID=0|"
+        "SLURM_STEP_NODELIST=gpu[01-02]|SLURM_STEP_NUM_NODES=2|SLURM_STEP_NUM_TASKS=2|"
+        "SLURM_STEP_TASKS_PER_NODE=1(x2)|SLURM_TASKS_PER_NODE=1(x2)"
+    ),
+    # sbatch -N2 -n2: srun -N1 -n1 --overlap bash
+    "shell_in_job": (
+        "SLURMD_NODENAME=gpu01|SLURM_JOB_CPUS_PER_NODE=1(x2)|SLURM_JOB_ID=18|SLURM_JOB_NODELIST=gpu[01-02]|"
+        "SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|SLURM_NODEID=0|SLURM_NTASKS=1|SLURM_PROCID=0|SLURM_STEP_ID=0|"
+        "SLURM_STEP_NODELIST=gpu01|SLURM_STEP_NUM_NODES=1|SLURM_STEP_NUM_TASKS=1|SLURM_STEP_TASKS_PER_NODE=1|"
+        "SLURM_TASKS_PER_NODE=1"
+    ),
+    # sbatch --array=3
+    "array": (
+        "SLURMD_NODENAME=gpu01|SLURM_ARRAY_JOB_ID=19|SLURM_ARRAY_TASK_ID=3|SLURM_JOB_CPUS_PER_NODE=1|"
+        "SLURM_JOB_ID=19|SLURM_JOB_NODELIST=gpu01|SLURM_JOB_NUM_NODES=1|SLURM_LOCALID=0|SLURM_NODEID=0|"
+        "SLURM_PROCID=0|SLURM_TASKS_PER_NODE=1"
+    ),
+    # sbatch -N2 -n4: the last rank of mpirun (Open MPI)
+    "mpirun": (
+        "OMPI_COMM_WORLD_LOCAL_RANK=0|OMPI_COMM_WORLD_LOCAL_SIZE=1|OMPI_COMM_WORLD_RANK=3|OMPI_COMM_WORLD_SIZE=4|"
+        "PMIX_NAMESPACE=2144010241|PMIX_RANK=3|SLURMD_NODENAME=gpu02|SLURM_JOB_CPUS_PER_NODE=3,1|SLURM_JOB_ID=20|"
+        "SLURM_JOB_NODELIST=gpu[01-02]|SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|SLURM_NODEID=0|SLURM_NTASKS=1|"
+        "SLURM_NTASKS_PER_NODE=1|SLURM_PROCID=0|SLURM_STEP_ID=0|SLURM_STEP_NODELIST=gpu02|SLURM_STEP_NUM_NODES=1|"
+        "SLURM_STEP_NUM_TASKS=1|SLURM_STEP_TASKS_PER_NODE=1|SLURM_TASKS_PER_NODE=1"
+    ),
+    # sbatch -N2 -n4: the last rank of mpiexec (MPICH)
+    "hydra": (
+        "MPI_LOCALNRANKS=1|MPI_LOCALRANKID=0|PMI_RANK=3|PMI_SIZE=4|SLURMD_NODENAME=gpu01|"
+        "SLURM_JOB_CPUS_PER_NODE=3,1|SLURM_JOB_ID=21|SLURM_JOB_NODELIST=gpu[01-02]|SLURM_JOB_NUM_NODES=2|"
+        "SLURM_LOCALID=0|SLURM_NODEID=1|SLURM_NTASKS=4|SLURM_PROCID=1|SLURM_STEP_ID=0|"
+        "SLURM_STEP_NODELIST=gpu[01-02]|SLURM_STEP_NUM_NODES=2|SLURM_STEP_NUM_TASKS=2|"
+        "SLURM_STEP_TASKS_PER_NODE=1(x2)|SLURM_TASKS_PER_NODE=1(x2)"
+    ),
+    # salloc -N2 --ntasks-per-node=2 --gpus-per-node=1, on the login node
+    "salloc": (
+        "SLURM_GPUS_PER_NODE=1|SLURM_JOB_CPUS_PER_NODE=2(x2)|SLURM_JOB_ID=23|SLURM_JOB_NODELIST=gpu[01-02]|"
+        "SLURM_JOB_NUM_NODES=2|SLURM_NTASKS=4|SLURM_NTASKS_PER_NODE=2|SLURM_TASKS_PER_NODE=2(x2)"
+    ),
+    # sbatch -N2 -x gpu02
+    "gap": (
+        "SLURMD_NODENAME=gpu01|SLURM_JOB_CPUS_PER_NODE=1(x2)|SLURM_JOB_ID=25|SLURM_JOB_NODELIST=gpu[01,03]|"
+        "SLURM_JOB_NUM_NODES=2|SLURM_LOCALID=0|SLURM_NODEID=0|SLURM_PROCID=0|SLURM_TASKS_PER_NODE=1(x2)"
+    ),
+}
+GRID_ENGINE = {
+    # qsub
+    "plain": (
+        "HOSTNAME=ge02|JOB_ID=1|JOB_SCRIPT=/ge/spool/execd/ge02/job_scripts/1|NHOSTS=1|NSLOTS=1|QUEUE=all.q|"
+        "SGE_ROOT=/ge/root|SGE_TASK_ID=undefined"
+    ),
+    # qsub -pe smp 3
+    "smp": (
+        "HOSTNAME=ge01|JOB_ID=2|JOB_SCRIPT=/ge/spool/execd/ge01/job_scripts/2|NHOSTS=1|NSLOTS=3|PE=smp|"
+        "PE_HOSTFILE=/ge/spool/execd/ge01/active_jobs/2.1/pe_hostfile|QUEUE=all.q|SGE_ROOT=/ge/root|"
+        "SGE_TASK_ID=undefined"
+    ),
+    # qsub -pe ppn2 4
+    "ppn2": (
+        "HOSTNAME=ge02|JOB_ID=3|JOB_SCRIPT=/ge/spool/execd/ge02/job_scripts/3|NHOSTS=2|NSLOTS=4|PE=ppn2|"
+        "PE_HOSTFILE=/ge/spool/execd/ge02/active_jobs/3.1/pe_hostfile|QUEUE=all.q|SGE_ROOT=/ge/root|"
+        "SGE_TASK_ID=undefined"
+    ),
+    # qsub -pe mpi 5
+    "mpi": (
+        "HOSTNAME=ge02|JOB_ID=4|JOB_SCRIPT=/ge/spool/execd/ge02/job_scripts/4|NHOSTS=2|NSLOTS=5|PE=mpi|"
+        "PE_HOSTFILE=/ge/spool/execd/ge02/active_jobs/4.1/pe_hostfile|QUEUE=all.q|SGE_ROOT=/ge/root|"
+        "SGE_TASK_ID=undefined"
+    ),
+    # qsub -t 2-2
+    "array": (
+        "HOSTNAME=ge02|JOB_ID=5|JOB_SCRIPT=/ge/spool/execd/ge02/job_scripts/5|NHOSTS=1|NSLOTS=1|QUEUE=all.q|"
+        "SGE_ROOT=/ge/root|SGE_TASK_ID=2"
+    ),
+    # qsub -pe ppn2 4: qrsh -inherit on the second host
+    "qrsh": (
+        "HOSTNAME=ge02|JOB_ID=6|JOB_SCRIPT=QRSH|NHOSTS=1|NSLOTS=2|PE=ppn2|QUEUE=all.q|SGE_ROOT=/ge/root|"
+        "SGE_TASK_ID=undefined"
+    ),
+    # … the last rank of mpirun (Open MPI)
+    "mpirun": (
+        "HOSTNAME=ge02|JOB_ID=7|JOB_SCRIPT=QRSH|NHOSTS=1|NSLOTS=2|OMPI_COMM_WORLD_LOCAL_RANK=1|"
+        "OMPI_COMM_WORLD_LOCAL_SIZE=2|OMPI_COMM_WORLD_RANK=3|OMPI_COMM_WORLD_SIZE=4|PE=ppn2|"
+        "PE_HOSTFILE=/ge/spool/execd/ge01/active_jobs/7.1/pe_hostfile|QUEUE=all.q|SGE_ROOT=/ge/root|"
+        "SGE_TASK_ID=undefined"
+    ),
+    # … the last rank of mpiexec (MPICH)
+    "hydra": (
+        "HOSTNAME=ge02|JOB_ID=8|JOB_SCRIPT=QRSH|MPI_LOCALNRANKS=2|MPI_LOCALRANKID=1|NHOSTS=1|NSLOTS=2|PE=ppn2|"
+        "PE_HOSTFILE=/ge/spool/execd/ge01/active_jobs/8.1/pe_hostfile|PMI_RANK=3|PMI_SIZE=4|QUEUE=all.q|"
+        "SGE_ROOT=/ge/root|SGE_TASK_ID=undefined"
+    ),
+}
+PE_FILES = {
+    "smp": "ge01 3 all.q@ge01 UNDEFINED\n",
+    "ppn2": "ge02 2 all.q@ge02 UNDEFINED\nge01 2 all.q@ge01 UNDEFINED\n",
+    "mpi": "ge02 3 all.q@ge02 UNDEFINED\nge01 2 all.q@ge01 UNDEFINED\n",
+    "qrsh": "ge01 2 all.q@ge01 UNDEFINED\nge02 2 all.q@ge02 UNDEFINED\n",
+    "mpirun": "ge01 2 all.q@ge01 UNDEFINED\nge02 2 all.q@ge02 UNDEFINED\n",
+    "hydra": "ge01 2 all.q@ge01 UNDEFINED\nge02 2 all.q@ge02 UNDEFINED\n",
+}
+
+
+def read_record(text: str) -> dict[str, str]:
+    """The variables of a record."""
+    return {name: value for name, _, value in (word.partition("=") for word in text.split("|"))}

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Real trainings in containers on a real Grid Engine with two hosts: DDP by torchrun and by ranks, Lightning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.gridengine_cell import GridEngineCell
+from tests.cluster.job_user import leaving_nothing
+from tests.cluster.learning_user import LearningUser, end_a_rank, make_learning_user, require_ranks
+from tests.cluster.test_launch_gridengine import PROFILE
+
+
+@pytest.fixture
+def me(gridengine: GridEngineCell) -> Iterator[LearningUser]:
+    with leaving_nothing(gridengine) as user:
+        user.write("config/kedge/sites/cell.toml", PROFILE)
+        user = user.with_environment(KEDGE_SITE="cell", XDG_CONFIG_HOME=str(user.folder / "config"))
+        yield make_learning_user(user)
+
+
+def test_gridengine_torchrun_trains_on_two_nodes(me: LearningUser) -> None:
+    require_ranks(me.launch("--torchrun", "--processes", "2", "IMAGE", "train_with_ddp.py"), 2, steps=8)
+
+
+def test_gridengine_lightning(me: LearningUser) -> None:
+    words = ("--contract", "lightning", "IMAGE", "python3", "train_with_lightning.py", "2", "2")
+    require_ranks(me.launch(*words, tasks=2), 2, steps=8)
+
+
+def test_gridengine_training_ends_when_a_rank_is_killed(me: LearningUser) -> None:
+    shown, seconds = end_a_rank(me, "--ranks", "IMAGE", "python3", "train_with_ddp.py", tasks=2)
+    assert seconds < 30
+    assert re.search(r"warning: rank 3 on ge0\S* was killed by SIGKILL", shown), shown
+    # they are not shown again if nobody wrote after them
+    own = r"rank 3 pid \d+ step \d+\n"
+    assert re.search(rf"Its last lines:\n(?:  {own})+|{own}warning: rank 3 on", shown), shown

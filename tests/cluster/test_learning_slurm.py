@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Real trainings in containers on a real Slurm with two hosts: torch's DDP by torchrun and by ranks, and Lightning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.job_user import leaving_nothing
+from tests.cluster.learning_user import LearningUser, end_a_rank, list_steps, make_learning_user, require_ranks
+from tests.cluster.slurm_cluster import SlurmCluster
+
+
+@pytest.fixture
+def me(slurm_hosts: SlurmCluster) -> Iterator[LearningUser]:
+    with leaving_nothing(slurm_hosts) as user:
+        yield make_learning_user(user)
+
+
+def test_slurm_torchrun_divides_the_work(me: LearningUser) -> None:
+    """1024 items in batches of 32 are 32 steps for one process, 16 for two, 8 for four."""
+    require_ranks(me.launch("--torchrun", "--processes", "2", "IMAGE", "train_with_ddp.py"), 2, steps=8)
+    require_ranks(me.launch("--torchrun", "--processes", "1", "IMAGE", "train_with_ddp.py"), 1, steps=16)
+
+
+def test_slurm_ranks_train_on_two_nodes(me: LearningUser) -> None:
+    require_ranks(me.launch("--ranks", "IMAGE", "python3", "train_with_ddp.py", tasks=2), 2, steps=8)
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_slurm_lightning(me: LearningUser, tasks: int) -> None:
+    """With a task for each process, and where Lightning starts the processes of a node itself."""
+    words = ("--contract", "lightning", "IMAGE", "python3", "train_with_lightning.py", "2", "2")
+    require_ranks(me.launch(*words, tasks=tasks), 2, steps=8)
+
+
+def test_slurm_elastic_torchrun_trains_on_two_nodes(me: LearningUser) -> None:
+    shown = me.launch("--contract", "elastic", "--processes", "2", "IMAGE", "train_with_ddp.py")
+    assert list_steps(shown) == [8] * 4  # who has which rank is c10d's to choose
+
+
+def test_slurm_training_ends_when_a_process_of_torchrun_is_killed(me: LearningUser) -> None:
+    """torchrun itself takes some seconds to notice."""
+    shown, seconds = end_a_rank(me, "--torchrun", "--processes", "2", "IMAGE", "train_with_ddp.py")
+    assert seconds < 40
+    ours = re.search(r"warning: torchrun on gpu02\S* failed with status 1; the other ranks were ended", shown)
+    assert ours, shown
+    assert "Signal 9 (SIGKILL) received by PID" in shown[: ours.start()]
+    assert "Received 15 death signal" not in shown[: ours.start()], "what the others say comes later"
+
+
+def test_slurm_training_ends_when_a_rank_is_killed(me: LearningUser) -> None:
+    shown, seconds = end_a_rank(me, "--ranks", "IMAGE", "python3", "train_with_ddp.py", tasks=2)
+    assert seconds < 30
+    assert re.search(r"warning: rank 3 on gpu02\S* was killed by SIGKILL", shown), shown
+    # they are not shown again if nobody wrote after them
+    own = r"rank 3 pid \d+ step \d+\n"
+    assert re.search(rf"Its last lines:\n(?:  {own})+|{own}warning: rank 3 on", shown), shown

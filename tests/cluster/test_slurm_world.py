@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which MPI finds its ranks under which PMI of Slurm: the pairs that work start, the others are refused and explained.
+
+MPICH without its PMI says nothing and ends with 0: every process believes to be alone.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kedge.launch.probe.answers import read_answers
+from kedge.launch.world import AskedWorld, compare_world
+from tests.builders.mpi_images import make_mpi_image, probe_rank
+from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.slurm_cluster import SlurmCluster
+from tests.requirements import require_program
+
+TITLES = {"openmpi": "Open MPI 4.1.4", "mpich": "MPICH 4.0.2"}
+SIZE = ("-N", "2", "-n", "4")
+
+
+@pytest.fixture(scope="module")
+def me(slurm_hosts: SlurmCluster) -> JobUser:
+    require_program("salloc")
+    # UCX takes virtual hosts of one kernel for one host, and would share memory between them
+    return make_job_user(slurm_hosts, UCX_TLS="tcp,self")
+
+
+@pytest.fixture(scope="module")
+def images(me: JobUser) -> dict[str, Path]:
+    return {family: make_mpi_image(me.user, family) for family in TITLES}
+
+
+def allocate(me: JobUser, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program on the login node, with four tasks on two nodes at its disposal."""
+    return me.user.run_program("salloc", "--quiet", *SIZE, "--mem-per-cpu=200", *words, cwd=me.folder)
+
+
+@pytest.mark.parametrize(("family", "kind"), [("openmpi", "pmix"), ("mpich", "pmi2")])
+def test_slurm_world_of_a_pair_that_fits(me: JobUser, images: dict[str, Path], family: str, kind: str) -> None:
+    launch = ("launch", "-v", "--launcher", "srun", "--mpi-type", kind, str(images[family]), "sh", "-c", "echo ran")
+    done = allocate(me, *me.user.program, *launch)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ran\n" * 4
+    assert "world check: 4 ranks found each other" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"), [("openmpi", "pmi2"), ("openmpi", "none"), ("mpich", "pmix"), ("mpich", "none")]
+)
+def test_slurm_world_of_a_pair_that_does_not_fit_is_refused(
+    me: JobUser, images: dict[str, Path], family: str, kind: str
+) -> None:
+    launch = ("launch", "--launcher", "srun", "--mpi-type", kind, str(images[family]), "sh", "-c", "echo ran")
+    done = allocate(me, *me.user.program, *launch)
+    assert done.returncode == 93, done.stderr
+    assert "ran" not in done.stdout.split()
+    assert TITLES[family].rpartition(" ")[0] in done.stderr
+    assert "hint: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "problem"),
+    [
+        ("mpich", "pmix", "singletons"),
+        ("mpich", "none", "singletons"),
+        ("openmpi", "none", "silent"),  # it says so itself, and ends with an error
+        ("mpich", "pmi2", ""),
+    ],
+)
+def test_slurm_world_as_the_probe_sees_it(
+    me: JobUser, images: dict[str, Path], family: str, kind: str, problem: str
+) -> None:
+    """Without anything that looks at variables: MPI itself is asked."""
+    done = me.user.run_program(
+        "srun", *SIZE, "--mem-per-cpu=200", f"--mpi={kind}", *probe_rank(images[family], "world"), cwd=me.folder
+    )
+    asked = AskedWorld(4, ("gpu01", "gpu01", "gpu02", "gpu02"), "srun", kind, TITLES[family])
+    found = compare_world(asked, read_answers(done.stdout))
+    assert (found.kind if found else "") == problem, done.stdout + done.stderr
+    if problem == "singletons":
+        assert found is not None
+        assert found.hint == "give --mpi-type pmi2"
+        assert done.returncode == 0, "silent, as it is"

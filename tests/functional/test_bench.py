@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`kedge bench` as an ordinary user on one host, with real Open MPI and MPICH in images."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.containers import Runner, each_role
+from tests.builders.mpi_images import make_mpi_image
+from tests.builders.pypi_tools import require_tool
+
+FAMILIES = ("openmpi", "mpich")
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def images(runner: Runner) -> dict[str, Path]:
+    return {family: make_mpi_image(runner, family) for family in FAMILIES}
+
+
+def bench(runner: Runner, *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(runner.read("bench", *words, "--warm-up", "0", "--repeats", "1", "--json"))
+    return found
+
+
+def test_bench_pi_is_the_same_on_any_number_of_ranks(runner: Runner, images: dict[str, Path]) -> None:
+    results = [
+        bench(runner, "pi", "--tasks", str(ranks), "--intervals", "1000000", str(images[family]))
+        for family, ranks in (("openmpi", 1), ("openmpi", 4), ("mpich", 2), ("mpich", 8))
+    ]
+    assert [result["ranks"] for result in results] == [1, 4, 2, 8]
+    assert len({result["pi"] for result in results}) == 1
+    assert results[0]["error"] < 1e-12
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bench_allreduce_by_mpi(runner: Runner, images: dict[str, Path], family: str) -> None:
+    result = bench(runner, "allreduce", "--tasks", "2", "--bytes", "1M", "--rounds", "5", str(images[family]))
+    report = result["report"]
+    assert (report["way"], report["ranks"]) == ("MPI", 2)
+    assert [row["bytes"] for row in report["rows"]] == [8, 64, 512, 4096, 32768, 262144, 1 << 20]
+    assert report["best_bandwidth"] > 0
+    assert result["verdict"]["level"] == "unknown"
+    assert "memory of one host" in result["verdict"]["sentence"]
+
+
+def test_bench_allreduce_shows_a_table(runner: Runner, images: dict[str, Path]) -> None:
+    said = runner.read("bench", "allreduce", "--tasks", "2", "--bytes", "64K", "--repeats", "2", str(images["mpich"]))
+    assert said.startswith("allreduce by MPI (MPICH 4.")
+    assert "SPREAD" in said
+    assert "BUSBW" in said
+    assert "64 KiB" in said
+
+
+def test_bench_refuses_what_the_image_lacks(runner: Runner, images: dict[str, Path]) -> None:
+    done = runner.run("bench", "allreduce", "--way", "gloo", "--tasks", "2", str(images["mpich"]))
+    assert done.returncode == 93
+    assert "--way gloo is not possible: the image has no torch" in done.stderr
+    assert "possible here: mpi" in done.stderr
+
+
+def test_bench_allreduce_by_gloo(runner: Runner) -> None:
+    """Through torch, in a container of the host's own root."""
+    if os.uname().machine != "aarch64":
+        pytest.skip("torch for this CPU comes with CUDA, which is ten times as large")
+    (packages,) = require_tool("learning").parent.glob("lib/python3*/site-packages")
+    words = ("--way", "gloo", "--tasks", "2", "--bytes", "32K", "--rounds", "3", "--env", f"PYTHONPATH={packages}")
+    report = bench(runner, "allreduce", *words)["report"]
+    assert (report["way"], report["ranks"], report["version"]) == ("Gloo", 2, "torch 2.4.1")
+    assert [row["bytes"] for row in report["rows"]] == [8, 64, 512, 4096, 32768]
+    assert not any(row["wrong"] for row in report["rows"])

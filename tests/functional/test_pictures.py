@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pictures of the documents: a terminal's output becomes an SVG, and every committed one is on a page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.builders.documents import list_pages
+from tests.requirements import REPOSITORY
+
+PICTURES = sorted((REPOSITORY / "docs/pictures").iterdir())
+TEXT = "{http://www.w3.org/2000/svg}text"
+
+
+def record(tmp_path: Path, *options: str, commands: str) -> str:
+    scene = tmp_path / "scene.sh"
+    scene.write_text(commands)
+    recorder = REPOSITORY / "scripts/record-terminal"
+    done = subprocess.run(
+        [sys.executable, recorder, *options, scene], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def list_texts(svg: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter(TEXT)]
+
+
+COMMANDS = r"""# a comment
++ touch unseen
+printf '\033[31mred\033[0m <a & b>\n'; printf 'half\rwhole\n'
+ls \
+   unseen
+"""
+
+
+def test_still_picture_has_the_commands_and_what_they_print(tmp_path: Path) -> None:
+    svg = record(tmp_path, "--still", commands=COMMANDS)
+    texts = list_texts(svg)
+    assert texts[-6:] == ["<a & b>", "whole", "$", "ls \\", "unseen", "unseen"]
+    assert "red" in texts
+    assert not {"half", "touch unseen", "a comment"} & set(texts)
+    assert "@keyframes" not in svg
+
+
+def test_recording_shows_rows_in_their_time_and_rolls(tmp_path: Path) -> None:
+    svg = record(tmp_path, "--rows", "4", commands="seq 6\nsleep 0.2; echo end\n")
+    assert list_texts(svg)[-3:] == ["$", "sleep 0.2; echo end", "end"]
+    moments = [float(percent) for percent in re.findall(r"\{0%\{opacity:0\}([\d.]+)%", svg)]
+    assert moments == sorted(moments)
+    assert len(moments) >= 3
+    assert "translateY(-" in svg
+    assert "prefers-reduced-motion" in svg
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
+def test_pictures_are_shown_by_a_page_and_name_no_place_of_whoever_made_them(picture: Path) -> None:
+    assert any(f"pictures/{picture.name}" in page.read_text() for page in list_pages())
+    assert picture.stat().st_size < 150_000
+    if picture.suffix == ".svg":
+        shown = "\n".join(list_texts(picture.read_text()))
+        assert "kedge" in shown
+        assert not re.search(r"/tmp|/root|/var/tmp|/work\b|\.venv", shown)
+        assert (REPOSITORY / "scripts/scenes" / f"{picture.stem}.sh").exists()

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The probe in containers, as an ordinary user, with real Open MPI and MPICH: inside, outside, and the wrong pairs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kedge.launch.probe.answers import read_answers, read_failures, read_lines
+from kedge.launch.world import AskedWorld, compare_world
+from tests.builders.containers import Runner, as_user, each_role, give_to, make_sandbox
+from tests.builders.mpi_images import launch_words, make_mpi_image, probe_rank
+
+FAMILIES = ("openmpi", "mpich")
+TITLES = {"openmpi": "Open MPI 4.1.4", "mpich": "MPICH 4.0.2"}
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def images(runner: Runner) -> dict[str, Path]:
+    return {family: make_mpi_image(runner, family) for family in FAMILIES}
+
+
+def launch(runner: Runner, launcher: str, ranks: int, image: Path, *words: str) -> str:
+    """What the ranks print."""
+    argv = as_user(runner.uid, [*launch_words(launcher, ranks), *probe_rank(image, *words)])
+    environment = {**runner.variables(), "TMPDIR": "/tmp"}
+    done = subprocess.run(
+        argv, env=environment, cwd=runner.home, capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_probe_tells_the_version_without_starting_mpi(runner: Runner, images: dict[str, Path], family: str) -> None:
+    done = subprocess.run(
+        as_user(runner.uid, probe_rank(images[family], "version")),
+        env=runner.variables(),
+        cwd=runner.home,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    (value,) = read_lines(done.stdout)
+    assert value["abi"] == family
+    assert value["version"].startswith({"openmpi": "Open MPI v", "mpich": "MPICH Version:\t"}[family])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_probe_sees_the_world_that_was_asked_for(runner: Runner, images: dict[str, Path], family: str) -> None:
+    answers = read_answers(launch(runner, family, 3, images[family], "world"))
+    assert [(each.task, each.rank, each.size) for each in answers] == [(0, 0, 3), (1, 1, 3), (2, 2, 3)]
+    assert compare_world(AskedWorld(3), answers) is None
+
+
+@pytest.mark.parametrize(
+    ("launcher", "family", "hint"),
+    [("openmpi", "mpich", "--launcher mpiexec"), ("mpich", "openmpi", "--launcher mpirun")],
+)
+def test_probe_finds_silent_singletons(
+    runner: Runner, images: dict[str, Path], launcher: str, family: str, hint: str
+) -> None:
+    answers = read_answers(launch(runner, launcher, 2, images[family], "world"))
+    name = {"openmpi": "mpirun", "mpich": "mpiexec"}[launcher]
+    problem = compare_world(AskedWorld(2, launcher=name, family=TITLES[family]), answers)
+    assert problem is not None
+    assert (problem.kind, problem.is_fatal) == ("singletons", True)
+    assert f"{TITLES[family]} needs" in problem.sentence
+    assert hint in problem.hint
+
+
+def test_probe_pi_is_the_same_on_any_number_of_ranks(runner: Runner, images: dict[str, Path]) -> None:
+    answers = [
+        value["pi"]
+        for family, ranks in (("openmpi", 1), ("openmpi", 2), ("mpich", 4), ("openmpi", 8))
+        for value in read_lines(launch(runner, family, ranks, images[family], "pi", "--intervals", "1000000"))
+    ]
+    assert len(answers) == 4
+    assert len(set(answers)) == 1
+    assert abs(answers[0] - 3.141592653589793) < 1e-12
+
+
+@pytest.mark.parametrize("ranks", [4, pytest.param(64, marks=pytest.mark.slow)])
+def test_probe_ranks_of_a_node_share_namespaces_and_read_each_other(
+    runner: Runner, images: dict[str, Path], ranks: int
+) -> None:
+    values = list(read_lines(launch(runner, "openmpi", ranks, images["openmpi"], "cma")))
+    expected = [(rank, (rank + 1) % ranks) for rank in range(ranks)]
+    assert sorted((value["rank"], value["neighbour"]) for value in values) == expected
+    assert [value["error"] for value in values if not value["read"]] == []
+    assert len({(value["user_namespace"], value["mount_namespace"]) for value in values}) == 1
+
+
+def test_probe_says_why_it_cannot_answer(runner: Runner, images: dict[str, Path]) -> None:
+    box = give_to(runner, make_sandbox(runner.folder / "box"))
+
+    def reason(image: Path, *words: str) -> str:
+        argv = as_user(runner.uid, probe_rank(image, *words))
+        done = subprocess.run(
+            argv, env=runner.variables(), cwd=runner.home, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 3, done.stderr
+        (failure,) = read_failures(done.stdout)
+        return failure.reason
+
+    assert reason(box, "world").startswith("the image has no dynamic loader for ")
+    assert reason(images["mpich"], "version", "--library", "/lib/libmpi.so.40").startswith(
+        "cannot open the MPI library"
+    )

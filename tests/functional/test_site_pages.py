@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the pages about sites show is accepted by those sites: every request as a dry run against the site's profile."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.main import main
+from kedge.cli.topics import TOPICS
+from kedge.jobs.description import parse_description
+from tests.builders.documents import list_commands_of
+from tests.builders.squashfs_images import write_image
+from tests.requirements import REPOSITORY
+
+PAGES = sorted((REPOSITORY / "docs/sites").glob("*.md"))
+_HARMLESS = {"submit": ("--dry-run",), "alloc": ("--dry-run",), "recommend": ("--offline",), "config": ()}
+
+
+def list_requests() -> list[tuple[str, str, list[str]]]:
+    """Page, site and words of every request and setting; a section that names a site is about that site."""
+    found = []
+    for page in PAGES:
+        before, *tutorial = page.read_text().split("\n## Commands of ")
+        for part in (before, *tutorial):
+            site = re.search(r"site `([\w-]+)`", part)
+            assert site, f"{page.name} names no site"
+            words = [words for words in list_commands_of(part) if words[0] in _HARMLESS]
+            found += [(page.stem, site[1], each) for each in words]
+    return found
+
+
+REQUESTS = list_requests()
+
+
+def test_site_pages_are_about_all_sites_of_the_tutorials() -> None:
+    assert {page.stem for page in PAGES} == {"zih", "sdumont", "abci", "nvidia-slurm", "tacc"}
+    sites = {site for _, site, _ in REQUESTS}
+    assert sites >= {"zih-alpha", "zih-taurus", "sdumont", "abci3", "abci2", "generic-slurm", "nvidia", "tacc-frontera"}
+    assert sites <= {path.stem for path in (REPOSITORY / "src/kedge/sites/profiles").glob("*.toml")}
+    assert {f"sites/{page.name}" for page in PAGES} <= {page for page, _ in TOPICS.values()}
+
+
+def find_description() -> str:
+    [block] = re.findall(r"```toml\n(.*?)```", (REPOSITORY / "docs/sites/tacc.md").read_text(), re.DOTALL)
+    return str(block)
+
+
+def test_site_pages_description_can_be_read() -> None:
+    assert parse_description(find_description(), Path("/project/kedge.toml")).names
+
+
+@pytest.mark.parametrize(
+    ("site", "words"),
+    [each[1:] for each in REQUESTS],
+    ids=[f"{page}: {' '.join(words[:8])}" for page, _, words in REQUESTS],
+)
+def test_site_pages_requests_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], site: str, words: list[str]
+) -> None:
+    (tmp_path / "kedge.toml").write_text(find_description())
+    for name in {"pi-estimator_0.1-mpi.sif", *re.findall(r"[\w.-]+\.sif", " ".join(words))}:
+        (tmp_path / name).write_bytes(write_image())
+    places = {"HOME": str(tmp_path / "home"), "SCRATCH": str(tmp_path), "MYDATA": str(tmp_path), "USER": "me"}
+    for name, value in {**places, "KEDGE_SITE": site}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    typed = [os.path.expandvars(word).replace("USERNAME", "me") for word in words]
+    assert main([typed[0], *_HARMLESS[words[0]], *typed[1:]]) == 0, capfd.readouterr().err

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Clusters and servers for the tutorials' readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import gridengine_abci, slurm, slurm_tacc  # noqa: F401 (fixtures)
+from tests.cluster.gridengine_cell import GridEngineCell, GridEngineOptions
+from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
+from tests.requirements import require_root
+from tests.tutorials.internet import Internet, open_internet
+
+PARTITIONS = ("alpha", "alpha-interactive", "sequana_gpu_dev", "sequana_cpu_dev", "cpu_dev", "interactive", "rtx")
+
+
+@pytest.fixture(scope="session")
+def slurm_lessons() -> Iterator[SlurmCluster]:
+    """Nodes as large as the tutorials' requests, with their partitions."""
+    require_root()
+    options = SlurmOptions(gpus=8, gpu_type="h100", cpus=16, memory=600_000, partitions=PARTITIONS, virtual_hosts=True)
+    with SlurmCluster(options) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def slurm_internet(slurm_lessons: SlurmCluster) -> Iterator[Internet]:
+    """The servers of the tutorials, reached from that cluster."""
+    assert slurm_lessons.hosts is not None
+    with open_internet(slurm_lessons.folder / "internet", slurm_lessons.hosts) as internet:
+        yield internet
+
+
+@pytest.fixture(scope="session")
+def big_disks(slurm_lessons: SlurmCluster) -> Iterator[None]:
+    """/scratch and /beegfs on every host, for everybody; where the machine has neither, they are gone afterwards."""
+    assert slurm_lessons.hosts is not None
+    with ExitStack() as stack:
+        for name in ("scratch", "beegfs"):
+            stack.enter_context(_mount_point(Path("/", name)))
+            shared = slurm_lessons.folder / name
+            shared.mkdir()
+            shared.chmod(0o1777)
+            for host in ("head", *slurm_lessons.nodes):
+                slurm_lessons.hosts.run(host, "mount", "--bind", str(shared), f"/{name}")
+        yield
+
+
+@pytest.fixture(scope="session")
+def abci_lessons() -> Iterator[GridEngineCell]:
+    """Plays ABCI 2.0; as there, sh is bash."""
+    require_root()
+    with GridEngineCell(GridEngineOptions(abci=True)) as cell:
+        for host in cell.nodes:
+            cell.hosts.run(host, "mount", "--bind", "/usr/bin/bash", str(Path("/usr/bin/sh").resolve()))
+        yield cell
+
+
+@pytest.fixture(scope="session")
+def abci_internet(abci_lessons: GridEngineCell) -> Iterator[Internet]:
+    """The servers of the tutorials, reached from that cell."""
+    with open_internet(abci_lessons.folder / "internet", abci_lessons.hosts) as internet:
+        yield internet
+
+
+@contextmanager
+def _mount_point(path: Path) -> Iterator[None]:
+    is_new = not path.exists()
+    path.mkdir(exist_ok=True)
+    yield
+    if is_new:
+        with suppress(OSError):
+            path.rmdir()

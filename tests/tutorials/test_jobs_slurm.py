@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The job part of the tutorials of ZIH, SDumont and NVIDIA, typed with kedge on a real Slurm with their partitions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.builders import layers as build
+from tests.builders.busybox import read_busybox
+from tests.builders.images import make_config
+from tests.cluster.job_user import JobUser
+from tests.cluster.slurm_cluster import SlurmCluster
+from tests.fakes.registry import FakeRegistry
+from tests.tutorials.job_reader import add_image, make_reader, type_at_terminal
+from tests.tutorials.nvidia_files import TEXTS
+
+RESNET = "/workspace/examples/resnet50v1.5"
+
+
+def read_output(me: JobUser, id: str) -> str:
+    """What a job's programs said; that nodes without a driver have no GPU is said as well, and is true here."""
+    lines = me.read("logs", id).splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("kedge: warning: --nv: "))
+
+
+def run_job(me: JobUser, *words: str) -> str:
+    """What a job's programs said that has to end well."""
+    id = me.submit(*words)
+    done = me.run("wait", id, "--timeout", "90s")
+    assert done.returncode == 0, f"{words}\n{done.stderr}\n{me.read('logs', id)}"
+    return read_output(me, id)
+
+
+@pytest.fixture
+def zih(slurm_lessons: SlurmCluster) -> JobUser:
+    me = make_reader(slurm_lessons, "zih-taurus")
+    add_image(me, "pytorch:21.06-py3")
+    return me
+
+
+def test_zih_shell_on_one_gpu(zih: JobUser, slurm_lessons: SlurmCluster) -> None:
+    inside = 'echo "GPU $CUDA_VISIBLE_DEVICES, job $SLURM_JOB_ID on $(hostname)"\nexit\n'
+    words = ("alloc", "--partition=alpha", "--nodes=1", "--ntasks-per-node=1", "--ntasks=1", "--gpus=1")
+    done = type_at_terminal(zih, *words, "--time=08:00:00", "--mem=50000M", "-", "sh", "-c", inside)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = next(line for line in done.stdout.replace("\0", "").splitlines() if line.startswith("GPU"))
+    assert said.startswith("GPU 0, job ")
+    id = said.split()[3]
+    told = slurm_lessons.describe_job(id)
+    assert (told["Partition"], told["TimeLimit"], told["NumNodes"]) == ("alpha", "08:00:00", "1")
+    assert told["MinMemoryNode"] in ("50000M", "48.83G")
+
+
+def test_zih_shell_in_the_container(zih: JobUser) -> None:
+    zih.write("imagenet/train", "pictures", mode=0o644)
+    bind = f"{zih.folder}/imagenet:/data/imagenet"
+    words = ("alloc", "-p", "alpha", "--gpus", "1", "--mem", "50G", "-t", "8h", "-B", bind, "pytorch:21.06-py3")
+    done = type_at_terminal(zih, *words, typed="cat /data/imagenet/train; ls -d /.singularity.d; exit 5\n")
+    assert "pictures" in done.stdout, done.stdout + done.stderr
+    assert "/.singularity.d" in done.stdout
+    assert done.returncode == 5, "the status of the shell"
+
+
+def test_zih_training_as_one_command(zih: JobUser) -> None:
+    command = ["python", f"{RESNET}/multiproc.py", "--nnodes=1", "--nproc_per_node", "1", f"{RESNET}/main.py", "-j16"]
+    words = ["--queue", "alpha", "--gpus", "1", "--time", "8h", "--mem", "50000M", "pytorch:21.06-py3", *command]
+    assert run_job(zih, *words) == f"{' '.join(command)}; GPUs 0; CPUs 1\n"
+
+
+def test_zih_eight_gpus_of_a_node(zih: JobUser) -> None:
+    words = ("-p", "alpha", "--nodes", "1", "--ntasks-per-node", "8", "--gpus", "8", "-t", "8h", "--mem", "500000M")
+    said = run_job(zih, *words, "pytorch:21.06-py3", "python", "multiproc.py", "--nproc_per_node", "8")
+    assert said == "python multiproc.py --nproc_per_node 8; GPUs 0,1,2,3,4,5,6,7; CPUs 1\n", "once, not eight times"
+    said = run_job(zih, "--torchrun", *words[:4], "--gpus", "8", "-t", "8h", "pytorch:21.06-py3", "main.py")
+    # a port of the job's own on this node, as on several
+    assert said.startswith("torchrun --nnodes=1 --nproc_per_node=8 --node_rank=0 --master_addr=127.0.0.1"), said
+
+
+def test_zih_two_nodes_are_possible(zih: JobUser) -> None:
+    said = run_job(
+        zih, *("--torchrun", "--nodes", "2", "-p", "alpha", "--gpus", "8", "-t", "8h", "pytorch:21.06-py3", "main.py")
+    )
+    first, second = sorted(said.splitlines())
+    assert first.startswith("torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=gpu01")
+    assert first.endswith("on gpu01")
+    assert "--node_rank=1 --master_addr=gpu01" in second
+    assert second.endswith("on gpu02")
+
+
+def test_zih_refuses_what_a_node_does_not_have(zih: JobUser) -> None:
+    done = zih.run("submit", "-p", "alpha", "--gpus", "16", "-t", "8h", "pytorch:21.06-py3", "python")
+    assert done.returncode == 71
+    assert "--nodes 2 --gpus 8" in done.stderr
+    assert zih.tell("jobs", "--mine") == []
+
+
+@pytest.fixture
+def sdumont(slurm_lessons: SlurmCluster) -> JobUser:
+    me = make_reader(slurm_lessons, "sdumont")
+    return me.with_environment(SCRATCH=str(me.folder))
+
+
+def test_sdumont_batch_job(sdumont: JobUser, slurm_lessons: SlurmCluster) -> None:
+    add_image(sdumont, "pytorch20.03.sif")
+    id = sdumont.submit(
+        *("--job-name", "singularity_test", "--partition", "sequana_gpu_dev", "--nodes=1", "--ntasks-per-node=1"),
+        *("--cpus-per-task=10", "--time=00:20:00", "--gpus", "1", "--directive=--no-requeue", "pytorch20.03.sif"),
+        *("sh", "-c", "python cnn_gpus.py --epochs 5 --batch-size 16"),
+    )
+    sdumont.wait(id)
+    assert read_output(sdumont, id) == "python cnn_gpus.py --epochs 5 --batch-size 16; GPUs 0; CPUs 10\n"
+    told = slurm_lessons.describe_job(id)
+    assert (told["JobName"], told["Partition"], told["Requeue"]) == ("singularity_test", "sequana_gpu_dev", "0")
+    assert (told["TimeLimit"], told["CPUs/Task"]) == ("00:20:00", "10")
+
+
+def test_sdumont_queue_that_wants_gpus(sdumont: JobUser) -> None:
+    add_image(sdumont, "pytorch20.03.sif")
+    done = sdumont.run("submit", "-p", "sequana_gpu_dev", "-t", "20m", "pytorch20.03.sif", "true")
+    assert done.returncode == 71
+    assert "try: --gpus 1" in done.stderr
+
+
+def test_sdumont_salloc(sdumont: JobUser) -> None:
+    add_image(sdumont, "pytorch22.03.sif")
+    words = ("alloc", "-p", "sequana_gpu_dev", "-N", "1", "-J", "singularity_test", "--gpus", "1", "-t", "20m")
+    done = type_at_terminal(sdumont, *words, "pytorch22.03.sif", "python", "gpus.py")
+    assert "python gpus.py; GPUs 0" in done.stdout, done.stdout + done.stderr
+
+
+def test_sdumont_pulls_inside_the_job(slurm: SlurmCluster) -> None:
+    """On nodes that share this machine's network, where the registry is."""
+    me = make_reader(slurm, "sdumont")
+    me = me.with_environment(SCRATCH=str(me.folder))
+    programs = [build.folder("bin"), build.file("bin/busybox", read_busybox(), mode=0o755)]
+    tar = build.layer(*programs, build.symlink("bin/sh", "busybox"), build.symlink("bin/echo", "busybox"))
+    with FakeRegistry() as registry:
+        digest = registry.add_image("nvidia/pytorch", "22.03-py3", [build.compress(tar)], make_config([tar], {}))
+        image = f"docker://{registry.host}/nvidia/pytorch:22.03-py3"
+        command = ("-t", "20m", image, "sh", "-c", "echo trained")
+        done = me.run("submit", "--queue", "sequana_cpu_dev", "--directive=--partition=gpu", *command)
+        assert done.returncode == 0, done.stderr
+        assert "The job will pull" in done.stderr
+        assert "SDumont kill" in done.stderr, "and why"
+        assert not registry.server.seen("/blobs/"), "nothing on the login node but what the tag means"
+        id = done.stdout.strip()
+        me.wait(id)
+        assert me.read("logs", id).splitlines()[-1] == "trained"
+        assert registry.server.log
+        [pulled] = (me.folder / "kedge/images").rglob("*.sif")
+        assert pulled.name == f"pytorch_22.03-py3@{digest.hex[:12]}.sif", "the tag, and what it meant at submission"
+
+
+@pytest.fixture
+def nvidia(slurm_lessons: SlurmCluster) -> JobUser:
+    me = make_reader(slurm_lessons, "nvidia")
+    add_image(me, "lightning.sif")
+    return me.with_environment(MYDATA=str(me.folder))
+
+
+def test_nvidia_interactive_job(nvidia: JobUser) -> None:
+    words = ("alloc", "-p", "interactive", "-n", "1", "-G", "1", "--cpus-per-task", "16", "-t", "03:00:00")
+    typed = 'echo "$SLURM_JOB_PARTITION $SLURM_CPUS_PER_TASK $CUDA_VISIBLE_DEVICES $SLURM_JOB_NUM_NODES"; exit\n'
+    done = type_at_terminal(nvidia, *words, "-", "bash", "-l", typed=typed)
+    assert "interactive 16 0 1" in done.stdout, done.stdout + done.stderr
+    done = type_at_terminal(nvidia, *words[0:1], *words[3:], "-", "sh", "-c", "echo $SLURM_JOB_PARTITION")
+    assert "interactive" in done.stdout, "the site's queue for such jobs"
+
+
+def test_nvidia_nccl_test_on_two_nodes(nvidia: JobUser) -> None:
+    words = ("-p", "gpu", "-N2", "-n2", "--gpus-per-node", "1", "--mpi", "lightning.sif", "all_reduce_perf_mpi")
+    said = run_job(nvidia, *words, "-b", "1G", "-e", "4G", "-f", "2", "-g", "1")
+    assert sorted(said.splitlines()) == [
+        f"rank {rank} of 2 on gpu0{rank + 1}: -b 1G -e 4G -f 2 -g 1" for rank in (0, 1)
+    ]
+    typed = ("--wait", "--mpi", "-N", "2", "-n", "2", "--mem=32G", "--gpus-per-node", "h100:2", "lightning.sif")
+    id = nvidia.submit(*typed, "all_reduce_perf_mpi", "-g", "2")
+    assert len(read_output(nvidia, id).splitlines()) == 2
+
+
+def test_nvidia_ddp_with_torchrun(nvidia: JobUser) -> None:
+    words = ("--torchrun", "-N2", "--gpus", "2", "--mem", "32G", "-c", "8", "-t", "30m", "-J", "pt_ddp_example")
+    id = nvidia.submit(*words, "lightning.sif", "pt_ddp_example.py")
+    nvidia.wait(id)
+    assert (nvidia.folder / f"pt_ddp_example-{id}.out").exists(), "the name that the tutorial gives it"
+    lines = sorted(read_output(nvidia, id).splitlines())
+    port = 20000 + int(id) % 12000
+    wanted = (
+        "torchrun --nnodes=2 --nproc_per_node=2 --node_rank={} --master_addr=gpu01 --master_port={} pt_ddp_example.py"
+    )
+    assert lines == [f"{wanted.format(n, port)}; gpu01:{port} on gpu0{n + 1}" for n in (0, 1)]
+
+
+def test_nvidia_lightning_reads_the_variables_of_slurm(nvidia: JobUser) -> None:
+    show = 'echo "$SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS $CUDA_VISIBLE_DEVICES"'
+    words = ("--each-task", "--nodes", "2", "--tasks-per-node", "2", "--gpus", "2", "--mem", "16G", "-t", "30m")
+    said = run_job(nvidia, *words, "lightning.sif", "sh", "-c", show)
+    assert sorted(said.splitlines()) == ["0 0 0 4 0,1", "1 1 0 4 0,1", "2 0 1 4 0,1", "3 1 1 4 0,1"]
+
+
+def test_nvidia_ddp_script_is_read_and_turned_into_a_job(nvidia: JobUser) -> None:
+    nvidia.write("pt_ddp_example.sbatch", TEXTS["pt_ddp_example.sbatch"])
+    assert nvidia.run("script", "check", "pt_ddp_example.sbatch").returncode == 0
+    nvidia.write("kedge.toml", nvidia.read("script", "convert", "pt_ddp_example.sbatch"))
+    shown = nvidia.read("submit", "--dry-run")
+    for line in ("--nodes=2", "--gpus-per-node=2", "--mem=32G", "--time=00:30:00"):
+        assert f"#SBATCH {line}\n" in shown
+    id = nvidia.submit()
+    nvidia.wait(id)
+    said = nvidia.read("logs", id)
+    assert sorted(line.rpartition(" ")[2] for line in said.splitlines() if "torchrun" in line) == ["gpu01", "gpu02"]
+
+
+def test_nvidia_lightning_script_is_found_wrong(nvidia: JobUser) -> None:
+    nvidia.write("ptl_ddp_example.sbatch", TEXTS["ptl_ddp_example.sbatch"])
+    found = json.loads(nvidia.run("script", "check", "--json", "ptl_ddp_example.sbatch").stdout)
+    [wrong] = [each for each in found["findings"] if "SLURM_PROCID" in each["message"]]
+    assert "no node rank" in wrong["message"]
+    assert "SLURM_NODEID" in wrong["remedy"]

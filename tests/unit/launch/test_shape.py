@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How many processes start on which node."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.errors import LaunchRefused
+from kedge.launch.shape import choose_shape
+from kedge.model.allocation import AllocatedNode, Allocation
+
+
+def allocate(*tasks: int) -> Allocation:
+    return Allocation("slurm", tuple(AllocatedNode(f"n{index}", count) for index, count in enumerate(tasks, 1)))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tasks"),
+    [
+        ({}, (2, 2, 1)),
+        ({"nodes": 2}, (2, 2)),
+        ({"tasks_per_node": 4}, (4, 4, 4)),
+        ({"usual": 1}, (1, 1, 1)),
+        ({"tasks": 5}, (2, 2, 1)),
+        ({"tasks": 6}, (2, 2, 2)),
+        ({"tasks": 4}, (2, 1, 1)),
+        ({"tasks": 2}, (1, 1)),
+        ({"tasks": 3}, (1, 1, 1)),
+        ({"tasks": 7}, (3, 2, 2)),
+        ({"tasks": 3, "nodes": 2}, (2, 1)),
+        ({"tasks": 8, "tasks_per_node": 4, "nodes": 2}, (4, 4)),
+        ({"tasks": 1, "nodes": 1}, (1,)),
+    ],
+)
+def test_shape(wanted: dict[str, int], tasks: tuple[int, ...]) -> None:
+    shape = choose_shape(allocate(2, 2, 1), **wanted)
+    assert shape.tasks == tasks
+    assert (shape.size, shape.node_count) == (sum(tasks), len(tasks))
+    assert shape.per_node == (tasks[0] if len(set(tasks)) == 1 else 0)
+
+
+def test_shape_refuses_more_nodes_than_there_are() -> None:
+    with pytest.raises(LaunchRefused, match="the job has 3 nodes, not 4"):
+        choose_shape(allocate(1, 1, 1), nodes=4)
+    with pytest.raises(LaunchRefused, match="the job has 1 node, not 2"):
+        choose_shape(allocate(1), nodes=2)
+
+
+def test_shape_refuses_numbers_that_contradict() -> None:
+    with pytest.raises(LaunchRefused, match="5 tasks are not 2 on each of 2 nodes"):
+        choose_shape(allocate(2, 2), tasks=5, tasks_per_node=2)
+
+
+def test_shape_is_as_even_as_there_is_room() -> None:
+    assert choose_shape(allocate(4, 4), tasks=5).tasks == (3, 2)
+    assert choose_shape(allocate(4, 4), tasks=4).tasks == (2, 2)
+    assert choose_shape(allocate(3, 1, 1), tasks=5).tasks == (3, 1, 1)
+    assert choose_shape(allocate(2, 8, 8), tasks=11).tasks == (2, 5, 4)
+    assert choose_shape(allocate(8, 1), tasks=8).tasks == (7, 1)
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=9), st.integers(1, 99))
+def test_shape_deals_all(tasks: list[int], wanted: int) -> None:
+    shape = choose_shape(allocate(*tasks), tasks=wanted)
+    assert shape.size == wanted
+    assert min(shape.tasks) >= 1
+    fits = all(count <= most for count, most in zip(shape.tasks, tasks, strict=False))
+    assert fits or max(shape.tasks) - min(shape.tasks) <= 1
+    ranks = list(shape.list_ranks())
+    assert [rank.node_rank for rank in ranks] == sorted(rank.node_rank for rank in ranks)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Threads of all processes of a node together are never more than its CPUs, unless nobody knows how many there are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.launch.threads import choose_omp_threads
+
+
+@pytest.mark.parametrize(
+    ("cpus", "processes", "given", "count"),
+    [
+        (32, 4, "", 8),
+        (2, 4, "", 1),
+        (0, 4, "", 1),
+        (0, 1, "", 0),
+        (0, 4, "6", 0),
+        (32, 4, "2", 0),
+        (32, 4, "8", 0),
+        (32, 4, "32", 8),  # as PBS sets it
+        (32, 1, "32", 0),
+        (32, 4, "4,2", 0),  # OpenMP's nested levels: the user's own affair
+        (8, 0, "", 8),
+    ],
+)
+def test_threads(cpus: int, processes: int, given: str, count: int) -> None:
+    assert choose_omp_threads(cpus, processes, given).count == count
+
+
+def test_threads_say_what_they_replace() -> None:
+    assert "--env OMP_NUM_THREADS=32" in choose_omp_threads(32, 4, "32").reason
+    assert not choose_omp_threads(32, 4, "8").reason
+
+
+@given(st.integers(1, 512), st.integers(1, 512), st.one_of(st.just(""), st.integers(1, 999).map(str)))
+def test_threads_never_more_than_cpus(cpus: int, processes: int, text: str) -> None:
+    count = choose_omp_threads(cpus, processes, text).count or int(text)
+    assert count == 1 or count * processes <= cpus

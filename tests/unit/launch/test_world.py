@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from kedge.launch.probe.answers import RankAnswer
+from kedge.launch.world import AskedWorld, WorldProblem, compare_world, explain_singletons
+
+OPEN_MPI, MPICH = "Open MPI 4.1.4", "MPICH 4.0.2"
+
+
+def answer(rank: int, size: int, host: str = "n1", task: int = -1, has_met: bool = True) -> RankAnswer:
+    return RankAnswer(rank, size, host, 100 + task if task >= 0 else 500 + rank, task, has_met)
+
+
+def problem(asked: AskedWorld, *answers: RankAnswer) -> WorldProblem:
+    found = compare_world(asked, answers)
+    assert found is not None
+    assert "  " not in found.sentence + found.hint
+    assert not found.sentence.endswith(".") or found.kind == "singletons"
+    return found
+
+
+def test_world_that_was_asked_for() -> None:
+    assert compare_world(AskedWorld(4), [answer(rank, 4, f"n{rank // 2}", rank) for rank in range(4)]) is None
+    assert compare_world(AskedWorld(1), [answer(0, 1)]) is None
+
+
+@given(some.integers(1, 64), some.randoms())
+def test_world_in_any_order_of_lines(size: int, shuffle: object) -> None:
+    answers = [answer(rank, size, f"n{rank % 3}", rank) for rank in range(size)]
+    shuffle.shuffle(answers)  # type: ignore[attr-defined]
+    assert compare_world(AskedWorld(size), answers) is None
+
+
+@given(some.integers(2, 40), some.data())
+def test_world_of_any_other_kind_is_refused(size: int, data: some.DataObject) -> None:
+    """Whatever processes answer: unless it is every rank once, of this size, having met, it does not pass."""
+    one = some.builds(
+        answer, some.integers(0, size), some.sampled_from([1, size, size + 1]), some.sampled_from("ab"), some.just(-1)
+    )
+    answers = data.draw(some.lists(one, max_size=size + 2))
+    right = sorted(each.rank for each in answers) == list(range(size)) and {each.size for each in answers} == {size}
+    found = compare_world(AskedWorld(size), answers)
+    assert (found is None) == right
+
+
+@pytest.mark.parametrize(
+    ("launcher", "mpi_type", "family", "reason", "hint"),
+    [
+        ("srun", "pmix", MPICH, "MPICH 4.0.2 needs PMI-1 or PMI-2, and 'srun --mpi=pmix' does not", "--mpi-type pmi2"),
+        ("srun", "", MPICH, "'srun --mpi=none' does not offer it", "--mpi-type pmi2"),
+        ("srun", "pmi2", OPEN_MPI, "Open MPI 4.1.4 needs PMIx", "--mpi-type pmix"),
+        ("mpirun", "", MPICH, "PMI-2, and mpirun of this host does not offer it", "--launcher mpiexec"),
+        ("mpiexec", "", OPEN_MPI, "PMIx, and mpiexec of this host does not offer it", "--launcher mpirun"),
+        ("local", "", MPICH, "local of this host does not offer it", "--launcher mpiexec"),
+        ("mpirun", "", "", "", "kedge mpi check IMAGE"),
+    ],
+)
+def test_world_of_singletons_names_what_is_missing(
+    launcher: str, mpi_type: str, family: str, reason: str, hint: str
+) -> None:
+    found = problem(AskedWorld(2, (), launcher, mpi_type, family), answer(0, 1, task=0), answer(0, 1, task=1))
+    assert found.kind == "singletons"
+    assert found.is_fatal
+    assert "each of 2 processes says 'rank 0 of 1'" in found.sentence
+    assert reason in found.sentence
+    assert hint in found.hint
+
+
+def test_world_of_singletons_of_which_some_did_not_answer() -> None:
+    """Open MPI's singletons start at the same place in /tmp, and one of them may fail."""
+    found = problem(AskedWorld(3), answer(0, 1))
+    assert (found.kind, found.sentence.partition(": ")[2]) == (
+        "singletons",
+        "1 of 3 processes answered, and it says 'rank 0 of 1'",
+    )
+
+
+def test_world_of_singletons_where_the_site_offers_no_fitting_pmi() -> None:
+    asked = AskedWorld(2, launcher="srun", mpi_type="none", family=OPEN_MPI, mpi_types=("none", "pmi2"))
+    reason, hint = explain_singletons(asked)
+    assert "srun of this site offers none, pmi2 only" in reason
+    assert "--launcher mpirun" in hint
+
+
+def test_world_split_by_host() -> None:
+    answers = [answer(rank, 2, host) for host in ("n1", "n2") for rank in range(2)]
+    found = problem(AskedWorld(4, launcher="qrsh"), *answers)
+    assert (found.kind, found.sentence) == (
+        "split",
+        "the ranks are 2 separate worlds, one on each host, instead of one of 4",
+    )
+    assert "--launcher" in found.hint
+
+
+def test_world_in_part() -> None:
+    found = problem(AskedWorld(3), answer(0, 2, "n1", 0), answer(1, 2, "n2", 1), answer(0, 1, "n2", 2))
+    assert found.kind == "split"
+    assert found.sentence == "2 of 3 ranks found each other, 1 did not: process 2 on n2 says 'rank 0 of 1'"
+
+
+def test_world_with_duplicates() -> None:
+    found = problem(AskedWorld(2), answer(0, 2), answer(1, 2), answer(1, 2, "n2"))
+    assert (found.kind, found.sentence) == (
+        "duplicates",
+        "several processes are the same rank: rank 1 (rank 1 on n1, n2)",
+    )
+    assert problem(AskedWorld(2), answer(0, 2), answer(0, 2, "n2")).kind == "duplicates"
+
+
+def test_world_with_missing_ranks_names_them_and_their_hosts() -> None:
+    hosts = ("n1", "n1", "n2", "n2", "n3", "n3")
+    found = problem(AskedWorld(6, hosts), *(answer(rank, 6) for rank in (0, 1, 3)))
+    assert found.kind == "missing"
+    assert found.sentence == "3 of 6 ranks did not answer: ranks 2, 4-5 (on n2, n3)"
+
+
+def test_world_of_another_size() -> None:
+    found = problem(AskedWorld(2), *(answer(rank, 4) for rank in range(4)))
+    assert (found.kind, found.sentence) == ("size", "MPI counts 4 ranks, and 2 were asked for")
+
+
+def test_world_whose_ranks_cannot_talk() -> None:
+    found = problem(AskedWorld(2), answer(0, 2, "n1", has_met=False), answer(1, 2, "n2", has_met=False))
+    assert found.sentence == "the ranks found each other, but cannot exchange data between n1, n2"
+    found = problem(AskedWorld(2), answer(0, 2), answer(1, 2, has_met=False))
+    assert "on n1, but cannot exchange data: rank 1 got none" in found.sentence
+
+
+def test_world_numbered_otherwise_is_no_reason_to_refuse() -> None:
+    found = problem(AskedWorld(2), answer(0, 2, task=1), answer(1, 2, task=0))
+    assert (found.kind, found.is_fatal) == ("order", False)
+
+
+def test_world_that_says_nothing() -> None:
+    assert problem(AskedWorld(3)).sentence == "none of 3 ranks answered the world check"

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""MPI of an image against the PMI that the script of another runtime names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import LaunchRefused
+from kedge.frozen import replace
+from kedge.model.job import Job, Parallel
+from kedge.model.site import Site
+from kedge.ops.jobs.check_mpi import check_job_mpi
+from kedge.ops.jobs.stage_image import StagedImage
+from tests.builders.elf_files import make_library
+
+SITE = Site("here", "Here", "slurm", mpi_type="pmix", runtime="apptainer")
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    library = tmp_path / "image/usr/lib64/libmpi.so.12"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(make_library("libmpi.so.12", text=b"MPICH Version:\t4.0.2\0"))
+    return tmp_path / "image"
+
+
+def check(image: Path, site: Site = SITE, **fields: object) -> tuple[str, ...]:
+    job = replace(Job(image=str(image), command=("./app",), parallel=Parallel.MPI), **fields)
+    return check_job_mpi(job, site, StagedImage(str(image)), {})
+
+
+def test_ranks_that_would_be_alone_are_refused(image: Path) -> None:
+    with pytest.raises(LaunchRefused, match=r"--mpi=pmix of site here: MPICH 4.0.2 .* each rank would be rank 0 of 1"):
+        check(image)
+    (warning,) = check(image, force=True)
+    assert "each rank would be rank 0 of 1" in warning
+
+
+def test_what_fits_or_is_chosen_later_is_not(image: Path) -> None:
+    assert check(image, replace(SITE, mpi_type="pmi2")) == ()
+    assert check(image, replace(SITE, mpi_type="")) == ()
+    assert check(image, runtime="kedge") == ()
+    assert check(image, launcher="mpirun") == ()
+    assert check(image, parallel=Parallel.TASKS) == ()
+    assert check(image / "absent") == ()
+
+
+def test_image_without_mpi_is_told(tmp_path: Path) -> None:
+    (tmp_path / "usr/lib64").mkdir(parents=True)
+    (warning,) = check(tmp_path)
+    assert "has no MPI library" in warning

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The words before a command that runs on many nodes: the number of torchrun's processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kedge.errors import InvalidJob
+from kedge.frozen import replace
+from kedge.model.job import Job, Parallel
+from kedge.model.job_rules import check_job
+from kedge.model.site import Site
+from kedge.schedulers.launch_words import kedge_launch_words, torchrun_words
+from kedge.schedulers.slurm.write_script import DIALECT
+
+SITE = Site("generic-slurm", "Slurm", "slurm", gpu_directive="--gpus-per-node={count}")
+JOB = Job(name="train", image="/a.sif", command=("train.py",), parallel=Parallel.TORCHRUN, gpus_per_node=4)
+
+
+@pytest.mark.parametrize(("processes", "words"), [(None, []), (2, ["--processes 2"])])
+def test_launch_words_have_the_processes_of_the_job(processes: int | None, words: list[str]) -> None:
+    job = replace(JOB, processes=processes)
+    assert kedge_launch_words(job, SITE, DIALECT)[3:] == words
+    assert f"--nproc_per_node={processes or 4}" in torchrun_words(job, SITE, DIALECT)
+
+
+def test_launch_words_of_processes_need_torchrun() -> None:
+    assert check_job(replace(JOB, processes=2))
+    with pytest.raises(InvalidJob, match="processes: only torchrun starts several processes per task"):
+        check_job(replace(JOB, processes=2, parallel=Parallel.MPI))
