@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,8 +56,16 @@ def put_back(cluster: SlurmCluster, job: str, ended: Path) -> None:
 
 
 def begin_now(cluster: SlurmCluster, job: str) -> None:
-    """Without the two minutes for which Slurm keeps such a job waiting."""
-    cluster.read("scontrol", "update", f"JobId={job}", "StartTime=now")
+    """Without the two minutes for which Slurm keeps such a job waiting: it may set them after it says PENDING."""
+
+    def has_begun() -> bool:
+        if cluster.describe_job(job)["JobState"] != "PENDING":
+            return True
+        with contextlib.suppress(AssertionError):  # it began since
+            cluster.read("scontrol", "update", f"JobId={job}", "StartTime=now")
+        return False
+
+    wait_until(f"job {job} has begun", has_begun, every=1)
 
 
 def test_requeue_is_no_end_for_status_and_wait_without_a_controller(me: JobUser, cluster: SlurmCluster) -> None:

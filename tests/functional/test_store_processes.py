@@ -101,8 +101,10 @@ def test_store_killed_at_any_moment_serves_the_next_command(tmp_path: Path) -> N
         process.send_signal(signal.SIGKILL)
         process.communicate()
         if step % 5 == 4:
+            was_whole = Store(root).layout.blob(describe(CONTENT).digest).exists()
             finish(start(root, log, "ingest", 0.0))
-            assert_clean(root)
+            if not was_whole:  # else a lease may stay for a day, as above
+                assert_clean(root)
             Store(root).blobs.drop(describe(CONTENT).digest)
 
 

@@ -36,10 +36,10 @@ LOCAL_SIZES = (OWN[3], "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COM
 # One of these is in the environment of every rank that a launcher counted
 COUNTED = (*LOCAL_SIZES, "SLURM_STEP_TASKS_PER_NODE", "FLUX_JOB_SIZE")
 # Launchers that name the launch itself. It is known below wrapper scripts too, where the parent tells nothing.
+# The names that also stand alone, without a scheduler: kedge; Open MPI 5, PRRTE, srun --mpi=pmix, jsrun; Open MPI to 4
+LAUNCH_NAMES = (OWN_LAUNCH, "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
 LAUNCHES = (
-    (OWN_LAUNCH,),
-    ("PMIX_NAMESPACE",),  # Open MPI 5, PRRTE, srun --mpi=pmix, jsrun
-    ("OMPI_MCA_ess_base_jobid",),  # Open MPI up to 4
+    *((name,) for name in LAUNCH_NAMES),
     ("PALS_APID",),  # HPE Cray
     ("ALPS_APP_ID",),  # Cray XC
     ("FLUX_JOB_ID", "FLUX_TASK_RANK"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from kedge.launch.rank_variables import HYDRA, LAUNCHES, RANKS
+from kedge.launch.rank_variables import HYDRA, LAUNCH_NAMES, RANKS
 from kedge.posix.spawn import start_of
 from kedge.runtime.images.node_cache import own_directory
 from kedge.runtime.processes.rank_sharing import find_launch, find_private_directory, make_digest
@@ -47,9 +47,7 @@ def find_scope(environ: Mapping[str, str], *, is_shim: bool) -> str:
 
     known = [facts for facts in list_facts(also_recognised=True) if not facts.job_id or facts.has_job(environ)]
     names = [name for facts in known for name in facts.job_scope]
-    found = [
-        f"{name}={environ[name]}" for name in (*names, *(launch[0] for launch in LAUNCHES[:2])) if environ.get(name)
-    ]
+    found = [f"{name}={environ[name]}" for name in (*names, *LAUNCH_NAMES) if environ.get(name)]
     if not found and environ.get(HYDRA):
         return find_launch(environ)
     if found or not is_shim:

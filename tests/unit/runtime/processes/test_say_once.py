@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.launch.rank_variables import LAUNCH_NAMES
 from kedge.runtime.environment.mpi_rank_flags import find_size
 from kedge.runtime.processes import rank_sharing, say_once
 from kedge.runtime.processes.say_once import find_scope, say_first
@@ -22,7 +23,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("is_shim", [False, True])
-@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "KEDGE_LOCAL_JOB_ID", "PMIX_NAMESPACE"])
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "KEDGE_LOCAL_JOB_ID", *LAUNCH_NAMES])
 def test_said_once_in_a_job(place: Path, name: str, is_shim: bool) -> None:
     environ = {name: "1"}
     assert say_first("text", environ, os.getuid(), is_shim=is_shim)
