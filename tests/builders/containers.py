@@ -21,7 +21,8 @@ from tests.builders.busybox import read_busybox
 from tests.builders.removal import remove_beside
 from tests.requirements import open_way, require_program, require_user_namespaces
 
-USER = 1507  # nobody's number: no database knows it
+# Nobody's number: no database knows it. Each process of tests has its own, and so limits and caches of its own.
+USER = 1507 + 10 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 APPLETS = (
     *("sh", "ls", "cat", "id", "pwd", "echo", "env", "true", "false", "sleep", "touch", "rm", "mkdir", "readlink"),
     *(

@@ -172,7 +172,8 @@ def test_docker_words_build_and_run(shop: Workshop) -> None:
     words = ("run", "--rm", "-e", "A=1,2", "-v", f"{shop.context}:/here", "-w", "/here", "me/tools:1")
     shown = docker.runner.read(*words, "sh", "-c", "echo $A; id -u; ls Dockerfile; echo x > /new && cat /new; ls ~")
     assert shown.split() == ["1,2", "0", "Dockerfile", "x"]
-    assert docker.runner.read("run", "--entrypoint", "id", "-u", "1507", "me/tools:1", "-u") == f"{shop.runner.uid}\n"
+    uid = str(shop.runner.uid)
+    assert docker.runner.read("run", "--entrypoint", "id", "-u", uid, "me/tools:1", "-u") == f"{uid}\n"
     failed = docker.runner.run("run", "-d", "me/tools:1")
     assert (failed.returncode, "kedge instance" in failed.stderr) == (125, True)  # as Docker's own failures
     assert docker.runner.run("run", "--rm", "me/tools:1", "sh", "-c", "exit 2").returncode == 2
