@@ -29,8 +29,11 @@ def make_certificate(storage: Path) -> tuple[Path, Path]:
 
 
 @contextlib.contextmanager
-def registry(storage: Path, *, tls: bool = False) -> Iterator[str]:
-    """docker-registry on loopback for the length of the block; with `tls` by a certificate that nobody signed."""
+def registry(storage: Path, *, tls: bool = False, log_requests: bool = False) -> Iterator[str]:
+    """docker-registry on loopback for the length of the block; with `tls` by a certificate that nobody signed.
+
+    What it logs is beside its storage.
+    """
     port = free_port()
     config = storage.with_suffix(".tls.yml" if tls else ".yml")
     storage.mkdir(exist_ok=True)
@@ -39,7 +42,7 @@ def registry(storage: Path, *, tls: bool = False) -> Iterator[str]:
         key, certificate = make_certificate(storage)
         http += f", tls: {{certificate: {certificate}, key: {key}}}"
     config.write_text(
-        "version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\n"
+        f"version: 0.1\nlog: {{level: error, accesslog: {{disabled: {str(not log_requests).lower()}}}}}\n"
         f"storage: {{filesystem: {{rootdirectory: {storage}}}}}\nhttp: {{{http}}}\n"
     )
     with config.with_suffix(".log").open("w") as log:
