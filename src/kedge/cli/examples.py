@@ -287,6 +287,14 @@ kedge shim install docker enroot --dir bin
 kedge shim list --dir bin
 kedge shim remove --dir bin
 """,
+    "bundle": """
+kedge bundle
+kedge bundle kedge-for-cluster --force
+scp kedge-x86_64 CLUSTER:bin/kedge
+""",
+    "python": """
+kedge python my_jobs.py
+""",
     "config": """
 kedge config show
 kedge config get threads

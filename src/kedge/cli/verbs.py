@@ -112,6 +112,8 @@ VERBS = {
     "shim": Verb(
         "kedge.cli.shim", "Install kedge under the names apptainer, singularity, docker, enroot or srun", "Setup"
     ),
+    "bundle": Verb("kedge.cli.bundle", "Write kedge as one executable file, for hosts without Python", "Setup"),
+    "python": Verb("kedge.cli.python", "Run the Python that kedge runs with", "Setup", reads_words=True),
     "config": Verb("kedge.cli.config", "Show and change settings", "Setup"),
     "help": Verb("kedge.cli.help", "Show a guide, or list the guides", "Setup"),
     "completion": Verb("kedge.cli.completion", "Print the completion script of a shell", "Setup"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from kedge.posix.files import require_writable
 from kedge.posix.private_files import read_own_file
 from kedge.posix.process import run_into_files
 from kedge.posix.programs import find_program
+from kedge.posix.start_kedge import own_program
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import list_facts
 from kedge.settings import Settings
@@ -264,8 +264,7 @@ def recover_ids(cluster: Cluster) -> None:
 
 def find_kedge() -> str:
     """The path of the kedge command for scripts: the installation of this Python, else from PATH."""
-    beside = Path(sys.prefix, "bin/kedge")
-    path = str(beside) if beside.exists() else find_program("kedge")
+    path = own_program() or find_program("kedge")
     if not path:
         raise FileProblem(
             "the command 'kedge' was not found, and jobs need it",
