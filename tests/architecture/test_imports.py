@@ -42,7 +42,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("launch",),  # ranks and host lists: schedulers read their allocations by it, a start its own rank
     ("model",),
     ("posix",),
-    ("errors", "frozen", "release"),
+    ("module_archive",),  # serves the modules of a start to all above
+    ("errors", "frozen", "release", "start_modules"),
 )
 # The rooms of ops/, from the top: each may use those below it.
 ROOMS = (
@@ -71,6 +72,11 @@ OWNERS = {
     "multiprocessing": "nobody",
     "asyncio": "kedge.ops.jupyter",  # connections of kernels in jobs
     "ctypes": "kedge.posix",  # libc.py, and nvml.py for the GPU driver
+    "_ctypes": "kedge.posix.c_types",
+    "_frozen_importlib": "kedge.module_archive",
+    "_frozen_importlib_external": "kedge.module_archive",
+    "_imp": "kedge.module_archive",
+    "marshal": "kedge.module_archive",
     "urllib3": "kedge.registry.transport",
     "socket": "kedge.registry.transport",
     "http.client": "kedge.registry.transport",
