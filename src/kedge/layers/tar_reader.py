@@ -15,6 +15,7 @@ from typing import NoReturn
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.layers.limits import Ledger
 from kedge.layers.member_names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name
+from kedge.layers.plain_files import Identity, PlainFiles, PlainRun
 from kedge.layers.tar_layout import (
     BLOCK,
     EXTENSION_TYPES,
@@ -59,7 +60,7 @@ class Member:
         *("rdev", "size", "target", "uid", "xattrs"),
     )
 
-    def __init__(self, kind: NodeKind | None, identity: tuple[int, int, int], mtime: int) -> None:
+    def __init__(self, kind: NodeKind | None, identity: Identity, mtime: int) -> None:
         self.kind = kind  # None: a hard link
         self.mode, self.uid, self.gid = identity
         self.mtime = mtime
@@ -104,8 +105,9 @@ class TarReader:
         self._padding = 0
         self._sparse: SparseMap | None = None
         self._globals: Records = {}
-        self._identities: dict[bytes, tuple[int, int, int]] = {}
+        self._identities: dict[bytes, Identity] = {}
         self._parents: dict[bytes, bytes] = {b"": b"", b".": b""}
+        self._plain = PlainFiles(self._identities, self._parents)
         self._current = b"the beginning"  # what messages about a broken stream name
 
     def __iter__(self) -> Iterator[Member]:
@@ -142,6 +144,27 @@ class TarReader:
             self._remaining = 0
             return sink.add(self._read_exactly(size))
         return sink.add_stream(size, self._read_chunks())
+
+    def read_plain_files(self) -> PlainRun | None:
+        """The plain files that follow the current member, of one directory and all in the piece in hand; often none.
+
+        Iteration goes on behind them. Their contents are in `piece` until then.
+        """
+        position = self._position + self._remaining + self._padding
+        if self._globals or position > self._end:
+            return None
+        run = self._plain.read(self._piece, position)
+        if not run.names:
+            return None
+        self._position, self._remaining, self._padding, self._sparse = run.end, 0, 0, None
+        self._current = run.latest
+        self._ledger.charge_member(sum(map(len, run.names)), self._where, len(run.names))
+        return run
+
+    @property
+    def piece(self) -> memoryview:
+        """The piece in hand, for contents of plain files."""
+        return self._view
 
     # -- bytes -----------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.formats.compression.blocks import BlockCodec, checksum, codec_of_image, open_codec
+from kedge.formats.compression.blocks import BlockCodec, adler32, checksum, codec_of_image, open_codec
 from kedge.formats.compression.gzip_layers import GzipLayerCompressor
 from kedge.formats.compression.streams import StreamCompressor, inflate
 
@@ -11,6 +11,7 @@ __all__ = [
     "BlockCodec",
     "GzipLayerCompressor",
     "StreamCompressor",
+    "adler32",
     "checksum",
     "codec_of_image",
     "inflate",
