@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 from kedge.errors import UnsupportedFormat
@@ -48,10 +49,21 @@ class MetadataWriter:
         buffer = self._buffer
         address = self.starts[-1] << 16 | len(buffer)
         buffer += record
-        while len(buffer) >= METADATA_SIZE:
-            self._pack(bytes(buffer[:METADATA_SIZE]))
-            del buffer[:METADATA_SIZE]
+        if len(buffer) >= METADATA_SIZE:
+            self._pack_full()
         return address
+
+    def extend(self, records: Iterable[Buffer]) -> list[int]:
+        """Add records and return their addresses; as `append` for each, without a call for each."""
+        buffer, addresses = self._buffer, []
+        base = self.starts[-1] << 16
+        for record in records:
+            addresses.append(base | len(buffer))
+            buffer += record
+            if len(buffer) >= METADATA_SIZE:
+                self._pack_full()
+                base = self.starts[-1] << 16
+        return addresses
 
     def close(self) -> bytes:
         """End the stream: all blocks, as they are stored. `starts` then has one entry per block and the end."""
@@ -59,6 +71,12 @@ class MetadataWriter:
             self._pack(bytes(self._buffer))
             self._buffer.clear()
         return b"".join(self._packed)
+
+    def _pack_full(self) -> None:
+        buffer = self._buffer
+        while len(buffer) >= METADATA_SIZE:
+            self._pack(bytes(buffer[:METADATA_SIZE]))
+            del buffer[:METADATA_SIZE]
 
     def _pack(self, block: bytes) -> None:
         data = self._codec.compress_block(block)
@@ -81,32 +99,29 @@ def _pack_index(stream: MetadataWriter, position: int) -> bytes:
     return b"".join((position + start).to_bytes(8, "little") for start, _ in pairwise(stream.starts))
 
 
+class _Indices(dict[int, int]):
+    def __missing__(self, identifier: int) -> int:
+        index = len(self)
+        if index >= MAXIMUM_IDS:
+            raise UnsupportedFormat(f"the image has more than {MAXIMUM_IDS} different owners, the maximum of SquashFS")
+        if not 0 <= identifier < 1 << 32:
+            raise UnsupportedFormat(f"owner {identifier} does not fit in 32 bits")
+        self[identifier] = index
+        return index
+
+
 class IdTable:
     """User and group ids; inodes hold indices into it."""
 
     def __init__(self) -> None:
-        self._indices: dict[int, int] = {}
+        self.indices = _Indices()  # by id, which is added if it is new
 
     def __len__(self) -> int:
-        return len(self._indices)
-
-    def index(self, identifier: int) -> int:
-        """The index of an id, which is added if it is new."""
-        index = self._indices.get(identifier)
-        if index is None:
-            index = len(self._indices)
-            if index >= MAXIMUM_IDS:
-                raise UnsupportedFormat(
-                    f"the image has more than {MAXIMUM_IDS} different owners, the maximum of SquashFS"
-                )
-            if not 0 <= identifier < 1 << 32:
-                raise UnsupportedFormat(f"owner {identifier} does not fit in 32 bits")
-            self._indices[identifier] = index
-        return index
+        return len(self.indices)
 
     def pack(self) -> bytes:
         """The entries of the table."""
-        return b"".join(U32.pack(identifier) for identifier in self._indices)
+        return b"".join(U32.pack(identifier) for identifier in self.indices)
 
 
 class XattrTable:

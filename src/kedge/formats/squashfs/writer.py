@@ -6,6 +6,7 @@ Equal input gives equal bytes, whatever the number of threads.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -145,4 +146,6 @@ class SquashWriter:
 
 
 def _little_endian(numbers: array[int]) -> bytes:
-    return b"".join(layout.U64.pack(number) for number in numbers)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
