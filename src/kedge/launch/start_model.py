@@ -43,6 +43,10 @@ class JobSize:
     cores: int = 64  # of a node
 
 
+# docs/scaling.md has how they were measured
+INSTALLED = StartCost("installed, with its own Python", first=562, later=214, node_bytes=6_133_000, seconds=0.04)
+BUNDLE = StartCost("bundle", first=200, later=6, node_bytes=30_000_000, seconds=0.04)
+
 NFS = FileServer("NFS server", 20_000, 1e9, 0.0005)
 PARALLEL = FileServer("parallel file system", 100_000, 100e9, 0.0005)
 _PARALLEL_KINDS = ("lustre", "gpfs", "beegfs", "wekafs", "panfs", "ceph")

@@ -34,6 +34,8 @@ class ScriptContext:
     error: str  # likewise; empty: with the output
     inside_only: tuple[str, ...] = ()  # variables that would change programs of the node: the container alone gets them
     build_from: str = ""  # a recipe to build `image` from inside the job first, if it is missing
+    stages_kedge: bool = False  # copy `kedge`, which is one file, to every node first
+    stages_image: bool = False  # likewise the image
     source: str = ""  # the reference that `image` is, with its digest, where it came from a registry
 
 

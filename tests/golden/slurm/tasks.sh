@@ -31,7 +31,7 @@ cd /scratch/ada
 kedge=/opt/kedge/bin/kedge
 image=/scratch/ada/pytorch.sif
 
-# a name that nobody guesses: whoever made the file first would own the image
+# names that nobody guesses: whoever made a file first would own it
 copy="/tmp/kedge-$UID-$KEDGE_JOB_ID-$RANDOM$RANDOM-${image##*/}"
 sbcast "$image" "$copy"
 trap 'finish "$?" 2>/dev/null || true; srun --nodes=2 --ntasks=2 --ntasks-per-node=1 rm -f "$copy"' EXIT

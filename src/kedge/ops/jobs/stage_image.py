@@ -36,6 +36,15 @@ class StagedImage:
     recipe: str = ""  # what to build `path` from, in the job
 
 
+@frozen
+class FileStaging:
+    """Whether the job copies kedge and the image to every node first, and what to tell its user."""
+
+    kedge: bool = False
+    image: bool = False
+    notes: tuple[str, ...] = ()
+
+
 def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, str], directory: str) -> StagedImage:
     """Decide where the image comes from; nothing is pulled yet."""
     if job.build:

@@ -24,7 +24,7 @@ from kedge.model.job import Dependency, Job, Parallel
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
 from kedge.ops.jobs.cluster import Cluster
-from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.stage_image import NOW, FileStaging, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
 from kedge.posix.private_files import read_own_file
 from kedge.posix.process import run_into_files
@@ -101,6 +101,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     kedge = find_kedge()
     if image.path:
         _require_seen(kedge, cluster.site, environ)
+    staging = _plan_staging(ready, cluster.site, kedge, image)
     place = ScriptContext(
         record=str(record),
         kedge=kedge,
@@ -111,12 +112,24 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
         error=error,
         inside_only=_find_inside_only(ready),
         build_from=image.recipe,
+        stages_kedge=staging.kedge,
+        stages_image=staging.image,
         source=ready.image if "@" in ready.image and "://" in ready.image else "",
     )
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
     warnings = (*checked.warnings, *pinned.warnings, *doubts)
-    return SubmitPlan(ready, cluster, key, place, image, script, tuple(argv), warnings, checked.notes)
+    notes = (*checked.notes, *staging.notes)
+    return SubmitPlan(ready, cluster, key, place, image, script, tuple(argv), warnings, notes)
+
+
+def _plan_staging(job: Job, site: Site, kedge: str, image: StagedImage) -> FileStaging:
+    """What the job copies to its nodes first."""
+    if job.node_count == 1:
+        return FileStaging()
+    from kedge.ops.jobs.stage_files import plan_staging  # late: most jobs have one node
+
+    return plan_staging(job, site, kedge, image)
 
 
 @frozen

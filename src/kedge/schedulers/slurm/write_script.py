@@ -24,7 +24,7 @@ DIALECT = Dialect(
     # no `head`: with pipefail, a scontrol that writes on after it would end the script
     first_node=('nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")', "first_node=${nodes%%$'\\n'*}"),
     launcher="srun",
-    broadcast="sbcast",
+    broadcast=FACTS.broadcast,
 )
 # `12`, `12;cluster`, and the sentence that wrappers of sites print all the same
 _SUBMITTED = re.compile(r"^\s*(?:(\d+)(?:;[\w.-]+)?|Submitted batch job (\d+)(?: on cluster \S+)?)\s*$", re.MULTILINE)
