@@ -14,8 +14,10 @@ from contextlib import closing
 from kedge.errors import CorruptImage
 from kedge.layers.assemble import Assembler
 from kedge.layers.layer_entries import HardLink
-from kedge.layers.layer_source import LayerSource, PieceFeed, inflate_layer
+from kedge.layers.layer_source import LayerSource, inflate_layer
+from kedge.layers.layers_ahead import LayersAhead
 from kedge.layers.limits import FlattenOptions, Ledger
+from kedge.layers.piece_feed import PieceFeed
 from kedge.layers.plain_files import PlainRun
 from kedge.layers.tar_reader import Member, TarReader
 from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, LayerRecord
@@ -52,11 +54,13 @@ def flatten(layers: Sequence[LayerSource], sink: ContentSink, options: FlattenOp
     cover = Cover()
     records: list[LayerRecord] = []
     task = options.progress.task("flattening layers", None, "files")
-    for index in range(len(layers) - 1, -1, -1):
-        record = LayerReading(layers[index], index, cover, sink).run(ledger, task)
-        records.append(record)
-        if index:
-            cover.absorb(record)
+    with closing(LayersAhead(reversed(layers), ledger)) as ahead:
+        for index in range(len(layers) - 1, -1, -1):
+            with ahead.next_feed() as feed:
+                record = LayerReading(layers[index], index, cover, sink).run(feed, ledger, task)
+            records.append(record)
+            if index:
+                cover.absorb(record)
     del cover
     skipped = {record.index: record.skipped for record in records if record.skipped}
     assembler = Assembler(ledger)
@@ -82,21 +86,18 @@ class LayerReading:
         self._parent: bytes | None = None
         self._above = Above()
 
-    def run(self, ledger: Ledger, task: Task) -> LayerRecord:
+    def run(self, feed: PieceFeed, ledger: Ledger, task: Task) -> LayerRecord:
         """Read all of it."""
-        options = ledger.options
-        pieces = inflate_layer(self._layer, ledger, verify=options.verify_diff_ids)
-        with closing(PieceFeed(pieces, threaded=options.threaded)) as feed:
-            reader = TarReader(feed, f"layer {self._layer.name}", ledger)
-            reported = 0
-            for member in reader:
-                self._take(reader, member)
-                self._take_plain(reader)
-                if self._ordinal - reported >= _REPORT:
-                    task.advance(self._ordinal - reported)
-                    reported = self._ordinal
-            task.advance(self._ordinal - reported)
-            feed.drain()
+        reader = TarReader(feed, f"layer {self._layer.name}", ledger)
+        reported = 0
+        for member in reader:
+            self._take(reader, member)
+            self._take_plain(reader)
+            if self._ordinal - reported >= _REPORT:
+                task.advance(self._ordinal - reported)
+                reported = self._ordinal
+        task.advance(self._ordinal - reported)
+        feed.drain()
         return self._record
 
     def _take(self, reader: TarReader, member: Member) -> None:

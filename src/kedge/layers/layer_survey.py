@@ -15,8 +15,9 @@ from contextlib import closing
 from kedge.layers.assemble import Assembler
 from kedge.layers.flatten import make_node
 from kedge.layers.layer_entries import Entries, HardLink
-from kedge.layers.layer_source import LayerSource, PieceFeed, inflate_layer
+from kedge.layers.layer_source import LayerSource, inflate_layer
 from kedge.layers.limits import Ledger
+from kedge.layers.piece_feed import PieceFeed
 from kedge.layers.tar_reader import Member, TarReader
 from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, LayerRecord
 from kedge.model.progress import Task

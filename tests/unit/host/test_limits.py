@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.host.limits import Limits, choose_threads, count_threads, read_limits
+from kedge.host.limits import Limits, choose_ahead, choose_threads, count_threads, read_limits
 from tests.builders.host_tree import write_host, write_tree
 
 MEBIBYTE = 1 << 20
@@ -164,3 +164,12 @@ def test_limits_processes_subtract_what_the_user_runs(tmp_path: Path) -> None:
 )
 def test_threads_follow_the_limits(limits: Limits, wanted: int | None, threads: int) -> None:
     assert choose_threads(limits, wanted) == threads
+
+
+@pytest.mark.parametrize(
+    ("memory", "threads", "ahead"),
+    [(None, 1, 0), (24 << 30, 2, 32 << 20), (24 << 30, 4, 256 << 20), (64 << 30, 16, 1 << 30), (64 << 30, 32, 1 << 30),
+     (512 << 20, 4, 64 << 20)],
+)  # fmt: skip
+def test_memory_for_layers_ahead_follows_threads_and_the_limit(memory: int | None, threads: int, ahead: int) -> None:
+    assert choose_ahead(Limits(cpus=threads, memory=memory, processes=None), threads) == ahead

@@ -18,7 +18,7 @@ from kedge.formats.compression import open_codec
 from kedge.formats.squashfs import compress_pipeline
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.formats.squashfs.image_output import OutputFile
-from kedge.layers.layer_source import PieceFeed
+from kedge.layers.piece_feed import PieceFeed
 
 _TIMES = 150  # a queue with a lock is stuck after some 100
 _BLOCK = 4096

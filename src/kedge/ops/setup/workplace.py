@@ -57,6 +57,14 @@ class Workplace:
         return choose_threads(read_limits(), self.settings.threads)
 
     @property
+    def ahead(self) -> int:
+        """The bytes of layers that may wait in memory, inflated."""
+        from kedge.host.limits import choose_ahead, choose_threads, read_limits
+
+        limits = read_limits()
+        return choose_ahead(limits, choose_threads(limits, self.settings.threads))
+
+    @property
     def is_hurried(self) -> bool:
         """Whether requests to registries are given up soon."""
         return self.access is not None and self.access.patience is not None

@@ -12,14 +12,13 @@ from kedge.errors import CorruptImage
 from kedge.formats.singularityd import SourceRecord
 from kedge.formats.singularityd.documents import add_build
 from kedge.layers.layer_source import LayerSource
-from kedge.layers.limits import FlattenOptions
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
 from kedge.model.progress import Task
 from kedge.model.reference import Reference
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.image_source import LayeredImage
+from kedge.ops.sources.image_source import LayeredImage, choose_reading
 from kedge.ops.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts
 from kedge.store.download import IngestOptions
 from kedge.store.parallel_downloads import Ingest
@@ -46,7 +45,7 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
         for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
     )
     record = make_record(resolved, config, workplace.platform)
-    options = FlattenOptions(progress=workplace.progress)
+    options = choose_reading(workplace)
     return LayeredImage(manifest, raw, config, layers, record, options, on_close=store.close)
 
 
