@@ -39,9 +39,11 @@ else:  # loaded with every interpreter; the public names of these import more
 
 MARK = b"kedge modules 1\n"
 _TABLE = 36  # where it begins
+UNCHECKED = -1  # for a time of change: the module is in a bundle, without a source that could be another
 _UNSETTLED = 2_000_000_000  # ns: a source that changed this lately may change again without a trace in its time
 _LARGEST = 64 << 20
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_IS_BUNDLED = __file__.endswith(".pyc")  # compiled modules alone, below a directory that is named by their digest
 
 
 def serve_modules() -> None:
@@ -60,7 +62,8 @@ def find_archive() -> str | None:
     if not cached or not cached.startswith("/") or not cached.endswith(".pyc"):
         return None
     folder, _, name = cached.rpartition("/")
-    return f"{folder}/start{name[name.index('.') : -4]}.modules"  # start.cpython-311.modules, …-311.opt-1.modules
+    # start.cpython-311.modules, start.cpython-311.opt-1.modules; start.modules in a bundle, which has no __pycache__
+    return f"{folder}/start{name[name.index('.') : -4]}.modules"
 
 
 class ModuleArchive:
@@ -88,27 +91,31 @@ class ModuleArchive:
         if code is None:
             self._table.pop(name, None)
             return None
-        source = code.co_filename
+        source = _root_of(name) + self._table[name][3]
         spec = ModuleSpec(name, ArchivedModule(name, source, code), origin=source)
         spec.has_location = True
-        if source.endswith("/__init__.py"):
-            spec.submodule_search_locations = [source[:-12]]
+        if source.rpartition("/")[2] in ("__init__.py", "__init__.pyc"):
+            spec.submodule_search_locations = [source.rpartition("/")[0]]
         return spec
 
     def _load(self, name: str) -> "CodeType | None":
         """The code of a module, if its source is as it was and the archive undamaged."""
         try:
             offset, size, digest, source, source_size, changed = self._table[name]
-            source = _root_of(name) + source
-            found = os.stat(source)
+            if changed != UNCHECKED or not _IS_BUNDLED:
+                source = _root_of(name) + source
+                found = os.stat(source)
+                if (found.st_size, found.st_mtime_ns) != (source_size, changed):
+                    return None
             end = self._start + offset + size
             if end > len(self._data):
                 self._read_rest()
             data = self._data[end - size : end]
-            if (found.st_size, found.st_mtime_ns) != (source_size, changed) or hash_bytes(offset, data) != digest:
+            if hash_bytes(offset, data) != digest:
                 return None
             code: CodeType = marshal.loads(data)
-            fix_file_name(code, source)  # the package may have been moved
+            if changed != UNCHECKED:
+                fix_file_name(code, source)  # the package may have been moved
             return code
         except (OSError, ValueError, EOFError, TypeError, KeyError):
             return None
@@ -141,11 +148,9 @@ class ModuleArchive:
         if self._is_renewed:
             return False
         self._is_renewed = True
-        if sys.dont_write_bytecode or not _may_write(self.place):
+        if _IS_BUNDLED or sys.dont_write_bytecode or not _may_write(self.place):
             return False
-        from kedge.start_modules import EVERY_START, SOME_STARTS  # late: hardly any start writes
-
-        data = make_archive(EVERY_START, SOME_STARTS)
+        data = make_archive()
         if data is None:
             return False
         _write_whole(self.place, data)
@@ -155,7 +160,7 @@ class ModuleArchive:
 
 
 class ArchivedModule(SourceFileLoader):
-    """A module with its source in a file, as any other; only its code is there already."""
+    """A module that is found at a file, as any other; only its code is there already."""
 
     def __init__(self, name: str, path: str, code: "CodeType") -> None:
         super().__init__(name, path)
@@ -164,6 +169,10 @@ class ArchivedModule(SourceFileLoader):
     def get_code(self, fullname: str) -> "CodeType":  # noqa: ARG002 - of every loader
         """The code of the module."""
         return self._code
+
+    def get_source(self, fullname: str) -> str | None:
+        """The text of the module, for tracebacks; a module of a bundle has none."""
+        return None if self.path.endswith(".pyc") else super().get_source(fullname)
 
 
 def _root_of(name: str) -> str:
@@ -177,14 +186,14 @@ def locate_source(name: str) -> str:
     return f"{tail}/__init__.py" if os.path.isdir(_root_of(name) + tail) else f"{tail}.py"
 
 
-def make_archive(every: "Sequence[str]", some: "Sequence[str]" = ()) -> bytes | None:
-    """The bytes of an archive of modules, those of every start first; None if a source has changed just now."""
+def make_archive() -> bytes | None:
+    """The bytes of an archive of the modules of starts; None if one of their sources has changed just now."""
     import time  # late: only for writing
 
-    table: dict[str, Entry] = {}
-    bodies: list[bytes] = []
-    offset = first_size = 0
-    for name in (*every, *some):
+    from kedge.start_modules import EVERY_START, SOME_STARTS
+
+    modules: list[tuple[str, str, bytes, int, int]] = []
+    for name in (*EVERY_START, *SOME_STARTS):
         tail = locate_source(name)
         source = _root_of(name) + tail
         try:
@@ -194,10 +203,23 @@ def make_archive(every: "Sequence[str]", some: "Sequence[str]" = ()) -> bytes | 
             body = marshal.dumps(SourceFileLoader(name, source).get_code(name))
         except (OSError, ImportError, SyntaxError, ValueError, EOFError):
             continue  # importing it says what is wrong
-        table[name] = (offset, len(body), hash_bytes(offset, body), tail, found.st_size, found.st_mtime_ns)
+        modules.append((name, tail, body, found.st_size, found.st_mtime_ns))
+    return pack_archive(modules, EVERY_START) if modules else None
+
+
+def pack_archive(modules: "Sequence[tuple[str, str, bytes, int, int]]", first: "Sequence[str]") -> bytes:
+    """The bytes of an archive: of each module its name, file, code, and the file's size and time or UNCHECKED.
+
+    Those that are named to be first come before the others.
+    """
+    table: dict[str, Entry] = {}
+    bodies: list[bytes] = []
+    offset = first_size = 0
+    for name, tail, body, size, changed in modules:
+        table[name] = (offset, len(body), hash_bytes(offset, body), tail, size, changed)
         bodies.append(body)
         offset += len(body)
-        first_size = offset if name in every else first_size
+        first_size = offset if name in first else first_size
     packed = marshal.dumps(table)
     sizes = len(packed).to_bytes(4, "little") + first_size.to_bytes(4, "little")
     digest = hash_bytes(int.from_bytes(sizes, "little"), packed)

@@ -98,6 +98,19 @@ def test_modules_of_starts_with_flags_are_archived(runner: Runner, image: str, f
     assert loaded - BEFORE - {*EVERY_START, *SOME_STARTS} == set(), "add these to start_modules.SOME_STARTS"
 
 
+def test_modules_of_a_start_by_the_users_own_interpreter_are_archived(runner: Runner, image: str) -> None:
+    """As those of Conda and uv are: an image must not reach the file, which costs modules of their own."""
+    place = runner.home / "own"
+    make = as_user(runner, sys.executable, "-m", "venv", "--copies", "--without-pip", str(place))
+    subprocess.run(make, env=runner.variables(), check=True, cwd=runner.home)
+    user = Runner(runner.folder, runner.uid, {"PYTHONPATH": str(PACKAGE.parent)})
+    words = as_user(user, str(place / "bin/python"), "-X", "importtime", "-P", "-m", "kedge", "exec", image, "true")
+    done = subprocess.run(words, env=user.variables(), capture_output=True, text=True, check=True, cwd=runner.home)
+    loaded = set(re.findall(r"(kedge[\w.]*)$", done.stderr, re.MULTILINE))
+    assert "kedge.runtime.start.exec_from_memory" in loaded
+    assert loaded - BEFORE - {*EVERY_START, *SOME_STARTS} == set(), "add these to start_modules.SOME_STARTS"
+
+
 def test_modules_of_the_list_are_there() -> None:
     names = [name for name in (*EVERY_START, *SOME_STARTS) if name.startswith("kedge.")]
     assert len(names) == len({*names})

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import compileall
+import marshal
 import os
 import shutil
 import subprocess
@@ -303,3 +305,35 @@ def test_archive_is_not_written_by_a_guest(package: Package) -> None:
     user = (require_program("setpriv"), "--reuid", "1507", "--regid", "1507", "--clear-groups")
     assert package.start(prefix=user) == [f"one {PLAIN}"] * 4
     assert not list(package.package.rglob("start.*"))
+
+
+def pack_unchecked(package: Package, value: str, suffix: str) -> bytes:
+    """An archive whose modules are not compared with any file."""
+    modules = []
+    for name, path in (("part", "part"), ("room", "room/__init__"), ("room.deep", "room/deep"), ("rare", "rare")):
+        code = compile(f"VALUE = {value!r}\n", f"kedge/{path}.py", "exec")
+        modules.append((f"kedge.{name}", f"/{path}{suffix}", marshal.dumps(code), 0, module_archive.UNCHECKED))
+    return module_archive.pack_archive(modules, ["kedge.part", "kedge.room"])
+
+
+def test_archive_of_a_bundle_needs_no_source(package: Package) -> None:
+    compileall.compile_dir(package.package, quiet=1, legacy=True)
+    for path in package.package.rglob("*.py"):
+        path.unlink()
+    archive = package.package / "start.modules"
+    assert package.start() == ["one SourcelessFileLoader"] * 4
+    assert not archive.exists(), "nothing to compile"
+    archive.write_bytes(pack_unchecked(package, "two", ".pyc"))
+    assert package.start() == [f"two {ARCHIVED}"] * 4
+    code = (
+        LOOK.split("for each", maxsplit=1)[0] + "print(kedge.room.deep.__file__, kedge.part.__loader__.get_source(''))"
+    )
+    assert package.start(code) == [f"{package.package}/room/deep.pyc None"]
+    archive.write_bytes(archive.read_bytes()[:-1])
+    assert package.values() == ["two", "two", "two", "one"]
+
+
+def test_archive_is_compared_where_there_are_sources(package: Package) -> None:
+    package.start()
+    package.archive.write_bytes(pack_unchecked(package, "two", ".py"))
+    assert package.start() == [f"one {ARCHIVED}"] * 4

@@ -17,10 +17,14 @@ from kedge.hostpack.bundle.compile_modules import compile_modules
 from kedge.hostpack.bundle.libraries import LibraryCollector
 from kedge.hostpack.bundle.write_bundle import BundledFile
 from kedge.hostpack.python_environment import ask_python
+from kedge.module_archive import UNCHECKED, pack_archive
 from kedge.posix.files import explained
 from kedge.posix.process import run_program
 from kedge.posix.start_kedge import own_interpreter, own_package
+from kedge.start_modules import EVERY_START, SOME_STARTS
 
+ARCHIVE = "start.modules"  # as module_archive.find_archive names it where there is no __pycache__
+_PYC_HEAD = 16  # bytes before the code
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
 
@@ -55,13 +59,26 @@ def _compile(paths: dict[str, Path], library: str, work: Path) -> dict[str, Bund
     (work / "modules").mkdir()
     vital = {f"{library}/{name}" for name in rules.VITAL_MODULES}
     files = {}
-    for name, code in compile_modules(sources, work / "modules").items():
+    compiled = compile_modules(sources, work / "modules")
+    files[f"{library}/kedge/{ARCHIVE}"] = BundledFile(_archive_starts(compiled))
+    for name, code in compiled.items():
         place = f"{library}/{name}c"
         if name in rules.SOURCES_KEPT:  # beside its source, where the interpreter looks for it then
             folder, _, file = f"{library}/{name}".rpartition("/")
             place = f"{folder}/__pycache__/{file.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc"
         files[place] = BundledFile(code, is_vital=place in vital)
     return files
+
+
+def _archive_starts(compiled: dict[str, bytes]) -> bytes:
+    """The modules of starts in one file, which is found at one open."""
+    modules = []
+    for name in (*EVERY_START, *SOME_STARTS):
+        path = name.replace(".", "/")
+        file = next(each for each in (f"{path}.py", f"{path}/__init__.py") if each in compiled)
+        body = compiled[file][_PYC_HEAD:]
+        modules.append((name, f"/{file.removeprefix('kedge/')}c", body, 0, UNCHECKED))
+    return pack_archive(modules, EVERY_START)
 
 
 def _is_module(name: str, library: str) -> bool:
