@@ -56,9 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
     if words[count:] in _VERSION and _show_version():
         return 0
-    from kedge.cli.main import main as run_main  # late: argparse and what it needs cost more than a container
+    from kedge.cli.main import end_process  # late: argparse and what it needs cost more than a container
+    from kedge.cli.main import main as run_main
 
-    return run_main(words)
+    status = run_main(words)
+    if argv is None:
+        end_process(status)
+    return status
 
 
 def _show_version() -> bool:

@@ -7,12 +7,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from kedge.errors import UsageError
 from kedge.model.nearest import propose
+
+_COLUMNS = 80  # where there is no terminal
 
 
 def read_image_path(text: str) -> Path:
@@ -25,6 +29,13 @@ def read_image_path(text: str) -> Path:
         )
         raise UsageError(f"'{text}' is not a file: this verb works on image files", hint=hint)
     return Path(text)
+
+
+def _leave_untranslated(text: str) -> str:
+    return text
+
+
+argparse._ = _leave_untranslated  # type: ignore[attr-defined]  # argparse looks for catalogs, and there are none for it
 
 
 class GlobalOptions:
@@ -49,11 +60,31 @@ class GlobalOptions:
         self.dry_run = False
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """argparse's, which it makes for every option to check its words; its own way to the width loads six modules."""
+
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        named.setdefault("width", measure_width() - 2)  # argparse leaves two columns free as well
+        super().__init__(*positional, **named)
+
+
+def measure_width() -> int:
+    """The columns of the terminal, as `shutil.get_terminal_size` finds them."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _COLUMNS  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # no standard output, or no terminal
+        return _COLUMNS
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises instead of exiting, never guesses abbreviations, and proposes near words."""
 
     def __init__(self, *positional: Any, **named: Any) -> None:
         named.setdefault("allow_abbrev", False)
+        named.setdefault("formatter_class", HelpFormatter)
         super().__init__(*positional, **named)
 
     def error(self, message: str) -> NoReturn:
