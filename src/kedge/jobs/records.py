@@ -25,7 +25,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -351,6 +350,8 @@ class Records:
         self._remove(record.key)
 
     def _remove(self, key: str) -> None:
+        import shutil  # late: few records are removed
+
         shutil.rmtree(self._records / key, ignore_errors=True)
         with contextlib.suppress(OSError):
             (self._new / key).unlink()

@@ -14,6 +14,7 @@ from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
 from kedge.posix.files import explained
 from kedge.settings import xdg_directory
+from kedge.sites.profile_text import find_known_table, parse_toml
 from kedge.sites.schema import QUEUE_KEYS, SITE_KEYS, Key, Unusable
 
 SHIPPED = Path(__file__).parent / "profiles"
@@ -159,15 +160,14 @@ def _read_sign(path: Path, folders: Sequence[ProfileDirectory]) -> Sign:
 
 
 def _read_sign_lines(path: Path) -> dict[str, Any]:
-    import tomllib  # late: most commands read no profile
-
     try:
         with path.open("rb") as file:
-            lines = file.read(_FILE_LIMIT).decode().splitlines()
-        table = tomllib.loads("\n".join(_pick_sign_lines(lines)))
-        inherited = table.pop("inherits", "")
-        values = {key: SITE_KEYS[key].read(value) for key, value in table.items()}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, Unusable, RecursionError):
+            text = file.read(_FILE_LIMIT).decode()
+        known = find_known_table(text)
+        table = known if known is not None else parse_toml("\n".join(_pick_sign_lines(text.splitlines())))
+        inherited = table.get("inherits", "")
+        values = {key: SITE_KEYS[key].read(table[key]) for key in ("hostnames", "variables") if key in table}
+    except (OSError, ValueError, Unusable, RecursionError):  # not UTF-8 and not TOML are ValueErrors
         return {}
     return {**values, "inherits": inherited} if isinstance(inherited, str) and _NAME.fullmatch(inherited) else values
 
@@ -258,11 +258,9 @@ def read_table(path: Path) -> dict[str, Any]:
 
 def parse_profile(text: str, where: str) -> dict[str, Any]:
     """The checked values of a profile's text; `queues` is a list of such tables."""
-    import tomllib  # late: most commands read no profile
-
     try:
-        raw = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raw = parse_toml(text)
+    except (ValueError, RecursionError) as problem:
         raise SiteProblem(f"{where} is not TOML: {problem}", hint='a line looks like: title = "My cluster"') from None
     reader = _Reader(text, where)
     inherits = raw.pop("inherits", "")

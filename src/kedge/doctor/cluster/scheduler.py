@@ -11,8 +11,9 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.model.site import Queue, Site
 from kedge.posix.bounded_threads import answer_within
+from kedge.posix.lean_programs import Finished
 from kedge.posix.owned_names import find_user_name
-from kedge.posix.process import Finished, run_program
+from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
 from kedge.schedulers.advice import find_advice, find_missing_setup
 from kedge.schedulers.choose import find_facts

@@ -26,8 +26,8 @@ from kedge.model.site import Site
 from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.stage_image import NOW, FileStaging, StagedImage, place_image, pull_image, read_architecture
 from kedge.posix.files import require_writable
+from kedge.posix.lean_programs import Finished, run_into_files_here
 from kedge.posix.private_files import read_own_file
-from kedge.posix.process import run_into_files
 from kedge.posix.programs import find_program
 from kedge.posix.start_kedge import own_program
 from kedge.schedulers.backend import ScriptContext
@@ -230,7 +230,7 @@ def submit(plan: SubmitPlan) -> Submitted:
     record = cluster.records.create(plan.key, draft, plan.script)
     out, err = record.folder / "submit.out", record.folder / "submit.err"
     try:
-        done = run_into_files(plan.argv, out, err, environment=_make_environment(os.environ), directory=place.directory)
+        done = _run_submit_command(plan, out, err)
     except ProgramMissing as problem:
         cluster.records.forget(record)
         raise cluster.explain_missing(plan.argv[0], problem) from None
@@ -250,6 +250,22 @@ def submit(plan: SubmitPlan) -> Submitted:
         context={"record": str(record.folder)},
         hint="the job may be in the queue nevertheless; list your jobs: kedge jobs",
     )
+
+
+def _run_submit_command(plan: SubmitPlan, out: Path, err: Path) -> Finished:
+    environment, directory = _make_environment(os.environ), plan.place.directory
+    if _is_here(directory):
+        return run_into_files_here(plan.argv, out, err, environment)
+    from kedge.posix.process import run_into_files  # late: it costs more, and most submit from where the job runs
+
+    return run_into_files(plan.argv, out, err, environment=environment, directory=directory)
+
+
+def _is_here(directory: str) -> bool:
+    try:
+        return directory == str(Path.cwd())
+    except OSError:  # it is gone
+        return False
 
 
 def show_output(record: Record) -> str:
