@@ -10,9 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar, cast, dataclass_transform
 
-T = TypeVar("T")
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any, TypeVar, cast, dataclass_transform
+
+    T = TypeVar("T")
+else:
+
+    def cast(kind: object, value: object) -> object:
+        """As typing has it."""
+        del kind
+        return value
+
+    def dataclass_transform(**_: object) -> object:
+        """As typing has it: for type checkers alone."""
+        return lambda plain: plain
+
+
 NOTHING: Mapping[Any, Any] = MappingProxyType({})  # the default of a mapping
 
 

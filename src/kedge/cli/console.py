@@ -12,7 +12,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
 
 from kedge.cli.options import GlobalOptions, measure_width
 from kedge.cli.progress import (
@@ -29,7 +28,10 @@ from kedge.cli.progress import (
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.errors import UsageError
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    from typing import Any, TextIO
+
     from rich.progress import Progress as Bars
 
     from kedge.settings import Settings

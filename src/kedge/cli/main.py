@@ -10,16 +10,20 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
 
 from kedge.cli.options import GLOBALS, GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals
-from kedge.cli.verbs import GROUPS, VERBS, VerbModule, WordsModule, find_verb, load_verb
+from kedge.cli.verbs import GROUPS, VERBS, VerbModule, find_verb, load_verb
 from kedge.errors import UsageError
 from kedge.release import VERSION
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    from typing import Any
+
     from kedge.cli.console import Console
+    from kedge.cli.verbs import WordsModule
+
 
 ABOUT = "Run GPU containers on HPC clusters without root, interactively or as jobs"
 _TOP_OPTIONS = (
@@ -128,7 +132,9 @@ def _run_verb(name: str, words: Sequence[str], options: GlobalOptions, *, dry_ru
             f"--{flag}" for flag in ("json", "quiet", "silent", "debug", "nocolor", "shim") if getattr(options, flag)
         ]
         leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
-        return cast(WordsModule, module).run_words(name, words, leading=leading)
+        loaded: Any = module
+        reader: WordsModule = loaded
+        return reader.run_words(name, words, leading=leading)
     parser = make_parser(name, options, is_for_help=bool(_HELP & set(words)))
     if _lacks_subcommand(parser, words) and not options.json:
         sys.stderr.write(make_parser(name, options).format_help())

@@ -11,10 +11,13 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 from kedge.errors import UsageError
 from kedge.model.nearest import propose
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 _COLUMNS = 80  # where there is no terminal
 

@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
 
 from kedge.cli.console import has_style, paint_text
 from kedge.cli.options import GlobalOptions
@@ -24,6 +23,10 @@ from kedge.cli.signals import Terminated
 from kedge.errors import FileProblem, KedgeError, LimitReached
 from kedge.posix.start_kedge import find_bundle, find_bundle_copy, own_interpreter
 from kedge.release import VERSION
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import TextIO
 
 _BUG_STATUS = 3
 # What the world can do to a file or stream that is open already; anything else without a file name is a bug.

@@ -6,11 +6,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
 from kedge.model.job_state import JobStatus, State
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.jobs.cluster import Cluster

@@ -9,14 +9,18 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, cast
 
 from kedge.errors import UsageError
 from kedge.frozen import frozen
 from kedge.model.nearest import propose
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    from typing import Any, Protocol
+
     from kedge.cli.console import Console
+else:
+    Protocol = object
 
 
 @frozen
@@ -134,4 +138,6 @@ def find_verb(name: str) -> Verb:
 
 def load_verb(verb: Verb) -> VerbModule:
     """Import the verb's module."""
-    return cast(VerbModule, importlib.import_module(verb.module))
+    module: Any = importlib.import_module(verb.module)
+    loaded: VerbModule = module
+    return loaded

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kedge.errors import InvalidJob
 from kedge.frozen import replace
@@ -19,6 +18,10 @@ from kedge.model.job import Job, JobArray, Parallel, parse_dependencies
 from kedge.model.job_fields import BY_NAME, JobField
 from kedge.model.memory import parse_memory
 from kedge.model.nearest import propose
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST = 1_000_000  # nodes, tasks, CPUs; more is a typing error
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -9,11 +9,14 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, LimitReached, NoSpace, OutputExists
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.owned_names import own_name, owner_is_gone
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
 _KEPT_NAME = 32  # characters of the target's name in a temporary one, which may have 255 bytes

@@ -13,12 +13,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, BinaryIO
 
 from kedge.errors import ProgramFailed
 from kedge.posix.files import explained
 from kedge.posix.lean_programs import Finished, require_program
 from kedge.posix.programs import find_program
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import IO, Any, BinaryIO
 
 _MOMENT = 0.2  # seconds between two looks whether a program is to be ended
 _GRACE = 3.0  # seconds that a program gets to end by itself

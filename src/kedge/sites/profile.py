@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from kedge.errors import FileProblem, SiteProblem
 from kedge.frozen import frozen
@@ -16,6 +15,10 @@ from kedge.posix.files import explained
 from kedge.settings import xdg_directory
 from kedge.sites.profile_text import find_known_table, parse_toml
 from kedge.sites.schema import QUEUE_KEYS, SITE_KEYS, Key, Unusable
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any
 
 SHIPPED = Path(__file__).parent / "profiles"
 _FILE_LIMIT = 1 << 20  # larger ones are something else
@@ -145,7 +148,8 @@ def list_signs(folders: Sequence[ProfileDirectory]) -> list[Sign]:
 
 
 def _read_sign(path: Path, folders: Sequence[ProfileDirectory]) -> Sign:
-    name, values = path.stem, dict[str, Any]()
+    name = path.stem
+    values: dict[str, Any] = {}
     parent: Path | None = path
     for _ in range(_DEEPEST):
         if parent is None:
@@ -166,7 +170,7 @@ def _read_sign_lines(path: Path) -> dict[str, Any]:
         known = find_known_table(text)
         table = known if known is not None else parse_toml("\n".join(_pick_sign_lines(text.splitlines())))
         inherited = table.get("inherits", "")
-        values = {key: SITE_KEYS[key].read(table[key]) for key in ("hostnames", "variables") if key in table}
+        values = {key: SITE_KEYS[key].read(value) for key, value in table.items() if key in ("hostnames", "variables")}
     except (OSError, ValueError, Unusable, RecursionError):  # not UTF-8 and not TOML are ValueErrors
         return {}
     return {**values, "inherits": inherited} if isinstance(inherited, str) and _NAME.fullmatch(inherited) else values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the TOML of a profile. Those that come with kedge were read when it was made: `tomllib` costs a submission 12 ms.
+"""Reads the TOML of a profile. Those that come with kedge were read when it was made: `tomllib` costs a start 12 ms.
 
 profiles.json holds their tables by the size and checksum of their text, so that a changed profile is read anew;
 `make reference` writes it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from kedge.errors import InvalidJob
 from kedge.frozen import frozen
@@ -14,6 +13,10 @@ from kedge.model.job import LAUNCHERS, RUNTIMES
 from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
 from kedge.schedulers.choose import SCHEDULERS
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any
 
 _REQUIRED = ("account", "queue", "time", "nodes", "tasks", "memory")
 REFUSED = ("memory", "gpus", "arrays", "export", "exclusive", "nodelist")
