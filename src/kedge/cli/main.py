@@ -31,7 +31,7 @@ _TOP_OPTIONS = (
     ("-h, --help", "show this text, or the options of a verb"),
     ("-V, --version", "show the version"),
 )
-_COLLECT_AFTER = 20_000  # new objects; Python's own 700 look for garbage dozens of times while modules load
+_COLLECT_AFTER = 200_000  # new objects; with Python's own 700, loading modules looks for garbage dozens of times
 _HELP = frozenset(("-h", "--help", "--help-all"))
 _NO_OPTIONS = argparse.Namespace(help=False, version=False, dry_run=False)  # before the verb
 

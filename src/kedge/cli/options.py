@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kedge.errors import UsageError
-from kedge.model.nearest import propose
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -114,6 +113,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
+        from kedge.model.nearest import propose  # late: only a mistake needs it
+
         known = [str(choice) for choice in action.choices]
         raise UsageError(
             f"'{self.prog}' does not take '{value}'; use one of: {', '.join(known)}",
@@ -123,7 +124,8 @@ class Parser(argparse.ArgumentParser):
 
 def _propose_option(parser: argparse.ArgumentParser, unknown: str) -> str | None:
     """What kedge calls it, which subcommand takes it, or the nearest option."""
-    from kedge.model.words_of_other_tools import explain_option  # late: only a mistake needs it
+    from kedge.model.nearest import propose  # late: only a mistake needs it
+    from kedge.model.words_of_other_tools import explain_option
 
     habit = explain_option("".join(parser.prog.split()[1:2]), unknown)
     if habit:

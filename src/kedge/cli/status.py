@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> dict[str, object]:
-    from kedge.ops.jobs.submit import show_output
+    from kedge.ops.jobs.submitted_ids import show_output
 
     record = job.record
     # kedge reads the logs of these only: an array may have thousands of tasks that failed for one reason

@@ -199,7 +199,8 @@ def _show(plans: list[SubmitPlan], console: Console) -> None:
 
 
 def _submit(plan: SubmitPlan, arguments: argparse.Namespace, console: Console) -> Submitted:
-    from kedge.ops.jobs.submit import show_output, submit
+    from kedge.ops.jobs.submit import submit
+    from kedge.ops.jobs.submitted_ids import show_output
     from kedge.posix.files import write_atomically
 
     if arguments.script == "-":

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from kedge.errors import UsageError
 from kedge.frozen import frozen
-from kedge.model.nearest import propose
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -129,7 +128,8 @@ def find_verb(name: str) -> Verb:
     """The verb called `name`, or an error that says what kedge calls it."""
     verb = VERBS.get(name)
     if verb is None:
-        from kedge.model.words_of_other_tools import VERB_HABITS  # late: only for a mistake
+        from kedge.model.nearest import propose  # late: only for a mistake
+        from kedge.model.words_of_other_tools import VERB_HABITS
 
         hint = VERB_HABITS.get(name) or propose(name, VERBS) or "to list the verbs: kedge --help"
         raise UsageError(f"kedge has no verb '{name}'", hint=hint)

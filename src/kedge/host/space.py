@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import KedgeError, NoSpace
@@ -47,7 +46,7 @@ class Space:
         return self.free if self.quota_left is None else min(self.free, self.quota_left)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mount:
     """The mounted file system a path is on."""
 

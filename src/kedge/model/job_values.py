@@ -17,7 +17,6 @@ from kedge.model.duration import parse_duration
 from kedge.model.job import Job, JobArray, Parallel, parse_dependencies
 from kedge.model.job_fields import BY_NAME, JobField
 from kedge.model.memory import parse_memory
-from kedge.model.nearest import propose
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -112,6 +111,8 @@ def _read_line(field: JobField, value: object) -> dict[str, Any]:
 def _read_choice(field: JobField, value: object) -> dict[str, Any]:
     text = _check_text(value, one_line=True)
     if text not in field.choices and (text or field.name == "parallel"):
+        from kedge.model.nearest import propose  # late: only for a mistake
+
         known = ", ".join(field.choices)
         raise InvalidJob(
             f"{shorten(text)} is not one of: {known}", hint=propose(text, field.choices) or f"give one of: {known}"

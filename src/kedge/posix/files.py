@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, LimitReached, NoSpace, OutputExists
-from kedge.posix.confined_paths import remove_tree
 from kedge.posix.owned_names import own_name, owner_is_gone
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
@@ -38,6 +37,8 @@ def remove_abandoned(target: Path) -> list[Path]:
             if leftover.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(leftover.name):
                 with contextlib.suppress(OSError):
                     if leftover.lstat().st_uid == os.geteuid():  # in /tmp other users can create such names, too
+                        from kedge.posix.confined_paths import remove_tree  # late: there hardly ever is one
+
                         remove_tree(leftover)
                         removed.append(leftover)
     return removed

@@ -60,6 +60,8 @@ def run_into_files_here(argv: Sequence[str], output: Path, errors: Path, environ
             (os.POSIX_SPAWN_DUP2, err.fileno(), 2),
             *((os.POSIX_SPAWN_CLOSE, file) for file in list_inherited()),  # a daemon would keep our caller's pipes open
         ]
+        # an interrupt between the start and the wait would lose the program
+        mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGINT,))
         try:
             child = os.posix_spawn(
                 path,
@@ -67,13 +69,16 @@ def run_into_files_here(argv: Sequence[str], output: Path, errors: Path, environ
                 environment,
                 file_actions=files,
                 setsid=True,
+                setsigmask=mask,
                 setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ),  # Python ignores them
             )
         except OSError as problem:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
             raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
         code: int | None = None
         while code is None:
             try:
+                _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
                 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             except KeyboardInterrupt as problem:
                 interrupt = problem

@@ -7,7 +7,6 @@ A missing file is fine. One in the old form (`[registries.search]`) says nothing
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -142,6 +141,8 @@ def _read_file(path: Path, notes: list[str]) -> list[_MirrorRule]:
     try:
         if len(raw) > _MAXIMUM:
             raise ValueError("it is too large")
+        import tomllib  # late: few hosts have such a file
+
         document = tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as problem:
         raise _refuse(path, f"it is not TOML: {problem}") from None

@@ -13,7 +13,6 @@ from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.job_fields import BY_NAME
 from kedge.model.memory import shorten_memory
-from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
 from kedge.schedulers.choose import find_facts, find_language
 from kedge.sites.rules import RULES, QueueRequest, UnmetRequest, check_paths, count_memory, spread_tasks
@@ -123,6 +122,8 @@ def _find_named(name: str, request: QueueRequest) -> Queue:
     reservations = find_facts(site.scheduler).reservation_queue
     if request.job.reservation or (reservations and re.fullmatch(reservations, name)):
         return Queue(name)
+    from kedge.model.nearest import propose  # late: only for a mistake
+
     known = [each.name for each in site.queues if not each.is_retired] or [each.name for each in site.queues]
     nearest = _find_nearest(replace(request, job=replace(request.job, queue="")), [])
     best = f"; nearest request: {describe_changes(request.job, nearest.job)}" if nearest and nearest.job else ""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from kedge.errors import FileProblem, SiteProblem
 from kedge.frozen import frozen
-from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
 from kedge.posix.files import explained
 from kedge.settings import xdg_directory
@@ -80,6 +79,8 @@ def load_site(name: str, folders: Sequence[ProfileDirectory]) -> Site:
     check_name(name, where="--site")
     path_found = _find_profile(name, folders)
     if path_found is None:
+        from kedge.model.nearest import propose  # late: only for a mistake
+
         known = sorted({each.stem for each in _list_files(folders)})
         raise SiteProblem(
             f"no site is called '{name}'",
@@ -294,6 +295,8 @@ class _Reader:
         for name, value in raw.items():
             key = keys.get(name)
             if key is None:
+                from kedge.model.nearest import propose  # late: only for a mistake
+
                 hint = propose(name, [*keys, *more]) or f"the keys are: {', '.join(sorted([*keys, *more]))}"
                 raise self.refuse(table, name, "unknown key", hint=hint)
             try:

@@ -19,6 +19,8 @@ def clean_text(text: object, longest: int = _LONGEST_VALUE) -> str:
     """A text of an image as people may be shown it: one line, no control characters, not endless."""
     if not isinstance(text, str):
         return ""
+    if len(text) <= longest and text.isprintable():  # nearly all of them
+        return " ".join(text.split())
     shown = "".join(letter if letter.isprintable() else " " for letter in text[: longest + 1])
     short = " ".join(shown.split())
     return short if len(text) <= longest else short[: longest - 1].rstrip() + "…"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kedge.compat.driver_chart import Chart, make_chart
@@ -15,7 +14,7 @@ from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import Verdict
 from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
-from kedge.frozen import JsonValue, replace
+from kedge.frozen import JsonValue, frozen, replace
 from kedge.frozen import replace as put
 from kedge.model.reference import Reference, Transport
 from kedge.ops.explain.image_traits import read_image_traits, read_table_traits
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from kedge.registry.client_setup import AccessOptions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explanation(JsonValue):
     """What is in an image, and what becomes of it on a target."""
 

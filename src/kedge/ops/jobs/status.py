@@ -23,7 +23,7 @@ from kedge.ops.jobs.merge_status import (
     make_status,
     merge,
 )
-from kedge.ops.jobs.submit import recover_id, recover_ids
+from kedge.ops.jobs.submitted_ids import recover_id, recover_ids
 from kedge.schedulers.choose import find_facts
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,9 +24,9 @@ from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
 from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.stage_image import NOW, FileStaging, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.submitted_ids import recover_id, show_output
 from kedge.posix.files import require_writable
 from kedge.posix.lean_programs import Finished, run_into_files_here
-from kedge.posix.private_files import read_own_file
 from kedge.posix.programs import find_program
 from kedge.posix.start_kedge import own_program
 from kedge.schedulers.backend import ScriptContext
@@ -37,7 +36,6 @@ from kedge.sites.check_request import check_request
 from kedge.sites.rules import find_hidden_root
 
 _DEFAULT_OUTPUT = "{name}-{id}.out"
-_ANSWER_LIMIT = 1 << 20  # bytes of what a submit command prints
 _LOADER = ("LD_", "PYTHON")  # variables of the loader and of kedge's own Python
 _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 
@@ -266,29 +264,6 @@ def _is_here(directory: str) -> bool:
         return directory == str(Path.cwd())
     except OSError:  # it is gone
         return False
-
-
-def show_output(record: Record) -> str:
-    """The output file, with INDEX in it for the tasks of an array."""
-    return fill_pattern(record.output.replace("{index}", "INDEX"), name=record.name, id=record.id, index=None)
-
-
-def recover_id(record: Record, cluster: Cluster) -> Record | None:
-    """Note the id of a submission whose kedge was killed before it could; None if there is no id."""
-    try:
-        text = read_own_file(record.folder / "submit.out", _ANSWER_LIMIT).decode(errors="replace")
-        return cluster.records.name_id(record, cluster.backend.parse_submit(text))
-    except (OSError, SchedulerFailed, FileProblem):
-        return None
-
-
-def recover_ids(cluster: Cluster) -> None:
-    """Read the ids of jobs whose kedge was killed while it submitted them."""
-    for key in cluster.records.list_new():
-        with contextlib.suppress(FileProblem):
-            record = cluster.records.read(key, "")
-            if record.site == cluster.site.name:
-                recover_id(record, cluster)
 
 
 def find_kedge() -> str:
