@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.errors import NoSpace
+
 START = """
 import sys
 sys.argv = ["kedge", *WORDS]
@@ -68,5 +70,5 @@ def test_the_status_is_the_verbs(tmp_path: Path) -> None:
 def test_a_full_disk_is_no_success(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = run(tmp_path, ["--help"], stdout=full.fileno())
-    assert done.returncode
-    assert "No space left" in done.stderr
+    assert done.returncode == NoSpace.exit_code
+    assert "cannot write standard output: the file system is full" in done.stderr

@@ -44,14 +44,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     try:
         with raised_signals():
-            return _dispatch(words, options)
-    except SystemExit as end:  # argparse ends --help this way
-        return end.code if isinstance(end.code, int) else 0
+            status = _run_words(words, options)
+            sys.stdout.flush()  # here what it cannot take is said as any other failure is
+            return status
     except BaseException as problem:
         from kedge.cli.report import report_failure  # late: success needs none of it
 
         options.json = options.json or "--json" in words  # the option may stand behind the mistake
         return report_failure(problem, words, options)
+
+
+def _run_words(words: list[str], options: GlobalOptions) -> int:
+    try:
+        return _dispatch(words, options)
+    except SystemExit as end:  # argparse ends --help this way
+        return end.code if isinstance(end.code, int) else 0
 
 
 def end_process(status: int) -> None:

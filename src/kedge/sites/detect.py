@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 
@@ -85,12 +84,6 @@ def _find_trace(scheduler: SchedulerFacts, machine: HostSigns) -> str:
     if file:
         return f"{file} exists"
     return f"{scheduler.program} is installed" if scheduler.program in machine.programs else ""
-
-
-def find_unreadable_settings(scheduler: SchedulerFacts, environ: Mapping[str, str]) -> str:
-    """The file that a variable names and nobody can read, where the scheduler's programs wait a minute for it."""
-    path = environ.get(scheduler.settings, "") if scheduler.settings_files else ""
-    return "" if not path or os.access(path, os.R_OK) else path
 
 
 def list_names(nodename: str, hosts: str, resolver: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from kedge.errors import FileProblem, SiteProblem
 from kedge.frozen import frozen
 from kedge.model.site import Queue, Site
 from kedge.posix.files import explained
+from kedge.schedulers.facts import SchedulerFacts
 from kedge.settings import xdg_directory
 from kedge.sites.profile_text import find_known_table, parse_toml
 from kedge.sites.schema import QUEUE_KEYS, SITE_KEYS, Key, Unusable
@@ -68,6 +70,12 @@ def find_folders(environ: Mapping[str, str]) -> tuple[ProfileDirectory, ...]:
 def user_folder(environ: Mapping[str, str]) -> Path:
     """Where the user's own profiles are."""
     return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "sites"
+
+
+def find_unreadable_settings(scheduler: SchedulerFacts, environ: Mapping[str, str]) -> str:
+    """The file that a variable names and nobody can read, where the scheduler's programs wait a minute for it."""
+    path = environ.get(scheduler.settings, "") if scheduler.settings_files else ""
+    return "" if not path or os.access(path, os.R_OK) else path
 
 
 def load_site(name: str, folders: Sequence[ProfileDirectory]) -> Site:

@@ -20,7 +20,7 @@ from kedge.schedulers.choose import find_facts
 from kedge.schedulers.facts import SchedulerFacts
 from kedge.schedulers.mpi_types import LIST_COMMAND, parse_mpi_types
 from kedge.sites.compare import compare_sites
-from kedge.sites.detect import find_unreadable_settings
+from kedge.sites.profile import find_unreadable_settings
 
 SECONDS = 1.1  # a scheduler that takes longer is in trouble, or its file system is
 _SCHEDULER, _MPI, _ACCOUNT = (f"kedge help doctor {name}" for name in ("scheduler", "mpi-plugins", "accounts"))
