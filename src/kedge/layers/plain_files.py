@@ -12,8 +12,7 @@ from __future__ import annotations
 import struct
 
 from kedge.formats.compression import adler32
-from kedge.layers.tar_layout import BLOCK, POSIX_MAGIC, cut_string, parse_number
-from kedge.layers.whiteouts import WHITEOUT_PREFIX
+from kedge.layers.tar_layout import BLOCK, POSIX_MAGIC, KnownNumbers, KnownSums, cut_string
 
 Identity = tuple[int, int, int]  # mode, user, group
 PlainFile = tuple[Identity, int, int, int]  # identity, mtime, size, where the content begins in the piece
@@ -21,35 +20,7 @@ PlainFile = tuple[Identity, int, int, int]  # identity, mtime, size, where the c
 _HEADER = struct.Struct("100s24s12s12s8s356s")  # name, identity, size, mtime, checksum, all from the type on
 _TYPE_FILE = ord("0")
 _MAGIC, _PREFIX = 257 - 156, 345 - 156  # places in what begins with the type
-_ODD_NAMES = frozenset((b"", b".", b".."))
-_REMEMBERED = 16384  # texts of numbers
-
-
-class _Numbers(dict[bytes, int]):
-    """Fields of sizes and times, parsed once: few texts make up most of a layer."""
-
-    def __missing__(self, text: bytes) -> int:
-        value = parse_number(text)
-        if len(self) < _REMEMBERED:
-            self[text] = value
-        return value
-
-
-class _Sums(dict[bytes, int]):
-    """By the text of a header's checksum, what Adler-32 must have in its lower half.
-
-    That half is one more than the sum of the bytes modulo 65521, which 512 bytes of ASCII do not reach: it is their
-    exact sum, at a tenth of the cost of adding in Python. A checksum counts its own field as eight spaces.
-    """
-
-    def __missing__(self, text: bytes) -> int:
-        claimed = parse_number(text)
-        if not claimed:
-            raise ValueError("a header without a checksum")
-        value = claimed - 8 * 0x20 + sum(text) + 1
-        if len(self) < _REMEMBERED:
-            self[text] = value
-        return value
+_ODD_BEGINNINGS = frozenset((b"", b"."))  # of no name, of "." and "..", and of whiteouts
 
 
 class PlainRun:
@@ -71,14 +42,14 @@ class PlainFiles:
     def __init__(self, identities: dict[bytes, Identity], parents: dict[bytes, bytes]) -> None:
         self._identities = identities
         self._parents = parents
-        self._numbers = _Numbers()
-        self._sums = _Sums()
+        self.numbers = KnownNumbers()
+        self.sums = KnownSums()
         self._rest = b""  # of the header before, from the type on: it seldom changes
         self._prefix = b""  # the part of names that stands in there
 
     def read(self, piece: bytes, position: int) -> PlainRun:
         """The files of one directory from `position` on, where the next header stands."""
-        identities, numbers, sums = self._identities, self._numbers, self._sums
+        identities, numbers, sums = self._identities, self.numbers, self.sums
         unpack, end = _HEADER.unpack, len(piece)
         run = PlainRun(position)
         names, files, directory = run.names, run.files, None
@@ -92,11 +63,11 @@ class PlainFiles:
             try:
                 size = numbers[length]
                 file = (identities[owner], numbers[time], size, position + BLOCK)
-                is_whole = adler32(header) & 0xFFFF == sums[checksum] and header.isascii()
+                is_whole = header.isascii() and (adler32(header) & 0xFFFF) - 1 == sums[checksum]  # as in `sum_bytes`
             except (KeyError, ValueError):
                 break
             following = position + BLOCK + (size + BLOCK - 1 & -BLOCK)
-            if not is_whole or size < 0 or following > end or name in _ODD_NAMES or name.startswith(WHITEOUT_PREFIX):
+            if not is_whole or size < 0 or following > end or name[:1] in _ODD_BEGINNINGS:
                 break
             if head != directory:
                 if names or head not in self._parents:

@@ -23,6 +23,7 @@ from kedge.model.tree import Node, NodeKind
 
 _UNPLACED = 0xFFFFFFFFFFFFFFFF
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
+_pack_plain = layout.BASIC_FILE.pack
 _NO_NAMES = frozenset((b"", b".", b".."))
 
 
@@ -158,9 +159,9 @@ class TreeTables:
         if not 0 <= mtime <= 0xFFFFFFFF:
             mtime = 0 if mtime < 0 else 0xFFFFFFFF  # SquashFS has no other times
         if type(content) is int and not node.xattrs and node not in self._links:  # nearly all of them are this
-            place = (content >> OFFSET_BITS, content & _OFFSET_MASK)
-            owner = (ids[node.uid], ids[node.gid])
-            return layout.BASIC_FILE.pack(2, node.mode & 0o7777, *owner, mtime, number, 0, *place, node.size)
+            mode, uid, gid = node.mode & 0o7777, ids[node.uid], ids[node.gid]
+            fragment, offset = content >> OFFSET_BITS, content & _OFFSET_MASK
+            return _pack_plain(2, mode, uid, gid, mtime, number, 0, fragment, offset, node.size)
         header = (node.mode & 0o7777, ids[node.uid], ids[node.gid], mtime, number)
         xattr = self.xattrs.index(node.xattrs) if node.xattrs else INVALID_XATTR
         if node.kind is NodeKind.DIRECTORY:
