@@ -54,8 +54,8 @@ def find_certificates(host: str, folders: Iterable[Path], bundle: Path | None) -
     return HostCertificates(tuple(authorities), client)
 
 
-def _list_own_bundles() -> list[Path]:
-    """What a bundle of kedge brings along, for hosts that have no authorities at all."""
+def list_own_authorities() -> list[Path]:
+    """The file that a bundle of kedge brings along, for hosts that have no authorities at all."""
     copy = find_bundle_copy()
     return [Path(copy, "certificates.pem")] if copy else []
 
@@ -65,7 +65,7 @@ def make_context(files: HostCertificates, *, verify: bool) -> ssl.SSLContext:
     context = ssl.create_default_context()
     paths = ssl.get_default_verify_paths()
     if not paths.cafile and not paths.capath:
-        for bundle in (*SYSTEM_BUNDLES, *_list_own_bundles()):
+        for bundle in (*SYSTEM_BUNDLES, *list_own_authorities()):
             if bundle.is_file():
                 context.load_verify_locations(bundle)
                 break

@@ -111,7 +111,7 @@ def _write_record(job: Job, site: Site, place: ScriptContext, dialect: Dialect) 
         *lines,
         "# where 'kedge status' finds how it went, if the scheduler keeps no accounts",
         f"record={quote(place.record)}",
-        'streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")',
+        'streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")',
         'began="$KEDGE_JOB_ID $(hostname) $(date +%s)"',
         # a run more for each time the scheduler puts it back into the queue; its end names the run that it ends
         f'{{ printf "%s\\n" "$began" "$streams" >>"$record/began{suffix}"; }} 2>/dev/null',
