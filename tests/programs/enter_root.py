@@ -27,7 +27,7 @@ def mount(source, target, kind=None, flags=0, data=None):
 root, uid, shm, *words = sys.argv[1:]
 check(libc.unshare(CLONE_NEWNS))
 mount(None, "/", flags=MS_REC | MS_PRIVATE)
-mount(root, root, flags=MS_BIND)
+mount(root, root, flags=MS_BIND | MS_REC)
 for name in ("proc", "sys", "dev"):
     mount(f"/{name}", f"{root}/{name}", flags=MS_BIND | MS_REC)
 mount("tmpfs", f"{root}/dev/shm", "tmpfs", data=f"size={shm},mode=1777")

@@ -106,7 +106,7 @@ def _is_of_bundle(problem: BaseException) -> bool:
 
 
 def _find_lost_files() -> KedgeError | None:
-    """The error where the unpacked copy of the bundle, and not the code, is what is broken; the copy is put away."""
+    """The error where the unpacked copy of the bundle is broken, and not the code; the next start unpacks it anew."""
     if not find_bundle_copy():
         return None
     from kedge.posix.bundle_copy import discard_copy, find_damage

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The unpacked copy of a bundle, looked at when something went wrong: cleaners, full disks and crashes damage files.
 
-A start looks at a few files only. When a module is missing or broken, this says so, and puts the copy away: the next
-start unpacks the bundle anew.
+A start looks at a few files only. When a module is missing or broken, this says so, and takes the mark off the copy:
+the next start unpacks the bundle anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import os
-import shutil
 from pathlib import Path
 
 from kedge.posix.start_kedge import find_bundle_copy
 
 _LIST = "files"  # digest, size and name of each file, as hostpack/bundle/write_bundle.py writes it
+_MARK = "complete"
 
 
 def find_damage() -> str:
@@ -37,11 +37,6 @@ def find_damage() -> str:
 
 
 def discard_copy() -> None:
-    """Put the damaged copy out of the way; who runs from it keeps what is loaded."""
-    copy = find_bundle_copy()
-    aside = f"{copy}-damaged-{os.getpid()}"
-    try:
-        os.rename(copy, aside)  # noqa: PTH104 - one name in the place of another
-    except OSError:  # somebody else did, or it is gone
-        return
-    shutil.rmtree(aside, ignore_errors=True)
+    """Take the mark off the copy: the next start of the bundle puts a new one in its place."""
+    with contextlib.suppress(OSError):  # it is gone, or somebody else did
+        Path(find_bundle_copy(), _MARK).unlink()
