@@ -27,6 +27,7 @@ from kedge.cli.progress import (
 )
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.errors import UsageError
+from kedge.patterns import late_pattern
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _COLOURS = {
     **dict.fromkeys(("note", "running", "completing"), _CYAN),
     **dict.fromkeys(("dim", "unknown", "lost"), _FAINT),
 }
-_COLOUR_CODES = re.compile(r"\033\[[0-9;]*m")
+_COLOUR_CODES = late_pattern(r"\033\[[0-9;]*m")
 
 
 class Console:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 
 from kedge.errors import InvalidReference
 from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 
 _LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
-_HEX = re.compile(r"[0-9a-f]+\Z")
+_HEX = late_pattern(r"[0-9a-f]+\Z")
 
 
 @frozen

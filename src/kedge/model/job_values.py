@@ -17,15 +17,16 @@ from kedge.model.duration import parse_duration
 from kedge.model.job import Job, JobArray, Parallel, parse_dependencies
 from kedge.model.job_fields import BY_NAME, JobField
 from kedge.model.memory import parse_memory
+from kedge.patterns import late_pattern
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from typing import Any
 
 MOST = 1_000_000  # nodes, tasks, CPUs; more is a typing error
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
-_GPUS = re.compile(r"(?:gpu:)?(?:([A-Za-z0-9_.-]+):)?([0-9]{1,7})")
+VARIABLE_NAME = late_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONTROLS = late_pattern(r"[\x00-\x1f\x7f]")
+_GPUS = late_pattern(r"(?:gpu:)?(?:([A-Za-z0-9_.-]+):)?([0-9]{1,7})")
 _MEMORY = ("memory", "memory_per_cpu", "memory_per_gpu")
 _NUMBERS = 1 << 63  # TOML guarantees no larger integers
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from kedge.errors import FileProblem, SiteProblem
 from kedge.frozen import frozen
 from kedge.model.site import Queue, Site
+from kedge.patterns import late_pattern
 from kedge.posix.files import explained
 from kedge.schedulers.facts import SchedulerFacts
 from kedge.settings import xdg_directory
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).parent / "profiles"
 _FILE_LIMIT = 1 << 20  # larger ones are something else
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _DEEPEST = 8  # profiles that inherit from one another
 
 

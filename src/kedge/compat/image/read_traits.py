@@ -6,7 +6,6 @@ The config wins over the table, because it is of this very image; where they con
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from kedge.compat.image.table_facts import list_row_notes, read_row
 from kedge.compat.image.traits import TITLES, UNKNOWN, Fact, ImageTraits
 from kedge.compat.versions import order
 from kedge.frozen import replace
+from kedge.patterns import late_pattern
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _LONGEST_REQUIREMENT = 16_000  # characters; those of CUDA 12.8 have about 3,000
 _MOST_REQUIREMENTS = 32
 _MOST_WORDS = 64  # of an entrypoint
-_ARCHITECTURE_LIST = re.compile(r"\d{1,2}\.\d[af]?(?:\+PTX)?\Z")
-_BRANCH = re.compile(r"driver>=(\d+)(?:\.\d+)*,driver<(\d+)")
-_TAG_CUDA = re.compile(r"(?:\A|[-_])(?:cuda|cu)-?(\d{1,2}\.\d(?:\.\d)?)(?=[-_]|\Z)")
+_ARCHITECTURE_LIST = late_pattern(r"\d{1,2}\.\d[af]?(?:\+PTX)?\Z")
+_BRANCH = late_pattern(r"driver>=(\d+)(?:\.\d+)*,driver<(\d+)")
+_TAG_CUDA = late_pattern(r"(?:\A|[-_])(?:cuda|cu)-?(\d{1,2}\.\d(?:\.\d)?)(?=[-_]|\Z)")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # what NVIDIA's toolkit takes for true
 _VERSIONS = {  # where each is found: variables first, labels then
     "cudnn": (("CUDNN_VERSION", "NV_CUDNN_VERSION"), "com.nvidia.cudnn.version"),

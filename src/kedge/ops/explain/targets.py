@@ -6,7 +6,6 @@ Nothing is guessed: what is unknown stays empty, and a note says so.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from kedge.compat.tables.gpu_names import AMD, find_gpu
@@ -15,9 +14,10 @@ from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE, Gpu, Target, join
 from kedge.errors import UsageError
 from kedge.frozen import replace
 from kedge.model.platform import Platform
+from kedge.patterns import late_pattern
 from kedge.settings import Settings
 
-_DRIVER = re.compile(r"[Rr]?(\d{3}(?:\.\d{1,4}){0,3})")
+_DRIVER = late_pattern(r"[Rr]?(\d{3}(?:\.\d{1,4}){0,3})")
 _SAID = "as you name it"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,6 +115,8 @@ class Workplace:
             with Store(place, downloads=settings.download_connections) as store:
                 yield store
         finally:
+            import shutil  # late: most commands leave nothing to remove
+
             shutil.rmtree(place, ignore_errors=True)
 
     def go_around_cache(self, problem: FileProblem | NoSpace) -> Workplace:
@@ -155,6 +156,8 @@ def make_passing_store(directory: Path) -> Path:
         for left in directory.glob(f"{_PASSING_STORE}.*"):
             with contextlib.suppress(FileNotFoundError):  # of a process that ended between the two looks
                 if left.lstat().st_uid == os.getuid() and owner_is_gone(left.name):
+                    import shutil  # late, as above
+
                     shutil.rmtree(left, ignore_errors=True)
         place = directory / own_name(_PASSING_STORE)
         place.mkdir(mode=0o700)
