@@ -164,17 +164,20 @@ class _Reading:
         return notes
 
     def _variable(self, name: str) -> Fact:
-        return _make_version(self.environment.get(name, ""), f"image config, {name}")
+        text = self.environment.get(name)
+        return _make_version(text, f"image config, {name}") if text else UNKNOWN
 
     def _argument(self, name: str) -> Fact:
-        return _make_version(self.built_with.get(name, ""), f"image history, {name}")
+        text = self.built_with.get(name)
+        return _make_version(text, f"image history, {name}") if text else UNKNOWN
 
     def _version(self, variables: tuple[str, ...], label: str) -> Fact:
         for name in variables:
             version = self._variable(name)
             if version:
                 return Fact(strip_build(version.value), version.source)
-        version = _make_version(self.labels.get(label, ""), f"image label, {label}")
+        text = self.labels.get(label)
+        version = _make_version(text, f"image label, {label}") if text else UNKNOWN
         return Fact(strip_build(version.value), version.source) if version else UNKNOWN
 
     def _mpi(self) -> Fact:
