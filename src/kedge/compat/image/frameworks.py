@@ -53,6 +53,8 @@ def find_framework(
 
 
 def _read_variables(environment: Mapping[str, str], built_with: Mapping[str, str]) -> tuple[Fact, Fact, Fact]:
+    if not environment and not built_with:  # a row of a table, of which a recommendation reads hundreds
+        return UNKNOWN, UNKNOWN, UNKNOWN
     product = clean_text(environment.get("NVIDIA_PRODUCT_NAME", ""))
     wanted = _PRODUCTS.get(product, product)
     for name, versions, releases in _ordered(wanted):

@@ -50,7 +50,7 @@ def _find_branches(traits: ImageTraits, tables: Tables) -> list[int]:
     if branches and traits.compat_branches.source.startswith(_OWN_SOURCES):
         return branches
     minor = order(traits.cuda.value)[:2]
-    rows = [row for row in tables.cuda if len(minor) == 2 and order(row.version)[:2] == minor]
+    rows = tables.list_cuda(*minor) if len(minor) == 2 else ()
     return sorted({*branches, *(branch for row in rows for branch in row.compat_branches)})
 
 

@@ -77,11 +77,23 @@ class Tables:
         wanted = order(version)
         if len(wanted) < 2:
             return None
-        near = [(order(row.version), row) for row in self.cuda if order(row.version)[:2] == wanted[:2]]
+        near = [(order(row.version), row) for row in self.list_cuda(wanted[0], wanted[1])]
         exact = next((row for fields, row in near if fields == wanted[: len(fields)]), None)
         if exact is not None or not near:
             return exact
         return replace(max(near, key=lambda pair: pair[0])[1], stands_for=version)
+
+    def list_cuda(self, major: int, minor: int) -> tuple[CudaRelease, ...]:
+        """The rows of one minor release."""
+        return self._cuda_by_minor.get((major, minor), ())
+
+    @functools.cached_property
+    def _cuda_by_minor(self) -> dict[tuple[int, ...], tuple[CudaRelease, ...]]:
+        found: dict[tuple[int, ...], tuple[CudaRelease, ...]] = {}
+        for row in self.cuda:
+            minor = order(row.version)[:2]
+            found[minor] = (*found.get(minor, ()), row)
+        return found
 
     def _find_shipped(self, image: str, tag: str) -> NgcRelease | None:
         exact, patterns = self._index(image)
