@@ -40,7 +40,6 @@ else:  # loaded with every interpreter; the public names of these import more
 MARK = b"kedge modules 1\n"
 _TABLE = 36  # where it begins
 UNCHECKED = -1  # for a time of change: the module is in a bundle, without a source that could be another
-_UNSETTLED = 2_000_000_000  # ns: a source that changed this lately may change again without a trace in its time
 _LARGEST = 64 << 20
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _IS_BUNDLED = __file__.endswith(".pyc")  # compiled modules alone, below a directory that is named by their digest
@@ -198,13 +197,21 @@ def make_archive() -> bytes | None:
         source = _root_of(name) + tail
         try:
             found = os.stat(source)  # before it is read: a change meanwhile makes the entry old, not wrong
-            if time.time_ns() - found.st_mtime_ns < _UNSETTLED:
+            if time.time_ns() - found.st_mtime_ns < _settle_time(found.st_mtime_ns):
                 return None
-            body = marshal.dumps(SourceFileLoader(name, source).get_code(name))
-        except (OSError, ImportError, SyntaxError, ValueError, EOFError):
+            loader = SourceFileLoader(name, source)
+            # not Python's bytecode of it, which counts by whole seconds
+            body = marshal.dumps(loader.source_to_code(loader.get_data(source), source))
+        except (OSError, SyntaxError, ValueError):
             continue  # importing it says what is wrong
         modules.append((name, tail, body, found.st_size, found.st_mtime_ns))
     return pack_archive(modules, EVERY_START) if modules else None
+
+
+def _settle_time(changed: int) -> int:
+    """The ns after a change a source could change again and keep its time: a tick of its file system's clock."""
+    is_coarse = changed % 1_000_000_000 == 0  # a clock of whole seconds; others tick 100 times a second or more
+    return 2_000_000_000 if is_coarse else 100_000_000
 
 
 def pack_archive(modules: "Sequence[tuple[str, str, bytes, int, int]]", first: "Sequence[str]") -> bytes:

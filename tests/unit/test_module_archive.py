@@ -123,11 +123,28 @@ def test_archive_never_serves_a_changed_source_that_it_cannot_replace(package: P
     assert found == [f"two {PLAIN}", *[f"one {ARCHIVED}"] * 3]
 
 
-def test_archive_does_not_keep_what_may_change_unseen(package: Package) -> None:
-    """A source of this second may be written again in the same tick of the clock."""
-    package.write("part", "two", changed=time.time())
+@pytest.mark.parametrize("later", [0, 60.5])
+def test_archive_does_not_keep_what_may_change_unseen(package: Package, later: float) -> None:
+    """A source of this second, by a clock of whole seconds, or of a clock that is ahead of this one."""
+    package.write("part", "two", changed=int(time.time()) + later)
     assert package.values() == ["two", "one", "one", "one"]
     assert not package.archive.exists()
+
+
+def test_archive_has_what_was_installed_a_moment_ago(package: Package) -> None:
+    package.write("part", "two", changed=time.time() - 0.2)
+    assert package.values() == ["two", "one", "one", "one"]
+    assert package.archive.exists()
+
+
+def test_archive_is_of_the_source_not_of_older_bytecode(package: Package) -> None:
+    """Python takes its bytecode for right when the source has another text of the same size in the same second."""
+    package.start(LOOK, "-X", f"pycache_prefix={package.folder}/elsewhere")
+    package.write("part", "bad", CHANGED + 0.2)
+    package.start("import kedge.part")
+    package.write("part", "two", CHANGED + 0.7)
+    assert package.start("import kedge.part; print(kedge.part.VALUE)") == ["bad"], "then this Python counts better"
+    assert package.start() == [f"two {ARCHIVED}", *[f"one {ARCHIVED}"] * 3]
 
 
 def test_archive_without_a_source_is_python_s_error(package: Package) -> None:
@@ -168,8 +185,7 @@ def poison(package: Package) -> None:
     """An archive that is right in all but its contents."""
     package.write("part", "bad")
     package.start()
-    package.write("part", "one")  # the same size and time: Python, too, would take its own bytecode for right
-    next((package.package / "__pycache__").glob("part.*")).unlink()
+    package.write("part", "one")  # the same size and time: it counts as the archive's
     assert package.values()[0] == "bad", "the archive is not looked at"
 
 
