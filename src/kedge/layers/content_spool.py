@@ -62,14 +62,17 @@ class ContentSpool:
         with explained(self._spool_target):
             token, file = self._create()
         try:
+            ends_in_hole = False
             for chunk in chunks:
+                ends_in_hole = len(chunk) >= _HOLE and not chunk[0] and not bytes(chunk).strip(b"\0")
                 with explained(self._spool_target):
-                    if len(chunk) >= _HOLE and not chunk[0] and not bytes(chunk).strip(b"\0"):
+                    if ends_in_hole:
                         os.lseek(file, len(chunk), os.SEEK_CUR)
                     else:
                         _write_all(file, chunk)
-            with explained(self._spool_target):
-                os.ftruncate(file, size)
+            if ends_in_hole:
+                with explained(self._spool_target):
+                    os.ftruncate(file, size)
         finally:
             os.close(file)
         return token
