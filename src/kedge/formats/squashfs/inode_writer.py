@@ -23,7 +23,7 @@ from kedge.model.tree import Node, NodeKind
 
 _UNPLACED = 0xFFFFFFFFFFFFFFFF
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
-_pack_plain = layout.BASIC_FILE.pack
+_LAST_TIME = 0xFFFFFFFF  # SquashFS has no others, and none before 0
 _NO_NAMES = frozenset((b"", b".", b".."))
 
 
@@ -133,7 +133,7 @@ class TreeTables:
         nodes = [children[name] for name in names]
         numbers: Sequence[int] = range(first, first + len(nodes))
         if self._links.keys().isdisjoint(nodes):
-            addresses = self.inodes.extend(map(self._pack, nodes, numbers))
+            addresses = self.inodes.extend(self._pack_all(nodes, first))
             self.addresses[first - 1 : first - 1 + len(nodes)] = array("Q", addresses)
         else:
             numbers, addresses = self._place_linked(nodes, first)
@@ -153,15 +153,23 @@ class TreeTables:
                 self.addresses[number - 1] = self.inodes.append(self._pack(node, number))
         return numbers, [self.addresses[number - 1] for number in numbers]
 
+    def _pack_all(self, nodes: list[Node], number: int) -> list[bytes]:
+        """Inodes of nodes with one name each, numbered from `number` on; most are small files, packed right here."""
+        pack, ids, records = layout.BASIC_FILE.pack, self.ids.indices, []
+        for node in nodes:
+            content, mtime = node.content, node.mtime
+            if type(content) is int and not node.xattrs and 0 <= mtime <= _LAST_TIME:
+                mode, uid, gid = node.mode & 0o7777, ids[node.uid], ids[node.gid]
+                fragment, offset = content >> OFFSET_BITS, content & _OFFSET_MASK
+                records.append(pack(2, mode, uid, gid, mtime, number, 0, fragment, offset, node.size))
+            else:
+                records.append(self._pack(node, number))
+            number += 1
+        return records
+
     def _pack(self, node: Node, number: int) -> bytes:
-        """The inode of a node."""
-        mtime, content, ids = node.mtime, node.content, self.ids.indices
-        if not 0 <= mtime <= 0xFFFFFFFF:
-            mtime = 0 if mtime < 0 else 0xFFFFFFFF  # SquashFS has no other times
-        if type(content) is int and not node.xattrs and node not in self._links:  # nearly all of them are this
-            mode, uid, gid = node.mode & 0o7777, ids[node.uid], ids[node.gid]
-            fragment, offset = content >> OFFSET_BITS, content & _OFFSET_MASK
-            return _pack_plain(2, mode, uid, gid, mtime, number, 0, fragment, offset, node.size)
+        """The inode of any node."""
+        ids, mtime = self.ids.indices, min(max(node.mtime, 0), _LAST_TIME)
         header = (node.mode & 0o7777, ids[node.uid], ids[node.gid], mtime, number)
         xattr = self.xattrs.index(node.xattrs) if node.xattrs else INVALID_XATTR
         if node.kind is NodeKind.DIRECTORY:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from kedge.errors import UnsupportedFormat
 from kedge.formats.compression import BlockCodec
@@ -49,21 +49,17 @@ class MetadataWriter:
         buffer = self._buffer
         address = self.starts[-1] << 16 | len(buffer)
         buffer += record
-        if len(buffer) >= METADATA_SIZE:
-            self._pack_full()
+        while len(buffer) >= METADATA_SIZE:
+            self._pack(bytes(buffer[:METADATA_SIZE]))
+            del buffer[:METADATA_SIZE]
         return address
 
-    def extend(self, records: Iterable[Buffer]) -> list[int]:
-        """Add records and return their addresses; as `append` for each, without a call for each."""
-        buffer, addresses = self._buffer, []
-        base = self.starts[-1] << 16
-        for record in records:
-            addresses.append(base | len(buffer))
-            buffer += record
-            if len(buffer) >= METADATA_SIZE:
-                self._pack_full()
-                base = self.starts[-1] << 16
-        return addresses
+    def extend(self, records: Sequence[Buffer]) -> list[int]:
+        """Add records and return their addresses; as `append` for each, in one go."""
+        places = list(accumulate(map(len, records), initial=self.offset))
+        self.append(b"".join(records))
+        starts = self.starts
+        return [starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE for place in places[:-1]]
 
     def close(self) -> bytes:
         """End the stream: all blocks, as they are stored. `starts` then has one entry per block and the end."""
@@ -71,12 +67,6 @@ class MetadataWriter:
             self._pack(bytes(self._buffer))
             self._buffer.clear()
         return b"".join(self._packed)
-
-    def _pack_full(self) -> None:
-        buffer = self._buffer
-        while len(buffer) >= METADATA_SIZE:
-            self._pack(bytes(buffer[:METADATA_SIZE]))
-            del buffer[:METADATA_SIZE]
 
     def _pack(self, block: bytes) -> None:
         data = self._codec.compress_block(block)
