@@ -36,6 +36,7 @@ _ATTRIBUTES = struct.Struct("<6Q10I")
 _KEEP_CACHE = 2
 _REMEMBERED = 3600  # seconds for names and attributes: longer than a start
 _BUFFER = 1 << 20
+_REST = 0.1  # seconds
 
 OPERATIONS, BYTES = 0, 1  # what is counted
 
@@ -112,10 +113,12 @@ class _Server:
 
     def _pack_attributes(self, path: str) -> bytes:
         found = os.lstat(path)
-        times = [int(each) for each in (found.st_atime, found.st_mtime, found.st_ctime)]
+        times = [divmod(each, 10**9) for each in (found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)]
         return _ATTRIBUTES.pack(
-            *(found.st_ino, found.st_size, found.st_blocks, *times, 0, 0, 0, found.st_mode),
-            *(found.st_nlink, found.st_uid, found.st_gid, 0, 4096, 0),
+            *(found.st_ino, found.st_size, found.st_blocks),
+            *(seconds for seconds, _ in times),
+            *(rest for _, rest in times),
+            *(found.st_mode, found.st_nlink, found.st_uid, found.st_gid, 0, 4096, 0),
         )
 
     def _look_up(self, asked: _Asked) -> bytes:
@@ -205,8 +208,9 @@ class SharedFiles:
                 before, started = list(counts), time.monotonic()
                 begin.wait(60)
                 end.wait(600)
-                after = list(counts)
-                found.append(Round(time.monotonic() - started, after[0] - before[0], after[1] - before[1]))
+                seconds = time.monotonic() - started
+                after = _wait_for_closes(counts)
+                found.append(Round(seconds, after[0] - before[0], after[1] - before[1]))
         finally:
             for child in children:
                 child.join(30)
@@ -242,6 +246,15 @@ class SharedFiles:
             _LIBC.umount2(os.fsencode(self.target), _MNT_DETACH)
             os.waitpid(server, 0)
         sys.exit(1 if status else 0)
+
+
+def _wait_for_closes(counts: SynchronizedArray[int]) -> list[int]:
+    """The counts once they rest: nobody waits for the answer when a file is closed."""
+    before, after = [-1], list(counts)
+    while before != after:
+        time.sleep(_REST)
+        before, after = after, list(counts)
+    return after
 
 
 def _mount(source: str, target: str, kind: str, flags: int, words: str) -> None:

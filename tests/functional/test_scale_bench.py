@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,22 @@ def test_server_counts_what_a_client_does_not_remember(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+def test_files_look_the_same_through_the_server(tmp_path: Path) -> None:
+    from shared_server import SharedFiles
+
+    require_root()
+    (tmp_path / "text").write_text("x")
+    (tmp_path / "link").symlink_to("text")
+    open_way(tmp_path)
+    seen = tmp_path.parent / f"{tmp_path.name}.seen"
+    show = f"cd {tmp_path} && {{ stat -c '%n %i %s %Y %y %a %u %g %h %F' text link; ls; readlink link; }} >{seen}"
+    SharedFiles(tmp_path, tmp_path).run(1, [1], lambda _: ("sh", "-c", show))
+    through = seen.read_text()
+    subprocess.run(["sh", "-c", show], check=True)
+    assert through == seen.read_text()
+
+
+@pytest.mark.root
 def test_server_answers_no_faster_than_its_rate(tmp_path: Path) -> None:
     from shared_server import SharedFiles
 
@@ -67,3 +84,25 @@ def test_server_answers_no_faster_than_its_rate(tmp_path: Path) -> None:
     open_way(tmp_path)
     done = SharedFiles(tmp_path, tmp_path, rate=50).run(2, [4], lambda _: ("cat", str(tmp_path / "text")))[0]
     assert done.seconds >= (done.operations - 4) / 50
+
+
+def test_page_and_picture_are_made_of_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "scripts"))
+    from scaling_page import PAGE, PICTURE, make_picture, read_figures, write_page
+
+    figures = read_figures()
+    assert write_page(figures, PAGE.read_text()) == PAGE.read_text(), "run scripts/make-scaling"
+    assert make_picture(figures) == PICTURE.read_text(), "run scripts/make-scaling"
+
+
+def test_constants_of_the_model_are_the_measured_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "scripts"))
+    from scaling_page import make_costs, read_figures
+
+    from kedge.launch.start_model import BUNDLE, INSTALLED, STAGED
+
+    measured = {cost.name: cost for cost in make_costs(read_figures())}
+    for constant in (BUNDLE, INSTALLED, STAGED):
+        found = measured[constant.name]
+        for name in ("first", "later", "node_bytes"):
+            assert getattr(constant, name) == pytest.approx(getattr(found, name), rel=0.2), (constant.name, name)

@@ -30,6 +30,7 @@ class StartCost:
     node_bytes: int  # what a node reads once, the image not counted
     seconds: float  # of a core, for each rank
     staged_bytes: int = 0  # what the job copies to each node first
+    first_seconds: float = 0.0  # of a core, for the first rank on a node on top of that: unpacking the bundle
     reads_image: float = 1.0  # the part of the image that a node reads before the first line
 
 
@@ -44,8 +45,9 @@ class JobSize:
 
 
 # docs/scaling.md has how they were measured
-INSTALLED = StartCost("installed, with its own Python", first=562, later=214, node_bytes=6_133_000, seconds=0.04)
-BUNDLE = StartCost("bundle", first=200, later=6, node_bytes=30_000_000, seconds=0.04)
+INSTALLED = StartCost("installed with its own Python", first=262, later=60, node_bytes=6_300_000, seconds=0.03)
+BUNDLE = StartCost("bundle", first=228, later=4, node_bytes=27_900_000, seconds=0.03, first_seconds=1.8)
+STAGED = StartCost("bundle, staged", 9, 2, node_bytes=65_500, seconds=0.03, staged_bytes=27_800_000, first_seconds=1.8)
 
 NFS = FileServer("NFS server", 20_000, 1e9, 0.0005)
 PARALLEL = FileServer("parallel file system", 100_000, 100e9, 0.0005)
@@ -85,7 +87,7 @@ def estimate_start(cost: StartCost, server: FileServer, size: JobSize) -> float:
     )
     per_node = cost.node_bytes + cost.reads_image * size.image_bytes
     reading = max(count_bytes(cost, size) / server.bandwidth, per_node / _LINK)
-    computing = cost.seconds * -(-size.ranks // size.cores)
+    computing = cost.first_seconds + cost.seconds * -(-size.ranks // size.cores)
     return estimate_broadcast(cost.staged_bytes, size.nodes) + answering + reading + computing
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from kedge.launch.start_model import (
     BUNDLE,
     INSTALLED,
+    STAGED,
     WORTH,
     FileServer,
     JobSize,
@@ -56,17 +57,18 @@ def _judge_kedge(job: Job, kedge: str, program: str, mounts: Path) -> FileStagin
     size = JobSize(job.node_count, job.tasks_on_node)
     length = _measure_bundle(kedge)
     if not length:
-        return _propose_bundle(kedge, kind, server, size)
-    later = size.nodes * size.ranks * BUNDLE.later
-    saved = estimate_saving(length, server, size.nodes, later)
+        then = min(estimate_start(way, server, size) for way in ((BUNDLE, STAGED) if program else (BUNDLE,)))
+        return _propose_bundle(kedge, kind, size, (estimate_start(INSTALLED, server, size), then))
+    fewer = size.nodes * size.ranks * (BUNDLE.later - STAGED.later)
+    saved = estimate_saving(length, server, size.nodes, fewer)
     if saved < WORTH or not program:
         return FileStaging()
     return FileStaging(kedge=True, notes=(_say_saving("kedge", size.nodes, program, saved, kind),))
 
 
-def _propose_bundle(kedge: str, kind: str, server: FileServer, size: JobSize) -> FileStaging:
-    """Say what an installation costs at this size, if it costs much."""
-    now, then = estimate_start(INSTALLED, server, size), estimate_start(BUNDLE, server, size)
+def _propose_bundle(kedge: str, kind: str, size: JobSize, seconds: tuple[float, float]) -> FileStaging:
+    """Say what an installation costs at this size, and a bundle, if it costs much more."""
+    now, then = seconds
     if now - then < WORTH:
         return FileStaging()
     note = (
