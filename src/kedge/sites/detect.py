@@ -7,9 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kedge.frozen import NOTHING, frozen
+from kedge.patterns import late_pattern
 from kedge.schedulers.choose import list_facts
 from kedge.schedulers.facts import SchedulerFacts
 from kedge.sites.profile import Sign
+
+_GROUP = late_pattern(r"\([^()]*\)")
+_TAIL = late_pattern(r"(?:\\\.[a-zA-Z0-9-]+)+\Z")  # `\.abci\.local` of `(es|g)\d+\.abci\.local`
 
 
 @frozen
@@ -37,7 +41,7 @@ def detect_site(machine: HostSigns, signs: Sequence[Sign]) -> list[Candidate]:
         Candidate(sign.name, f"host name {name} matches")
         for sign in signs
         for name in machine.hostnames
-        if any(re.fullmatch(pattern, name) for pattern in sign.hostnames)
+        if any(not ends_otherwise(pattern, name) and re.fullmatch(pattern, name) for pattern in sign.hostnames)
     ]
     by_variable = [
         Candidate(sign.name, f"{sign.variables[0][0]} is set for it")
@@ -48,6 +52,17 @@ def detect_site(machine: HostSigns, signs: Sequence[Sign]) -> list[Candidate]:
     for candidate in (*by_name, *by_variable, detect_scheduler(machine)):
         unique.setdefault(candidate.site, candidate)
     return list(unique.values())
+
+
+def ends_otherwise(pattern: str, name: str) -> bool:
+    """Whether a pattern ends with plain text that the name does not end with: nearly all do, and compiling takes long.
+
+    False where it cannot be told by that.
+    """
+    if "(?" in pattern or "|" in _GROUP.sub("", pattern):
+        return False
+    tail = _TAIL.search(pattern)
+    return tail is not None and not name.endswith(tail[0].replace("\\", ""))
 
 
 def _fits(environ: Mapping[str, str], name: str, pattern: str) -> bool:
