@@ -16,7 +16,6 @@ from kedge.frozen import replace
 from kedge.model.duration import parse_duration
 from kedge.model.job import Job, JobArray, Parallel, parse_dependencies
 from kedge.model.job_fields import BY_NAME, JobField
-from kedge.model.memory import parse_memory
 from kedge.patterns import late_pattern
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
@@ -162,6 +161,8 @@ def _read_gpus(field: JobField, value: object) -> dict[str, Any]:
 
 
 def _read_memory(field: JobField, value: object) -> dict[str, Any]:
+    from kedge.model.memory import parse_memory  # late: few jobs say it
+
     return {field.name: parse_memory(_spell_number(value, "an amount such as 64G"))}
 
 

@@ -10,7 +10,6 @@ from kedge.errors import InvalidJob
 from kedge.frozen import frozen
 from kedge.model.duration import parse_duration
 from kedge.model.job import LAUNCHERS, RUNTIMES
-from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
 from kedge.schedulers.choose import SCHEDULERS
 
@@ -39,6 +38,8 @@ class Unusable(Exception):
 
 def parse_size(value: object) -> int:
     """Bytes, from `384G` or `990000M`."""
+    from kedge.model.memory import parse_memory  # late: few profiles say it
+
     try:
         return parse_memory(_parse_text(value))
     except (InvalidJob, Unusable):
