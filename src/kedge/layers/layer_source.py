@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 
 from kedge.errors import DigestMismatch
-from kedge.formats.compression import inflate
+from kedge.formats.compression import SegmentScan, inflate
 from kedge.frozen import frozen
+from kedge.layers.aside_hash import AsideHash
 from kedge.layers.limits import FlattenOptions, Ledger
 from kedge.model.digest import Digest
 
 _PIECE = 1 << 19
 _WIDE_PIECE = 1 << 20  # with many threads: each piece needs the interpreter lock once
-_MANY_THREADS = 4
+_WIDE_FROM = 4  # threads
+MANY_THREADS = 6  # from here on cores wait more than they work, and may do what is done twice or apart
 
 
 @frozen
@@ -28,32 +29,44 @@ class LayerSource:
     digest: Digest | None
     diff_id: Digest | None
     open: Callable[[], Iterator[bytes]]
+    open_at: Callable[[int], Iterator[bytes]] | None = None  # the same bytes from an offset on, not verified
 
 
 def choose_piece(options: FlattenOptions) -> int:
     """The most bytes that a layer is inflated to at once."""
-    return _WIDE_PIECE if options.threads >= _MANY_THREADS else _PIECE
+    return _WIDE_PIECE if options.threads >= _WIDE_FROM else _PIECE
 
 
-def inflate_layer(layer: LayerSource, ledger: Ledger, *, verify: bool = False) -> Iterator[bytes]:
-    """The layer's tar in pieces, charged to `ledger`; with `verify` its digest is compared at the end."""
+def inflate_layer(
+    layer: LayerSource, ledger: Ledger, *, verify: bool = False, scan: SegmentScan | None = None
+) -> Iterator[bytes]:
+    """The layer's tar in pieces, charged to `ledger`; with `verify` its digest is compared at the end.
+
+    While `scan` is scanning, pieces are counted and verified, but not given out.
+    """
     where = f"layer {layer.name}"
-    hasher = hashlib.new(layer.diff_id.algorithm) if verify and layer.diff_id else None
+    options = ledger.options
+    is_apart = options.threaded and bool(options.ahead) and options.threads >= MANY_THREADS
+    hasher = AsideHash(layer.diff_id.algorithm, threaded=is_apart) if verify and layer.diff_id else None
     compressed = layer.open()
     try:
-        for piece in inflate(_count(compressed, ledger), where=where, piece=choose_piece(ledger.options)):
+        for piece in inflate(_count(compressed, ledger), where=where, piece=choose_piece(options), scan=scan):
             ledger.charge_inflated(len(piece), where)
             if hasher is not None:
                 hasher.update(piece)
-            yield piece
+            if scan is None or not scan.is_scanning:
+                yield piece
+        found = "" if hasher is None else hasher.hexdigest()
     finally:
+        if hasher is not None:
+            hasher.close()
         close = getattr(compressed, "close", None)
         if close is not None:
             close()
-    if hasher is not None and layer.diff_id and hasher.hexdigest() != layer.diff_id.hex:
+    if found and layer.diff_id and found != layer.diff_id.hex:
         raise DigestMismatch(
             f"{where} does not match the image config: its diff_id is {layer.diff_id.algorithm}:"
-            f"{hasher.hexdigest()}, expected {layer.diff_id}",
+            f"{found}, expected {layer.diff_id}",
             context={"layer": layer.name},
             hint="the image is damaged or was built wrongly: pull it again",
         )

@@ -12,7 +12,9 @@ import threading
 from collections.abc import Iterator
 
 OWN_PLACES = 16  # pieces between the thread that inflates and the one that reads
-_FAREWELL = 0.2  # seconds to wait for the thread at the end; it may wait for bytes that do not come
+# A piece, the end, an error, or other pieces that come next; and whether its place is shared, None without a place
+_Item = tuple["bytes | BaseException | Iterator[bytes] | None", "bool | None"]
+FAREWELL = 0.2  # seconds to wait for the thread at the end; it may wait for bytes that do not come
 
 
 class SharedPlaces:
@@ -26,6 +28,11 @@ class SharedPlaces:
         self._spare: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(count):
             self._spare.put(None)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no place is left, at this moment."""
+        return self._spare.empty()
 
     def take(self) -> bool:
         """Take a place, if one is left; by any thread."""
@@ -58,14 +65,17 @@ class PieceFeed:
     def __init__(self, pieces: Iterator[bytes], *, threaded: bool, shared: SharedPlaces | None = None) -> None:
         self._pieces = pieces
         self._shared = shared
-        self._items: queue.SimpleQueue[tuple[bytes | BaseException | None, bool]] = queue.SimpleQueue()
+        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._places: queue.SimpleQueue[bool] = queue.SimpleQueue()
         for _ in range(OWN_PLACES):
             self._places.put(False)
+        self._unclaimed: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._unclaimed.put(None)
         self.is_waiting = False  # for a place
         self._is_stopped = False
         self._thread: threading.Thread | None = None
         self._ended = False
+        self._inserted: Iterator[bytes] | None = None
         if threaded:
             self._start()
 
@@ -79,10 +89,22 @@ class PieceFeed:
         try:
             thread.start()
         except RuntimeError:  # no more threads allowed (RLIMIT_NPROC, pids cgroup): slower, but it works
+            if not self._claim():  # it runs: a signal's handler raised while we waited for it
+                raise
             return
         self._thread = thread
 
+    def _claim(self) -> bool:
+        """Whether the caller is the first, who alone may use the generator."""
+        try:
+            self._unclaimed.get_nowait()
+        except queue.Empty:
+            return False
+        return True
+
     def _run(self) -> None:
+        if not self._claim():
+            return
         last: BaseException | None = None
         try:
             for piece in self._pieces:
@@ -105,6 +127,8 @@ class PieceFeed:
     def _wait_for_place(self) -> bool:
         if self._shared is None:
             return self._places.get()
+        if self._shared.take():  # first: those of its own are kept for when there is no other
+            return True
         try:
             return self._places.get_nowait()
         except queue.Empty:
@@ -112,6 +136,10 @@ class PieceFeed:
         is_shared = self._shared.take() or self._places.get()
         self.is_waiting = False
         return is_shared
+
+    def insert(self, pieces: Iterator[bytes]) -> None:
+        """By the thread that fills it: the reader takes these pieces next, on its own thread."""
+        self._items.put((pieces, None))
 
     def add_place(self) -> None:
         """Let one more piece wait, in a shared place."""
@@ -125,13 +153,20 @@ class PieceFeed:
             return next(self._pieces)
         if self._ended:
             raise StopIteration
+        if self._inserted is not None:
+            for piece in self._inserted:
+                return piece
+            self._inserted = None
         item, is_shared = self._items.get()
         if is_shared and self._shared is not None:
             self._shared.give_back()
-        else:
+        elif is_shared is not None:
             self._places.put(False)
         if isinstance(item, bytes):
             return item
+        if isinstance(item, Iterator):
+            self._inserted = item
+            return next(self)
         self._ended = True
         if item is None:
             raise StopIteration
@@ -160,13 +195,15 @@ class PieceFeed:
             if is_shared:
                 self._shared.give_back()
 
-    def close(self) -> None:
+    def close(self, wait: float = FAREWELL) -> None:
         """Stop, whatever was left unread; idempotent."""
         self.stop()
+        if self._inserted is not None:
+            _close(self._inserted)
         if self._thread is None:
             _close(self._pieces)
             return
-        self._thread.join(_FAREWELL)
+        self._thread.join(max(wait, 0.0))
 
 
 def _close(pieces: Iterator[bytes]) -> None:

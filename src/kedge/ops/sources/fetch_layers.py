@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
     diff_ids = _pair_diff_ids(resolved, config)
     ingests = _start_downloads(resolved, manifest.layers, store, workplace)
     layers = tuple(
-        LayerSource(short_name(layer), layer.digest, diff_id, _follow(ingests[layer.digest.hex]))
+        _describe_layer(layer, diff_id, ingests[layer.digest.hex])
         for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
     )
     record = make_record(resolved, config, workplace.platform)
@@ -98,8 +98,8 @@ def _opener(resolved: Resolved, layer: Descriptor) -> Callable[[int], AbstractCo
     return lambda offset: resolved.client.open_blob(resolved.reference.repository, layer, offset)
 
 
-def _follow(ingest: Ingest) -> Callable[[], Iterator[bytes]]:
-    return ingest.follow
+def _describe_layer(layer: Descriptor, diff_id: Digest | None, ingest: Ingest) -> LayerSource:
+    return LayerSource(short_name(layer), layer.digest, diff_id, ingest.follow, ingest.read_from)
 
 
 def make_record(resolved: Resolved, config: ImageConfig, wanted: Platform) -> SourceRecord:
