@@ -98,11 +98,14 @@ struct space {
 void *memcpy(void *into, const void *from, size_t count) {
     char *to = into;
     const char *source = from;
+    for (; count >= 8; count -= 8, to += 8, source += 8) __builtin_memcpy(to, source, 8);
     while (count--) *to++ = *source++;
     return into;
 }
 void *memset(void *into, int value, size_t count) {
     char *to = into;
+    uint64_t eight = 0x0101010101010101u * (unsigned char)value;
+    for (; count >= 8; count -= 8, to += 8) __builtin_memcpy(to, &eight, 8);
     while (count--) *to++ = (char)value;
     return into;
 }
@@ -436,7 +439,9 @@ static int copy_back(struct stream *in, int symbol) {
     more = far < 4 ? 0 : (far - 2) / 2;
     size_t distance = (far < 4 ? (size_t)far + 1 : ((size_t)(2 + far % 2) << more) + 1) + take(in, more);
     if (distance > (size_t)(in->out - in->begin) || count > (size_t)(in->out_end - in->out)) return 0;
-    for (; count; count--, in->out++) *in->out = in->out[-(ptrdiff_t)distance];
+    const unsigned char *from = in->out - distance;
+    for (; distance >= 8 && count >= 8; count -= 8, from += 8, in->out += 8) __builtin_memcpy(in->out, from, 8);
+    for (; count; count--) *in->out++ = *from++;
     return 1;
 }
 
