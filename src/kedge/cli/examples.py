@@ -293,7 +293,9 @@ kedge bundle kedge-for-cluster --force
 scp kedge-x86_64 CLUSTER:bin/kedge
 """,
     "python": """
-kedge python my_jobs.py
+kedge python train.py
+kedge python train.py 0.1 0.01
+echo 'import kedge' | kedge python
 """,
     "config": """
 kedge config show
