@@ -6,6 +6,7 @@ thousand nodes that is a shared file system's work. The archive is opened once. 
 the same place, under the same switches, written by who may write there, and never needed. A module counts as long as
 its source has the size and the time of change that it had when it was compiled; this is asked at each import, as Python
 asks it. Nothing here raises: whatever is wrong with an archive, Python imports the module in its own way.
+docs/adr/0072-one-file-of-modules.md.
 
     bytes 0-15    MARK
     bytes 16-19   the magic number of Python's bytecode
