@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Each target does its own set-up on a fresh Debian or Ubuntu: as root it installs what is missing, otherwise it says so.
 
-.PHONY: help venv setup demo test check bench reference site pictures format clean
+.PHONY: help venv setup demo test check bench bundle reference site pictures format clean
 
 help:
 	@echo "make demo       build, explain, run, submit, launch, measure: two minutes, no network"
 	@echo "make test       check, then all tests"
 	@echo "make check      format, lint, types, architecture, documents"
 	@echo "make bench      pulls and starts, against the floor of the codecs and against other tools"
+	@echo "make bundle     one executable file with all of kedge, in dist/"
 	@echo "make venv       .venv with kedge and the developers' tools"
 	@echo "make setup      as root: the programs that tests use"
 	@echo "make reference  write the generated pages of docs/ again"
@@ -32,6 +33,10 @@ check:
 
 bench: setup venv
 	@scripts/bench
+
+bundle: venv
+	@mkdir -p dist
+	@.venv/bin/kedge bundle --force dist/kedge-$$(uname -m)
 
 reference: venv
 	@.venv/bin/python scripts/make-reference

@@ -18,15 +18,32 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def make_certificate(storage: Path) -> tuple[Path, Path]:
+    """A key and a certificate for loopback, beside the storage."""
+    key, certificate = storage.with_suffix(".key"), storage.with_suffix(".pem")
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *files]
+    subprocess.run(make, check=True, capture_output=True)
+    return key, certificate
+
+
 @contextlib.contextmanager
-def registry(storage: Path) -> Iterator[str]:
-    """docker-registry on loopback for the length of the block."""
+def registry(storage: Path, *, tls: bool = False, log_requests: bool = False) -> Iterator[str]:
+    """docker-registry on loopback for the length of the block; with `tls` by a certificate that nobody signed.
+
+    What it logs is beside its storage.
+    """
     port = free_port()
-    config = storage.with_suffix(".yml")
+    config = storage.with_suffix(".tls.yml" if tls else ".yml")
     storage.mkdir(exist_ok=True)
+    http = f"addr: 127.0.0.1:{port}"
+    if tls:
+        key, certificate = make_certificate(storage)
+        http += f", tls: {{certificate: {certificate}, key: {key}}}"
     config.write_text(
-        "version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\n"
-        f"storage: {{filesystem: {{rootdirectory: {storage}}}}}\nhttp: {{addr: 127.0.0.1:{port}}}\n"
+        f"version: 0.1\nlog: {{level: error, accesslog: {{disabled: {str(not log_requests).lower()}}}}}\n"
+        f"storage: {{filesystem: {{rootdirectory: {storage}}}}}\nhttp: {{{http}}}\n"
     )
     with config.with_suffix(".log").open("w") as log:
         server = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)

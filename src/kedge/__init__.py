@@ -4,8 +4,6 @@
 `kedge.explain`, `kedge.pull`, `kedge.run` and their kind are the verbs as functions; see `kedge.api`.
 """
 
-from kedge.release import VERSION
-
 TYPE_CHECKING = False  # as typing has it, whose import would cost every start of a container
 if TYPE_CHECKING:
     from kedge.api import (
@@ -40,8 +38,8 @@ if TYPE_CHECKING:
         unpack,
     )
     from kedge.executor import Executor
+    from kedge.release import VERSION as __version__  # noqa: N811 - its name outside
 
-__version__ = VERSION
 __all__ = [
     "Advice",
     "BuildOptions",
@@ -79,7 +77,11 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """The functions are imported when they are first used: the command line needs none of them."""
-    if name.startswith("_") or name not in __all__:
+    if name == "__version__":
+        from kedge.release import VERSION
+
+        return VERSION
+    if name not in __all__:
         raise AttributeError(f"module 'kedge' has no attribute '{name}'")
     from kedge import api, executor
 

@@ -50,7 +50,8 @@ from kedge.ops.jobs.cluster import Cluster, open_cluster
 from kedge.ops.jobs.find_job import locate_job
 from kedge.ops.jobs.job_handle import JobHandle
 from kedge.ops.setup.workplace import Workplace
-from kedge.posix.process import Finished, describe_status
+from kedge.posix.lean_programs import Finished
+from kedge.posix.process import describe_status
 from kedge.runtime.start.step import name_step, run_step
 from kedge.settings import Settings, check_key
 

@@ -31,6 +31,7 @@ from kedge.ops.jobs.job_handle import JobHandle
 from kedge.ops.jobs.merge_status import find_ended
 from kedge.ops.jobs.status import survey
 from kedge.ops.jobs.submit import plan_submit, submit
+from kedge.posix.start_kedge import find_bundle, own_python
 from kedge.remote_call.pack import Answer, Arguments, PackedCall, name_file, read_answer, write_call
 
 _GLANCE = 0.25  # seconds between two looks for results, which are files
@@ -78,7 +79,8 @@ class Executor(futures.Executor):
         self._job: Job = make_job({**description, "image": image or None}, needs_command=False)
         self._cluster: Cluster
         self._cluster, self._settings = open_jobs(site)
-        self._python = python
+        is_own = python == "python3" and not image and bool(find_bundle())  # nodes may have no other Python
+        self._python = tuple(own_python()) if is_own else (python,)
         self._pending: list[_Pending] = []
         self._folders: list[Path] = []
         self._lock = threading.Lock()
@@ -146,7 +148,7 @@ class Executor(futures.Executor):
 
     def _make_job(self, folder: Path, call: PackedCall, count: int, name: str) -> Job:
         base = self._job
-        command = (self._python, *call.words)
+        command = (*self._python, *call.words)
         binds = (*base.binds, str(folder), *call.folders) if base.image else base.binds
         return replace(
             base,

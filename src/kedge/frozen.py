@@ -10,17 +10,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar, cast, dataclass_transform
 
-T = TypeVar("T")
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any, TypeVar, cast, dataclass_transform
+
+    T = TypeVar("T")
+else:
+
+    def cast(kind: object, value: object) -> object:
+        """As typing has it."""
+        del kind
+        return value
+
+    def dataclass_transform(**_: object) -> object:
+        """As typing has it: for type checkers alone."""
+        return lambda plain: plain
+
+
 NOTHING: Mapping[Any, Any] = MappingProxyType({})  # the default of a mapping
+
+
+class _Fresh:
+    """A default that is made anew for each value."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self.make = make
+
+
+def fresh(make: Callable[[], T]) -> T:
+    """The default of a field that may change, such as a dict: each value gets one of its own."""
+    default: Any = _Fresh(make)
+    return cast("T", default)
 
 
 @dataclass_transform(frozen_default=True)
 def frozen(plain: type[T]) -> type[T]:
     """The class with slots for what it annotates, an `__init__` that fills them, and equality by value.
 
-    A default stands behind the name, and is shared by all: it must be one that cannot change.
+    A default stands behind the name, and is shared by all: it must be one that cannot change, or `fresh`.
     """
     names = tuple(name for name in plain.__annotations__ if not name.startswith("__"))
     members = {name: value for name, value in vars(plain).items() if name not in ("__dict__", "__weakref__")}
@@ -100,9 +128,13 @@ def _make_plain(value: Any) -> Any:
 
 def _make_init(made: type, names: tuple[str, ...], defaults: dict[str, object]) -> Callable[..., None]:
     setters = [(name, vars(made)[name].__set__) for name in names]
+    anew = [(name, default.make) for name, default in defaults.items() if isinstance(default, _Fresh)]
 
     def initialize(self: object, /, *given: object, **named: object) -> None:
         values = {**defaults, **dict(zip(names, given, strict=False)), **named}
+        for name, make in anew:
+            if values[name] is defaults[name]:
+                values[name] = make()
         if len(values) == len(names) >= len(given) and named.keys().isdisjoint(names[: len(given)]):
             try:
                 for name, put in setters:

@@ -11,13 +11,16 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kedge.errors import FileProblem, InvalidSetting
 from kedge.frozen import NOTHING, frozen
 from kedge.model.setting_values import PARSERS, LinkMode, ValueRefused
 from kedge.posix.files import explained
 from kedge.posix.private_files import find_foreign_hand, make_refusal
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any
 
 FILE_LIMIT = 1 << 20  # a configuration file larger than this is something else
 

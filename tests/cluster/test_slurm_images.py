@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.builders.bundles import make_bundle
 from tests.builders.docker_registry import docker_registry
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
@@ -92,6 +95,29 @@ def test_image_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) ->
     assert shown.count("copies 1") == 2, shown
     for node in slurm_hosts.nodes:
         assert "py.sif" not in slurm_hosts.hosts.run(node, "ls", str(disk))
+
+
+def test_bundle_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) -> None:
+    me = make_job_user(slurm_hosts)
+    assert slurm_hosts.hosts is not None
+    disk = slurm_hosts.hosts.local_disk
+    profile = f'scheduler = "slurm"\ntitle = "two hosts"\nnode_directory = "{disk}"\n'
+    me.write("config/kedge/sites/here.toml", profile)
+    shutil.copy(make_bundle(), me.folder / "kedge")
+    me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
+    me = replace(me, user=replace(me.user, program=(str(me.folder / "kedge"),)))
+    me.read("pull", "py.sif", "host:sh")
+    show = f'{INSIDE}; set -- {disk}/*-kedge; test -x "$1" && echo "copies $#"'
+    options = ("--stage", "always", "-N", "2", "--tasks-per-node", "2", "--each-task", "-B", str(disk))
+    shown = me.run_job(*options, "py.sif", "sh", "-c", show)
+    assert sorted(line for line in shown.splitlines() if line.startswith("inside")) == [
+        *("inside on gpu01", "inside on gpu01", "inside on gpu02", "inside on gpu02")
+    ]
+    assert shown.count("copies 1") == 4, shown
+    assert "not copied" not in shown
+    for node in slurm_hosts.nodes:
+        left = slurm_hosts.hosts.run(node, "ls", str(disk)).split()
+        assert not any(name.endswith(("-kedge", "-py.sif")) for name in left), left
 
 
 def test_image_on_a_node_is_never_a_file_that_another_user_made_first(slurm_hosts: SlurmCluster) -> None:

@@ -74,6 +74,8 @@ PARSED = {
     "kedge jupyter remove": "needs a kernel",
     "kedge image tag": "needs an image that was built",
     "kedge site init": "asks a scheduler",
+    "kedge bundle": "takes half a minute, which test_bundle.py spends once",
+    "scp ": "needs a cluster",
     "srun ": "needs Slurm",
 }
 

@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from kedge.api import BuildOptions
-from kedge.frozen import NOTHING, as_dict, frozen, list_defaults, list_names, replace
+from kedge.frozen import NOTHING, as_dict, fresh, frozen, list_defaults, list_names, replace
 from kedge.model.job import Job
 
 
@@ -67,6 +67,19 @@ def test_frozen_values_do_not_change() -> None:
 def test_replace_takes_dataclasses_whose_fields_have_names_alone() -> None:
     options = replace(BuildOptions(target="small"), nv=True)
     assert (options.target, options.nv) == ("small", True)
+
+
+def test_frozen_defaults_that_may_change_are_not_shared() -> None:
+    @frozen
+    class Sheet:
+        name: str
+        cells: dict[str, int] = fresh(dict)
+
+    first, second = Sheet("a"), Sheet("a")
+    first.cells["x"] = 1
+    assert (second.cells, first == second, Sheet("a", {"x": 1}) == first) == ({}, False, True)
+    given: dict[str, int] = {}
+    assert replace(first, cells=given).cells is given
 
 
 def test_frozen_values_travel() -> None:

@@ -10,12 +10,10 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
 
-from kedge.cli.options import GlobalOptions
+from kedge.cli.options import GlobalOptions, measure_width
 from kedge.cli.progress import (
     OWN_HEADS,
     SHIM_HEADS,
@@ -29,8 +27,12 @@ from kedge.cli.progress import (
 )
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.errors import UsageError
+from kedge.patterns import late_pattern
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    from typing import Any, TextIO
+
     from rich.progress import Progress as Bars
 
     from kedge.settings import Settings
@@ -48,7 +50,7 @@ _COLOURS = {
     **dict.fromkeys(("note", "running", "completing"), _CYAN),
     **dict.fromkeys(("dim", "unknown", "lost"), _FAINT),
 }
-_COLOUR_CODES = re.compile(r"\033\[[0-9;]*m")
+_COLOUR_CODES = late_pattern(r"\033\[[0-9;]*m")
 
 
 class Console:
@@ -145,7 +147,7 @@ class Console:
 
     def note_hanging(self, begin: str, text: str) -> None:
         """Write a sentence to standard error, wrapped on a terminal; the caller has made it safe."""
-        width = shutil.get_terminal_size().columns
+        width = measure_width()
         lines = wrap_hanging(begin, text, width) if self._err.isatty() else [begin + text]
         self.write_note("\n".join(lines))
 
@@ -188,7 +190,7 @@ class Console:
         if not self.is_terminal or self.json:
             self.print(f"{begin}{text}".rstrip())
             return
-        for line in wrap_hanging(begin, text, shutil.get_terminal_size().columns, indent):
+        for line in wrap_hanging(begin, text, measure_width(), indent):
             self.print(line)
 
     def print_json(self, value: object) -> None:
@@ -217,7 +219,7 @@ class Console:
         """Write a page of Markdown for people: on a terminal through its pager, elsewhere as plain text."""
         from kedge.posix.process import page_text  # late: only guides are paged
 
-        columns = min(shutil.get_terminal_size().columns, widest) if self.is_terminal else _PLAIN_COLUMNS
+        columns = min(measure_width(), widest) if self.is_terminal else _PLAIN_COLUMNS
         shown = _render_markdown(text, max(columns, _NARROWEST), color=self._has_style(self._out))
         if not self.is_terminal or not page_text(shown, self.environ):
             with self._undisturbed():

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -15,6 +17,8 @@ else:
 CONTAINER_VERBS = ("exec", "run", "shell", "test")
 STEP_VERB = "build-step"  # of builds that start their steps with it; no user types it
 RANK_VERB = "rank"  # of launches, likewise
+_VERSION = (["-V"], ["--version"])
+_COLLECT_AFTER = 20_000  # new objects; Python's own 700 look for garbage dozens of times while modules load
 
 # the global options that may stand before a verb; `shell` has another use for -s
 _LEADING = {
@@ -29,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         end_on_interrupt()
+    gc.set_threshold(_COLLECT_AFTER)
     count = 0
     while count < len(words) and words[count] in _LEADING:
         count += 1
@@ -49,9 +54,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         _raise_on_interrupt()
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
-    from kedge.cli.main import main as run_main  # late: argparse and what it needs cost more than a container
+    if words[count:] in _VERSION and _show_version():
+        return 0
+    from kedge.cli.main import end_process  # late: argparse and what it needs cost more than a container
+    from kedge.cli.main import main as run_main
 
-    return run_main(words)
+    status = run_main(words)
+    if argv is None:
+        end_process(status)
+    return status
+
+
+def _show_version() -> bool:
+    """Write the version, which scripts ask for before every job; whether it could be written."""
+    from kedge.release import VERSION
+
+    text = f"kedge version {VERSION}\n".encode()
+    try:
+        return os.write(1, text) == len(text)
+    except OSError:
+        return False  # the long way says what is wrong
 
 
 def end_on_interrupt() -> None:

@@ -287,6 +287,16 @@ kedge shim install docker enroot --dir bin
 kedge shim list --dir bin
 kedge shim remove --dir bin
 """,
+    "bundle": """
+kedge bundle
+kedge bundle kedge-for-cluster --force
+scp kedge-x86_64 CLUSTER:bin/kedge
+""",
+    "python": """
+kedge python train.py
+kedge python train.py 0.1 0.01
+echo 'import kedge' | kedge python
+""",
     "config": """
 kedge config show
 kedge config get threads

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING
 from kedge.errors import KedgeError
 from kedge.model.counting import count_things
 from kedge.model.size import format_size
+from kedge.patterns import late_pattern
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "unknown"
 # of a name with a registry, what stands before tag and digest
-_REGISTRY_NAME = re.compile(r"((?:localhost|[\w-]+(?:\.[\w-]+)+|[\w.-]+(?=:\d))(?::\d+)?/[^:@]+)")
+_REGISTRY_NAME = late_pattern(r"((?:localhost|[\w-]+(?:\.[\w-]+)+|[\w.-]+(?=:\d))(?::\d+)?/[^:@]+)")
 _WIDTH = 19  # of the names of facts
 _BAR = 24
 _LAYERS = 6

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.reference import Reference
-    from kedge.registry.client_setup import AccessOptions
+    from kedge.registry.access_options import AccessOptions
 
 
 def add_login(parser: argparse._ActionsContainer) -> None:
@@ -21,12 +21,13 @@ def add_login(parser: argparse._ActionsContainer) -> None:
 
 def read_access(arguments: argparse.Namespace, console: Console, reference: Reference | None) -> AccessOptions:
     """The login that the options name; --docker-login prompts for it."""
-    from kedge.registry.client_setup import AccessOptions
-    from kedge.registry.credentials import Credential, make_login
-    from kedge.registry.secret import Secret
+    from kedge.registry.access_options import AccessOptions
 
     login = None
     if arguments.docker_login:
+        from kedge.registry.credentials import Credential, make_login  # late: few are asked for a password
+        from kedge.registry.secret import Secret
+
         where = (reference.registry if reference else "") or "the registry"
         default = "$oauthtoken" if where == "nvcr.io" else ""
         user = console.ask(f"user name for {where}{f' [{default}]' if default else ''}: ") or default

@@ -4,21 +4,26 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
 
 from kedge.cli.options import GLOBALS, GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals
-from kedge.cli.verbs import GROUPS, VERBS, VerbModule, WordsModule, find_verb, load_verb
+from kedge.cli.verbs import GROUPS, VERBS, VerbModule, find_verb, load_verb
 from kedge.errors import UsageError
 from kedge.release import VERSION
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    from typing import Any
+
     from kedge.cli.console import Console
+    from kedge.cli.verbs import WordsModule
+
 
 ABOUT = "Run GPU containers on HPC clusters without root, interactively or as jobs"
 _TOP_OPTIONS = (
@@ -26,8 +31,9 @@ _TOP_OPTIONS = (
     ("-h, --help", "show this text, or the options of a verb"),
     ("-V, --version", "show the version"),
 )
-_COLLECT_AFTER = 20_000  # new objects; Python's own 700 look for garbage dozens of times while modules load
+_COLLECT_AFTER = 200_000  # new objects; with Python's own 700, loading modules looks for garbage dozens of times
 _HELP = frozenset(("-h", "--help", "--help-all"))
+_NO_OPTIONS = argparse.Namespace(help=False, version=False, dry_run=False)  # before the verb
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,14 +44,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     try:
         with raised_signals():
-            return _dispatch(words, options)
-    except SystemExit as end:  # argparse ends --help this way
-        return end.code if isinstance(end.code, int) else 0
+            status = _run_words(words, options)
+            sys.stdout.flush()  # here what it cannot take is said as any other failure is
+            return status
     except BaseException as problem:
         from kedge.cli.report import report_failure  # late: success needs none of it
 
         options.json = options.json or "--json" in words  # the option may stand behind the mistake
         return report_failure(problem, words, options)
+
+
+def _run_words(words: list[str], options: GlobalOptions) -> int:
+    try:
+        return _dispatch(words, options)
+    except SystemExit as end:  # argparse ends --help this way
+        return end.code if isinstance(end.code, int) else 0
+
+
+def end_process(status: int) -> None:
+    """End this process as the interpreter would, but leave its memory to the kernel: freeing it takes 14 ms.
+
+    Returns where that is not safe, so that the interpreter ends it: a thread is at work, or a stream takes no more.
+    """
+    threads = sys.modules.get("threading")
+    if threads is not None and any(not each.daemon for each in threads.enumerate()[1:]):
+        return
+    try:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(status & 0xFF)
 
 
 def prepare_streams() -> None:
@@ -66,12 +96,7 @@ def _dispatch(words: list[str], options: GlobalOptions) -> int:
     """Parse the options before the verb, then hand over to the verb."""
     count = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
     leading, command = words[:count], words[count:]
-    top = Parser(prog="kedge", add_help=False)
-    top.add_argument("-h", "--help", action="store_true")
-    top.add_argument("-V", "--version", action="store_true")
-    top.add_argument("--dry-run", action="store_true")
-    add_globals(top, options)
-    chosen = top.parse_args(leading)
+    chosen = _parse_leading(leading, options) if leading else _NO_OPTIONS
     if chosen.version:
         sys.stdout.write(f"kedge version {VERSION}\n")
         return 0
@@ -83,6 +108,16 @@ def _dispatch(words: list[str], options: GlobalOptions) -> int:
     if not command:
         return _show_here(options)
     return _run_verb(command[0], command[1:], options, dry_run=chosen.dry_run)
+
+
+def _parse_leading(words: Sequence[str], options: GlobalOptions) -> argparse.Namespace:
+    """The options before the verb; the global ones are noted in `options`."""
+    top = Parser(prog="kedge", add_help=False)
+    top.add_argument("-h", "--help", action="store_true")
+    top.add_argument("-V", "--version", action="store_true")
+    top.add_argument("--dry-run", action="store_true")
+    add_globals(top, options)
+    return top.parse_args(words)
 
 
 def _show_here(options: GlobalOptions) -> int:
@@ -104,7 +139,9 @@ def _run_verb(name: str, words: Sequence[str], options: GlobalOptions, *, dry_ru
             f"--{flag}" for flag in ("json", "quiet", "silent", "debug", "nocolor", "shim") if getattr(options, flag)
         ]
         leading += ["--verbose"] * options.verbose + ["--dry-run"] * dry_run
-        return cast(WordsModule, module).run_words(name, words, leading=leading)
+        loaded: Any = module
+        reader: WordsModule = loaded
+        return reader.run_words(name, words, leading=leading)
     parser = make_parser(name, options, is_for_help=bool(_HELP & set(words)))
     if _lacks_subcommand(parser, words) and not options.json:
         sys.stderr.write(make_parser(name, options).format_help())

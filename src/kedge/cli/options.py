@@ -7,12 +7,18 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 from kedge.errors import UsageError
-from kedge.model.nearest import propose
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+_COLUMNS = 80  # where there is no terminal
 
 
 def read_image_path(text: str) -> Path:
@@ -25,6 +31,13 @@ def read_image_path(text: str) -> Path:
         )
         raise UsageError(f"'{text}' is not a file: this verb works on image files", hint=hint)
     return Path(text)
+
+
+def _leave_untranslated(text: str) -> str:
+    return text
+
+
+argparse._ = _leave_untranslated  # type: ignore[attr-defined]  # argparse looks for catalogs, and there are none for it
 
 
 class GlobalOptions:
@@ -49,11 +62,31 @@ class GlobalOptions:
         self.dry_run = False
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """argparse's, which it makes for every option to check its words; its own way to the width loads six modules."""
+
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        named.setdefault("width", measure_width() - 2)  # argparse leaves two columns free as well
+        super().__init__(*positional, **named)
+
+
+def measure_width() -> int:
+    """The columns of the terminal, as `shutil.get_terminal_size` finds them."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _COLUMNS  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # no standard output, or no terminal
+        return _COLUMNS
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises instead of exiting, never guesses abbreviations, and proposes near words."""
 
     def __init__(self, *positional: Any, **named: Any) -> None:
         named.setdefault("allow_abbrev", False)
+        named.setdefault("formatter_class", HelpFormatter)
         super().__init__(*positional, **named)
 
     def error(self, message: str) -> NoReturn:
@@ -80,6 +113,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
+        from kedge.model.nearest import propose  # late: only a mistake needs it
+
         known = [str(choice) for choice in action.choices]
         raise UsageError(
             f"'{self.prog}' does not take '{value}'; use one of: {', '.join(known)}",
@@ -89,7 +124,8 @@ class Parser(argparse.ArgumentParser):
 
 def _propose_option(parser: argparse.ArgumentParser, unknown: str) -> str | None:
     """What kedge calls it, which subcommand takes it, or the nearest option."""
-    from kedge.model.words_of_other_tools import explain_option  # late: only a mistake needs it
+    from kedge.model.nearest import propose  # late: only a mistake needs it
+    from kedge.model.words_of_other_tools import explain_option
 
     habit = explain_option("".join(parser.prog.split()[1:2]), unknown)
     if habit:

@@ -6,10 +6,17 @@ Two displays exist: `PlainDisplay` writes lines for a log; the bars of a termina
 
 from __future__ import annotations
 
-import threading
 import time
+from _thread import RLock, allocate_lock  # threading's own, whose import costs more than what most verbs say
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+
+from kedge.frozen import frozen
+
+TYPE_CHECKING = False  # as typing has it
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
 
 REFRESH_SECONDS = 0.1
 _LINE_SECONDS = 10.0
@@ -18,7 +25,8 @@ _LONGEST_SILENCE = 60.0
 _MANY = 100  # things that are counted, of which a rate is told
 
 
-class Heads(NamedTuple):
+@frozen
+class Heads:
     """How the lines begin."""
 
     note: str = ""
@@ -70,7 +78,7 @@ class CountedTask:
         self.is_finished = False
         self._reporter = reporter
         self._next = self.began + REFRESH_SECONDS
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
 
     def advance(self, amount: int) -> None:
         """Add to what is done; the display hears of it when enough time has passed."""
@@ -114,7 +122,7 @@ class Reporter:
         self._heads = heads
         self._notes, self._details, self._warnings = notes, details, warnings
         self._paint = paint
-        self._lock = threading.RLock()  # a signal handler may raise while it is held by the same thread
+        self._lock = RLock()  # a signal handler may raise while it is held by the same thread
 
     def task(self, label: str, total: int | None, unit: str = "bytes") -> CountedTask:
         """Begin a piece of work."""

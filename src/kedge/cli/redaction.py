@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
+
+from kedge.patterns import late_pattern
 
 HIDDEN = "***"
 _MARKS = ("://", "?", "&", "bearer", "basic", "authorization")  # one of them is before every such secret
 # the short forms of `registry login --password` and `key newpair --password`, with their values or before them
 _SHORT_SECRETS = {"login": "-p", "newpair": "-P"}
-_LEADING_OPTIONS = re.compile(r"(?:--[A-Za-z][\w.-]*=)+")  # --option=--env= of --option=--env=NAME=VALUE
+_LEADING_OPTIONS = late_pattern(r"(?:--[A-Za-z][\w.-]*=)+")  # --option=--env= of --option=--env=NAME=VALUE
 _PASSES_WORDS = ("--option", "--directive")  # each brings one word of another program's command line
 
 

@@ -14,16 +14,19 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
 
 from kedge.cli.console import has_style, paint_text
 from kedge.cli.options import GlobalOptions
 from kedge.cli.progress import leave_plain
 from kedge.cli.redaction import escape_controls, escape_json, redact, redact_arguments
 from kedge.cli.signals import Terminated
-from kedge.errors import KedgeError, LimitReached
-from kedge.posix.start_kedge import own_interpreter
+from kedge.errors import FileProblem, KedgeError, LimitReached
+from kedge.posix.start_kedge import find_bundle, find_bundle_copy, own_interpreter
 from kedge.release import VERSION
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import TextIO
 
 _BUG_STATUS = 3
 # What the world can do to a file or stream that is open already; anything else without a file name is a bug.
@@ -52,6 +55,8 @@ def report_failure(problem: BaseException, argv: Sequence[str], options: GlobalO
     if isinstance(problem, Terminated):
         return _report_end(f"ended by {signal.Signals(problem.number).name}", problem.number, options)
     error = _understand(problem)
+    if error is None or _is_of_bundle(problem):
+        error = _find_lost_files() or error
     if isinstance(problem, OSError) and problem.filename is None:
         _silence_output()
     if options.debug:
@@ -92,6 +97,29 @@ def _understand(problem: BaseException) -> KedgeError | None:
         name = problem.filename
         return explain(problem, os.fsdecode(name) if isinstance(name, str | bytes) else "standard output")
     return None
+
+
+def _is_of_bundle(problem: BaseException) -> bool:
+    """Whether a file of the unpacked bundle is what could not be opened."""
+    copy = find_bundle_copy()
+    return bool(copy) and isinstance(problem, OSError) and str(problem.filename).startswith(f"{copy}/")
+
+
+def _find_lost_files() -> KedgeError | None:
+    """The error where the unpacked copy of the bundle is broken, and not the code; the next start unpacks it anew."""
+    if not find_bundle_copy():
+        return None
+    from kedge.posix.bundle_copy import discard_copy, find_damage
+
+    damage = find_damage()
+    if not damage:
+        return None
+    discard_copy()
+    return FileProblem(
+        f"the unpacked files of kedge in {find_bundle_copy()} are damaged: {damage}",
+        context={"bundle": find_bundle()},
+        hint="run the command again: kedge unpacks itself anew",
+    )
 
 
 def _render_error(error: KedgeError, *, color: bool = False, is_shim: bool = False, is_verbose: bool = False) -> str:

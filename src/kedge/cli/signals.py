@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal  # `signal` makes enumerations of all of it, at every start
+
+_SIGNALS = (_signal.SIGTERM, _signal.SIGHUP)
 _Handler = Callable[[int, FrameType | None], None]
 _MOMENT = 0.01  # seconds
 _ONE_INTERRUPT = 1.0  # seconds; a terminal sends SIGINT to us and to our parent, which passes it on: that is one
@@ -31,26 +35,27 @@ def raised_signals() -> Iterator[None]:
 
     The old handlers are restored afterwards; what was ignored (nohup, a script's background) stays so.
     """
-    if threading.current_thread() is not threading.main_thread():
+    threads = sys.modules.get("threading")  # without it there is no other thread
+    if threads is not None and threads.current_thread() is not threads.main_thread():
         yield
         return
-    raisers: dict[signal.Signals, _Handler] = {
+    raisers: dict[int, _Handler] = {
         **dict.fromkeys(_SIGNALS, _raise_terminated),
-        signal.SIGINT: _InterruptRaiser(),
+        _signal.SIGINT: _InterruptRaiser(),
     }
-    before = {number: signal.getsignal(number) for number in (*raisers, signal.SIGALRM)}
+    before = {number: _signal.getsignal(number) for number in (*raisers, _signal.SIGALRM)}
     hook = sys.unraisablehook
     try:
         sys.unraisablehook = _raise_again
         for number, raiser in raisers.items():
-            if before[number] is not signal.SIG_IGN:
-                signal.signal(number, raiser)
+            if before[number] != _signal.SIG_IGN:
+                _signal.signal(number, raiser)
         yield
     finally:
         sys.unraisablehook = hook
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
         for number, handler in before.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+            _signal.signal(number, handler if handler is not None else _signal.SIG_DFL)
 
 
 def _raise_again(missed: sys.UnraisableHookArgs) -> None:
@@ -64,8 +69,8 @@ def _raise_again(missed: sys.UnraisableHookArgs) -> None:
         del number, frame
         raise swallowed
 
-    signal.signal(signal.SIGALRM, raise_late)
-    signal.setitimer(signal.ITIMER_REAL, _MOMENT)
+    _signal.signal(_signal.SIGALRM, raise_late)
+    _signal.setitimer(_signal.ITIMER_REAL, _MOMENT)
 
 
 class _InterruptRaiser:
@@ -85,5 +90,5 @@ class _InterruptRaiser:
 def _raise_terminated(number: int, frame: FrameType | None) -> None:
     del frame
     for ending in _SIGNALS:
-        signal.signal(ending, signal.SIG_IGN)  # a shell that goes away sends SIGHUP twice; the clean-up must end
+        _signal.signal(ending, _signal.SIG_IGN)  # a shell that goes away sends SIGHUP twice; the clean-up must end
     raise Terminated(number)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
 from kedge.model.job_state import JobStatus, State
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.ops.jobs.cluster import Cluster
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> dict[str, object]:
-    from kedge.ops.jobs.submit import show_output
+    from kedge.ops.jobs.submitted_ids import show_output
 
     record = job.record
     # kedge reads the logs of these only: an array may have thousands of tasks that failed for one reason

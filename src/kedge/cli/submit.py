@@ -8,13 +8,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import UsageError
 from kedge.frozen import frozen, replace
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.model.job import Job
@@ -199,7 +199,8 @@ def _show(plans: list[SubmitPlan], console: Console) -> None:
 
 
 def _submit(plan: SubmitPlan, arguments: argparse.Namespace, console: Console) -> Submitted:
-    from kedge.ops.jobs.submit import show_output, submit
+    from kedge.ops.jobs.submit import submit
+    from kedge.ops.jobs.submitted_ids import show_output
     from kedge.posix.files import write_atomically
 
     if arguments.script == "-":

@@ -24,6 +24,7 @@ TASKS = {
     "from-enroot": ("tasks/from-enroot.md", "For users of Enroot and Pyxis"),
 }
 GUIDES = {
+    "install": ("guides/install.md", "Install kedge: one file for any cluster, uv, pip"),
     "run": ("guides/run.md", "Containers: directories, variables, writing, root, instances, many ranks"),
     "gpus": ("guides/gpus.md", "GPUs and fabrics: --nv, --rocm, --device, which cards, which driver files"),
     "build": ("guides/build.md", "Build images from definition files and Dockerfiles: cache, stages, secrets"),
@@ -83,6 +84,7 @@ VERB_GUIDES = {
     "site": "sites",
     "data": "tables",
     "shim": "from-singularity",
+    "bundle": "install",
 }
 
 _HEADING = re.compile(r"(#{1,6}) (.+)")

@@ -9,14 +9,17 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, cast
 
 from kedge.errors import UsageError
 from kedge.frozen import frozen
-from kedge.model.nearest import propose
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    from typing import Any, Protocol
+
     from kedge.cli.console import Console
+else:
+    Protocol = object
 
 
 @frozen
@@ -112,6 +115,8 @@ VERBS = {
     "shim": Verb(
         "kedge.cli.shim", "Install kedge under the names apptainer, singularity, docker, enroot or srun", "Setup"
     ),
+    "bundle": Verb("kedge.cli.bundle", "Write kedge as one executable file, for hosts without Python", "Setup"),
+    "python": Verb("kedge.cli.python", "Run the Python that kedge runs with", "Setup", reads_words=True),
     "config": Verb("kedge.cli.config", "Show and change settings", "Setup"),
     "help": Verb("kedge.cli.help", "Show a guide, or list the guides", "Setup"),
     "completion": Verb("kedge.cli.completion", "Print the completion script of a shell", "Setup"),
@@ -123,7 +128,8 @@ def find_verb(name: str) -> Verb:
     """The verb called `name`, or an error that says what kedge calls it."""
     verb = VERBS.get(name)
     if verb is None:
-        from kedge.model.words_of_other_tools import VERB_HABITS  # late: only for a mistake
+        from kedge.model.nearest import propose  # late: only for a mistake
+        from kedge.model.words_of_other_tools import VERB_HABITS
 
         hint = VERB_HABITS.get(name) or propose(name, VERBS) or "to list the verbs: kedge --help"
         raise UsageError(f"kedge has no verb '{name}'", hint=hint)
@@ -132,4 +138,6 @@ def find_verb(name: str) -> Verb:
 
 def load_verb(verb: Verb) -> VerbModule:
     """Import the verb's module."""
-    return cast(VerbModule, importlib.import_module(verb.module))
+    module: Any = importlib.import_module(verb.module)
+    loaded: VerbModule = module
+    return loaded

@@ -7,15 +7,12 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.errors import KedgeError, NoSpace
 from kedge.frozen import frozen
 from kedge.model.size import format_size
 from kedge.posix.files import explained
-from kedge.posix.libc import GRPQUOTA, USRQUOTA, get_quota
-from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
 
 _QUOTA_TIMEOUT = 3.0  # seconds; a quota server that is down must not hold up a pull
@@ -47,7 +44,7 @@ class Space:
         return self.free if self.quota_left is None else min(self.free, self.quota_left)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mount:
     """The mounted file system a path is on."""
 
@@ -143,6 +140,8 @@ def read_quota(folder: Path) -> tuple[int | None, int | None]:
 
 
 def _ask_kernel(folder: Path, mount: Mount | None) -> Iterator[tuple[int, int]]:
+    from kedge.posix.libc import GRPQUOTA, USRQUOTA, get_quota  # late: who writes little asks for no room
+
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -163,6 +162,8 @@ def _ask_program(mount: Mount) -> Iterator[tuple[int, int]]:
         argv = ["quota", "-w", "-p"]
     else:
         return
+    from kedge.posix.process import run_program  # late, as above
+
     with contextlib.suppress(KedgeError):
         answer = run_program(argv, timeout=_QUOTA_TIMEOUT, check=False)  # `quota` exits with 1 above the limit
         yield from parse_quota(answer.output.decode(errors="replace"), mount)

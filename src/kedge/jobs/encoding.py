@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kedge.errors import InvalidJob
 from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.job_fields import FIELDS, JobField
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any
 
 VERSION = 1
 _TEXTS = ("text", "line", "moment", "choice")

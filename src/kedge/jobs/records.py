@@ -24,8 +24,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,6 +33,7 @@ from kedge.frozen import frozen, list_defaults, list_names, replace
 from kedge.model.job_state import JobStatus, decode_status
 from kedge.model.output_pattern import shorten_id
 from kedge.model.site import Site, expand_path
+from kedge.patterns import late_pattern
 from kedge.posix.files import explain, explained, write_atomically
 from kedge.posix.private_files import (
     ANY_MODE,
@@ -49,7 +48,7 @@ from kedge.settings import Settings, xdg_directory
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
 _FINAL_LIMIT = 1 << 26  # the last word has a line for each task of an array
 _VERSION = 1
-_FIRST_LINE = re.compile(r"[^\s/]\S* \S+ \d{1,12}")  # what a script writes when it begins
+_FIRST_LINE = late_pattern(r"[^\s/]\S* \S+ \d{1,12}")  # what a script writes when it begins
 
 
 def find_record_root(settings: Settings, site: Site, environ: Mapping[str, str]) -> Path:
@@ -351,6 +350,8 @@ class Records:
         self._remove(record.key)
 
     def _remove(self, key: str) -> None:
+        import shutil  # late: few records are removed
+
         shutil.rmtree(self._records / key, ignore_errors=True)
         with contextlib.suppress(OSError):
             (self._new / key).unlink()

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kedge.errors import CorruptImage, HostileImage
+from kedge.layers.layer_entries import HardLink, Run
 from kedge.layers.limits import Ledger
 from kedge.layers.member_names import show_name
-from kedge.layers.whiteouts import HardLink, LayerRecord
+from kedge.layers.whiteouts import LayerRecord
 from kedge.model.tree import Node, NodeKind
 
 _MAXIMUM_HOPS = 40  # symbolic links in one path, the kernel's limit
@@ -33,10 +34,18 @@ class Assembler:
         self._hidden = {}
         if record.whiteouts or record.opaques:
             self._hide_below(record)
-        for parent, name, item in record.entries:
-            folder = self._folders.get(parent)
-            if folder is None:
-                folder = self._folders[parent] = self._resolve(parent, name)
+        for run in record.entries.runs():
+            self._apply_run(run)
+
+    def _apply_run(self, run: Run) -> None:
+        parent = run.parent
+        if run.is_plain:
+            children = self._open(parent, run.names[0]).children
+            if children.keys().isdisjoint(run.names):
+                children.update(zip(run.names, run.items, strict=True))  # type: ignore[arg-type]  # plain: nodes alone
+                return
+        for name, item in zip(run.names, run.items, strict=True):
+            folder = self._open(parent, name)
             if type(item) is HardLink:
                 item = self._find_target(item, parent, name)
             assert isinstance(item, Node)  # a hard link is a node by now
@@ -47,6 +56,12 @@ class Assembler:
                 _copy_metadata(item, existing)
             else:
                 self._replace(folder, name, item)
+
+    def _open(self, parent: bytes, name: bytes) -> Node:
+        folder = self._folders.get(parent)
+        if folder is None:
+            folder = self._folders[parent] = self._resolve(parent, name)
+        return folder
 
     def _replace(self, folder: Node, name: bytes, item: Node) -> None:
         if not name:

@@ -13,10 +13,14 @@ from contextlib import closing
 
 from kedge.errors import CorruptImage
 from kedge.layers.assemble import Assembler
-from kedge.layers.layer_source import LayerSource, PieceFeed, inflate_layer
+from kedge.layers.layer_entries import HardLink
+from kedge.layers.layer_source import LayerSource, inflate_layer
+from kedge.layers.layers_ahead import LayersAhead
 from kedge.layers.limits import FlattenOptions, Ledger
+from kedge.layers.piece_feed import PieceFeed
+from kedge.layers.plain_files import PlainRun
 from kedge.layers.tar_reader import Member, TarReader
-from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, HardLink, LayerRecord
+from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, LayerRecord
 from kedge.model.progress import Task
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
 
@@ -50,11 +54,13 @@ def flatten(layers: Sequence[LayerSource], sink: ContentSink, options: FlattenOp
     cover = Cover()
     records: list[LayerRecord] = []
     task = options.progress.task("flattening layers", None, "files")
-    for index in range(len(layers) - 1, -1, -1):
-        record = LayerReading(layers[index], index, cover, sink).run(ledger, task)
-        records.append(record)
-        if index:
-            cover.absorb(record)
+    with closing(LayersAhead(reversed(layers), ledger)) as ahead:
+        for index in range(len(layers) - 1, -1, -1):
+            with ahead.next_feed() as feed:
+                record = LayerReading(layers[index], index, cover, sink).run(feed, ledger, task)
+            records.append(record)
+            if index:
+                cover.absorb(record)
     del cover
     skipped = {record.index: record.skipped for record in records if record.skipped}
     assembler = Assembler(ledger)
@@ -76,37 +82,38 @@ class LayerReading:
         self._cover = cover
         self._sink = sink
         self._record = LayerRecord(index, layer.name)
+        self._ordinal = 0  # of the next member
         self._parent: bytes | None = None
         self._above = Above()
 
-    def run(self, ledger: Ledger, task: Task) -> LayerRecord:
+    def run(self, feed: PieceFeed, ledger: Ledger, task: Task) -> LayerRecord:
         """Read all of it."""
-        options = ledger.options
-        pieces = inflate_layer(self._layer, ledger, verify=options.verify_diff_ids)
-        with closing(PieceFeed(pieces, threaded=options.threaded)) as feed:
-            reader = TarReader(feed, f"layer {self._layer.name}", ledger)
-            ordinal = -1
-            for ordinal, member in enumerate(reader):
-                self._take(reader, member, ordinal)
-                if ordinal % _REPORT == _REPORT - 1:
-                    task.advance(_REPORT)
-            task.advance((ordinal + 1) % _REPORT)
-            feed.drain()
+        reader = TarReader(feed, f"layer {self._layer.name}", ledger)
+        reported = 0
+        for member in reader:
+            self._take(reader, member)
+            self._take_plain(reader)
+            if self._ordinal - reported >= _REPORT:
+                task.advance(self._ordinal - reported)
+                reported = self._ordinal
+        task.advance(self._ordinal - reported)
+        feed.drain()
         return self._record
 
-    def _take(self, reader: TarReader, member: Member, ordinal: int) -> None:
+    def _take(self, reader: TarReader, member: Member) -> None:
         parent, name = member.parent, member.name
-        record = self._record
+        record, ordinal = self._record, self._ordinal
+        self._ordinal += 1
         if name.startswith(WHITEOUT_PREFIX):
             record.note_whiteout(parent, name)
             return
         kind = member.kind
         if kind is None:
-            record.entries.append((parent, name, HardLink(member.target)))
+            record.entries.add(parent, name, HardLink(member.target))
             return
         node = make_node(member, kind)
         node.layer = record.index
-        record.entries.append((parent, name, node))
+        record.entries.add(parent, name, node)
         if kind is NodeKind.FILE:
             if parent != self._parent:
                 self._parent, self._above = parent, self._cover.find(parent)
@@ -115,6 +122,29 @@ class LayerReading:
                 record.skipped.append((ordinal, node))
             else:
                 node.content = reader.store(self._sink)
+
+    def _take_plain(self, reader: TarReader) -> None:
+        """Take the plain files that follow a member: in many images all but a few."""
+        while run := reader.read_plain_files():
+            if run.parent != self._parent:
+                self._parent, self._above = run.parent, self._cover.find(run.parent)
+            nodes = self._store_plain(run, reader.piece)
+            self._record.entries.add_files(run.parent, run.names, nodes)
+            self._ordinal += len(nodes)
+
+    def _store_plain(self, run: PlainRun, piece: memoryview) -> list[Node]:
+        index, skipped, above, add = self._record.index, self._record.skipped, self._above, self._sink.add
+        nodes: list[Node] = []
+        for name, ((mode, uid, gid), mtime, size, start) in zip(run.names, run.files, strict=True):
+            node = Node(NodeKind.FILE, mode, uid, gid, mtime)
+            node.size, node.layer = size, index
+            if above.opaque or name in above.names:
+                node.content = _SKIPPED
+                skipped.append((self._ordinal + len(nodes), node))
+            elif size:
+                node.content = add(piece[start : start + size])
+            nodes.append(node)
+        return nodes
 
 
 def make_node(member: Member, kind: NodeKind) -> Node:

@@ -14,10 +14,12 @@ from contextlib import closing
 
 from kedge.layers.assemble import Assembler
 from kedge.layers.flatten import make_node
-from kedge.layers.layer_source import LayerSource, PieceFeed, inflate_layer
+from kedge.layers.layer_entries import Entries, HardLink
+from kedge.layers.layer_source import LayerSource, inflate_layer
 from kedge.layers.limits import Ledger
+from kedge.layers.piece_feed import PieceFeed
 from kedge.layers.tar_reader import Member, TarReader
-from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, HardLink, LayerRecord
+from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, LayerRecord
 from kedge.model.progress import Task
 from kedge.model.tree import Buffer, Node, NodeKind
 
@@ -82,13 +84,13 @@ def _take(record: LayerRecord, reader: TarReader, member: Member, sink: Fingerpr
     if member.name.startswith(WHITEOUT_PREFIX):
         record.note_whiteout(member.parent, member.name)
     elif member.kind is None:
-        record.entries.append((member.parent, member.name, HardLink(member.target)))
+        record.entries.add(member.parent, member.name, HardLink(member.target))
     else:
         node = make_node(member, member.kind)
         node.layer = record.index
         if member.kind is NodeKind.FILE:
             node.content = reader.store(sink)
-        record.entries.append((member.parent, member.name, node))
+        record.entries.add(member.parent, member.name, node)
 
 
 def assemble_records(records: Sequence[LayerRecord], ledger: Ledger) -> Node:
@@ -103,7 +105,9 @@ def assemble_records(records: Sequence[LayerRecord], ledger: Ledger) -> Node:
 
 def copy_record(record: LayerRecord, index: int) -> LayerRecord:
     """The same layer for another tree; contents are shared."""
-    entries = [(parent, name, _copy_item(item, index)) for parent, name, item in record.entries]
+    entries = Entries()
+    for parent, name, item in record.entries:
+        entries.add(parent, name, _copy_item(item, index))
     return LayerRecord(index, record.name, entries, record.whiteouts, record.opaques)
 
 

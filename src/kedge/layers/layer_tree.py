@@ -8,9 +8,12 @@ attributes of overlays are taken out of it first.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from kedge.layers.assemble import Assembler
 from kedge.layers.flatten import LayerReading
 from kedge.layers.layer_source import LayerSource
+from kedge.layers.layers_ahead import LayersAhead
 from kedge.layers.limits import FlattenOptions, Ledger
 from kedge.layers.whiteouts import OPAQUE_MARK, Cover, LayerRecord, is_opaque
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
@@ -25,7 +28,8 @@ def read_layer_tree(layer: LayerSource, sink: ContentSink, options: FlattenOptio
     """
     ledger = Ledger(options or FlattenOptions())
     task = ledger.options.progress.task("reading a layer", None, "files")
-    record = LayerReading(layer, 0, Cover(), sink).run(ledger, task)
+    with closing(LayersAhead([layer], ledger)) as ahead, ahead.next_feed() as feed:
+        record = LayerReading(layer, 0, Cover(), sink).run(feed, ledger, task)
     task.finish()
     whiteouts, opaques = record.whiteouts, record.opaques
     assembler = Assembler(ledger)

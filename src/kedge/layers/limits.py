@@ -7,6 +7,7 @@ more than 16 GiB expanded at more than 200 times the compressed size, 5 million 
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 from kedge.errors import HostileImage
@@ -19,6 +20,8 @@ class FlattenOptions:
 
     verify_diff_ids: bool = True  # of layers that have one; a blob pulled by digest is known to be whole already
     threaded: bool = True  # inflate on a thread of its own
+    threads: int = 1  # that may inflate at the same time
+    ahead: int = 0  # bytes of the next layers that may be inflated while a layer is read
     free_expansion: int = 16 << 30  # bytes; below this any ratio is fine
     maximum_ratio: int = 200  # expanded : compressed, once above free_expansion
     maximum_entries: int = 5_000_000
@@ -30,14 +33,15 @@ class FlattenOptions:
 class Ledger:
     """Running totals over all layers of one image; each `charge_…` refuses what goes beyond the limits.
 
-    `charge_compressed` and `charge_inflated` are called by the thread that inflates, the others by the one that reads
-    the tar, so no total has two writers.
+    `charge_compressed` and `charge_inflated` are called by the threads that inflate, the others by the one that reads
+    the tar.
     """
 
-    __slots__ = ("compressed", "entries", "holes", "inflated", "metadata", "options")
+    __slots__ = ("_counting", "compressed", "entries", "holes", "inflated", "metadata", "options")
 
     def __init__(self, options: FlattenOptions) -> None:
         self.options = options
+        self._counting = threading.Lock()
         self.compressed = 0
         self.inflated = 0
         self.holes = 0
@@ -46,11 +50,13 @@ class Ledger:
 
     def charge_compressed(self, amount: int) -> None:
         """Count bytes as they came from the registry."""
-        self.compressed += amount
+        with self._counting:
+            self.compressed += amount
 
     def charge_inflated(self, amount: int, where: str) -> None:
         """Count bytes that came out of the decompressor."""
-        self.inflated += amount
+        with self._counting:
+            self.inflated += amount
         if self.inflated > self.options.free_expansion:
             self._judge(where)
 

@@ -36,6 +36,7 @@ class SandboxSink(ContentSpool):
         force: bool = False,
         progress: Progress | None = None,
         privileges: Privileges | None = None,
+        writers: int = 0,
     ) -> None:
         self._target = Path(os.path.abspath(target))  # noqa: PTH100 - resolve() would follow a link at the target
         self._force = force
@@ -43,7 +44,7 @@ class SandboxSink(ContentSpool):
         refuse_existing(self._target, force=force)
         remove_abandoned(self._target)
         self._tree = temporary_beside(self._target)
-        super().__init__(self._target)
+        super().__init__(self._target, writers=writers)
 
     def __enter__(self) -> SandboxSink:
         return self
@@ -51,6 +52,7 @@ class SandboxSink(ContentSpool):
     def finish(self, root: Node) -> None:
         """Build the tree and publish it as the target; on any error nothing stays behind."""
         try:
+            self.settle()
             with explained(self._target):
                 self._tree.mkdir(mode=0o700)
                 TreeBuilder(self.place, self._privileges, root).build(self._tree, root)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import struct
 
+from kedge.formats.compression import adler32
 from kedge.model.tree import NodeKind
 
 BLOCK = 512
+_REMEMBERED = 16384  # fields of numbers
 ZERO_BLOCK = bytes(BLOCK)
 POSIX_MAGIC = b"ustar\0"
 HEADER = struct.Struct("100s8s8s8s12s12s8sc100s6s2s32s32s8s8s155s12x")
@@ -61,9 +63,44 @@ def parse_number(field: bytes) -> int:
     return 0
 
 
+class KnownNumbers(dict[bytes, int]):
+    """Fields of numbers, parsed when first met: few texts make up most of a layer. Raises as `parse_number` does."""
+
+    def __missing__(self, field: bytes) -> int:
+        value = parse_number(field)
+        if len(self) < _REMEMBERED:
+            self[field] = value
+        return value
+
+
+class KnownSums(dict[bytes, int]):
+    """By the field of a header's checksum, what all its bytes add up to: a checksum counts its own field as spaces.
+
+    Raises ValueError for a field that holds no number but zero.
+    """
+
+    def __missing__(self, field: bytes) -> int:
+        claimed = parse_number(field)
+        if not claimed:
+            raise ValueError("no checksum")
+        value = claimed - 8 * 0x20 + sum(field)
+        if len(self) < _REMEMBERED:
+            self[field] = value
+        return value
+
+
 def cut_string(field: bytes) -> bytes:
     """A field's text up to the first NUL."""
     return field.partition(b"\0")[0]
+
+
+def sum_bytes(block: bytes) -> int:
+    """The sum of a block's bytes.
+
+    The lower half of Adler-32 is one more than the sum modulo 65521, which 512 bytes of ASCII do not reach: then it is
+    the sum, at a tenth of what adding in Python costs.
+    """
+    return (adler32(block) & 0xFFFF) - 1 if block.isascii() else sum(block)
 
 
 def sum_header(header: bytes) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from typing import NoReturn
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.layers.limits import Ledger
 from kedge.layers.member_names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name
+from kedge.layers.plain_files import Identity, PlainFiles, PlainRun
 from kedge.layers.tar_layout import (
     BLOCK,
     EXTENSION_TYPES,
@@ -28,8 +29,9 @@ from kedge.layers.tar_layout import (
     TYPE_SPARSE,
     ZERO_BLOCK,
     cut_string,
+    is_header,
     parse_number,
-    sum_header,
+    sum_bytes,
 )
 from kedge.layers.tar_pax import MAXIMUM_EXTENSION, Records, parse_records, read_attributes
 from kedge.layers.tar_sparse import (
@@ -59,7 +61,7 @@ class Member:
         *("rdev", "size", "target", "uid", "xattrs"),
     )
 
-    def __init__(self, kind: NodeKind | None, identity: tuple[int, int, int], mtime: int) -> None:
+    def __init__(self, kind: NodeKind | None, identity: Identity, mtime: int) -> None:
         self.kind = kind  # None: a hard link
         self.mode, self.uid, self.gid = identity
         self.mtime = mtime
@@ -104,8 +106,9 @@ class TarReader:
         self._padding = 0
         self._sparse: SparseMap | None = None
         self._globals: Records = {}
-        self._identities: dict[bytes, tuple[int, int, int]] = {}
+        self._identities: dict[bytes, Identity] = {}
         self._parents: dict[bytes, bytes] = {b"": b"", b".": b""}
+        self._plain = PlainFiles(self._identities, self._parents)
         self._current = b"the beginning"  # what messages about a broken stream name
 
     def __iter__(self) -> Iterator[Member]:
@@ -142,6 +145,27 @@ class TarReader:
             self._remaining = 0
             return sink.add(self._read_exactly(size))
         return sink.add_stream(size, self._read_chunks())
+
+    def read_plain_files(self) -> PlainRun | None:
+        """The plain files that follow the current member, of one directory and all in the piece in hand; often none.
+
+        Iteration goes on behind them. Their contents are in `piece` until then.
+        """
+        position = self._position + self._remaining + self._padding
+        if self._globals or position > self._end:
+            return None
+        run = self._plain.read(self._piece, position)
+        if not run.names:
+            return None
+        self._position, self._remaining, self._padding, self._sparse = run.end, 0, 0, None
+        self._current = run.latest
+        self._ledger.charge_member(sum(map(len, run.names)), self._where, len(run.names))
+        return run
+
+    @property
+    def piece(self) -> memoryview:
+        """The piece in hand, for contents of plain files."""
+        return self._view
 
     # -- bytes -----------------------------------------------------------------------------------------------------
 
@@ -200,22 +224,20 @@ class TarReader:
             return None  # no end-of-archive blocks, but whole: tolerated, as docker and GNU tar do
         header = self._read_exactly(BLOCK)
         try:
-            expected = parse_number(header[148:156])
+            if sum_bytes(header) == self._plain.sums[header[148:156]]:
+                return header
         except ValueError:
-            expected = -1
-        # the checksum counts its own field as eight spaces; summing all and correcting is faster than copying
-        if sum(header) - sum(header[148:156]) + 256 != expected or not expected:
-            return self._judge_header(header, expected)
-        return header
+            pass
+        return self._judge_header(header)
 
-    def _judge_header(self, header: bytes, expected: int) -> bytes | None:
+    def _judge_header(self, header: bytes) -> bytes | None:
         if header == ZERO_BLOCK:
             if self._position == self._end and not self._next_piece():
                 return None
             if self._read_exactly(BLOCK) == ZERO_BLOCK:
                 return None
             self._fail("a single block of zeros stands between members")
-        if sum_header(header)[1] != expected:
+        if not is_header(header):
             self._fail("the checksum of a header does not fit")
         return header
 
@@ -344,7 +366,7 @@ class TarReader:
 
     def _number(self, field: bytes, what: str) -> int:
         try:
-            return parse_number(field)
+            return self._plain.numbers[field]
         except ValueError as problem:
             self._fail(f"field {what}: {problem}")
 

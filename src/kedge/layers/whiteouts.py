@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kedge.layers.layer_entries import Entries, Run
 from kedge.model.tree import Node, NodeKind
 
 WHITEOUT_PREFIX = b".wh."
@@ -18,23 +19,13 @@ OPAQUE_MARK = (b"user.overlay.opaque", b"y")  # the same as an attribute of the 
 RESERVED_PREFIX = b".wh..wh."  # aufs kept its own files under such names; they are no content
 
 
-@dataclass(frozen=True, slots=True)
-class HardLink:
-    """Another name for the file at `target`, a path from the image's root."""
-
-    target: bytes
-
-
-Entry = tuple[bytes, bytes, Node | HardLink]  # parent, name, what is there
-
-
 @dataclass(slots=True)
 class LayerRecord:
     """What one layer says, in the order of its tar."""
 
     index: int
     name: str
-    entries: list[Entry] = field(default_factory=list)
+    entries: Entries = field(default_factory=Entries)
     whiteouts: list[tuple[bytes, bytes]] = field(default_factory=list)  # parent, name
     opaques: list[bytes] = field(default_factory=list)
     skipped: list[tuple[int, Node]] = field(default_factory=list)  # ordinals of files whose content was not stored
@@ -83,17 +74,10 @@ class Cover:
 
     def absorb(self, record: LayerRecord) -> None:
         """Add a layer, once all of it is read: its whiteouts hide what is in lower layers only."""
-        last: bytes | None = None
-        above: Above | None = None
-        for parent, name, item in record.entries:
-            if parent != last:
-                last, above = parent, self._open(parent)
-            if above is None or not name:
-                continue
-            if type(item) is Node and item.kind is NodeKind.DIRECTORY:
-                above.names.setdefault(name, Above())
-            else:
-                _hide(above, name)
+        for run in record.entries.runs():
+            above = self._open(run.parent)
+            if above is not None:
+                _take_names(above, run)
         for parent, name in record.whiteouts:
             above = self._open(parent)
             if above is not None:
@@ -121,6 +105,19 @@ class Cover:
 def is_opaque(node: Node) -> bool:
     """Whether a directory is marked to hide all that lower layers have in it."""
     return OPAQUE_MARK in node.xattrs
+
+
+def _take_names(above: Above, run: Run) -> None:
+    if run.is_plain and above.names.keys().isdisjoint(run.names):
+        above.names.update(dict.fromkeys(run.names))  # what follows would do the same, at ten times the cost
+        return
+    for name, item in zip(run.names, run.items, strict=True):
+        if not name:
+            continue
+        if type(item) is Node and item.kind is NodeKind.DIRECTORY:
+            above.names.setdefault(name, Above())
+        else:
+            _hide(above, name)
 
 
 def _hide(above: Above, name: bytes) -> None:

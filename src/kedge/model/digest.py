@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from dataclasses import dataclass
 
 from kedge.errors import InvalidReference
+from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 
 _LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
-_HEX = re.compile(r"[0-9a-f]+\Z")
+_HEX = late_pattern(r"[0-9a-f]+\Z")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen
 class Digest:
     """An algorithm and a lower-case hexadecimal value; `str()` gives the usual form."""
 
@@ -43,3 +43,9 @@ class Digest:
 
     def __str__(self) -> str:
         return f"{self.algorithm}:{self.hex}"
+
+    def __hash__(self) -> int:
+        return hash(self.hex)
+
+    def __lt__(self, other: Digest) -> bool:
+        return (self.algorithm, self.hex) < (other.algorithm, other.hex)

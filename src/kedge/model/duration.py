@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from kedge.errors import InvalidJob
+from kedge.patterns import late_pattern
 
 LONGEST = 3650 * 86400  # ten years; more is a typing error
 _FORMATS = "write it like 90m, 2h, 1d12h, 2:30:00 or 1-12:00:00"
@@ -22,9 +23,9 @@ _NAMES = {
     "s": ("s", "sec", "secs", "second", "seconds"),
 }
 _LETTERS = {name: letter for letter, names in _NAMES.items() for name in names}
-_PIECE = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?\s*([a-z]+)\s*")
-_CLOCK = re.compile(r"([0-9]{1,9}):([0-9]{1,9}):([0-9]{1,9})")
-_DAYS = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9]{1,9}))?(?::([0-9]{1,9}))?")
+_PIECE = late_pattern(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?\s*([a-z]+)\s*")
+_CLOCK = late_pattern(r"([0-9]{1,9}):([0-9]{1,9}):([0-9]{1,9})")
+_DAYS = late_pattern(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9]{1,9}))?(?::([0-9]{1,9}))?")
 _ENDLESS = ("unlimited", "infinite", "infinity", "inf", "none")
 
 

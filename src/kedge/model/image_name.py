@@ -11,18 +11,19 @@ import re
 from kedge.errors import InvalidReference
 from kedge.frozen import frozen
 from kedge.model.digest import Digest
+from kedge.patterns import late_pattern
 
 DOCKER_HUB = "docker.io"
 _HUB_ALIASES = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _MAXIMUM_REPOSITORY = 255
 _MAXIMUM_TAG = 128
 
-_COMPONENT = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*\Z")
-_LIBRARY_COMPONENT = re.compile(r"[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*\Z")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
-_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*\Z")
-_PASSWORD = re.compile(r"(://[^/@:\s]*):[^/@\s]*@")
-_IPV6 = re.compile(r"\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]+)?\]\Z")
+_COMPONENT = late_pattern(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*\Z")
+_LIBRARY_COMPONENT = late_pattern(r"[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*\Z")
+_TAG = late_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+_HOST = late_pattern(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)(?:\.[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*\Z")
+_PASSWORD = late_pattern(r"(://[^/@:\s]*):[^/@\s]*@")
+_IPV6 = late_pattern(r"\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]+)?\]\Z")
 
 
 @frozen

@@ -154,6 +154,7 @@ class Job:
     pull: str = ""  # now, in-job; empty: as the site says
     build: str = ""  # a recipe: the job builds its image, if the file is missing
     broadcast: bool = False  # copy the image to a local disk of every node first
+    stage: str = ""  # auto, always, never: copy kedge and the image to every node; empty: auto
     # directives
     directives: tuple[str, ...] = ()  # in the scheduler's own words; they replace kedge's of the same name
     drop_directives: tuple[str, ...] = ()  # names of kedge's directives to leave out

@@ -235,6 +235,16 @@ FIELDS = (
         "RECIPE",
     ),
     JobField("broadcast", "files", "yes or no", "copy the image to a local disk of every node first", ("--broadcast",)),
+    JobField(
+        "stage",
+        "files",
+        "choice",
+        "copy kedge (if it is a bundle) and the image to every node first: auto, always or never"
+        " (default: auto, where that is faster)",
+        ("--stage",),
+        "WHEN",
+        ("auto", "always", "never"),
+    ),
     JobField("modules", "script", "list", "module to load; repeatable", ("--module",), "NAME"),
     JobField(
         "setup",

@@ -11,7 +11,6 @@ from kedge.frozen import frozen
 from kedge.model.job import Job, Parallel
 from kedge.model.job_fields import BY_NAME, FIELDS, JobField
 from kedge.model.job_values import MOST, VARIABLE_NAME
-from kedge.model.nearest import propose
 
 PLACEHOLDERS = ("name", "id", "index")
 _SLURM_PATTERNS = {"j": "{id}", "A": "{id}", "x": "{name}", "a": "{index}"}
@@ -147,6 +146,8 @@ def _check_patterns(job: Job) -> Problem | None:
         text: str = getattr(job, field)
         for word in re.findall(r"\{([^{}]*)\}", text):
             if word not in PLACEHOLDERS:
+                from kedge.model.nearest import propose  # late: only for a mistake
+
                 known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
                 return Problem(field, f"{{{word}}} is not a placeholder", propose(word, PLACEHOLDERS) or f"use {known}")
         for letter in re.findall(r"%[0-9]*([jAxa])", text):

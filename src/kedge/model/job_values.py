@@ -10,20 +10,22 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kedge.errors import InvalidJob
 from kedge.frozen import replace
 from kedge.model.duration import parse_duration
 from kedge.model.job import Job, JobArray, Parallel, parse_dependencies
 from kedge.model.job_fields import BY_NAME, JobField
-from kedge.model.memory import parse_memory
-from kedge.model.nearest import propose
+from kedge.patterns import late_pattern
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST = 1_000_000  # nodes, tasks, CPUs; more is a typing error
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
-_GPUS = re.compile(r"(?:gpu:)?(?:([A-Za-z0-9_.-]+):)?([0-9]{1,7})")
+VARIABLE_NAME = late_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONTROLS = late_pattern(r"[\x00-\x1f\x7f]")
+_GPUS = late_pattern(r"(?:gpu:)?(?:([A-Za-z0-9_.-]+):)?([0-9]{1,7})")
 _MEMORY = ("memory", "memory_per_cpu", "memory_per_gpu")
 _NUMBERS = 1 << 63  # TOML guarantees no larger integers
 
@@ -109,6 +111,8 @@ def _read_line(field: JobField, value: object) -> dict[str, Any]:
 def _read_choice(field: JobField, value: object) -> dict[str, Any]:
     text = _check_text(value, one_line=True)
     if text not in field.choices and (text or field.name == "parallel"):
+        from kedge.model.nearest import propose  # late: only for a mistake
+
         known = ", ".join(field.choices)
         raise InvalidJob(
             f"{shorten(text)} is not one of: {known}", hint=propose(text, field.choices) or f"give one of: {known}"
@@ -157,6 +161,8 @@ def _read_gpus(field: JobField, value: object) -> dict[str, Any]:
 
 
 def _read_memory(field: JobField, value: object) -> dict[str, Any]:
+    from kedge.model.memory import parse_memory  # late: few jobs say it
+
     return {field.name: parse_memory(_spell_number(value, "an amount such as 64G"))}
 
 

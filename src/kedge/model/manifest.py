@@ -8,11 +8,10 @@ Specification: https://github.com/opencontainers/image-spec (manifest.md, image-
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.errors import CorruptImage, InvalidReference, KedgeError, NoMatchingPlatform, UnsupportedFormat
-from kedge.frozen import frozen
+from kedge.frozen import fresh, frozen
 from kedge.model.digest import Digest
 from kedge.model.platform import Platform
 
@@ -38,7 +37,7 @@ MAXIMUM_CONFIG = 16 << 20
 _DAMAGED = "what is stored there is damaged; whoever pushed or saved the image has to do it again"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Descriptor:
     """A pointer to a blob: media type, digest and size."""
 
@@ -46,7 +45,7 @@ class Descriptor:
     digest: Digest
     size: int
     platform: Platform | None = None
-    annotations: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = fresh(dict)
     urls: tuple[str, ...] = ()  # where a foreign layer may be fetched when the registry does not have it
 
     def as_json(self) -> dict[str, object]:
@@ -109,7 +108,7 @@ class Index:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImageConfig:
     """The image config: environment, entrypoint, labels and what it was built for."""
 
@@ -119,11 +118,11 @@ class ImageConfig:
     command: tuple[str, ...] = ()
     working_directory: str = ""
     user: str = ""
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = fresh(dict)
     created: str = ""
     diff_ids: tuple[Digest, ...] = ()
     history: tuple[dict[str, Any], ...] = ()
-    document: dict[str, Any] = field(default_factory=dict)  # the whole JSON object
+    document: dict[str, Any] = fresh(dict)  # the whole JSON object
 
     @property
     def section(self) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import re
+from kedge.patterns import late_pattern
 
 PLACEHOLDERS = ("{name}", "{id}", "{index}")
-_PARTS = re.compile(r"(\{(?:name|id|index)\})")
+_PARTS = late_pattern(r"(\{(?:name|id|index)\})")
 # all characters but those without meaning for file systems, shells and schedulers (%j, $JOB_ID, HOST:PATH)
-_UNSAFE = re.compile(r"[^\w.+=,@-]")
-_NUMBER = re.compile("[0-9]+")
+_UNSAFE = late_pattern(r"[^\w.+=,@-]")
+_NUMBER = late_pattern("[0-9]+")
 _LIMIT = 150  # bytes: leaves room for an id and a suffix
 
 

@@ -9,7 +9,6 @@ by default.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -19,11 +18,12 @@ from kedge.model import image_name, page_address
 from kedge.model.digest import Digest
 from kedge.model.image_argument import PATHS, PLAIN, SLASHED, find_path, is_address
 from kedge.model.image_name import refuse
+from kedge.patterns import late_pattern
 
 _MAXIMUM_LENGTH = 16384  # signed download addresses reach a few thousand characters
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_INSTANCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
-_ARCHIVE_TAG = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_.:@/+-]*\Z")
+_SCHEME = late_pattern(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_INSTANCE = late_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+_ARCHIVE_TAG = late_pattern(r"[A-Za-z0-9_@][A-Za-z0-9_.:@/+-]*\Z")
 _IMAGE_SUFFIXES = (".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".img", ".tar", ".tar.gz", ".tgz", ".oci")
 
 

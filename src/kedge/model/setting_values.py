@@ -6,9 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
 
 from kedge.frozen import frozen
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any
 
 ROOTS = ("auto", "unpack", "squashfuse", "kernel")  # where an image's files come from
 PULL_POLICIES = ("auto", "missing", "newer", "always", "never")  # when a registry is asked

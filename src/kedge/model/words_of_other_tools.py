@@ -71,7 +71,6 @@ VERB_HABITS = {
     "spython": "to convert a recipe: kedge recipe convert FILE",
     # Enroot, Charliecloud, Shifter
     "import": "to pull an image into a SquashFS file: kedge pull FILE.sqsh docker://NAME",
-    "bundle": "a SIF file is a whole image already: kedge pull FILE.sif docker://NAME",
     "ngc": "to log in: kedge registry login nvcr.io; to find images: kedge search --ngc WORDS, kedge tags NAME",
     "shifterimg": "to pull an image: kedge pull docker://NAME",
     "ch-run": "to run a command in a container: kedge exec IMAGE COMMAND",

@@ -9,11 +9,13 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, KedgeError, LimitReached, NoSpace, OutputExists
-from kedge.posix.confined_paths import remove_tree
 from kedge.posix.owned_names import own_name, owner_is_gone
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found by this
 _KEPT_NAME = 32  # characters of the target's name in a temporary one, which may have 255 bytes
@@ -35,6 +37,8 @@ def remove_abandoned(target: Path) -> list[Path]:
             if leftover.name.startswith(f"{_begin_temporary(target)}.") and owner_is_gone(leftover.name):
                 with contextlib.suppress(OSError):
                     if leftover.lstat().st_uid == os.geteuid():  # in /tmp other users can create such names, too
+                        from kedge.posix.confined_paths import remove_tree  # late: there hardly ever is one
+
                         remove_tree(leftover)
                         removed.append(leftover)
     return removed

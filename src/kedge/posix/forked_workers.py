@@ -47,6 +47,24 @@ def share_work(items: int, count: int, work: Callable[[int], int], advance: Call
         raise ProgramFailed("a worker process was killed", hint="try again with --threads 1")
 
 
+def fork_worker(serve: Callable[[], None]) -> int:
+    """A process that calls `serve` and ends; it dies with us, and signals end it. Its process id."""
+    parent = os.getpid()
+    worker = os.fork()
+    if worker:
+        return worker
+    status = 1
+    try:
+        control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        if os.getppid() == parent:
+            serve()
+            status = 0
+    finally:
+        os._exit(status)
+
+
 class _Crew:
     """The processes, and the two pipes between them and us."""
 
@@ -74,24 +92,10 @@ class _Crew:
             os.close(self._result_input)
 
     def _fork(self) -> None:
-        parent = os.getpid()
-        worker = os.fork()
-        if worker:
-            self._workers.append(worker)
-            return
-        status = 1
-        try:
-            control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
-            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
-            os.close(self._results)
-            if os.getppid() == parent:
-                self._serve()
-                status = 0
-        finally:
-            os._exit(status)
+        self._workers.append(fork_worker(self._serve))
 
     def _serve(self) -> None:
+        os.close(self._results)
         try:
             for item in self._take():
                 os.write(self._result_input, _RECORD.pack(b"+", self._work(item)))

@@ -11,7 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from kedge.errors import KedgeError, rebuild_error
-from kedge.posix.process import Finished, run_program
+from kedge.posix.lean_programs import Finished
+from kedge.posix.process import run_program
 from kedge.posix.start_kedge import own_command
 
 OWN_FAILURE = 255  # of the verbs that start containers

@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
-from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.frozen import frozen, list_names
 from kedge.posix.owned_names import find_user_name, machine_name, own_name
 from kedge.posix.spawn import start_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holder:
     """A process, named so that any host can tell it from others and its own host can say whether it lives."""
 
@@ -33,7 +32,7 @@ class Holder:
     def of_this_process(cls) -> Holder:
         """This process, with a fresh token."""
         pid = os.getpid()
-        return cls(machine_name(), pid, start_of(pid), os.uname().nodename, find_user_name(), secrets.token_hex(8))
+        return cls(machine_name(), pid, start_of(pid), os.uname().nodename, find_user_name(), os.urandom(8).hex())
 
     @classmethod
     def parse(cls, data: bytes) -> Holder | None:
@@ -53,7 +52,7 @@ class Holder:
 
     def encode(self) -> bytes:
         """One line of JSON, readable by a person who looks into the directory."""
-        return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode() + b"\n"
+        return json.dumps({name: getattr(self, name) for name in list_names(Holder)}).encode() + b"\n"
 
     def __str__(self) -> str:
         return f"process {self.pid} of {self.user} on {self.host}"

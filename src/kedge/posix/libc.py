@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls of the C library that Python does not offer, by ctypes.
+"""Calls of the C library that Python does not offer, by what `c_types` has of c_types.
 
 It is on the path of every container start: it imports nothing else.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 
+from kedge.posix import c_types
 from kedge.posix.constants import (
     AT_EMPTY_PATH,
     AT_RECURSIVE,
@@ -38,22 +38,22 @@ _AT_FDCWD = -100
 
 _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of linux/capability.h
 
-_library = ctypes.CDLL(None, use_errno=True)
+_library = c_types.open_own_library()
 
 
-class _DiskQuota(ctypes.Structure):
+class _DiskQuota(c_types.Structure):
     """struct if_dqblk of linux/quota.h: limits in blocks of 1 KiB, usage in bytes."""
 
     _fields_ = (
-        ("block_hard_limit", ctypes.c_uint64),
-        ("block_soft_limit", ctypes.c_uint64),
-        ("current_space", ctypes.c_uint64),
-        ("inode_hard_limit", ctypes.c_uint64),
-        ("inode_soft_limit", ctypes.c_uint64),
-        ("current_inodes", ctypes.c_uint64),
-        ("block_time", ctypes.c_uint64),
-        ("inode_time", ctypes.c_uint64),
-        ("valid", ctypes.c_uint32),
+        ("block_hard_limit", c_types.c_uint64),
+        ("block_soft_limit", c_types.c_uint64),
+        ("current_space", c_types.c_uint64),
+        ("inode_hard_limit", c_types.c_uint64),
+        ("inode_soft_limit", c_types.c_uint64),
+        ("current_inodes", c_types.c_uint64),
+        ("block_time", c_types.c_uint64),
+        ("inode_time", c_types.c_uint64),
+        ("valid", c_types.c_uint32),
     )
 
 
@@ -73,12 +73,16 @@ def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | Non
     `device` is used on kernels that do not know quotactl_fd.
     """
     answer = _DiskQuota()
-    command = ctypes.c_uint((_Q_GETQUOTA << 8) | kind)
+    command = c_types.c_uint((_Q_GETQUOTA << 8) | kind)
     status = _library.syscall(
-        ctypes.c_long(_SYS_QUOTACTL_FD), ctypes.c_uint(folder), command, ctypes.c_uint(identity), ctypes.byref(answer)
+        c_types.c_long(_SYS_QUOTACTL_FD),
+        c_types.c_uint(folder),
+        command,
+        c_types.c_uint(identity),
+        c_types.byref(answer),
     )
     if status != 0 and hasattr(_library, "quotactl"):
-        status = _library.quotactl(command, os.fsencode(device), ctypes.c_int(identity), ctypes.byref(answer))
+        status = _library.quotactl(command, os.fsencode(device), c_types.c_int(identity), c_types.byref(answer))
     _check(status)
     if not answer.valid & _QIF_BLIMITS or not answer.valid & _QIF_SPACE:
         return None
@@ -89,11 +93,13 @@ def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | Non
 def limit_arenas(count: int) -> None:
     """Let all threads share `count` arenas of malloc, of which each reserves 128 MiB of addresses; glibc only."""
     if hasattr(_library, "mallopt"):
-        _library.mallopt(ctypes.c_int(_M_ARENA_MAX), ctypes.c_int(count))
+        _library.mallopt(c_types.c_int(_M_ARENA_MAX), c_types.c_int(count))
 
 
 def let_interrupt(number: int) -> None:
     """Let a signal interrupt the call that a thread waits in, and do nothing else: Python does not hear of it."""
+    import ctypes  # late: few threads are interrupted
+
     nothing = ctypes.cast(_library.abs, ctypes.c_void_p)  # takes a number, changes nothing
     _library.signal.restype = ctypes.c_void_p
     _library.signal(ctypes.c_int(number), nothing)
@@ -107,7 +113,7 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
             os.fsencode(source),
             os.fsencode(target),
             os.fsencode(kind) or None,
-            ctypes.c_ulong(flags),
+            c_types.c_ulong(flags),
             os.fsencode(data) or None,
         ),
         target,
@@ -116,17 +122,17 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
 
 def unmount(target: str, flags: int) -> None:
     """umount2(2)."""
-    _check(_library.umount2(os.fsencode(target), ctypes.c_int(flags)), target)
+    _check(_library.umount2(os.fsencode(target), c_types.c_int(flags)), target)
 
 
-class _MountAttributes(ctypes.Structure):
+class _MountAttributes(c_types.Structure):
     """struct mount_attr of linux/mount.h."""
 
     _fields_ = (
-        ("attr_set", ctypes.c_uint64),
-        ("attr_clr", ctypes.c_uint64),
-        ("propagation", ctypes.c_uint64),
-        ("userns_fd", ctypes.c_uint64),
+        ("attr_set", c_types.c_uint64),
+        ("attr_clr", c_types.c_uint64),
+        ("propagation", c_types.c_uint64),
+        ("userns_fd", c_types.c_uint64),
     )
 
 
@@ -137,10 +143,10 @@ def copy_mounts(path: str) -> int:
     """
     flags = OPEN_TREE_CLONE | AT_RECURSIVE | os.O_CLOEXEC
     descriptor = _library.syscall(
-        ctypes.c_long(_SYS_OPEN_TREE),
-        ctypes.c_int(_AT_FDCWD),
-        ctypes.c_char_p(os.fsencode(path)),
-        ctypes.c_uint(flags),
+        c_types.c_long(_SYS_OPEN_TREE),
+        c_types.c_int(_AT_FDCWD),
+        c_types.c_char_p(os.fsencode(path)),
+        c_types.c_uint(flags),
     )
     if descriptor < 0:
         _check(descriptor, path)
@@ -151,12 +157,12 @@ def place_mounts(copy: int, target: str) -> None:
     """move_mount(2): put what `copy_mounts` made in its place."""
     flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_SYMLINKS
     status = _library.syscall(
-        ctypes.c_long(_SYS_MOVE_MOUNT),
-        ctypes.c_int(copy),
-        ctypes.c_char_p(b""),
-        ctypes.c_int(_AT_FDCWD),
-        ctypes.c_char_p(os.fsencode(target)),
-        ctypes.c_uint(flags),
+        c_types.c_long(_SYS_MOVE_MOUNT),
+        c_types.c_int(copy),
+        c_types.c_char_p(b""),
+        c_types.c_int(_AT_FDCWD),
+        c_types.c_char_p(os.fsencode(target)),
+        c_types.c_uint(flags),
     )
     _check(status, target)
 
@@ -165,12 +171,12 @@ def set_mount_attributes(copy: int, attributes: int) -> None:
     """mount_setattr(2): add attributes to what `copy_mounts` made, and to all mounts below it (Linux 5.12)."""
     wanted = _MountAttributes(attributes, 0, 0, 0)
     status = _library.syscall(
-        ctypes.c_long(_SYS_MOUNT_SETATTR),
-        ctypes.c_int(copy),
-        ctypes.c_char_p(b""),
-        ctypes.c_uint(AT_RECURSIVE | AT_EMPTY_PATH),
-        ctypes.byref(wanted),
-        ctypes.c_size_t(ctypes.sizeof(wanted)),
+        c_types.c_long(_SYS_MOUNT_SETATTR),
+        c_types.c_int(copy),
+        c_types.c_char_p(b""),
+        c_types.c_uint(AT_RECURSIVE | AT_EMPTY_PATH),
+        c_types.byref(wanted),
+        c_types.c_size_t(c_types.sizeof(wanted)),
     )
     _check(status)
 
@@ -178,43 +184,43 @@ def set_mount_attributes(copy: int, attributes: int) -> None:
 def pivot_root(new_root: str, put_old: str) -> None:
     """pivot_root(2)."""
     status = _library.syscall(
-        ctypes.c_long(_SYS_PIVOT_ROOT), ctypes.c_char_p(os.fsencode(new_root)), ctypes.c_char_p(os.fsencode(put_old))
+        c_types.c_long(_SYS_PIVOT_ROOT), c_types.c_char_p(os.fsencode(new_root)), c_types.c_char_p(os.fsencode(put_old))
     )
     _check(status, new_root)
 
 
 def unshare(flags: int) -> None:
     """unshare(2)."""
-    _check(_library.unshare(ctypes.c_int(flags)))
+    _check(_library.unshare(c_types.c_int(flags)))
 
 
 def join_namespace(descriptor: int, kind: int) -> None:
     """setns(2)."""
-    _check(_library.setns(ctypes.c_int(descriptor), ctypes.c_int(kind)))
+    _check(_library.setns(c_types.c_int(descriptor), c_types.c_int(kind)))
 
 
 def control_process(option: int, value: int = 0) -> None:
     """prctl(2) with one argument."""
-    zero = ctypes.c_ulong(0)
-    _check(_library.prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero))
+    zero = c_types.c_ulong(0)
+    _check(_library.prctl(c_types.c_int(option), c_types.c_ulong(value), zero, zero, zero))
 
 
 def keep_capability(capability: int) -> None:
     """Let the next program have one of this process's capabilities although it is not root: capset(2), prctl(2)."""
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: of numbers below 32, then of the others
+    header = (c_types.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (c_types.c_uint32 * 6)()  # effective, permitted, inheritable: of numbers below 32, then of the others
     _check(_library.capget(header, sets))
     sets[2 + 3 * (capability // 32)] |= 1 << capability % 32
     _check(_library.capset(header, sets))
-    zero = ctypes.c_ulong(0)
-    arguments = ctypes.c_ulong(PR_CAP_AMBIENT_RAISE), ctypes.c_ulong(capability), zero, zero
-    _check(_library.prctl(ctypes.c_int(PR_CAP_AMBIENT), *arguments))
+    zero = c_types.c_ulong(0)
+    arguments = c_types.c_ulong(PR_CAP_AMBIENT_RAISE), c_types.c_ulong(capability), zero, zero
+    _check(_library.prctl(c_types.c_int(PR_CAP_AMBIENT), *arguments))
 
 
 def join_session_keyring(call: int) -> None:
     """keyctl(2), whose number differs between machines: a new session keyring, with nothing in it."""
-    null = ctypes.c_void_p(None)
-    number = _library.syscall(ctypes.c_long(call), ctypes.c_int(KEYCTL_JOIN_SESSION_KEYRING), null, null, null, null)
+    null = c_types.c_void_p(None)
+    number = _library.syscall(c_types.c_long(call), c_types.c_int(KEYCTL_JOIN_SESSION_KEYRING), null, null, null, null)
     _check(min(0, number))
 
 
@@ -225,32 +231,32 @@ class ShownWords:
     """
 
     def __init__(self) -> None:
-        self._areas: list[tuple[int, int]] = []
+        areas: list[tuple[int, int]] = []
         try:
             with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib costs more than all of this module
                 fields = [int(field) for field in file.read().rpartition(b")")[2].split()[45:49]]
-            self._areas = [(fields[0], fields[1] - fields[0]), (fields[2], fields[3] - fields[2])]
+            areas = [(fields[0], fields[1] - fields[0]), (fields[2], fields[3] - fields[2])]
         except OSError:
             pass  # no /proc that shows this process
-        self._before = [ctypes.string_at(start, size) for start, size in self._areas]
+        self._areas = [(c_types.c_char * size).from_address(start) for start, size in areas]
+        self._before = [area.raw for area in self._areas]
 
     def replace(self, name: bytes) -> None:
         """Let it be a name, and no variables."""
-        for start, size in self._areas:
-            ctypes.memset(start, 0, size)
-        for start, size in self._areas[:1]:
-            ctypes.memmove(start, name, min(len(name), size - 1))
+        for number, area in enumerate(self._areas):
+            shown = name if number == 0 else b""
+            area.raw = shown[: len(area) - 1].ljust(len(area), b"\0")
 
     def restore(self) -> None:
         """As it was."""
-        for (start, size), before in zip(self._areas, self._before, strict=True):
-            ctypes.memmove(start, before, size)
+        for area, before in zip(self._areas, self._before, strict=True):
+            area.raw = before
 
 
-class _FilterProgram(ctypes.Structure):
+class _FilterProgram(c_types.Structure):
     """struct sock_fprog of linux/filter.h."""
 
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+    _fields_ = (("length", c_types.c_ushort), ("filter", c_types.c_char_p))
 
 
 def filter_calls(program: bytes) -> None:
@@ -258,12 +264,12 @@ def filter_calls(program: bytes) -> None:
 
     Before Linux 5.16 a filter also turned off speculation, which made programs slower; seccomp(2) can say not to.
     """
-    wanted = ctypes.byref(_FilterProgram(len(program) // 8, program))
-    zero = ctypes.c_ulong(0)
-    set_filter, allow_speculation = ctypes.c_uint(1), ctypes.c_uint(4)  # SECCOMP_FILTER_FLAG_SPEC_ALLOW, Linux 4.17
-    if _library.syscall(ctypes.c_long(_SYS_SECCOMP), set_filter, allow_speculation, wanted) != 0:
-        mode = ctypes.c_ulong(2)  # SECCOMP_MODE_FILTER
-        _check(_library.prctl(ctypes.c_int(PR_SET_SECCOMP), mode, wanted, zero, zero))
+    wanted = c_types.byref(_FilterProgram(len(program) // 8, program))
+    zero = c_types.c_ulong(0)
+    set_filter, allow_speculation = c_types.c_uint(1), c_types.c_uint(4)  # SECCOMP_FILTER_FLAG_SPEC_ALLOW, Linux 4.17
+    if _library.syscall(c_types.c_long(_SYS_SECCOMP), set_filter, allow_speculation, wanted) != 0:
+        mode = c_types.c_ulong(2)  # SECCOMP_MODE_FILTER
+        _check(_library.prctl(c_types.c_int(PR_SET_SECCOMP), mode, wanted, zero, zero))
 
 
 def filter_calls_with_notices(program: bytes) -> int:
@@ -271,60 +277,60 @@ def filter_calls_with_notices(program: bytes) -> int:
 
     Raises OSError before Linux 5.0, or where a filter with notices is there already.
     """
-    wanted = ctypes.byref(_FilterProgram(len(program) // 8, program))
-    flags = ctypes.c_uint(8 | 4)  # SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_SPEC_ALLOW
-    file = _library.syscall(ctypes.c_long(_SYS_SECCOMP), ctypes.c_uint(1), flags, wanted)
+    wanted = c_types.byref(_FilterProgram(len(program) // 8, program))
+    flags = c_types.c_uint(8 | 4)  # SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_SPEC_ALLOW
+    file = _library.syscall(c_types.c_long(_SYS_SECCOMP), c_types.c_uint(1), flags, wanted)
     if file < 0:
         _check(file)
     return int(file)
 
 
-class _ControlMessage(ctypes.Structure):
+class _ControlMessage(c_types.Structure):
     """struct cmsghdr of sys/socket.h, with one descriptor behind it."""
 
     _fields_ = (
-        ("length", ctypes.c_size_t),
-        ("level", ctypes.c_int),
-        ("kind", ctypes.c_int),
-        ("descriptor", ctypes.c_int),
-        ("padding", ctypes.c_int),
+        ("length", c_types.c_size_t),
+        ("level", c_types.c_int),
+        ("kind", c_types.c_int),
+        ("descriptor", c_types.c_int),
+        ("padding", c_types.c_int),
     )
 
 
-class _Message(ctypes.Structure):
+class _Message(c_types.Structure):
     """struct msghdr of sys/socket.h, for one byte (an empty message is none) and a control message."""
 
     _fields_ = (
-        ("name", ctypes.c_void_p),
-        ("name_length", ctypes.c_size_t),
-        ("pieces", ctypes.c_void_p),
-        ("piece_count", ctypes.c_size_t),
-        ("control", ctypes.c_void_p),
-        ("control_length", ctypes.c_size_t),
-        ("flags", ctypes.c_int),
+        ("name", c_types.c_void_p),
+        ("name_length", c_types.c_size_t),
+        ("pieces", c_types.c_void_p),
+        ("piece_count", c_types.c_size_t),
+        ("control", c_types.c_void_p),
+        ("control_length", c_types.c_size_t),
+        ("flags", c_types.c_int),
     )
 
 
 def _make_message(control: _ControlMessage) -> tuple[_Message, object]:
-    piece = (ctypes.c_size_t * 3)()  # struct iovec, and the byte
-    piece[0], piece[1] = ctypes.addressof(piece) + ctypes.sizeof(ctypes.c_size_t) * 2, 1
-    message = _Message(pieces=ctypes.addressof(piece), piece_count=1)
-    message.control, message.control_length = ctypes.addressof(control), ctypes.sizeof(control)
+    piece = (c_types.c_size_t * 3)()  # struct iovec, and the byte
+    piece[0], piece[1] = c_types.addressof(piece) + c_types.sizeof(c_types.c_size_t) * 2, 1
+    message = _Message(pieces=c_types.addressof(piece), piece_count=1)
+    message.control, message.control_length = c_types.addressof(control), c_types.sizeof(control)
     return message, piece
 
 
 def pair_sockets() -> tuple[int, int]:
     """Two sockets that are each other's end, for datagrams."""
-    pair = (ctypes.c_int * 2)()
-    _check(_library.socketpair(ctypes.c_int(1), ctypes.c_int(2 | 0o2000000), ctypes.c_int(0), pair))
+    pair = (c_types.c_int * 2)()
+    _check(_library.socketpair(c_types.c_int(1), c_types.c_int(2 | 0o2000000), c_types.c_int(0), pair))
     return int(pair[0]), int(pair[1])
 
 
 def send_descriptor(socket: int, descriptor: int) -> None:
     """Send an open file to the other end of a socket, where `fetch_descriptor` finds it."""
-    control = _ControlMessage(ctypes.sizeof(ctypes.c_size_t) + 12, 1, 1, descriptor)  # SOL_SOCKET, SCM_RIGHTS
+    control = _ControlMessage(c_types.sizeof(c_types.c_size_t) + 12, 1, 1, descriptor)  # SOL_SOCKET, SCM_RIGHTS
     message, _kept = _make_message(control)
-    _check(min(0, _library.sendmsg(ctypes.c_int(socket), ctypes.byref(message), ctypes.c_int(0))))
+    _check(min(0, _library.sendmsg(c_types.c_int(socket), c_types.byref(message), c_types.c_int(0))))
 
 
 def stow_descriptor(descriptor: int) -> int:
@@ -346,45 +352,45 @@ def fetch_descriptor(stowed: int) -> int:
     control = _ControlMessage()
     message, _kept = _make_message(control)
     flags = 2 | 0x40 | 0x40000000  # MSG_PEEK, MSG_DONTWAIT, MSG_CMSG_CLOEXEC
-    _check(min(0, _library.recvmsg(ctypes.c_int(stowed), ctypes.byref(message), ctypes.c_int(flags))))
+    _check(min(0, _library.recvmsg(c_types.c_int(stowed), c_types.byref(message), c_types.c_int(flags))))
     return int(control.descriptor)
 
 
-class _OpenHow(ctypes.Structure):
+class _OpenHow(c_types.Structure):
     """struct open_how of linux/openat2.h."""
 
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+    _fields_ = (("flags", c_types.c_uint64), ("mode", c_types.c_uint64), ("resolve", c_types.c_uint64))
 
 
 def open_in_root(folder: int, path: str, flags: int) -> int:
     """openat2(2): open a name as if the directory were the root, whatever links and other processes do meanwhile."""
     how = _OpenHow(flags, 0, _RESOLVE_IN_ROOT)
     descriptor = _library.syscall(
-        ctypes.c_long(_SYS_OPENAT2),
-        ctypes.c_int(folder),
-        ctypes.c_char_p(os.fsencode(path)),
-        ctypes.byref(how),
-        ctypes.c_size_t(ctypes.sizeof(how)),
+        c_types.c_long(_SYS_OPENAT2),
+        c_types.c_int(folder),
+        c_types.c_char_p(os.fsencode(path)),
+        c_types.byref(how),
+        c_types.c_size_t(c_types.sizeof(how)),
     )
     if descriptor < 0:
         _check(descriptor, path)
     return int(descriptor)
 
 
-class _InterfaceRequest(ctypes.Structure):
+class _InterfaceRequest(c_types.Structure):
     """struct ifreq of linux/if.h, as far as flags need it; the kernel reads 40 bytes."""
 
-    _fields_ = (("name", ctypes.c_char * 16), ("flags", ctypes.c_short), ("rest", ctypes.c_char * 22))
+    _fields_ = (("name", c_types.c_char * 16), ("flags", c_types.c_short), ("rest", c_types.c_char * 22))
 
 
 def raise_loopback() -> None:
     """Let the loopback interface of a new network namespace be up: 127.0.0.1 is there then."""
-    socket = _library.socket(ctypes.c_int(2), ctypes.c_int(2), ctypes.c_int(0))  # AF_INET, SOCK_DGRAM
+    socket = _library.socket(c_types.c_int(2), c_types.c_int(2), c_types.c_int(0))  # AF_INET, SOCK_DGRAM
     if socket < 0:
         _check(socket)
     try:
         request = _InterfaceRequest(b"lo", 0x41)  # IFF_UP | IFF_RUNNING
-        _check(_library.ioctl(ctypes.c_int(socket), ctypes.c_ulong(0x8914), ctypes.byref(request)))  # SIOCSIFFLAGS
+        _check(_library.ioctl(c_types.c_int(socket), c_types.c_ulong(0x8914), c_types.byref(request)))  # SIOCSIFFLAGS
     finally:
         os.close(socket)
 
@@ -392,17 +398,17 @@ def raise_loopback() -> None:
 def set_host_name(name: str) -> None:
     """sethostname(2)."""
     raw = os.fsencode(name)
-    _check(_library.sethostname(ctypes.c_char_p(raw), ctypes.c_size_t(len(raw))))
+    _check(_library.sethostname(c_types.c_char_p(raw), c_types.c_size_t(len(raw))))
 
 
 def file_system_type(path: str) -> int:
     """The magic number of the file system that holds `path`: f_type of statfs(2)."""
-    answer = (ctypes.c_long * 32)()  # struct statfs begins with f_type, a word, and has 120 bytes
-    _check(_library.statfs(ctypes.c_char_p(os.fsencode(path)), ctypes.byref(answer)), path)
+    answer = (c_types.c_long * 32)()  # struct statfs begins with f_type, a word, and has 120 bytes
+    _check(_library.statfs(c_types.c_char_p(os.fsencode(path)), c_types.byref(answer)), path)
     return answer[0] & 0xFFFFFFFF
 
 
 def _check(status: int, path: str | None = None) -> None:
     if status != 0:
-        problem = ctypes.get_errno()
+        problem = c_types.get_errno()
         raise OSError(problem, os.strerror(problem), path)

@@ -13,32 +13,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, BinaryIO
 
-from kedge.errors import ProgramFailed, ProgramMissing
-from kedge.frozen import frozen
+from kedge.errors import ProgramFailed
 from kedge.posix.files import explained
+from kedge.posix.lean_programs import Finished, require_program
 from kedge.posix.programs import find_program
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import IO, Any, BinaryIO
 
 _MOMENT = 0.2  # seconds between two looks whether a program is to be ended
 _GRACE = 3.0  # seconds that a program gets to end by itself
 _WAKE = signal.SIGURG  # which does nothing where it is not caught
 _WAKING = (0.01, 0.03, 0.1, 0.3, *(1.0 for _ in range(60)))  # seconds after each attempt: a busy host may sleep long
-
-
-@frozen
-class Finished:
-    """How a program ended and what it said."""
-
-    argv: tuple[str, ...]
-    status: int  # as a shell shows it: 128 + N after signal N
-    output: bytes
-    errors: bytes
-
-    @property
-    def text(self) -> str:
-        """The output as text; bytes that are no UTF-8 are shown as question marks."""
-        return self.output.decode(errors="replace")
 
 
 def run_program(
@@ -57,7 +45,7 @@ def run_program(
     Without `capture` it has our own standard streams. `descriptors` are open files that it gets. `name` is what
     messages call it.
     """
-    path = _require_program(argv[0])
+    path = require_program(argv[0])
     streams: dict[str, Any] = {"input": stdin, "capture_output": True} if capture else {}
     name = name or argv[0]
     try:
@@ -77,7 +65,7 @@ def run_program(
 
 def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
     """Run a program whose standard output goes into an open file; raises ProgramMissing or ProgramFailed."""
-    path = _require_program(argv[0])
+    path = require_program(argv[0])
     output.flush()
     try:
         done = subprocess.run(
@@ -106,7 +94,7 @@ def relay_program(
     `descriptors` are open files that it gets. It is ended, with SIGTERM and a moment later SIGKILL, when `timeout`
     seconds are over, `is_cancelled` says so, or anything is raised here.
     """
-    path, name = _require_program(argv[0]), name or argv[0]
+    path, name = require_program(argv[0]), name or argv[0]
     deadline = None if timeout is None else time.monotonic() + timeout
     given = make_memory_file(stdin) if stdin else subprocess.DEVNULL
     try:
@@ -199,19 +187,6 @@ def page_text(text: str, environ: Mapping[str, str]) -> bool:
     options = {"LESS": "FRX"}  # short texts stay on the screen, colours are kept
     subprocess.run([program, *words], input=text.encode(errors="replace"), env={**options, **environ}, check=False)
     return True
-
-
-def _require_program(name: str) -> str:
-    path = find_program(name)
-    if path is None:
-        searched = os.environ.get("PATH", "")
-        is_open = any(not folder.startswith("/") for folder in searched.split(":"))
-        raise ProgramMissing(
-            f"the program '{name}' is not installed on this host",
-            context={"PATH": searched},
-            hint="kedge skips empty and relative entries of PATH: they mean the current directory" if is_open else None,
-        )
-    return path
 
 
 def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None = None) -> int:
@@ -332,7 +307,7 @@ def run_into_files(
     It outlives us: when we are killed, it still finishes, and what it said is in the files. An interrupt meanwhile
     is raised when it has finished.
     """
-    path = _require_program(argv[0])
+    path = require_program(argv[0])
     interrupt: BaseException | None = None
     with explained(output), output.open("wb") as out, errors.open("wb") as err:
         try:
@@ -389,7 +364,7 @@ def start_piped(argv: Sequence[str], environment: Mapping[str, str], *, has_pipe
     from kedge.posix.constants import PR_SET_PDEATHSIG  # late: few programs are started so
     from kedge.posix.libc import control_process
 
-    path = _require_program(argv[0])
+    path = require_program(argv[0])
     streams = (subprocess.PIPE, subprocess.PIPE) if has_pipes else (subprocess.DEVNULL, sys.stderr)
     try:
         child = subprocess.Popen(

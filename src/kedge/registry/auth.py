@@ -11,11 +11,10 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
-from kedge.frozen import replace
+from kedge.frozen import frozen, replace
 from kedge.registry.challenge import Challenge
 from kedge.registry.credentials import Credential
 from kedge.registry.ngc_keys import NGC_REGISTRY, is_ngc_address
@@ -41,7 +40,7 @@ _SERVICES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Token:
     value: Secret
     expires: float  # on the monotonic clock

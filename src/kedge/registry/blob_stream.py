@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 
 from kedge.errors import DigestMismatch, RegistryProtocolError
 from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 from kedge.registry.connection_errors import explain_break
 from kedge.registry.secret import redact_url
 from kedge.registry.transport import Response
 
-_CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
+_CONTENT_RANGE = late_pattern(r"bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
 
 
 class BlobStream:

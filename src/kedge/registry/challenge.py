@@ -10,14 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kedge.frozen import NOTHING, frozen
+from kedge.patterns import late_pattern
 
 _MAXIMUM = 16 << 10  # bytes of one header that are looked at
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_SEPARATORS = re.compile(r"[\s,]*")
-_PARAMETER = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)(?:"|\Z)|([^\s,"]*))', re.DOTALL)
-_SCHEME = re.compile(rf"({_TOKEN})(?=[\s,]|\Z)")
-_TOKEN68 = re.compile(r"[ \t]+([A-Za-z0-9\-._~+/]+=*)[ \t]*(?=,|\Z)")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_SEPARATORS = late_pattern(r"[\s,]*")
+_PARAMETER = late_pattern(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)(?:"|\Z)|([^\s,"]*))', re.DOTALL)
+_SCHEME = late_pattern(rf"({_TOKEN})(?=[\s,]|\Z)")
+_TOKEN68 = late_pattern(r"[ \t]+([A-Za-z0-9\-._~+/]+=*)[ \t]*(?=,|\Z)")
+_ESCAPED = late_pattern(r"\\(.)", re.DOTALL)
 
 
 @frozen

@@ -4,34 +4,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from kedge.frozen import frozen, replace
 from kedge.model.progress import Progress, Silent
-from kedge.registry.credentials import Credential, CredentialSources
+from kedge.registry.access_options import AccessOptions
+from kedge.registry.credentials import CredentialSources
 from kedge.registry.mirrors import Registries, load_registries, user_configuration
 from kedge.registry.proxies import Proxies
 from kedge.registry.tls import CERTIFICATE_FOLDERS
 from kedge.registry.transport import HttpTransport, TransportOptions
 from kedge.release import VERSION
 from kedge.settings import home_directory
-
-
-@frozen
-class AccessOptions:
-    """What the command line and the settings say about reaching registries."""
-
-    login: Credential | None = None  # --docker-login
-    authfile: Path | None = None
-    username: str | None = None  # USER@ of an Enroot reference
-    no_https: bool = False
-    ca_bundle: Path | None = None
-    retries: int = 5
-    patience: float | None = None  # seconds after which nothing is tried again; None: as often as `retries` says
-    count: Callable[[int, int], None] = lambda _answers, _received: None
-    stall_timeout: float = 60.0  # seconds without data
-    minimum_speed: int = 0  # bytes per second; 0: any
 
 
 @frozen

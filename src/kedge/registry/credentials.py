@@ -8,15 +8,14 @@ Apptainer, and never goes to a mirror. `~/.netrc` is not read: it is not about r
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kedge.errors import InvalidSetting, KedgeError, ProgramFailed, UsageError
 from kedge.frozen import NOTHING, frozen
 from kedge.model.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
+from kedge.patterns import late_pattern
 from kedge.posix.private_files import find_foreign_hand
-from kedge.posix.process import run_program
 from kedge.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.registry.netrc import NetrcEntry, parse_netrc
 from kedge.registry.ngc_keys import NGC_REGISTRY, NGC_USER, holds_ngc_key, is_ngc_registry
@@ -27,7 +26,7 @@ _ENROOT_NAMES = {
     "nvcr.io": ("nvcr.io", "authn.nvidia.com"),
     "docker.io": ("registry-1.docker.io", "auth.docker.io", "docker.io", "index.docker.io"),
 }
-_HELPER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+_HELPER_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 _HELPER_SECONDS = 30.0
 _TOKEN_USER = "<token>"  # the user name that marks an identity token
 
@@ -247,6 +246,8 @@ def _ask_helper(name: str, key: str) -> Login | None:
     if not _HELPER_NAME.match(name):
         raise ProgramFailed(f"'{name}' is not a valid name of a credential helper")
     program = f"docker-credential-{name}"
+    from kedge.posix.process import run_program  # late: few have such a helper
+
     done = run_program([program, "get"], stdin=key.encode(), timeout=_HELPER_SECONDS, check=False)
     if done.status:
         said = (done.output + done.errors)[:2000].decode(errors="replace").lower()

@@ -6,17 +6,16 @@ A missing file is fine. One in the old form (`[registries.search]`) says nothing
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kedge.errors import AccessDenied, InvalidSetting
 from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 
 _MAXIMUM = 1 << 20
-_LOCATION = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:\d{1,5})?(/[A-Za-z0-9._-]+)*/?\Z")
+_LOCATION = late_pattern(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:\d{1,5})?(/[A-Za-z0-9._-]+)*/?\Z")
 _HUB_HOST = "registry-1.docker.io"
 
 
@@ -142,6 +141,8 @@ def _read_file(path: Path, notes: list[str]) -> list[_MirrorRule]:
     try:
         if len(raw) > _MAXIMUM:
             raise ValueError("it is too large")
+        import tomllib  # late: few hosts have such a file
+
         document = tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as problem:
         raise _refuse(path, f"it is not TOML: {problem}") from None

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 
 from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 from kedge.registry.secret import Secret
 
-_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
+_WORD = late_pattern(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 
 
 @frozen

@@ -12,13 +12,14 @@ from urllib.parse import urljoin
 from kedge.errors import RegistryProtocolError
 from kedge.frozen import frozen
 from kedge.model.image_name import is_tag
+from kedge.patterns import late_pattern
 from kedge.registry.response_errors import explain_web_page, is_web_page
 from kedge.registry.secret import redact_url
 from kedge.registry.session import Call, Session
 
 _OK = frozenset({200})
-_LINK = re.compile(r'<([^<>]*)>((?:[^<>"]|"[^"]*")*)')  # an address may hold commas, which part links, too
-_NEXT = re.compile(r';\s*rel\s*=\s*"?next"?\s*(?:[;,]|\Z)', re.IGNORECASE)
+_LINK = late_pattern(r'<([^<>]*)>((?:[^<>"]|"[^"]*")*)')  # an address may hold commas, which part links, too
+_NEXT = late_pattern(r';\s*rel\s*=\s*"?next"?\s*(?:[;,]|\Z)', re.IGNORECASE)
 
 
 @frozen

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kedge.errors import InvalidSetting
 from kedge.frozen import frozen
+from kedge.posix.start_kedge import find_bundle_copy
 
 # Where distributions keep the bundle; interpreters built elsewhere (conda, uv) look in places that are not here.
 SYSTEM_BUNDLES = (
@@ -53,12 +54,18 @@ def find_certificates(host: str, folders: Iterable[Path], bundle: Path | None) -
     return HostCertificates(tuple(authorities), client)
 
 
+def list_own_authorities() -> list[Path]:
+    """The file that a bundle of kedge brings along, for hosts that have no authorities at all."""
+    copy = find_bundle_copy()
+    return [Path(copy, "certificates.pem")] if copy else []
+
+
 def make_context(files: HostCertificates, *, verify: bool) -> ssl.SSLContext:
     """What one host is trusted by: the system's authorities, those of its directory, and our own certificate for it."""
     context = ssl.create_default_context()
     paths = ssl.get_default_verify_paths()
     if not paths.cafile and not paths.capath:
-        for bundle in SYSTEM_BUNDLES:
+        for bundle in (*SYSTEM_BUNDLES, *list_own_authorities()):
             if bundle.is_file():
                 context.load_verify_locations(bundle)
                 break

@@ -8,7 +8,6 @@ finds too large (413) is cut into smaller ones.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 from urllib.parse import quote, urljoin
@@ -24,6 +23,7 @@ from kedge.errors import (
 from kedge.frozen import frozen, replace
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
+from kedge.patterns import late_pattern
 from kedge.registry.auth import append_query
 from kedge.registry.session import Call, Session
 from kedge.registry.transport import READ_SIZE, Response
@@ -32,7 +32,7 @@ _MONOLITHIC = 1 << 20  # blobs up to this size go in one PUT
 _SMALLEST_PIECE = 1 << 20
 _ATTEMPTS = 5  # without any progress in between
 _COMMIT_TIMEOUT = 900.0  # seconds: object stores copy a large blob once more before they answer
-_RANGE = re.compile(r"(?:bytes=)?0-(\d{1,19})\Z")
+_RANGE = late_pattern(r"(?:bytes=)?0-(\d{1,19})\Z")
 
 
 @frozen

@@ -4,19 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
 
 from kedge.frozen import frozen
 from kedge.model.job import Job
 from kedge.model.job_state import JobStatus
 from kedge.model.site import Site
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from kedge.model.allocation import Allocation, ThisHost
     from kedge.model.job_usage import JobUsage
 
     # variables of the job, what reads a file, and what the machine knows of itself
     ReadAllocation = Callable[[Mapping[str, str], Callable[[str], str], ThisHost], Allocation]
+else:
+    Protocol = object
 
 
 @frozen
@@ -34,6 +38,8 @@ class ScriptContext:
     error: str  # likewise; empty: with the output
     inside_only: tuple[str, ...] = ()  # variables that would change programs of the node: the container alone gets them
     build_from: str = ""  # a recipe to build `image` from inside the job first, if it is missing
+    stages_kedge: bool = False  # copy `kedge`, which is one file, to every node first
+    stages_image: bool = False  # likewise the image
     source: str = ""  # the reference that `image` is, with its digest, where it came from a registry
 
 

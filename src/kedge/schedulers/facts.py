@@ -26,6 +26,7 @@ class SchedulerFacts:
     submit: str = ""  # the program that submits a script
     submit_path: str = ""  # where that program usually is, on the login nodes of this scheduler only
     launcher_of_tasks: str = ""  # the program that starts a task on any node of a job, without MPI
+    broadcast: str = ""  # the program that copies a file to all nodes of a job, where no such file may be
     interactive: Words = ()  # the commands that open a terminal in a job, the usual one first
     # inside a job
     job_id: str = ""  # the variable with the job's id

@@ -7,14 +7,13 @@ behind the launcher's own words (`launch/programs`). Fragments are shell, alread
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kedge.errors import RequestRefused
 from kedge.model.job import LAUNCHERS, Job, Parallel
 from kedge.model.site import Site
 from kedge.schedulers.backend import Dialect
 from kedge.schedulers.shell_words import quote
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.launch.programs.program import StartRequest
 

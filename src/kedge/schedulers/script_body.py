@@ -22,7 +22,7 @@ from kedge.schedulers.container_words import (
     runtime_of,
     uses_pyxis,
 )
-from kedge.schedulers.launch_words import kedge_launch_words, launch_words, node_words, torchrun_words, uses_launch
+from kedge.schedulers.launch_words import kedge_launch_words, launch_words, torchrun_words, uses_launch
 from kedge.schedulers.shell_words import quote
 
 _FIND_MODULES = (
@@ -111,7 +111,7 @@ def _write_record(job: Job, site: Site, place: ScriptContext, dialect: Dialect) 
         *lines,
         "# where 'kedge status' finds how it went, if the scheduler keeps no accounts",
         f"record={quote(place.record)}",
-        'streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")',
+        'streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")',
         'began="$KEDGE_JOB_ID $(hostname) $(date +%s)"',
         # a run more for each time the scheduler puts it back into the queue; its end names the run that it ends
         f'{{ printf "%s\\n" "$began" "$streams" >>"$record/began{suffix}"; }} 2>/dev/null',
@@ -204,24 +204,11 @@ def _stage_image(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -
         lines.append(f'"$kedge" pull --if-missing "$image" {quote(place.pull_from)}')
     if place.build_from:
         lines.append(f'"$kedge" build --if-missing --progress plain "$image" {quote(place.build_from)}')
-    if job.broadcast:
-        lines += _broadcast_image(job, site, dialect)
+    if job.broadcast or place.stages_kedge or place.stages_image:
+        from kedge.schedulers.stage_words import stage_lines  # late: most jobs copy nothing
+
+        lines += stage_lines(job, site, place, dialect)
     return lines
-
-
-def _broadcast_image(job: Job, site: Site, dialect: Dialect) -> list[str]:
-    on_nodes = " ".join(node_words(job, site, dialect))
-    if not dialect.broadcast:  # every node unpacks it to its own disk, once, and keeps it as long as there is room
-        return [f'{on_nodes} "$kedge" unpack "$image"'.lstrip()]
-    folder = site.node_directory or "/tmp"
-    task = "_$KEDGE_ARRAY_INDEX" if job.array else ""  # two tasks may share a node, and each removes its own copy
-    return [
-        "# a name that nobody guesses: whoever made the file first would own the image",
-        f'copy="{folder}/kedge-$UID-$KEDGE_JOB_ID{task}-$RANDOM$RANDOM-${{image##*/}}"',
-        f'{dialect.broadcast} "$image" "$copy"',
-        f'trap \'finish "$?" 2>/dev/null || true; {on_nodes} rm -f "$copy"\' EXIT',
-        'image="$copy"',
-    ]
 
 
 def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
-_SPECIAL = re.compile(r'([$`"\\])')
+from kedge.patterns import late_pattern
+
+_SPECIAL = late_pattern(r'([$`"\\])')
 
 
 def quote(text: str) -> str:

@@ -12,8 +12,6 @@ from kedge.frozen import frozen, replace
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
 from kedge.model.job_fields import BY_NAME
-from kedge.model.memory import shorten_memory
-from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
 from kedge.schedulers.choose import find_facts, find_language
 from kedge.sites.rules import RULES, QueueRequest, UnmetRequest, check_paths, count_memory, spread_tasks
@@ -123,6 +121,8 @@ def _find_named(name: str, request: QueueRequest) -> Queue:
     reservations = find_facts(site.scheduler).reservation_queue
     if request.job.reservation or (reservations and re.fullmatch(reservations, name)):
         return Queue(name)
+    from kedge.model.nearest import propose  # late: only for a mistake
+
     known = [each.name for each in site.queues if not each.is_retired] or [each.name for each in site.queues]
     nearest = _find_nearest(replace(request, job=replace(request.job, queue="")), [])
     best = f"; nearest request: {describe_changes(request.job, nearest.job)}" if nearest and nearest.job else ""
@@ -219,6 +219,8 @@ def _show_value(kind: str, value: object) -> str:
     if isinstance(value, int) and kind == "duration":
         return shorten_duration(value)
     if isinstance(value, int) and kind == "memory":
+        from kedge.model.memory import shorten_memory  # late: few requests come to it
+
         return shorten_memory(value)
     return shlex.quote(str(value))
 
@@ -238,6 +240,8 @@ def _finish(job: Job, site: Site, queue: Queue) -> Checked:
     if "gpus" in site.refuses and job.wants_gpus:
         notes.append(f"{queue.name} allocates whole nodes ({there} GPUs each); --gpus is not passed on")
     if "memory" in site.refuses and count_memory(job):
+        from kedge.model.memory import shorten_memory  # late: few requests come to it
+
         size = shorten_memory(queue.memory_per_node or 0)
         notes.append(f"{queue.name} allocates whole nodes ({size} of memory each); --mem is not passed on")
         filled = replace(filled, memory=None, memory_per_cpu=None, memory_per_gpu=None)
@@ -253,6 +257,8 @@ def _warn(job: Job, site: Site, queue: Queue) -> list[str]:
         reason = next(iter(site.notes), "the profile is for documents that still name it")
         warnings.append(f"{queue.name} at {site.name} is switched off: {reason}")
     if site.default_memory_per_cpu and not count_memory(job) and "memory" not in site.refuses:
+        from kedge.model.memory import shorten_memory  # late: few requests come to it
+
         size = shorten_memory(site.default_memory_per_cpu)
         warnings.append(f"jobs without --mem get {size} per CPU at {site.name}: add --mem")
     refused = [text.strip() for text in job.directives if _is_refused(text.strip(), site)] if site.refuses else []

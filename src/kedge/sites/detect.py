@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 
 from kedge.frozen import NOTHING, frozen
+from kedge.patterns import late_pattern
 from kedge.schedulers.choose import list_facts
 from kedge.schedulers.facts import SchedulerFacts
 from kedge.sites.profile import Sign
+
+_GROUP = late_pattern(r"\([^()]*\)")
+_TAIL = late_pattern(r"(?:\\\.[a-zA-Z0-9-]+)+\Z")  # `\.abci\.local` of `(es|g)\d+\.abci\.local`
 
 
 @frozen
@@ -38,7 +41,7 @@ def detect_site(machine: HostSigns, signs: Sequence[Sign]) -> list[Candidate]:
         Candidate(sign.name, f"host name {name} matches")
         for sign in signs
         for name in machine.hostnames
-        if any(re.fullmatch(pattern, name) for pattern in sign.hostnames)
+        if any(not ends_otherwise(pattern, name) and re.fullmatch(pattern, name) for pattern in sign.hostnames)
     ]
     by_variable = [
         Candidate(sign.name, f"{sign.variables[0][0]} is set for it")
@@ -49,6 +52,17 @@ def detect_site(machine: HostSigns, signs: Sequence[Sign]) -> list[Candidate]:
     for candidate in (*by_name, *by_variable, detect_scheduler(machine)):
         unique.setdefault(candidate.site, candidate)
     return list(unique.values())
+
+
+def ends_otherwise(pattern: str, name: str) -> bool:
+    """Whether a pattern ends with plain text that the name does not end with: nearly all do, and compiling takes long.
+
+    False where it cannot be told by that.
+    """
+    if "(?" in pattern or "|" in _GROUP.sub("", pattern):
+        return False
+    tail = _TAIL.search(pattern)
+    return tail is not None and not name.endswith(tail[0].replace("\\", ""))
 
 
 def _fits(environ: Mapping[str, str], name: str, pattern: str) -> bool:
@@ -85,12 +99,6 @@ def _find_trace(scheduler: SchedulerFacts, machine: HostSigns) -> str:
     if file:
         return f"{file} exists"
     return f"{scheduler.program} is installed" if scheduler.program in machine.programs else ""
-
-
-def find_unreadable_settings(scheduler: SchedulerFacts, environ: Mapping[str, str]) -> str:
-    """The file that a variable names and nobody can read, where the scheduler's programs wait a minute for it."""
-    path = environ.get(scheduler.settings, "") if scheduler.settings_files else ""
-    return "" if not path or os.access(path, os.R_OK) else path
 
 
 def list_names(nodename: str, hosts: str, resolver: str) -> tuple[str, ...]:

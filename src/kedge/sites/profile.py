@@ -3,22 +3,28 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from kedge.errors import FileProblem, SiteProblem
 from kedge.frozen import frozen
-from kedge.model.nearest import propose
 from kedge.model.site import Queue, Site
+from kedge.patterns import late_pattern
 from kedge.posix.files import explained
+from kedge.schedulers.facts import SchedulerFacts
 from kedge.settings import xdg_directory
+from kedge.sites.profile_text import find_known_table, parse_toml
 from kedge.sites.schema import QUEUE_KEYS, SITE_KEYS, Key, Unusable
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any
 
 SHIPPED = Path(__file__).parent / "profiles"
 _FILE_LIMIT = 1 << 20  # larger ones are something else
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _DEEPEST = 8  # profiles that inherit from one another
 
 
@@ -67,6 +73,12 @@ def user_folder(environ: Mapping[str, str]) -> Path:
     return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "sites"
 
 
+def find_unreadable_settings(scheduler: SchedulerFacts, environ: Mapping[str, str]) -> str:
+    """The file that a variable names and nobody can read, where the scheduler's programs wait a minute for it."""
+    path = environ.get(scheduler.settings, "") if scheduler.settings_files else ""
+    return "" if not path or os.access(path, os.R_OK) else path
+
+
 def load_site(name: str, folders: Sequence[ProfileDirectory]) -> Site:
     """The site called `name`, or in the file `name` where it is a path; reads that profile and those it inherits."""
     if "/" in name or name.endswith(".toml"):
@@ -76,6 +88,8 @@ def load_site(name: str, folders: Sequence[ProfileDirectory]) -> Site:
     check_name(name, where="--site")
     path_found = _find_profile(name, folders)
     if path_found is None:
+        from kedge.model.nearest import propose  # late: only for a mistake
+
         known = sorted({each.stem for each in _list_files(folders)})
         raise SiteProblem(
             f"no site is called '{name}'",
@@ -144,7 +158,8 @@ def list_signs(folders: Sequence[ProfileDirectory]) -> list[Sign]:
 
 
 def _read_sign(path: Path, folders: Sequence[ProfileDirectory]) -> Sign:
-    name, values = path.stem, dict[str, Any]()
+    name = path.stem
+    values: dict[str, Any] = {}
     parent: Path | None = path
     for _ in range(_DEEPEST):
         if parent is None:
@@ -159,15 +174,14 @@ def _read_sign(path: Path, folders: Sequence[ProfileDirectory]) -> Sign:
 
 
 def _read_sign_lines(path: Path) -> dict[str, Any]:
-    import tomllib  # late: most commands read no profile
-
     try:
         with path.open("rb") as file:
-            lines = file.read(_FILE_LIMIT).decode().splitlines()
-        table = tomllib.loads("\n".join(_pick_sign_lines(lines)))
-        inherited = table.pop("inherits", "")
-        values = {key: SITE_KEYS[key].read(value) for key, value in table.items()}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, Unusable, RecursionError):
+            text = file.read(_FILE_LIMIT).decode()
+        known = find_known_table(text)
+        table = known if known is not None else parse_toml("\n".join(_pick_sign_lines(text.splitlines())))
+        inherited = table.get("inherits", "")
+        values = {key: SITE_KEYS[key].read(value) for key, value in table.items() if key in ("hostnames", "variables")}
+    except (OSError, ValueError, Unusable, RecursionError):  # not UTF-8 and not TOML are ValueErrors
         return {}
     return {**values, "inherits": inherited} if isinstance(inherited, str) and _NAME.fullmatch(inherited) else values
 
@@ -258,11 +272,9 @@ def read_table(path: Path) -> dict[str, Any]:
 
 def parse_profile(text: str, where: str) -> dict[str, Any]:
     """The checked values of a profile's text; `queues` is a list of such tables."""
-    import tomllib  # late: most commands read no profile
-
     try:
-        raw = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        raw = parse_toml(text)
+    except (ValueError, RecursionError) as problem:
         raise SiteProblem(f"{where} is not TOML: {problem}", hint='a line looks like: title = "My cluster"') from None
     reader = _Reader(text, where)
     inherits = raw.pop("inherits", "")
@@ -292,6 +304,8 @@ class _Reader:
         for name, value in raw.items():
             key = keys.get(name)
             if key is None:
+                from kedge.model.nearest import propose  # late: only for a mistake
+
                 hint = propose(name, [*keys, *more]) or f"the keys are: {', '.join(sorted([*keys, *more]))}"
                 raise self.refuse(table, name, "unknown key", hint=hint)
             try:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from kedge.frozen import NOTHING, frozen, replace
 from kedge.model.duration import shorten_duration
 from kedge.model.job import Job
-from kedge.model.memory import shorten_memory
 from kedge.model.site import Queue, Site, expand_path
 from kedge.schedulers.choose import find_facts
 
@@ -200,6 +199,8 @@ def check_memory(request: QueueRequest) -> UnmetRequest | None:
     if "memory" in request.site.refuses and wanted and there is None:
         return UnmetRequest(f"{request.site.name} does not accept memory requests", without, _SAME)
     if there is not None and wanted > there:
+        from kedge.model.memory import shorten_memory  # late: few requests come to it
+
         shown = f"{shorten_memory(there)} of memory; {shorten_memory(wanted)} were requested"
         return UnmetRequest(
             f"a node of {request.place} has {shown}", replace(without, memory=there), _lose(wanted, there), "memory"

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from kedge.errors import InvalidJob
 from kedge.frozen import frozen
 from kedge.model.duration import parse_duration
 from kedge.model.job import LAUNCHERS, RUNTIMES
-from kedge.model.memory import parse_memory
 from kedge.model.site import Queue, Site
 from kedge.schedulers.choose import SCHEDULERS
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from typing import Any
 
 _REQUIRED = ("account", "queue", "time", "nodes", "tasks", "memory")
 REFUSED = ("memory", "gpus", "arrays", "export", "exclusive", "nodelist")
@@ -36,6 +38,8 @@ class Unusable(Exception):
 
 def parse_size(value: object) -> int:
     """Bytes, from `384G` or `990000M`."""
+    from kedge.model.memory import parse_memory  # late: few profiles say it
+
     try:
         return parse_memory(_parse_text(value))
     except (InvalidJob, Unusable):

@@ -113,12 +113,12 @@ class Blobs:
         sync_folder(folder)
         return target
 
-    def add(self, data: bytes) -> Digest:
-        """Keep a small document, such as a manifest or a config, as a blob."""
+    def add(self, data: bytes, *, is_lasting: bool = True) -> Digest:
+        """Keep a small document, such as a manifest or a config; not `is_lasting`: a registry has it, too."""
         digest = Digest.of(data)
         if self.size(digest) != len(data):
             self.layout.folder("blobs", digest.algorithm, digest.hex[:2])
-            self.layout.write(self.path(digest), data)
+            self.layout.write(self.path(digest), data, is_lasting=is_lasting)
         return digest
 
     def add_written(self, write: Callable[[BinaryIO], WrittenLayer]) -> WrittenLayer:

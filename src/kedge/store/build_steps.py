@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from kedge.errors import InvalidReference
 from kedge.frozen import NOTHING, frozen
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
+from kedge.patterns import late_pattern
 from kedge.store.blobs import Blobs
 from kedge.store.image_records import read_fields
 from kedge.store.layout import Layout, is_listed
@@ -26,7 +26,7 @@ from kedge.store.lease import Lease, Patience, acquire
 from kedge.store.use_marks import Use
 
 _FORMAT = 1
-_KEY = re.compile(r"[0-9a-f]{64}")
+_KEY = late_pattern(r"[0-9a-f]{64}")
 
 
 @frozen

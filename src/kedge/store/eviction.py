@@ -7,7 +7,6 @@ import contextlib
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -51,7 +50,7 @@ _EVICTED = (  # the others are small
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CacheItem:
     """One item of the cache."""
 

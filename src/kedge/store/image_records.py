@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 from kedge.store.layout import Layout
 
 _RECORD_LIMIT = 64 << 10
-_HEX = re.compile(r"[0-9a-f]{64}")
+_HEX = late_pattern(r"[0-9a-f]{64}")
 
 
 @frozen

@@ -92,8 +92,12 @@ class Layout:
         """A fresh path below tmp/; the file is not made."""
         return self.folder("tmp") / own_name(label)
 
-    def write(self, target: Path, data: bytes) -> None:
-        """Replace a small file in one step; readers see the old content or the new."""
+    def write(self, target: Path, data: bytes, *, is_lasting: bool = True) -> None:
+        """Replace a small file in one step; readers see the old content or the new.
+
+        What can be fetched again, and whose readers find damage, need not outlast a power failure: waiting for the disk
+        takes longer than asking a registry.
+        """
         temporary = self.temporary("write")
         try:
             with explained(target):
@@ -101,7 +105,8 @@ class Layout:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())
+                    if is_lasting:
+                        os.fsync(file.fileno())
                 temporary.replace(target)
         finally:
             with contextlib.suppress(OSError):

@@ -13,11 +13,9 @@ import errno
 import hashlib
 import itertools
 import os
-import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -246,14 +244,17 @@ def _take_away(path: Path, identity: str, scratch: Path) -> None:
         aside.unlink()
 
 
-@dataclass(slots=True)
 class Patience:
     """How a waiter waits: for how long at most, what ends it early, whom it tells."""
 
-    limit: float | None = None
-    cancelled: threading.Event | None = None
-    notify: Callable[[str], None] | None = None
-    has_told: bool = False
+    def __init__(
+        self,
+        limit: float | None = None,
+        cancelled: threading.Event | None = None,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        self.limit, self.cancelled, self.notify = limit, cancelled, notify
+        self.has_told = False
 
     def judge(self, path: Path, lease: _LeaseState, waited: float) -> None:
         """Tell once whom we wait for, and raise StoreBusy when it has been too long."""
@@ -265,6 +266,8 @@ class Patience:
 
     def pause(self, seconds: float) -> bool:
         """Sleep about so long; True when the wait was cancelled."""
+        import random  # late: most find nobody to wait for
+
         seconds *= random.uniform(0.7, 1.3)  # so that many waiters do not look all at once
         if self.cancelled is not None:
             return self.cancelled.wait(seconds)

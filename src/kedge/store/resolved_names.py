@@ -53,7 +53,8 @@ class Names:
         if is_local:
             record["local"] = True
         self._layout.folder("names")
-        self._layout.write(self._path(reference, platform), json.dumps(record).encode() + b"\n")
+        data = json.dumps(record).encode() + b"\n"
+        self._layout.write(self._path(reference, platform), data, is_lasting=is_local)
 
     def recall(self, reference: str, platform: Platform) -> NameRecord | None:
         """What the reference meant when it was last asked; None when it never was."""

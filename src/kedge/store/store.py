@@ -79,10 +79,10 @@ class Store:
         actual = self.blobs.size(digest)
         return actual is not None and size in (None, actual)
 
-    def add_blob(self, data: bytes) -> Digest:
-        """Keep a small document, such as a manifest or a config."""
+    def add_blob(self, data: bytes, *, is_lasting: bool = True) -> Digest:
+        """Keep a small document, such as a manifest or a config; not `is_lasting`: a registry has it, too."""
         self._sweep_once()
-        return self.blobs.add(data)
+        return self.blobs.add(data, is_lasting=is_lasting)
 
     def add_layer(
         self, write: Callable[[BinaryIO], WrittenLayer], media_type: str = OCI_LAYER_ZSTD

@@ -11,7 +11,7 @@ export KEDGE_JOB_ID="${KEDGE_LOCAL_JOB_ID}" KEDGE_JOB_NAME=train
 export KEDGE_ARRAY_INDEX="$KEDGE_LOCAL_ARRAY_INDEX"
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/home/ada/.local/state/kedge/jobs/records/K
-streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
 { printf "%s\n" "$began" "$streams" >>"$record/began.$KEDGE_ARRAY_INDEX"; } 2>/dev/null
 finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended.$KEDGE_ARRAY_INDEX"; }

@@ -9,7 +9,7 @@
 export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/scratch/ada/records/KEY
-streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
 { printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
 finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
@@ -31,7 +31,7 @@ cd /scratch/ada
 kedge=/opt/kedge/bin/kedge
 image=/scratch/ada/pytorch.sif
 
-# a name that nobody guesses: whoever made the file first would own the image
+# names that nobody guesses: whoever made a file first would own it
 copy="/tmp/kedge-$UID-$KEDGE_JOB_ID-$RANDOM$RANDOM-${image##*/}"
 sbcast "$image" "$copy"
 trap 'finish "$?" 2>/dev/null || true; srun --nodes=2 --ntasks=2 --ntasks-per-node=1 rm -f "$copy"' EXIT

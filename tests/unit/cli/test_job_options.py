@@ -51,7 +51,7 @@ def test_options_say_all_there_is_to_say() -> None:
         *("-a", "0-9%2", "--after", "12", "--dependency", "afterany:3:4", "--begin", "now+1hour", "--mail", "a@b.c"),
         *("--mail-on", "END,fail", "-o", "{name}.out", "-e", "{name}.err", "-B", "a:/a", "--bind=b", "--env", "A=x=y"),
         *("--no-nv", "--option", "--writable-tmpfs", "--runtime", "apptainer", "--module", "cuda", "--setup", "ulimit"),
-        *("-D", "/work", "--mpi", "--launcher", "srun", "--pull", "in-job", "--broadcast"),
+        *("-D", "/work", "--mpi", "--launcher", "srun", "--pull", "in-job", "--broadcast", "--stage", "never"),
         *("--directive", "--exclude=n1", "--directive=-X", "--drop-directive", "--mem", "--drop-directive", "-t"),
     )
     assert job == Job(
@@ -94,6 +94,7 @@ def test_options_say_all_there_is_to_say() -> None:
         error="{name}.err",
         pull="in-job",
         broadcast=True,
+        stage="never",
         directives=("--exclude=n1", "-X"),
         drop_directives=("--mem", "-t"),
     )

@@ -341,6 +341,7 @@ JOBS = st.builds(
     output=st.sampled_from(["", "{name}-{id}.out", "a b/'{index}'.log"]),
     pull=st.sampled_from(["", "now", "in-job"]),
     broadcast=st.booleans(),
+    stage=st.sampled_from(["", "auto", "always", "never"]),
     directives=lists(FILLED),
     drop_directives=lists(FILLED),
 ).filter(lambda job: not list(find_problems(job)))

@@ -11,8 +11,9 @@ import pytest
 from kedge.errors import CorruptImage, DigestMismatch, HostileImage
 from kedge.frozen import replace
 from kedge.layers.flatten import flatten
-from kedge.layers.layer_source import LayerSource, PieceFeed
+from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
+from kedge.layers.piece_feed import PieceFeed
 from kedge.model.tree import Node, find
 from tests.builders.layers import (
     MemorySink,

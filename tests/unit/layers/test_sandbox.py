@@ -71,6 +71,46 @@ def test_sandbox_has_contents_modes_times_and_links(place: Path) -> None:
     assert names_in(place) == ["box"]
 
 
+def list_files(root: Path) -> list[tuple[str, int, int, int, bytes]]:
+    """Every file with its mode, time, size and content."""
+    found = []
+    for path in sorted(each for each in root.rglob("*") if each.is_file()):
+        about = path.stat()
+        facts = (about.st_mode, int(about.st_mtime), about.st_size)
+        found.append((str(path.relative_to(root)), *facts, path.read_bytes()))
+    return found
+
+
+@pytest.mark.parametrize("writers", [1, 3])
+def test_sandbox_written_by_processes_is_the_same(place: Path, writers: int) -> None:
+    parts = [file(f"d/{number}", bytes([number % 256]) * (number * 37), mtime=number) for number in range(700)]
+    parts += [file("hole", bytes(3 << 20)), file("large", os.urandom(5 << 20) + bytes(1 << 20), mode=0o755)]
+    tars = (layer(folder("d"), *parts), layer(file("d/7", b"above"), hard_link("link", "large")))
+    unpack(place / "one", *tars)
+    with SandboxSink(place / "other", writers=writers) as sink:
+        sink.finish(flatten(sources(*tars), sink))
+    assert list_files(place / "other") == list_files(place / "one")
+    assert (place / "other/hole").stat().st_blocks < 1000  # of 6144
+    assert names_in(place) == ["one", "other"]
+
+
+def test_sandbox_given_up_while_processes_write_leaves_nothing(place: Path) -> None:
+    with pytest.raises(HostileImage), SandboxSink(place / "box", writers=2) as sink:
+        sink.finish(flatten(sources(layer(file("a", b"x" * 9000), file("../b", b"y"))), sink))
+    assert names_in(place) == []
+
+
+def test_sandbox_that_processes_cannot_write_is_one_error(place: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(FileProblem), SandboxSink(place / "box", writers=2) as sink:
+            sink.finish(flatten(sources(layer(file("a", bytes(range(256)) * 400))), sink))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names_in(place) == []
+
+
 @pytest.mark.parametrize("time", [b"1700000000.123456789", b"4611686100.5", b"9999999999.000000001", b"7"])
 def test_sandbox_keeps_nanoseconds_and_years_after_2116(place: Path, time: bytes) -> None:
     inside = [pax({b"mtime": time}) + file("f", b"x"), pax({b"mtime": time}) + symlink("s", "f")]

@@ -44,6 +44,10 @@ JOBS = {
         SITE,
     ),
     "tasks": (replace(BASE, parallel=Parallel.TASKS, nodes=2, tasks_per_node=2, broadcast=True), SITE),
+    "staged": (
+        replace(BASE, parallel=Parallel.MPI, nodes=1024, tasks_per_node=64),
+        replace(SITE, node_directory="/local"),
+    ),
     "torchrun": (
         replace(BASE, parallel=Parallel.TORCHRUN, command=("train.py",), nodes=2, gpus_per_node=4),
         replace(SITE, gpu_directive="--gres=gpu:{type}:{count}", directives=("--licenses=horse:1",)),
@@ -60,6 +64,8 @@ def render(name: str) -> str:
     job, site = JOBS[name]
     output = "/scratch/ada/{name}-{id}_{index}.out" if job.array else "/scratch/ada/{name}-{id}.out"
     place = ScriptContext("/scratch/ada/records/KEY", "/opt/kedge/bin/kedge", IMAGE, "", "/scratch/ada", output, "")
+    if name == "staged":
+        place = replace(place, stages_kedge=True, stages_image=True)
     return SLURM.render(job, site, place).replace(f"kedge {VERSION}", "kedge VERSION")
 
 

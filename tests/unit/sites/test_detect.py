@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from kedge.sites.detect import HostSigns, detect_scheduler, detect_site, list_names
+from kedge.sites.detect import HostSigns, detect_scheduler, detect_site, ends_otherwise, list_names
 from kedge.sites.profile import SHIPPED, ProfileDirectory, Sign, list_signs
 
 SIGNS = list_signs((ProfileDirectory(SHIPPED, "shipped"),))
@@ -105,3 +105,22 @@ def test_detect_lists_all_names_of_a_machine() -> None:
     )
     assert list_names("LOGIN1.Example.org", "", resolver) == ("login1.example.org",)
     assert list_names("", "garbage\n\0\n", "search\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_told"),
+    [
+        (r"(es|g)\d+\.abci\.local", "es1.abci.local", False),
+        (r"(es|g)\d+\.abci\.local", "login.example.org", True),
+        (r".*\.example\.org", "abci.local", True),
+        (r"foo|login\d+\.example\.org", "foo", False),  # the end of the last of several
+        (r"((foo|bar)x|y)\.org", "foox.org", False),
+        (r"(?i:login)\.ORG", "login.ORG", False),
+        (r"login\.orgs?", "login.org", False),
+        (r"node\d+(\..*)?", "node1", False),
+        (r"c[.|]\.org", "c..org", False),
+    ],
+)
+def test_detect_end_of_a_pattern_says_no_before_it_is_compiled(pattern: str, name: str, is_told: bool) -> None:
+    assert ends_otherwise(pattern, name) is is_told
+    assert not (is_told and re.fullmatch(pattern, name))

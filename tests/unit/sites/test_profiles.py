@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from kedge.sites.profile import (
     parse_profile,
     read_table,
 )
+from kedge.sites.profile_text import find_known_table, parse_toml
 from kedge.sites.schema import QUEUE_KEYS, SITE_KEYS
 from tests.requirements import REPOSITORY
 
@@ -53,6 +55,27 @@ def write(folder: Path, name: str, text: str) -> ProfileDirectory:
 
 def test_profiles_shipped_are_these() -> None:
     assert sorted(EXPECTED.split()) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_profiles_shipped_are_known_without_toml(name: str) -> None:
+    text = (SHIPPED / f"{name}.toml").read_text()
+    assert find_known_table(text) == tomllib.loads(text), "run scripts/make-reference"
+
+
+def test_profiles_that_were_changed_are_read_anew(tmp_path: Path) -> None:
+    text = (SHIPPED / "zih-capella.toml").read_text()
+    assert find_known_table(text) is not None
+    changed = text.replace("capella", "capello")  # the same size
+    assert find_known_table(changed) is None
+    assert parse_toml(changed) == tomllib.loads(changed) != tomllib.loads(text)
+    site = load_site("mine", (write(tmp_path, "mine", changed.replace("title = ", "title = 'x' # ")), *FOLDERS))
+    assert site.title == "x"
+
+
+def test_profiles_known_tables_are_not_changed_by_who_reads_them() -> None:
+    assert list_signs(FOLDERS) == list_signs(FOLDERS)
+    assert load("tacc-vista") == load("tacc-vista")
 
 
 @pytest.mark.parametrize("name", NAMES)

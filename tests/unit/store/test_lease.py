@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kedge.errors import StoreBusy
+from kedge.frozen import replace
 from kedge.posix.files import remove_abandoned
 from kedge.posix.lease_holders import Holder, claim_name
 from kedge.posix.owned_names import is_running, machine_name, own_name, owner_is_gone

@@ -6,19 +6,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from kedge.patterns import late_pattern
+
 _LONGEST_VALUE = 200  # characters of a fact
 _LONGEST_LINE = 4000  # of a history line that is searched for variables
 _MOST_LINES = 2000
-_SETTING = re.compile(r"(?<![A-Z0-9_])([A-Z][A-Z0-9_]*)=('[^']*'|\"[^\"]*\"|\S*)")
-_ARGUMENTS = re.compile(r"RUN \|\d+ ((?:[A-Za-z0-9_]+=\S* )+)")
-_DECLARATION = re.compile(r"(?:^|#\(nop\)\s+|^\s*)(?:ARG|ENV)\s+(.*)", re.DOTALL)
-_SUFFIX = re.compile(r"(?:-\d+)?(?:\+.*)?\Z")  # `+cuda12.2`; `-1`, as Debian numbers packages
+_SETTING = late_pattern(r"(?<![A-Z0-9_])([A-Z][A-Z0-9_]*)=('[^']*'|\"[^\"]*\"|\S*)")
+_ARGUMENTS = late_pattern(r"RUN \|\d+ ((?:[A-Za-z0-9_]+=\S* )+)")
+_DECLARATION = late_pattern(r"(?:^|#\(nop\)\s+|^\s*)(?:ARG|ENV)\s+(.*)", re.DOTALL)
+_SUFFIX = late_pattern(r"(?:-\d+)?(?:\+.*)?\Z")  # `+cuda12.2`; `-1`, as Debian numbers packages
 
 
 def clean_text(text: object, longest: int = _LONGEST_VALUE) -> str:
     """A text of an image as people may be shown it: one line, no control characters, not endless."""
     if not isinstance(text, str):
         return ""
+    if len(text) <= longest and text.isprintable():  # nearly all of them
+        return " ".join(text.split())
     shown = "".join(letter if letter.isprintable() else " " for letter in text[: longest + 1])
     short = " ".join(shown.split())
     return short if len(text) <= longest else short[: longest - 1].rstrip() + "…"

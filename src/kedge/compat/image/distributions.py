@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+
+from kedge.patterns import late_pattern
 
 # A release of a distribution never changes its glibc version: this is no guess.
 _GLIBC = {
@@ -49,9 +50,9 @@ _TAG_NAMES = {
     "alpine": "Alpine",
 }
 _DEBIAN_NAMES = {"stretch": "9", "buster": "10", "bullseye": "11", "bookworm": "12", "trixie": "13"}
-_TAG = re.compile(rf"(?:\A|[-_.])({'|'.join(_TAG_NAMES)})-?(\d+(?:\.\d+)*)(?=[-_]|\Z)")
-_DEBIAN = re.compile(r"debian\.sh .*'(\w+)'|(?:\A|[-_])(" + "|".join(_DEBIAN_NAMES) + r")(?=[-_]|\Z)")
-_VERSION = re.compile(r"\d+(\.\d+)*\Z")
+_TAG = late_pattern(rf"(?:\A|[-_.])({'|'.join(_TAG_NAMES)})-?(\d+(?:\.\d+)*)(?=[-_]|\Z)")
+_DEBIAN = late_pattern(r"debian\.sh .*'(\w+)'|(?:\A|[-_])(" + "|".join(_DEBIAN_NAMES) + r")(?=[-_]|\Z)")
+_VERSION = late_pattern(r"\d+(\.\d+)*\Z")
 
 
 def read_label_system(labels: Mapping[str, str]) -> str:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from kedge.compat.image.clean_config import clean_text
 from kedge.compat.image.traits import UNKNOWN, Fact
 from kedge.compat.versions import order
+from kedge.patterns import late_pattern
 
 # Framework, the variables with its version, the variables with NVIDIA's monthly release; the first that fits wins.
 _FRAMEWORKS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -24,8 +24,8 @@ _FRAMEWORKS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 _PRODUCTS = {"Triton Server": "Triton", "Triton": "Triton", "Optimized MXNet": "MXNet", "CUDA": ""}
 # Images whose tag starts with the version of what they are named after.
 _BY_TAG = {"pytorch/pytorch": "PyTorch", "tensorflow/tensorflow": "TensorFlow"}
-_TAG_VERSION = re.compile(r"\d+\.\d+\.\d+(?:[a-z]+\d+)?(?=-|\Z)")
-_MONTH = re.compile(r"\d\d\.\d\d(?:\.\d+)?(?=-|\Z)")
+_TAG_VERSION = late_pattern(r"\d+\.\d+\.\d+(?:[a-z]+\d+)?(?=-|\Z)")
+_MONTH = late_pattern(r"\d\d\.\d\d(?:\.\d+)?(?=-|\Z)")
 _RELEASED_MONTHLY = frozenset(
     f"nvcr.io/nvidia/{name}"
     for name in ("pytorch", "tensorflow", "mxnet", "jax", "tritonserver", "cuda-dl-base", "tensorrt", "dgl", "nvhpc")
@@ -53,6 +53,8 @@ def find_framework(
 
 
 def _read_variables(environment: Mapping[str, str], built_with: Mapping[str, str]) -> tuple[Fact, Fact, Fact]:
+    if not environment and not built_with:  # a row of a table, of which a recommendation reads hundreds
+        return UNKNOWN, UNKNOWN, UNKNOWN
     product = clean_text(environment.get("NVIDIA_PRODUCT_NAME", ""))
     wanted = _PRODUCTS.get(product, product)
     for name, versions, releases in _ordered(wanted):

@@ -6,7 +6,6 @@ The config wins over the table, because it is of this very image; where they con
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from kedge.compat.image.table_facts import list_row_notes, read_row
 from kedge.compat.image.traits import TITLES, UNKNOWN, Fact, ImageTraits
 from kedge.compat.versions import order
 from kedge.frozen import replace
+from kedge.patterns import late_pattern
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 _LONGEST_REQUIREMENT = 16_000  # characters; those of CUDA 12.8 have about 3,000
 _MOST_REQUIREMENTS = 32
 _MOST_WORDS = 64  # of an entrypoint
-_ARCHITECTURE_LIST = re.compile(r"\d{1,2}\.\d[af]?(?:\+PTX)?\Z")
-_BRANCH = re.compile(r"driver>=(\d+)(?:\.\d+)*,driver<(\d+)")
-_TAG_CUDA = re.compile(r"(?:\A|[-_])(?:cuda|cu)-?(\d{1,2}\.\d(?:\.\d)?)(?=[-_]|\Z)")
+_ARCHITECTURE_LIST = late_pattern(r"\d{1,2}\.\d[af]?(?:\+PTX)?\Z")
+_BRANCH = late_pattern(r"driver>=(\d+)(?:\.\d+)*,driver<(\d+)")
+_TAG_CUDA = late_pattern(r"(?:\A|[-_])(?:cuda|cu)-?(\d{1,2}\.\d(?:\.\d)?)(?=[-_]|\Z)")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # what NVIDIA's toolkit takes for true
 _VERSIONS = {  # where each is found: variables first, labels then
     "cudnn": (("CUDNN_VERSION", "NV_CUDNN_VERSION"), "com.nvidia.cudnn.version"),
@@ -164,17 +164,20 @@ class _Reading:
         return notes
 
     def _variable(self, name: str) -> Fact:
-        return _make_version(self.environment.get(name, ""), f"image config, {name}")
+        text = self.environment.get(name)
+        return _make_version(text, f"image config, {name}") if text else UNKNOWN
 
     def _argument(self, name: str) -> Fact:
-        return _make_version(self.built_with.get(name, ""), f"image history, {name}")
+        text = self.built_with.get(name)
+        return _make_version(text, f"image history, {name}") if text else UNKNOWN
 
     def _version(self, variables: tuple[str, ...], label: str) -> Fact:
         for name in variables:
             version = self._variable(name)
             if version:
                 return Fact(strip_build(version.value), version.source)
-        version = _make_version(self.labels.get(label, ""), f"image label, {label}")
+        text = self.labels.get(label)
+        version = _make_version(text, f"image label, {label}") if text else UNKNOWN
         return Fact(strip_build(version.value), version.source) if version else UNKNOWN
 
     def _mpi(self) -> Fact:

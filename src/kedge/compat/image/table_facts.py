@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from kedge.compat.image.clean_config import strip_build
 from kedge.compat.image.traits import UNKNOWN, Fact
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import order
+from kedge.patterns import late_pattern
 
 TABLE_ONLY = "From built-in tables only"  # begins the note that says so
-_PARENTHESIS = re.compile(r"\s*\(.*\)\s*\Z")
-_BY_MACHINE = re.compile(r"(\S+) \(x86\) / (\S+) \(arm64\)\Z")
+_PARENTHESIS = late_pattern(r"\s*\(.*\)\s*\Z")
+_BY_MACHINE = late_pattern(r"(\S+) \(x86\) / (\S+) \(arm64\)\Z")
 _MONTH_NAMES = {
     "ubuntu": ("os", "Ubuntu"),
     "python": ("python", "Python"),

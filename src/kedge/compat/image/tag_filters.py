@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from kedge.compat.image.tag_names import DATE, VERSION, TagName
@@ -11,12 +10,13 @@ from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.versions import is_at_least, order
 from kedge.errors import UsageError
 from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 
-_TERM = re.compile(r"\s*(>=|<=|==|=|>|<)?\s*v?(\d{1,2}(?:\.\d{1,3}){0,3})\s*\Z")
-_SINCE = re.compile(r"(?:(20\d\d)-(0[1-9]|1[0-2])(?:-(\d\d))?|v?(\d{1,9}(?:\.\d{1,9}){0,3}))\Z")
+_TERM = late_pattern(r"\s*(>=|<=|==|=|>|<)?\s*v?(\d{1,2}(?:\.\d{1,3}){0,3})\s*\Z")
+_SINCE = late_pattern(r"(?:(20\d\d)-(0[1-9]|1[0-2])(?:-(\d\d))?|v?(\d{1,9}(?:\.\d{1,9}){0,3}))\Z")
 _FIRST_YEAR = 2000
-_YEAR = re.compile(r"(20\d\d)(?:\.(0?[1-9]|1[0-2]))?\Z")
-_ARCHITECTURES = re.compile(r"\barch ([a-z0-9_]+(?:,[a-z0-9_]+)*)")
+_YEAR = late_pattern(r"(20\d\d)(?:\.(0?[1-9]|1[0-2]))?\Z")
+_ARCHITECTURES = late_pattern(r"\barch ([a-z0-9_]+(?:,[a-z0-9_]+)*)")
 
 
 @frozen

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from kedge.compat.image.distributions import read_tag_system
 from kedge.compat.versions import order
 from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 
 # Kinds of tags, in the order in which they are listed
 MOVING, VERSION, DATE, OTHER, ATTACHMENT = "moving", "version", "date", "other", "attachment"
@@ -22,19 +23,19 @@ _MOVING = frozenset({"latest", "stable", "main", "master", "edge", "nightly", "d
 _FLAVOURS = ("base", "runtime", "devel")
 _MACHINES = {"aarch64": "arm64", "arm64": "arm64", "sbsa": "arm64", "amd64": "amd64", "x86_64": "amd64",
              "ppc64le": "ppc64le"}  # fmt: skip
-_ATTACHMENT = re.compile(r"sha(?:256|384|512)-[0-9a-f]{64,128}(?:\.\w+)?\Z")  # signatures and the like, as Cosign does
-_FIRST = re.compile(
+_ATTACHMENT = late_pattern(r"sha(?:256|384|512)-[0-9a-f]{64,128}(?:\.\w+)?\Z")  # signatures and the like, of Cosign
+_FIRST = late_pattern(
     r"[vr]?(\d{1,9}(?:\.\d{1,9}){0,5})(?:[._]?(a|alpha|b|beta|c|rc|dev|pre|post)\.?(\d{0,9}))?(?:\+.*)?\Z"
 )
-_PRERELEASE = re.compile(r"(alpha|beta|rc|dev|pre|preview|ea|nightly|a|b)\.?(\d{0,9})\Z")
+_PRERELEASE = late_pattern(r"(alpha|beta|rc|dev|pre|preview|ea|nightly|a|b)\.?(\d{0,9})\Z")
 _RANKS_BEFORE = {"rc": -1, "c": -1, "b": -2, "beta": -2, "a": -3, "alpha": -3, "post": 1}  # the others: -4
-_DATE = re.compile(r"(?:.*-)?(20\d\d)[.-]?(0[1-9]|1[0-2])[.-]?(0[1-9]|[12]\d|3[01])(?:[-T.].*)?\Z")
-_CUDA = re.compile(r"(?:cuda(\d{1,2}(?:\.\d{1,3}){0,3})|cu(\d{2})(\d))\Z")  # cuda12.4, cuda12, cu121
-_CUDNN = re.compile(r"cudnn\d*\Z")
-_PYTHON = re.compile(r"(?:py|python)(\d(?:\.\d{1,2})?)\Z")
-_MONTHLY = re.compile(r"(\d\d)\.(0[1-9]|1[0-2])(?:\.\d{1,2})?\Z")
-_MONTHLY_SHORT = re.compile(r"(\d\d)\.([1-9]|1[0-2])\Z")  # the HPC SDK's 22.3
-_NUMBERS = re.compile(r"(\d{1,18})")
+_DATE = late_pattern(r"(?:.*-)?(20\d\d)[.-]?(0[1-9]|1[0-2])[.-]?(0[1-9]|[12]\d|3[01])(?:[-T.].*)?\Z")
+_CUDA = late_pattern(r"(?:cuda(\d{1,2}(?:\.\d{1,3}){0,3})|cu(\d{2})(\d))\Z")  # cuda12.4, cuda12, cu121
+_CUDNN = late_pattern(r"cudnn\d*\Z")
+_PYTHON = late_pattern(r"(?:py|python)(\d(?:\.\d{1,2})?)\Z")
+_MONTHLY = late_pattern(r"(\d\d)\.(0[1-9]|1[0-2])(?:\.\d{1,2})?\Z")
+_MONTHLY_SHORT = late_pattern(r"(\d\d)\.([1-9]|1[0-2])\Z")  # the HPC SDK's 22.3
+_NUMBERS = late_pattern(r"(\d{1,18})")
 
 
 @frozen

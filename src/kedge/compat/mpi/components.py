@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from kedge.model.mpi import CRAY, INTEL, OPEN_MPI, PMI1, PMI2, PMIX
+from kedge.patterns import late_pattern
 
 if TYPE_CHECKING:
     from kedge.posix.views import View
 
 UCX, LIBFABRIC, VERBS, PSM2, PORTALS = "ucx", "libfabric", "verbs", "psm2", "portals4"
-_PMIX_PLUGIN = re.compile(r"mca_pmix_(?:ext\d*x?|pmix\d*x?|cray)\Z")
+_PMIX_PLUGIN = late_pattern(r"mca_pmix_(?:ext\d*x?|pmix\d*x?|cray)\Z")
 _PMI_PLUGINS = {"mca_pmix_s2": PMI2, "mca_pmix_s1": PMI1}
 _FABRIC_PLUGINS = {
     "mca_pml_ucx": UCX,
@@ -29,8 +30,8 @@ _FABRIC_PLUGINS = {
 }
 _FABRIC_LIBRARIES = {"libucp": UCX, "libfabric": LIBFABRIC, "libibverbs": VERBS, "libpsm2": PSM2, "libportals": PORTALS}
 _PMI_LIBRARIES = {"libpmix": (PMIX,), "libpmi2": (PMI2,), "libpmi": (PMI1,), "libcraypmi": (PMI2,)}
-_PMIX_FILE = re.compile(r"libpmix\.so(?:\.\d+)*\Z")
-_PMIX_TEXT = re.compile(rb"(?:OpenPMIx|PMIx|pmix)[ -]v?(\d\.\d+\.\d+)")
+_PMIX_FILE = late_pattern(r"libpmix\.so(?:\.\d+)*\Z")
+_PMIX_TEXT = late_pattern(rb"(?:OpenPMIx|PMIx|pmix)[ -]v?(\d\.\d+\.\d+)")
 _LIMIT = 16 << 20
 
 

@@ -67,10 +67,26 @@ class KernelAnswer:
         self.used = used
 
 
+_MOST = 1024  # lists to remember; the tables have fewer
+_known: dict[tuple[str, str], _KernelList] = {}
+
+
 def read_kernels(text: str, architecture: str = "") -> _KernelList:
-    """A list in any form that is met: `7.5 8.0+PTX`, `7.5;8.0`, `sm_90 compute_90`, `amd64: … ; arm64: …`, `6.0+`."""
-    kernels = _KernelList()
+    """A list in any form that is met: `7.5 8.0+PTX`, `7.5;8.0`, `sm_90 compute_90`, `amd64: … ; arm64: …`, `6.0+`.
+
+    Nobody changes it: a recommendation reads the same few lists thousands of times, and gets the one that was read.
+    """
     wanted = f"{architecture or 'amd64'}:"
+    kernels = _known.get((text, wanted))
+    if kernels is None:
+        if len(_known) >= _MOST:
+            _known.clear()
+        kernels = _known[text, wanted] = _read_list(text, wanted)
+    return kernels
+
+
+def _read_list(text: str, wanted: str) -> _KernelList:
+    kernels = _KernelList()
     is_meant = True
     for word in _strip_remarks(text).replace(";", " ; ").replace(",", " ").split():
         if word.endswith(":"):

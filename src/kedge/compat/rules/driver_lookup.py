@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from kedge.compat.rules.driver_rule import DriverNeed, HostDriver
@@ -49,7 +50,7 @@ def _find_branches(traits: ImageTraits, tables: Tables) -> list[int]:
     if branches and traits.compat_branches.source.startswith(_OWN_SOURCES):
         return branches
     minor = order(traits.cuda.value)[:2]
-    rows = [row for row in tables.cuda if len(minor) == 2 and order(row.version)[:2] == minor]
+    rows = tables.list_cuda(*minor) if len(minor) == 2 else ()
     return sorted({*branches, *(branch for row in rows for branch in row.compat_branches)})
 
 
@@ -72,6 +73,7 @@ def takes_forward_compat(gpu: Gpu) -> bool | None:
     return gpu.takes_forward_compat
 
 
+@functools.lru_cache(maxsize=64)
 def _find_first_branch(gpu: Gpu, tables: Tables) -> int | None:
     """The branch that came with the first CUDA for a GPU's capability: older ones do not know that; None: unknown.
 
@@ -82,6 +84,7 @@ def _find_first_branch(gpu: Gpu, tables: Tables) -> int | None:
     return min(drivers)[0] if first and drivers else None
 
 
+@functools.lru_cache(maxsize=64)
 def find_offered_cuda(driver: str, tables: Tables) -> str:
     """The newest CUDA that a driver runs by itself: 12.2 for 535.104.05; empty where that is unknown."""
     branch = order(driver)[:1]

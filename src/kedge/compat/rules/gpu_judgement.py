@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from kedge.compat.rules import compute_capability_rule as kernel_rule
@@ -12,6 +13,7 @@ from kedge.compat.rules.compute_capability_text import Subject, show_capability,
 from kedge.compat.rules.driver_lookup import find_machine, find_need
 from kedge.compat.rules.driver_text import name_cuda, name_libcuda, tell_driver
 from kedge.compat.tables.gpu_names import AMD
+from kedge.compat.tables.load import normalize_image
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, PTX, UNKNOWN, WARNING, Judgement
 from kedge.compat.versions import order
 from kedge.frozen import frozen
@@ -140,18 +142,27 @@ def _find_neighbours(
     release = order(traits.release.value)
     if len(release) < _MONTHLY:
         return None, None
-    pairs = []
-    for row in tables.list_releases(traits.name):
-        listed = row.capabilities if is_stated else row.capabilities_on(traits.architecture)
-        kernels = read_kernels(listed)
-        if kernels.stated is not None if is_stated else kernels:
-            pairs.append((order(row.tag), row))
+    pairs = _list_kernels(tables, normalize_image(traits.name), traits.architecture, is_stated)
     before = [pair for pair in pairs if pair[0] < release]
     after = [pair for pair in pairs if pair[0] > release]
     return (
         max(before, key=lambda pair: pair[0])[1] if before else None,
         min(after, key=lambda pair: pair[0])[1] if after else None,
     )
+
+
+@functools.lru_cache(maxsize=16)
+def _list_kernels(
+    tables: Tables, image: str, architecture: str, is_stated: bool
+) -> tuple[tuple[tuple[int, ...], NgcRelease], ...]:
+    """The releases of an image that have such a list, each with its version; all tags of it ask for the same."""
+    pairs = []
+    for row in tables.list_releases(image):
+        listed = row.capabilities if is_stated else row.capabilities_on(architecture)
+        kernels = read_kernels(listed)
+        if kernels.stated is not None if is_stated else kernels:
+            pairs.append((order(row.tag), row))
+    return tuple(pairs)
 
 
 def _read_row(row: NgcRelease | None, subject: Subject, architecture: str) -> kernel_rule.KernelAnswer | None:

@@ -11,21 +11,24 @@ from typing import Any
 from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
 from kedge.frozen import frozen
 from kedge.model.image_name import is_tag
+from kedge.patterns import late_pattern
 
 _Cells = Mapping[str, str]
 
-_VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}([ .+_-]?[A-Za-z0-9+._~-]+( [A-Za-z0-9]+)*)?\Z")
+_VERSION = late_pattern(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}([ .+_-]?[A-Za-z0-9+._~-]+( [A-Za-z0-9]+)*)?\Z")
 _LONGEST_VERSION = 80  # characters: those of nightly builds have half of it
-_DRIVER = re.compile(r"[0-9]{2,4}(\.[0-9]{1,4}){0,3}\Z")
-_UNSURE = re.compile(r"(\.xx)?\+?\Z")  # of `418.xx+`: any driver of that branch
-_CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9][a-f]?\Z")
-_CAPABILITIES = re.compile(r"((amd64|arm64): )?[1-9][0-9]?\.[0-9][a-f]?(\+PTX)?( [1-9][0-9]?\.[0-9][a-f]?(\+PTX)?)*\Z")
-_STATED = re.compile(r"[1-9][0-9]?\.[0-9]\+ \(stated\)\Z")
-_NOTE = re.compile(r" \(([^()]*)\)\Z")
-_IMAGE = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+\Z")
-_REGISTRY = re.compile(r"[.:]|\Alocalhost\Z")
-_PATTERN = re.compile(r"([A-Za-z0-9_.-]+)\{([A-Za-z0-9_.,-]+)\}([A-Za-z0-9_.-]*)\Z")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
+_DRIVER = late_pattern(r"[0-9]{2,4}(\.[0-9]{1,4}){0,3}\Z")
+_UNSURE = late_pattern(r"(\.xx)?\+?\Z")  # of `418.xx+`: any driver of that branch
+_CAPABILITY = late_pattern(r"[1-9][0-9]?\.[0-9][a-f]?\Z")
+_CAPABILITIES = late_pattern(
+    r"((amd64|arm64): )?[1-9][0-9]?\.[0-9][a-f]?(\+PTX)?( [1-9][0-9]?\.[0-9][a-f]?(\+PTX)?)*\Z"
+)
+_STATED = late_pattern(r"[1-9][0-9]?\.[0-9]\+ \(stated\)\Z")
+_NOTE = late_pattern(r" \(([^()]*)\)\Z")
+_IMAGE = late_pattern(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+\Z")
+_REGISTRY = late_pattern(r"[.:]|\Alocalhost\Z")
+_PATTERN = late_pattern(r"([A-Za-z0-9_.-]+)\{([A-Za-z0-9_.,-]+)\}([A-Za-z0-9_.-]*)\Z")
+_DATE = late_pattern(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 KINDS = ("datacenter", "workstation", "consumer", "embedded")
 
 

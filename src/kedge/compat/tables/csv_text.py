@@ -43,6 +43,50 @@ def parse_table(data: bytes, where: str, kind: TableKind | None = None) -> Parse
     return ParsedTable(table_kind, tuple(reading.rows), (*reading.problems, *lines.problems))
 
 
+class GroupedTable:
+    """The lines of a table, whose cells are looked at when their group is asked for: most commands ask for one of them.
+
+    A group has the same text in the first column of the key, such as the image. Raises TableProblem for a file that is
+    no such table, at once, and for a cell that makes no sense, when it is read.
+    """
+
+    def __init__(self, data: bytes, where: str, kind: TableKind) -> None:
+        self._kind, self._where = kind, where
+        lines = _Lines(_decode(data, where), where)
+        header = next(lines, (1, []))
+        self._columns = _check_header(header[1], kind, where, whole=True)
+        place = list(self._columns).index(kind.key[0])
+        self._lines = list(lines)
+        self._groups: dict[str, list[tuple[int, list[str]]]] = {}
+        reading = _Reading(kind, self._columns, where)
+        for line, cells in self._lines:
+            reading.check_count(line, cells)
+            self._groups.setdefault(cells[place] if place < len(cells) else "", []).append((line, cells))
+        for problem in (*reading.problems, *lines.problems):
+            raise problem
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups, in the order of the file."""
+        return tuple(self._groups)
+
+    def read_group(self, name: str) -> tuple[Any, ...]:
+        """The rows of one group."""
+        return self._read(self._groups.get(name, []))
+
+    def read_all(self) -> tuple[Any, ...]:
+        """All rows, in the order of the file."""
+        return self._read(self._lines)
+
+    def _read(self, lines: list[tuple[int, list[str]]]) -> tuple[Any, ...]:
+        reading = _Reading(self._kind, self._columns, self._where)
+        for line, cells in lines:
+            reading.add(line, cells)
+        for problem in reading.problems:
+            raise problem
+        return tuple(row for _, row in reading.rows)
+
+
 def _problem_at(where: str, line: int, column: str, message: str, hint: str) -> TableProblem:
     """The error that names the place."""
     place = f"{where} line {line}" + (f", {column}" if column else "")
@@ -87,10 +131,9 @@ class _Reading:
         """Read one row, or note what is wrong with it."""
         if len(self.problems) >= _MOST_PROBLEMS:
             return
+        if not self.check_count(line, cells):
+            return
         try:
-            if len(cells) != len(self._columns):
-                message = f"there are {len(cells)} cells, and {len(self._columns)} columns"
-                raise CellProblem("", message, "count the commas; a cell with a comma in it stands in double quotes")
             self._refuse_odd(cells)
             named = {**self._empty, **dict(zip(self._columns, cells, strict=True))}
             key = tuple(named[column] for column in self.kind.key)
@@ -103,6 +146,15 @@ class _Reading:
             self.problems.append(_problem_at(self._where, line, problem.column, problem.message, problem.hint))
             return
         self.rows.append((line, made))
+
+    def check_count(self, line: int, cells: list[str]) -> bool:
+        """Whether a row has a cell for each column; notes the problem where it has not."""
+        if len(cells) == len(self._columns):
+            return True
+        message = f"there are {len(cells)} cells, and {len(self._columns)} columns"
+        hint = "count the commas; a cell with a comma in it stands in double quotes"
+        self.problems.append(_problem_at(self._where, line, "", message, hint))
+        return False
 
     def _refuse_odd(self, cells: list[str]) -> None:
         text = "".join(cells)

@@ -16,14 +16,15 @@ from kedge.compat.target import Gpu
 from kedge.errors import UnknownGpu
 from kedge.frozen import replace
 from kedge.model.nearest import find_near
+from kedge.patterns import late_pattern
 
-_GRES = re.compile(r"(?:gres[:/=])?gpus?[:=]|(?::\d+)?(?:\((?:S|IDX):.*\))?\Z", re.IGNORECASE)  # `gpu:a100:4(S:0-1)`
-_SM = re.compile(r"(?:sm|compute)_?(\d{1,2})(\d)[af]?\Z|(?:cc ?)?(\d{1,2})\.(\d)\Z", re.IGNORECASE)
-_GLUED = re.compile(r"\b(rtx|gtx|geforce|quadro|titan)(?=[a-z0-9])|(?<=[0-9])(?=(?:ti|super)\b)")  # rtx3090, 2080ti
-_FORM = re.compile(r"(?:sxm|hbm)\d?e?|pcie|nvl|fhhl|smx\d?|\d{1,3}gb?|oam|exx?|generation")
-_MEMORY = re.compile(r"(\d{1,3})(?:gb?)?\Z")
+_GRES = late_pattern(r"(?:gres[:/=])?gpus?[:=]|(?::\d+)?(?:\((?:S|IDX):.*\))?\Z", re.IGNORECASE)  # `gpu:a100:4(S:0-1)`
+_SM = late_pattern(r"(?:sm|compute)_?(\d{1,2})(\d)[af]?\Z|(?:cc ?)?(\d{1,2})\.(\d)\Z", re.IGNORECASE)
+_GLUED = late_pattern(r"\b(rtx|gtx|geforce|quadro|titan)(?=[a-z0-9])|(?<=[0-9])(?=(?:ti|super)\b)")  # rtx3090, 2080ti
+_FORM = late_pattern(r"(?:sxm|hbm)\d?e?|pcie|nvl|fhhl|smx\d?|\d{1,3}gb?|oam|exx?|generation")
+_MEMORY = late_pattern(r"(\d{1,3})(?:gb?)?\Z")
 _OPTIONAL = frozenset(("geforce", "quadro", "rtx", "gtx", "ada", "pro", "blackwell", "pascal", "generation", "edition"))
-_AMD = re.compile(r"(?:amd )?(?:radeon |instinct )*mi\d{2,3}[a-z]?\Z")
+_AMD = late_pattern(r"(?:amd )?(?:radeon |instinct )*mi\d{2,3}[a-z]?\Z")
 AMD = "amd"  # the brand of GPUs that are not NVIDIA's
 _LONGEST = 120
 _SHOWN = 6

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TableKind, split_pattern
-from kedge.compat.tables.csv_text import LARGEST, ParsedTable, parse_table
+from kedge.compat.tables.csv_text import LARGEST, GroupedTable, ParsedTable, parse_table
 from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
 from kedge.compat.versions import order
 from kedge.errors import TableProblem
@@ -33,7 +33,7 @@ class Tables:
         self,
         cuda: Iterable[CudaRelease],
         gpus: Iterable[GpuModel],
-        releases: Iterable[NgcRelease],
+        releases: Iterable[NgcRelease] | GroupedTable,
         *,
         learned: Iterable[NgcRelease] = (),
         problems: Iterable[TableProblem] = (),
@@ -42,13 +42,13 @@ class Tables:
         self.gpus = tuple(gpus)
         self.learned = tuple(learned)
         self.problems = tuple(problems)  # of the learned rows
-        self.shipped = tuple(releases)
-        self._exact = {(row.image, row.tag): row for row in self.shipped if "{" not in row.tag}
-        self._patterns: dict[tuple[str, str], list[NgcRelease]] = {}
-        for row in self.shipped:
-            if "{" in row.tag:
-                self._patterns.setdefault((row.image, row.tag.partition("{")[0]), []).append(row)
+        self._given = releases if isinstance(releases, GroupedTable) else tuple(releases)
         self._learned = {(row.image, row.tag): row for row in self.learned}
+
+    @functools.cached_property
+    def shipped(self) -> tuple[NgcRelease, ...]:
+        """The rows of images that come with kedge."""
+        return self._given.read_all() if isinstance(self._given, GroupedTable) else self._given
 
     @functools.cached_property
     def releases(self) -> tuple[NgcRelease, ...]:
@@ -59,7 +59,8 @@ class Tables:
     @functools.cached_property
     def images(self) -> tuple[str, ...]:
         """The repositories that have rows."""
-        return tuple(dict.fromkeys(row.image for row in (*self.shipped, *self.learned)))
+        given = self._given.names if isinstance(self._given, GroupedTable) else (row.image for row in self._given)
+        return tuple(dict.fromkeys((*given, *(row.image for row in self.learned))))
 
     def find_release(self, image: str, tag: str) -> NgcRelease | None:
         """The row of one tag; a row that stands for several is narrowed to what is true of this one."""
@@ -76,31 +77,59 @@ class Tables:
         wanted = order(version)
         if len(wanted) < 2:
             return None
-        near = [(order(row.version), row) for row in self.cuda if order(row.version)[:2] == wanted[:2]]
+        near = [(order(row.version), row) for row in self.list_cuda(wanted[0], wanted[1])]
         exact = next((row for fields, row in near if fields == wanted[: len(fields)]), None)
         if exact is not None or not near:
             return exact
         return replace(max(near, key=lambda pair: pair[0])[1], stands_for=version)
 
+    def list_cuda(self, major: int, minor: int) -> tuple[CudaRelease, ...]:
+        """The rows of one minor release."""
+        return self._cuda_by_minor.get((major, minor), ())
+
+    @functools.cached_property
+    def _cuda_by_minor(self) -> dict[tuple[int, ...], tuple[CudaRelease, ...]]:
+        found: dict[tuple[int, ...], tuple[CudaRelease, ...]] = {}
+        for row in self.cuda:
+            minor = order(row.version)[:2]
+            found[minor] = (*found.get(minor, ()), row)
+        return found
+
     def _find_shipped(self, image: str, tag: str) -> NgcRelease | None:
-        exact = self._exact.get((image, tag))
-        if exact is not None:
-            return exact
-        for row in self._patterns.get((image, tag.partition("-")[0] + "-"), ()):
+        exact, patterns = self._index(image)
+        if tag in exact:
+            return exact[tag]
+        for row in patterns.get(tag.partition("-")[0] + "-", ()):
             for name, flavour in _list_flavours(row.tag):
                 if name == tag:
                     return _narrow_row(row, tag, flavour)
         return None
 
     @functools.cache  # noqa: B019 - tables live as long as the process
+    def _list_shipped(self, image: str) -> tuple[NgcRelease, ...]:
+        if isinstance(self._given, GroupedTable):
+            return self._given.read_group(image)
+        return tuple(row for row in self._given if row.image == image)
+
+    @functools.cache  # noqa: B019 - as above
+    def _index(self, image: str) -> tuple[dict[str, NgcRelease], dict[str, list[NgcRelease]]]:
+        """The shipped rows of an image: those of one tag by it, and patterns by what stands before their braces."""
+        patterns: dict[str, list[NgcRelease]] = {}
+        for row in self._list_shipped(image):
+            if "{" in row.tag:
+                patterns.setdefault(row.tag.partition("{")[0], []).append(row)
+        return {row.tag: row for row in self._list_shipped(image) if "{" not in row.tag}, patterns
+
+    @functools.cache  # noqa: B019 - as above
     def _list_releases(self, image: str) -> tuple[NgcRelease, ...]:
         rows = []
-        for row in self.releases:
-            if row.image == image and "{" in row.tag:
+        for row in self._list_shipped(image):
+            if "{" in row.tag:
                 tags = [_narrow_row(row, name, flavour) for name, flavour in _list_real_names(row.tag)]
                 rows += [merge_rows(each, self._learned.get((image, each.tag))) for each in tags]
-            elif row.image == image:
-                rows.append(row)
+            else:
+                rows.append(merge_rows(row, self._learned.get((image, row.tag))))
+        rows += [row for row in self.learned if row.image == image and self._find_shipped(image, row.tag) is None]
         return tuple(sorted(rows, key=lambda row: (order(row.tag), row.tag), reverse=True))
 
 
@@ -125,25 +154,18 @@ def _load(learned: Path | None, changed: int, size: int) -> Tables:
 
 
 @functools.lru_cache(maxsize=1)
-def _load_shipped(folder: Path) -> tuple[list[CudaRelease], list[GpuModel], list[NgcRelease]]:
+def _load_shipped(folder: Path) -> tuple[tuple[CudaRelease, ...], tuple[GpuModel, ...], GroupedTable]:
     cuda, gpus, releases = (_read_shipped(folder / kind.file, kind) for kind in (CUDA, GPUS, RELEASES))
-    return (
-        [row for _, row in cuda.rows],
-        [row for _, row in gpus.rows],
-        [row for _, row in releases.rows],
-    )
+    return cuda.read_all(), gpus.read_all(), releases
 
 
-def _read_shipped(path: Path, kind: TableKind) -> ParsedTable:
+def _read_shipped(path: Path, kind: TableKind) -> GroupedTable:
     try:
         data = path.read_bytes()
     except OSError as problem:
         hint = "kedge is not installed as a whole: install it again"
         raise TableProblem(f"{path}: {problem.strerror}", context={"file": str(path)}, hint=hint) from problem
-    table = parse_table(data, str(path), kind)
-    if table.problems:
-        raise table.problems[0]
-    return table
+    return GroupedTable(data, str(path), kind)
 
 
 def read_learned(path: Path) -> tuple[tuple[NgcRelease, ...], tuple[TableProblem, ...]]:

@@ -11,15 +11,16 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.model.site import Queue, Site
 from kedge.posix.bounded_threads import answer_within
+from kedge.posix.lean_programs import Finished
 from kedge.posix.owned_names import find_user_name
-from kedge.posix.process import Finished, run_program
+from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
 from kedge.schedulers.advice import find_advice, find_missing_setup
 from kedge.schedulers.choose import find_facts
 from kedge.schedulers.facts import SchedulerFacts
 from kedge.schedulers.mpi_types import LIST_COMMAND, parse_mpi_types
 from kedge.sites.compare import compare_sites
-from kedge.sites.detect import find_unreadable_settings
+from kedge.sites.profile import find_unreadable_settings
 
 SECONDS = 1.1  # a scheduler that takes longer is in trouble, or its file system is
 _SCHEDULER, _MPI, _ACCOUNT = (f"kedge help doctor {name}" for name in ("scheduler", "mpi-plugins", "accounts"))

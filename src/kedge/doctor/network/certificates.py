@@ -13,7 +13,7 @@ from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.frozen import frozen
 from kedge.model.counting import count_things
-from kedge.registry.tls import SYSTEM_BUNDLES
+from kedge.registry.tls import SYSTEM_BUNDLES, list_own_authorities
 
 _DOCS = "kedge help doctor certificates"
 _PEM = "use a PEM file of certificates: a text with lines '-----BEGIN CERTIFICATE-----'"
@@ -147,6 +147,9 @@ def _judge_system(surroundings: Surroundings, environ: Mapping[str, str]) -> Fin
     present = [place for place in (*places, *SYSTEM_BUNDLES) if _has_content(root / str(place).lstrip("/"))]
     if present:
         return Finding("certificates", OK, f"the system's authorities are in {present[0]}")
+    own = [place for place in list_own_authorities() if _has_content(place)]
+    if own:
+        return Finding("certificates", OK, "this system has no authorities; kedge brings its own")
     has_own = bool(environ.get("SSL_CERT_FILE") or environ.get("SSL_CERT_DIR") or surroundings.settings.ca_bundle)
     return Finding(
         "certificates",

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
-from kedge.registry.client_setup import Access, AccessOptions
+from kedge.registry.access_options import AccessOptions
+from kedge.registry.client_setup import Access
 from kedge.registry.connection_errors import FailureKind
 from kedge.registry.mirrors import Endpoint, Registries
 from kedge.registry.probe import ProbeResult, is_listening_within, probe_registries

@@ -20,6 +20,7 @@ from kedge.formats.compression.lzo import decompress_lzo
 from kedge.model.tree import Buffer
 
 checksum = zlib_ng.crc32  # fast and weak: finds candidates for equality, proves nothing
+adler32 = zlib_ng.adler32  # its lower half is the sum of the bytes
 
 XZ_MEMORY_LIMIT = 96 << 20  # a SquashFS dictionary is at most one block (1 MiB); presets of xz -9 need 65 MiB
 

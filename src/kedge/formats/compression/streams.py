@@ -15,31 +15,32 @@ import zstandard
 from zlib_ng import zlib_ng
 
 from kedge.errors import CorruptImage, InvalidSetting
+from kedge.formats.compression.damaged_streams import damaged, garbage, truncated
+from kedge.formats.compression.gzip_segments import GZIP_MAGIC, GzipStream, SegmentScan, cut
 from kedge.formats.compression.zstd_frames import ZSTD_MAGIC, FrameTracker, is_skippable
 from kedge.model.tree import Buffer
 
-_GZIP_MAGIC = b"\x1f\x8b"
-_GZIP_ERROR: Any = zlib_ng.error  # an instance, if one believes the stubs
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _BZIP2_MAGIC = b"BZh"
 _MAXIMUM_WINDOW = 128 << 20  # what `zstd -d` allows without --long, and then some; bounds the memory of one stream
 XZ_MEMORY_LIMIT = 192 << 20
 READ_SIZE = 256 << 10
-_FIRST_MEMBER = 1 << 20  # bytes of gzip given to the engine at once
-_LATER_MEMBERS = 16 << 10  # what follows a member is copied: little, where a layer has one for each file (eStargz)
 
 
-def inflate(chunks: Iterable[Buffer], *, where: str, piece: int = 1 << 18) -> Iterator[bytes]:
+def inflate(
+    chunks: Iterable[Buffer], *, where: str, piece: int = 1 << 18, scan: SegmentScan | None = None
+) -> Iterator[bytes]:
     """The decompressed bytes of a layer in pieces of at most `piece` bytes; `where` names the layer in errors.
 
     gzip may have several members and zero padding, zstd several frames and skippable ones; xz and bzip2 are taken too;
     anything else passes through unchanged. Truncated or damaged input, or garbage after the end, is `CorruptImage`.
+    `scan`, if given, notes segments of gzip on the way.
     """
     source = iter(chunks)
     head, waiting = _take_head(source)
     source = itertools.chain(waiting, source)
-    if head.startswith(_GZIP_MAGIC):
-        return _inflate_gzip(source, where, piece)
+    if head.startswith(GZIP_MAGIC):
+        return _inflate_gzip(source, where, piece, scan)
     if head[:4] == ZSTD_MAGIC or is_skippable(head[:4]):
         return _inflate_zstd(source, where, piece)
     if head.startswith(_XZ_MAGIC):
@@ -64,53 +65,20 @@ def _take_head(source: Iterator[Buffer]) -> tuple[bytes, list[Buffer]]:
 
 def _pass_through(source: Iterator[Buffer], piece: int) -> Iterator[bytes]:
     for chunk in source:
-        yield from map(bytes, _cut(chunk, piece))
+        yield from map(bytes, cut(chunk, piece))
 
 
-def _cut(chunk: Buffer, size: int) -> Iterator[Buffer]:
-    """The chunk in parts of at most `size` bytes, nothing copied."""
-    if len(chunk) <= size:
-        yield chunk
-        return
-    view = memoryview(chunk)
-    for start in range(0, len(view), size):
-        yield view[start : start + size]
-
-
-def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int) -> Iterator[bytes]:
-    engine: Any = None  # None between members
-    unread = b""
-    size = _FIRST_MEMBER
-    for part in itertools.chain.from_iterable(_cut(chunk, size) for chunk in source):
-        data = unread + bytes(part) if unread else part
-        unread = b""
-        while len(data):
-            if engine is None:
-                data = bytes(data).lstrip(b"\0")  # padding after a member
-                if len(data) < len(_GZIP_MAGIC):
-                    unread = data
-                    break
-                engine = _new_gzip(data, where)
-            try:
-                output = engine.decompress(data, piece)
-            except _GZIP_ERROR as problem:
-                raise _damaged(where, "gzip", problem) from problem
-            if output:
-                yield output
-            if engine.eof:
-                data, engine, size = engine.unused_data, None, _LATER_MEMBERS
-            else:
-                data = engine.unconsumed_tail
-    if engine is not None:
-        raise _truncated(where, "gzip")
-    if unread:
-        raise _garbage(where, "gzip")
-
-
-def _new_gzip(data: bytes, where: str) -> Any:
-    if not data.startswith(_GZIP_MAGIC):
-        raise _garbage(where, "gzip")
-    return zlib_ng.decompressobj(31)
+def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int, scan: SegmentScan | None) -> Iterator[bytes]:
+    stream = GzipStream(where, piece)
+    try:
+        for part in itertools.chain.from_iterable(cut(chunk, stream.part) for chunk in source):
+            if scan is not None:
+                scan.meet(stream, part)
+            yield from stream.feed(part)
+        stream.finish()
+    finally:
+        if scan is not None:
+            scan.end()
 
 
 class _MemberEngine(Protocol):
@@ -151,7 +119,7 @@ class _MemberFormat:
             try:
                 output = engine.decompress(data, piece)
             except (OSError, EOFError, ValueError, _lzma_error()) as problem:
-                raise _damaged(where, self.name, problem) from problem
+                raise damaged(where, self.name, problem) from problem
             if output:
                 yield output
             if engine.eof:
@@ -160,7 +128,7 @@ class _MemberFormat:
             if engine.needs_input:
                 chunk = next(source, None)
                 if chunk is None:
-                    raise _truncated(where, self.name)
+                    raise truncated(where, self.name)
                 data = bytes(chunk)
 
 
@@ -174,11 +142,11 @@ def _inflate_members(source: Iterator[Buffer], kind: _MemberFormat, where: str, 
         unread = (unread + bytes(chunk)).lstrip(b"\0")
         while len(unread) >= len(kind.magic):
             if not unread.startswith(kind.magic):
-                raise _garbage(where, kind.name)
+                raise garbage(where, kind.name)
             unread = yield from kind.inflate_member(unread, source, where, piece)
             unread = unread.lstrip(b"\0")
     if unread:
-        raise _garbage(where, kind.name)
+        raise garbage(where, kind.name)
 
 
 def _lzma_error() -> type[Exception]:
@@ -216,27 +184,12 @@ def _inflate_zstd(source: Iterator[Buffer], where: str, piece: int) -> Iterator[
             try:
                 output = stream.read(piece)
             except (zstandard.ZstdError, CorruptImage) as problem:
-                raise _damaged(where, "zstd", problem) from problem
+                raise damaged(where, "zstd", problem) from problem
             if not output:
                 break
             yield output
     if not tracker.is_complete:
-        raise _truncated(where, "zstd")
-
-
-def _damaged(where: str, kind: str, problem: Exception) -> CorruptImage:
-    return CorruptImage(f"{where}: the {kind} data is damaged: {problem}", context={"layer": where}, hint=_REFETCH)
-
-
-def _truncated(where: str, kind: str) -> CorruptImage:
-    return CorruptImage(f"{where}: the {kind} data ends too early", context={"layer": where}, hint=_REFETCH)
-
-
-def _garbage(where: str, kind: str) -> CorruptImage:
-    return CorruptImage(f"{where}: garbage follows the {kind} data", context={"layer": where}, hint=_REFETCH)
-
-
-_REFETCH = "fetch it again; if it is still damaged, it was damaged when it was pushed"
+        raise truncated(where, "zstd")
 
 
 class StreamCompressor:

@@ -13,6 +13,10 @@ from kedge.formats.squashfs.layout import INODE_HEADER, INVALID_XATTR, U32
 from kedge.formats.squashfs.metadata_reader import MetadataCursor, MetadataReader, corrupt
 from kedge.model.tree import NodeKind
 
+_NO_NAMES = frozenset((b".", b".."))
+_LAST_KIND = int(NodeKind.SOCKET)
+_FILE = int(NodeKind.FILE)  # members of an enumeration are slow to compare
+_PLAIN = layout.BASIC_FILE
 _LARGEST_FILE = 1 << 44  # 16 TiB, as ext4; holes cost an attacker nothing
 
 
@@ -52,6 +56,9 @@ class FileContent(NamedTuple):
     offset: int
 
 
+PlainInode = tuple[int, int, int, int, int, FileContent | None]  # mode, uid and gid as indices, mtime, size, content
+
+
 class InodeReader:
     """Reads inodes by address."""
 
@@ -88,6 +95,21 @@ class InodeReader:
         basic = kind - layout.EXTENDED if kind > layout.EXTENDED else kind
         return parse(cursor, head, Inode(basic, mode & 0o7777, uid, gid, mtime))
 
+    def read_plain(self, address: int) -> PlainInode | None:
+        """A basic file whose inode stands whole in its block, as nearly all do; None for anything else.
+
+        With one name, without attributes. What is wrong with an inode `read` says.
+        """
+        block, _ = self._table.block(address >> 16)
+        offset = address & 0xFFFF
+        if offset + _PLAIN.size > len(block):
+            return None
+        kind, mode, uid, gid, mtime, _, start, fragment, place, size = _PLAIN.unpack_from(block, offset)
+        if kind != _FILE or size // self._block_size * 4 > self._largest_list:
+            return None
+        content = FileContent(start, address + _PLAIN.size, fragment, place) if size else None
+        return mode & 0o7777, uid, gid, mtime, size, content
+
     def _directory(self, cursor: MetadataCursor, head: bytes, common: Inode) -> Inode:
         record = layout.BASIC_DIRECTORY
         fields = record.unpack(head + cursor.take(record.size - len(head)))
@@ -110,8 +132,7 @@ class InodeReader:
         record = layout.BASIC_FILE
         fields = record.unpack(head + cursor.take(record.size - len(head)))
         start, fragment, offset, size = fields[6:]
-        # most inodes are these, and `_replace` is slow
-        inode = Inode(*common[:5], 1, INVALID_XATTR, size, start, fragment, offset, cursor.address)
+        inode = common._replace(size=size, start=start, fragment=fragment, offset=offset, blocks=cursor.address)
         return self._check_file(cursor, inode)
 
     def _extended_file(self, cursor: MetadataCursor, head: bytes, common: Inode) -> Inode:
@@ -167,7 +188,7 @@ def read_entries(table: MetadataReader, inode: Inode) -> Iterator[DirectoryEntry
     if not remaining:
         return
     cursor = MetadataCursor(table, inode.start)
-    take = cursor.take
+    take, unpack = cursor.take, layout.DIRECTORY_ENTRY.unpack
     while remaining > 0:
         count, block, _ = layout.DIRECTORY_HEADER.unpack(take(12))
         remaining -= 12
@@ -175,16 +196,16 @@ def read_entries(table: MetadataReader, inode: Inode) -> Iterator[DirectoryEntry
             raise corrupt(table.name, cursor.where, f"a directory header announces {count + 1} entries")
         block <<= 16
         for _ in range(count + 1):
-            offset, _, kind, length = layout.DIRECTORY_ENTRY.unpack(take(8))
+            offset, _, kind, length = unpack(take(8))
             if length >= 256:
                 raise corrupt(table.name, cursor.where, f"a name of {length + 1} bytes")
             name = take(length + 1)
             remaining -= 9 + length
             if remaining < 0:
                 raise corrupt(table.name, cursor.where, "a directory's entries do not fit in its size")
-            if b"/" in name or b"\0" in name or name in (b".", b".."):
+            if b"/" in name or b"\0" in name or name in _NO_NAMES:
                 raise _hostile_name(table, cursor, name)
-            if not 1 <= kind <= NodeKind.SOCKET:
+            if not 1 <= kind <= _LAST_KIND:
                 raise corrupt(table.name, cursor.where, f"{name[:80]!r} has the unknown type {kind}")
             yield DirectoryEntry(name, kind, block | offset)
 

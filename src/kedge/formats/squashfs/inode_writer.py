@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kedge.errors import HostileImage, UnsupportedFormat
@@ -22,6 +23,8 @@ from kedge.model.tree import Node, NodeKind
 
 _UNPLACED = 0xFFFFFFFFFFFFFFFF
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
+_LAST_TIME = 0xFFFFFFFF  # SquashFS has no others, and none before 0
+_NO_NAMES = frozenset((b"", b".", b".."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,20 @@ class Listing:
     subdirectories: int
 
 
+class _Folder:
+    """A directory of the tree on its way into the tables."""
+
+    __slots__ = ("first", "has_folders", "listing", "node", "number", "parent")
+
+    def __init__(self, node: Node, parent: _Folder | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.has_folders = False
+        self.number = 1  # of its own inode
+        self.first = 0  # of its first child that no earlier directory has
+        self.listing: Listing | None = None  # when its children are placed, until it is placed itself
+
+
 class TreeTables:
     """Builds both tables; `ids` and `xattrs` are filled on the way, `addresses` holds each inode's by number - 1."""
 
@@ -53,79 +70,113 @@ class TreeTables:
         self.inodes = MetadataWriter(codec)
         self.directories = MetadataWriter(codec)
         self._blocks = blocks
-        self._numbers: dict[Node, int] = {}
-        self._links: dict[Node, int] = {}  # of nodes with more than one name
-        self._order: list[tuple[Node, Node | None]] = []  # directories with their parents, parents first
-        self._number_nodes(root)
-        self.addresses = array("Q", [_UNPLACED]) * len(self._numbers)
+        self._folders: dict[Node, _Folder] = {}  # parents first
+        self._links: dict[Node, int] = {}  # how many names, of nodes with more than one
+        self._numbers: dict[Node, int] = {}  # theirs
+        self._list_folders(root)
+        self.addresses = array("Q", [_UNPLACED]) * self._number_nodes()
         self.root = self._place_all(root)
 
-    def _number_nodes(self, root: Node) -> None:
-        numbers, links = self._numbers, self._links
-        numbers[root] = 1
-        stack: list[tuple[Node, Node | None]] = [(root, None)]
+    def _list_folders(self, root: Node) -> None:
+        """Find all directories, and what has several names."""
+        seen: set[Node] = {root}
+        stack = [_Folder(root, None)]
         while stack:
-            directory, parent = stack.pop()
-            self._order.append((directory, parent))
-            below: list[tuple[Node, Node | None]] = []
-            for name, child in directory.sorted_children():
-                if child not in numbers:
-                    numbers[child] = len(numbers) + 1
-                    if child.kind == 1:
-                        below.append((child, directory))
-                elif child.kind == 1:
-                    raise HostileImage(f"directory {name[:80]!r} is in the tree twice")
-                else:
-                    links[child] = links.get(child, 1) + 1
-            stack += reversed(below)
+            folder = stack.pop()
+            children = folder.node.children
+            self._folders[folder.node] = folder
+            nodes = set(children.values())
+            if len(nodes) == len(children) and seen.isdisjoint(nodes):
+                seen |= nodes
+            else:
+                self._count_names(folder.node, seen)
+            below = [(name, child) for name, child in children.items() if child.kind is NodeKind.DIRECTORY]
+            folder.has_folders = bool(below)
+            stack += [_Folder(child, folder) for _, child in sorted(below, reverse=True)]
+
+    def _count_names(self, directory: Node, seen: set[Node]) -> None:
+        for name, child in directory.sorted_children():
+            if child not in seen:
+                seen.add(child)
+            elif child.kind is NodeKind.DIRECTORY:
+                raise HostileImage(f"directory {name[:80]!r} is in the tree twice")
+            else:
+                self._links[child] = self._links.get(child, 1) + 1
+
+    def _number_nodes(self) -> int:
+        """Number everything; returns how many inodes there are."""
+        links, numbers, following = self._links, self._numbers, 2
+        for folder in self._folders.values():
+            folder.first = following
+            children = folder.node.children
+            if not folder.has_folders and links.keys().isdisjoint(children.values()):
+                following += len(children)  # the numbers of these are needed nowhere else
+                continue
+            for _, child in folder.node.sorted_children():
+                if child.kind is NodeKind.DIRECTORY:
+                    self._folders[child].number = following
+                elif child in links and numbers.setdefault(child, following) != following:
+                    continue
+                following += 1
+        return following - 1
 
     def _place_all(self, root: Node) -> int:
-        listings: dict[Node, Listing] = {}
-        parents = dict(self._order)
-        while self._order:
-            directory, _ = self._order.pop()
-            listings[directory] = self._place_directory(directory, parents, listings)
-        return self._place(root, listings.pop(root), len(self._numbers) + 1)
+        for folder in reversed(self._folders.values()):
+            folder.listing = self._place_children(folder)
+        self.addresses[0] = address = self.inodes.append(self._pack(root, 1))
+        return address
 
-    def _place_directory(
-        self, directory: Node, parents: dict[Node, Node | None], listings: dict[Node, Listing]
-    ) -> Listing:
+    def _place_children(self, folder: _Folder) -> Listing:
         """Store the inodes of the children, then the listing that points at them."""
-        numbers, addresses, links = self._numbers, self.addresses, self._links
-        number_of_directory = numbers[directory]
+        children, first = folder.node.children, folder.first
+        names = sorted(children)
+        nodes = [children[name] for name in names]
+        numbers: Sequence[int] = range(first, first + len(nodes))
+        if self._links.keys().isdisjoint(nodes):
+            addresses = self.inodes.extend(self._pack_all(nodes, first))
+            self.addresses[first - 1 : first - 1 + len(nodes)] = array("Q", addresses)
+        else:
+            numbers, addresses = self._place_linked(nodes, first)
+        subdirectories = sum(node.kind is NodeKind.DIRECTORY for node in nodes) if folder.has_folders else 0
         writer = _ListingWriter()
-        subdirectories = 0
-        for name, child in directory.sorted_children():
-            number = numbers[child]
-            address = _UNPLACED
-            if child.kind == 1:
-                subdirectories += 1
-                address = self._place(child, listings.pop(child), number_of_directory)
-                del parents[child]
-            elif child in links:
-                address = addresses[number - 1]
-            if address == _UNPLACED:
-                address = self._place(child, None, 0)
-            writer.add(name, address, number, child.kind)
+        writer.add(names, addresses, numbers, [node.kind for node in nodes])
         return writer.store(self.directories, subdirectories)
 
-    def _place(self, node: Node, listing: Listing | None, parent: int) -> int:
-        """Store one inode and return its address."""
-        number = self._numbers[node]
-        mtime = node.mtime
-        if not 0 <= mtime <= 0xFFFFFFFF:
-            mtime = 0 if mtime < 0 else 0xFFFFFFFF  # SquashFS has no other times
-        header = (node.mode & 0o7777, self.ids.index(node.uid), self.ids.index(node.gid), mtime, number)
+    def _place_linked(self, nodes: list[Node], following: int) -> tuple[list[int], list[int]]:
+        """Store inodes of which some have other names and may be stored already; returns numbers and addresses."""
+        numbers: list[int] = []
+        for node in nodes:
+            number = self._numbers.get(node, following)
+            following += number == following
+            numbers.append(number)
+            if self.addresses[number - 1] == _UNPLACED:
+                self.addresses[number - 1] = self.inodes.append(self._pack(node, number))
+        return numbers, [self.addresses[number - 1] for number in numbers]
+
+    def _pack_all(self, nodes: list[Node], number: int) -> list[bytes]:
+        """Inodes of nodes with one name each, numbered from `number` on; most are small files, packed right here."""
+        pack, ids, records = layout.BASIC_FILE.pack, self.ids.indices, []
+        for node in nodes:
+            content, mtime = node.content, node.mtime
+            if type(content) is int and not node.xattrs and 0 <= mtime <= _LAST_TIME:
+                mode, uid, gid = node.mode & 0o7777, ids[node.uid], ids[node.gid]
+                fragment, offset = content >> OFFSET_BITS, content & _OFFSET_MASK
+                records.append(pack(2, mode, uid, gid, mtime, number, 0, fragment, offset, node.size))
+            else:
+                records.append(self._pack(node, number))
+            number += 1
+        return records
+
+    def _pack(self, node: Node, number: int) -> bytes:
+        """The inode of any node."""
+        ids, mtime = self.ids.indices, min(max(node.mtime, 0), _LAST_TIME)
+        header = (node.mode & 0o7777, ids[node.uid], ids[node.gid], mtime, number)
         xattr = self.xattrs.index(node.xattrs) if node.xattrs else INVALID_XATTR
-        if listing is not None:
-            record = _pack_directory(header, listing, parent, xattr)
-        elif node.kind == 2:
-            record = self._pack_file(header, node, xattr)
-        else:
-            record = _pack_special(header, node, self._links.get(node, 1), xattr)
-        address = self.inodes.append(record)
-        self.addresses[number - 1] = address
-        return address
+        if node.kind is NodeKind.DIRECTORY:
+            return _pack_directory(header, self._folders[node], len(self.addresses) + 1, xattr)
+        if node.kind is NodeKind.FILE:
+            return self._pack_file(header, node, xattr)
+        return _pack_special(header, node, self._links.get(node, 1), xattr)
 
     def _pack_file(self, header: tuple[int, ...], node: Node, xattr: int) -> bytes:
         content = node.content
@@ -152,7 +203,11 @@ class TreeTables:
         return self._blocks.positions[content.first], min(content.sparse, node.size - 1), sizes.tobytes()
 
 
-def _pack_directory(header: tuple[int, ...], listing: Listing, parent: int, xattr: int) -> bytes:
+def _pack_directory(header: tuple[int, ...], folder: _Folder, above_root: int, xattr: int) -> bytes:
+    """A directory whose children are placed; the root has a parent whose number no inode has."""
+    listing, folder.listing = folder.listing, None
+    assert listing is not None
+    parent = folder.parent.number if folder.parent is not None else above_root
     block, offset = listing.address >> 16, listing.address & 0xFFFF
     links, size = 2 + listing.subdirectories, listing.size + layout.EMPTY_DIRECTORY_SIZE
     if xattr == INVALID_XATTR and not listing.index_count and size <= 0xFFFF:
@@ -188,31 +243,29 @@ class _ListingWriter:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._run: list[bytes] = []
-        self._count = 0
         self._base = 0  # inode number of the run
         self._block = -1  # inode metadata block of the run
         self._size = 0
         self._index: list[tuple[int, bytes]] = []
         self._indexed = 0  # offset of the last run that has an index entry
 
-    def add(self, name: bytes, address: int, number: int, kind: int) -> None:
-        """Add an entry; names come in byte order."""
-        block = address >> 16
-        length = len(name)
-        if not 0 < length <= layout.NAME_LIMIT or b"/" in name or b"\0" in name or name in (b".", b".."):
-            raise HostileImage(f"{name[:80]!r} cannot be the name of a file")
-        delta = number - self._base
-        if (
-            block != self._block
-            or self._count == DIRECTORY_RUN
-            or not -32768 <= delta <= 32767
-            or self._size + 8 + length - self._indexed > layout.METADATA_SIZE
-        ):
-            self._begin_run(block, number, name)
-            delta = 0
-        self._count += 1
-        self._size += 8 + length
-        self._run += (DIRECTORY_ENTRY.pack(address & 0xFFFF, delta, kind, length - 1), name)
+    def add(
+        self, names: Sequence[bytes], addresses: Sequence[int], numbers: Sequence[int], kinds: Sequence[int]
+    ) -> None:
+        """Add entries; names come in byte order."""
+        _refuse_names(names)
+        pack = DIRECTORY_ENTRY.pack
+        left, room, base, run = 0, 0, 0, self._run  # entries and bytes until another run begins
+        for name, address, number, kind in zip(names, addresses, numbers, kinds, strict=True):
+            length = len(name)
+            delta = number - base
+            if not left or room < 8 + length or address >> 16 != self._block or not -32768 <= delta <= 32767:
+                self._begin_run(address >> 16, number, name)
+                left, room = DIRECTORY_RUN, layout.METADATA_SIZE - self._size + self._indexed
+                base, delta, run = number, 0, self._run
+            left -= 1
+            room -= 8 + length
+            run += (pack(address & 0xFFFF, delta, kind, length - 1), name)
 
     def _begin_run(self, block: int, number: int, name: bytes) -> None:
         self._end_run()
@@ -223,10 +276,11 @@ class _ListingWriter:
         self._size += DIRECTORY_HEADER.size
 
     def _end_run(self) -> None:
-        if self._count:
-            self._parts.append(DIRECTORY_HEADER.pack(self._count - 1, self._block, self._base))
+        if self._run:
+            self._parts.append(DIRECTORY_HEADER.pack(len(self._run) // 2 - 1, self._block, self._base))
             self._parts += self._run
-            self._run, self._count = [], 0
+            self._size += sum(map(len, self._run))
+            self._run = []
 
     def store(self, table: MetadataWriter, subdirectories: int) -> Listing:
         """Append the listing to the directory table."""
@@ -241,3 +295,20 @@ class _ListingWriter:
             for offset, name in self._index
         )
         return Listing(address, self._size, len(self._index), index, subdirectories)
+
+
+def _refuse_names(names: Sequence[bytes]) -> None:
+    """Raise for a name that no file can have; all of a directory are looked at in one go."""
+    if not names:
+        return
+    joined = b"/".join(names)
+    if (
+        joined.count(b"/") == len(names) - 1
+        and b"\0" not in joined
+        and max(map(len, names)) <= layout.NAME_LIMIT
+        and _NO_NAMES.isdisjoint(names)
+    ):
+        return
+    for name in names:
+        if not 0 < len(name) <= layout.NAME_LIMIT or b"/" in name or b"\0" in name or name in _NO_NAMES:
+            raise HostileImage(f"{name[:80]!r} cannot be the name of a file")

@@ -16,7 +16,14 @@ from kedge.errors import HostileImage, UnsupportedFormat
 from kedge.formats.compression import codec_of_image
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.block_reader import BlockPlace, BlockReader
-from kedge.formats.squashfs.inode_reader import DirectoryEntry, FileContent, Inode, InodeReader, read_entries
+from kedge.formats.squashfs.inode_reader import (
+    DirectoryEntry,
+    FileContent,
+    Inode,
+    InodeReader,
+    PlainInode,
+    read_entries,
+)
 from kedge.formats.squashfs.layout import INVALID_FRAGMENT, INVALID_TABLE, INVALID_XATTR, Superblock
 from kedge.formats.squashfs.metadata_reader import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
 from kedge.formats.squashfs.xattr_reader import XattrReader
@@ -25,6 +32,7 @@ from kedge.model.tree import Node, NodeKind
 _MAXIMUM_NAMES = 4_000_000
 MAXIMUM_DEPTH = 2048  # PATH_MAX is 4096: nothing deeper can be named
 _WORDS_AT_ONCE = 2048
+_FILE = int(NodeKind.FILE)
 _KINDS = {kind.value: kind for kind in NodeKind}  # calling an enumeration is slow
 
 
@@ -73,9 +81,13 @@ class SquashReader:
         stack = [(root, root_inode, 0)]
         while stack:
             directory, inode, depth = stack.pop()
+            children = directory.children
             for entry in read_entries(self._directories, inode):
                 names += 1
                 self._check_growth(names, depth, entry, directory)
+                if entry.kind == _FILE and (plain := self._inodes.read_plain(entry.address)):
+                    children[entry.name] = self._make_file(plain)
+                    continue
                 child = links.get(entry.address)
                 if child is None:
                     child_inode = self._read_entry(entry)
@@ -87,7 +99,7 @@ class SquashReader:
                         links[entry.address] = child
                 elif child.kind != entry.kind:
                     raise self._type_mismatch(entry)
-                directory.children[entry.name] = child
+                children[entry.name] = child
         return root
 
     def find(self, path: bytes | str) -> Node | None:
@@ -214,6 +226,12 @@ class SquashReader:
         if owner is None:
             owner = self._owners[number] = self._ids.get(number, asked_by="an inode")[0]
         return owner
+
+    def _make_file(self, plain: PlainInode) -> Node:
+        mode, uid, gid, mtime, size, content = plain
+        node = Node(NodeKind.FILE, mode, self._owner(uid), self._owner(gid), mtime)
+        node.size, node.content = size, content
+        return node
 
     def _node(self, inode: Inode) -> Node:
         kind = _KINDS[inode.kind]

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 from kedge.errors import UnsupportedFormat
 from kedge.formats.compression import BlockCodec
@@ -53,6 +54,13 @@ class MetadataWriter:
             del buffer[:METADATA_SIZE]
         return address
 
+    def extend(self, records: Sequence[Buffer]) -> list[int]:
+        """Add records and return their addresses; as `append` for each, in one go."""
+        places = list(accumulate(map(len, records), initial=self.offset))
+        self.append(b"".join(records))
+        starts = self.starts
+        return [starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE for place in places[:-1]]
+
     def close(self) -> bytes:
         """End the stream: all blocks, as they are stored. `starts` then has one entry per block and the end."""
         if self._buffer:
@@ -81,32 +89,29 @@ def _pack_index(stream: MetadataWriter, position: int) -> bytes:
     return b"".join((position + start).to_bytes(8, "little") for start, _ in pairwise(stream.starts))
 
 
+class _Indices(dict[int, int]):
+    def __missing__(self, identifier: int) -> int:
+        index = len(self)
+        if index >= MAXIMUM_IDS:
+            raise UnsupportedFormat(f"the image has more than {MAXIMUM_IDS} different owners, the maximum of SquashFS")
+        if not 0 <= identifier < 1 << 32:
+            raise UnsupportedFormat(f"owner {identifier} does not fit in 32 bits")
+        self[identifier] = index
+        return index
+
+
 class IdTable:
     """User and group ids; inodes hold indices into it."""
 
     def __init__(self) -> None:
-        self._indices: dict[int, int] = {}
+        self.indices = _Indices()  # by id, which is added if it is new
 
     def __len__(self) -> int:
-        return len(self._indices)
-
-    def index(self, identifier: int) -> int:
-        """The index of an id, which is added if it is new."""
-        index = self._indices.get(identifier)
-        if index is None:
-            index = len(self._indices)
-            if index >= MAXIMUM_IDS:
-                raise UnsupportedFormat(
-                    f"the image has more than {MAXIMUM_IDS} different owners, the maximum of SquashFS"
-                )
-            if not 0 <= identifier < 1 << 32:
-                raise UnsupportedFormat(f"owner {identifier} does not fit in 32 bits")
-            self._indices[identifier] = index
-        return index
+        return len(self.indices)
 
     def pack(self) -> bytes:
         """The entries of the table."""
-        return b"".join(U32.pack(identifier) for identifier in self._indices)
+        return b"".join(U32.pack(identifier) for identifier in self.indices)
 
 
 class XattrTable:

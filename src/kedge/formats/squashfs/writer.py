@@ -6,8 +6,8 @@ Equal input gives equal bytes, whatever the number of threads.
 
 from __future__ import annotations
 
+import sys
 from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -20,7 +20,7 @@ from kedge.formats.squashfs.content_writer import ContentStore
 from kedge.formats.squashfs.image_output import OutputFile
 from kedge.formats.squashfs.inode_writer import BlockMap, TreeTables
 from kedge.formats.squashfs.table_writer import pack_table
-from kedge.model.tree import Buffer, Node
+from kedge.model.tree import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,9 @@ class SquashWriter:
             self._output, self._codec, size, options.threads, start=layout.SUPERBLOCK_SIZE + len(self._options_block())
         )
         self._contents = ContentStore(self._pipeline, size)
+        self.add = self._contents.add  # takes a whole file; returns the token for `Node.content`
+        self.add_stream = self._contents.add_stream  # takes a file of so many bytes in chunks; likewise
         self.skipped_xattrs: dict[bytes, int] = {}  # by name: how many files have attributes SquashFS cannot hold
-
-    def add(self, data: Buffer) -> object:
-        """Take a whole file; returns the token for `Node.content`."""
-        return self._contents.add(data)
-
-    def add_stream(self, size: int, chunks: Iterable[Buffer]) -> object:
-        """Take a file of `size` bytes in chunks; returns the token for `Node.content`."""
-        return self._contents.add_stream(size, chunks)
 
     def finish(self, root: Node) -> int:
         """Write the tables and the superblock for this tree; returns the image's size, padded to 4096."""
@@ -145,4 +139,6 @@ class SquashWriter:
 
 
 def _little_endian(numbers: array[int]) -> bytes:
-    return b"".join(layout.U64.pack(number) for number in numbers)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()

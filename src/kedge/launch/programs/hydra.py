@@ -6,14 +6,15 @@ from __future__ import annotations
 import re
 
 from kedge.launch.programs.program import Groups, RankEnd, StartRequest, read_number
+from kedge.patterns import late_pattern
 
-_LABEL = re.compile(r"\[([0-9]{1,9})\] ?(.*)", re.DOTALL)
-_PROCESS = re.compile(r"= +(?:RANK ([0-9]+) )?PID ([0-9]+) RUNNING AT (\S+)")
-_CODE = re.compile(r"= +EXIT (?:CODE|STATUS): ([0-9]{1,5})")
-_SIGNAL = re.compile(
+_LABEL = late_pattern(r"\[([0-9]{1,9})\] ?(.*)", re.DOTALL)
+_PROCESS = late_pattern(r"= +(?:RANK ([0-9]+) )?PID ([0-9]+) RUNNING AT (\S+)")
+_CODE = late_pattern(r"= +EXIT (?:CODE|STATUS): ([0-9]{1,5})")
+_SIGNAL = late_pattern(
     r"= +KILLED BY SIGNAL: ([0-9]{1,2})|.*APPLICATION TERMINATED WITH THE EXIT STRING: .*signal ([0-9]+)"
 )
-_ABORT = re.compile(r".*Abort\((-?[0-9]+)\) on node ([0-9]+) ")
+_ABORT = late_pattern(r".*Abort\((-?[0-9]+)\) on node ([0-9]+) ")
 
 
 class Hydra:

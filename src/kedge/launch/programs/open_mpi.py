@@ -7,16 +7,17 @@ import re
 from collections.abc import Iterable
 
 from kedge.launch.programs.program import Groups, RankEnd, StartRequest, read_number
+from kedge.patterns import late_pattern
 
 # [1,0]<stdout>:text of Open MPI 4, [prterun-host-123@1,0]<stdout>: text of Open MPI 5
-_LABEL = re.compile(
+_LABEL = late_pattern(
     r"(\[(?:[0-9]+|[^][,]*(?P<five>)),([0-9]{1,9})\](?:<std(?:out|err|diag)>)?:(?(five) ?))(.*)", re.DOTALL
 )
-_NAME = re.compile(r"\s*Process name: \[+[^][]*(?:\],)?,?([0-9]+)\]")
-_CODE = re.compile(r"\s*Exit code: +([0-9]{1,3})")
-_SIGNAL = re.compile(r".*process rank ([0-9]+) with PID [0-9]+ on node (\S+) exited on signal ([0-9]+)")
-_ABORT = re.compile(r".*MPI_ABORT was invoked on rank ([0-9]+)")
-_ABORT_CODE = re.compile(r"\s*with errorcode (-?[0-9]+)")
+_NAME = late_pattern(r"\s*Process name: \[+[^][]*(?:\],)?,?([0-9]+)\]")
+_CODE = late_pattern(r"\s*Exit code: +([0-9]{1,3})")
+_SIGNAL = late_pattern(r".*process rank ([0-9]+) with PID [0-9]+ on node (\S+) exited on signal ([0-9]+)")
+_ABORT = late_pattern(r".*MPI_ABORT was invoked on rank ([0-9]+)")
+_ABORT_CODE = late_pattern(r"\s*with errorcode (-?[0-9]+)")
 _AGENTS = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent")
 _AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT")
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 
 from kedge.launch.programs.program import Groups, RankEnd, StartRequest
+from kedge.patterns import late_pattern
 
-_LABEL = re.compile(r"([0-9]{1,9})([:+]) (.*)", re.DOTALL)  # +: the line goes on with the next one of this rank
-_END = re.compile(r"kedge: rank ([0-9]{1,9}) ended with ([0-9]{1,3}) on (\S+)")
+_LABEL = late_pattern(r"([0-9]{1,9})([:+]) (.*)", re.DOTALL)  # +: the line goes on with the next one of this rank
+_END = late_pattern(r"kedge: rank ([0-9]{1,9}) ended with ([0-9]{1,3}) on (\S+)")
 
 
 def label_line(rank: int, line: str, *, is_part: bool = False) -> str:

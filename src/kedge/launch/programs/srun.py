@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 
 from kedge.launch.programs.program import Groups, RankEnd, StartRequest, glue, read_number
+from kedge.patterns import late_pattern
 
-_LABEL = re.compile(r" *([0-9]{1,9}): ?(.*)", re.DOTALL)
-_END = re.compile(r"srun: error: (\S+): tasks? ([0-9]+)[-,0-9]*: (.*)")
-_CODE = re.compile(r"Exited with exit code ([0-9]{1,3})")
-_LOST = re.compile(r"srun: error: Task launch for \S+ failed on node (\S+): (.+)")
+_LABEL = late_pattern(r" *([0-9]{1,9}): ?(.*)", re.DOTALL)
+_END = late_pattern(r"srun: error: (\S+): tasks? ([0-9]+)[-,0-9]*: (.*)")
+_CODE = late_pattern(r"Exited with exit code ([0-9]{1,3})")
+_LOST = late_pattern(r"srun: error: Task launch for \S+ failed on node (\S+): (.+)")
 _LOSSES = ("connect", "contact", "communication", "timed out", "respond", "zero bytes")
 # what it prints for a signal, and the signal's number
 _SIGNALS = {

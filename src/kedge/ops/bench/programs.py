@@ -14,7 +14,8 @@ from typing import Any
 from kedge.errors import ProgramFailed
 from kedge.frozen import frozen
 from kedge.launch.probe.answers import read_lines
-from kedge.posix.process import Finished, run_program
+from kedge.posix.lean_programs import Finished
+from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
 from kedge.posix.start_kedge import own_command, own_package
 

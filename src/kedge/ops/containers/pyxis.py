@@ -23,7 +23,7 @@ from kedge.ops.images.make_layers import make_section
 from kedge.ops.images.write_image import WriteOptions
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, LayeredImage
-from kedge.registry.client_setup import AccessOptions
+from kedge.registry.access_options import AccessOptions
 from kedge.schedulers.slurm import FACTS
 from kedge.store.held_images import Holds
 from kedge.store.images import Handing

@@ -12,7 +12,7 @@ from kedge.errors import OutputExists, UsageError
 from kedge.frozen import JsonValue
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.private_files import make_private
-from kedge.posix.start_kedge import own_interpreter, own_package
+from kedge.posix.start_kedge import own_package, own_python
 from kedge.runtime.command_line.shim_file import ALL_PROGRAMS, PROGRAMS, is_shim, make_shim
 
 
@@ -59,12 +59,13 @@ def install_shims(
         with explained(folder):
             make_private(folder, 0o755)
         source = str(Path(own_package()).resolve().parent)
+        python, *verb = own_python()
         for program in programs:
             path = folder / program
             if path.is_symlink():
                 with explained(path):
                     path.unlink()
-            write_atomically(path, os.fsencode(make_shim(program, own_interpreter(), source)), mode=0o755)
+            write_atomically(path, os.fsencode(make_shim(program, python, source, *verb)), mode=0o755)
     return [_judge(program, folder, environ) for program in programs]
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kedge.compat.driver_chart import Chart, make_chart
@@ -15,7 +14,7 @@ from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import Verdict
 from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
-from kedge.frozen import JsonValue, replace
+from kedge.frozen import JsonValue, frozen, replace
 from kedge.frozen import replace as put
 from kedge.model.reference import Reference, Transport
 from kedge.ops.explain.image_traits import read_image_traits, read_table_traits
@@ -23,10 +22,10 @@ from kedge.ops.explain.known_tables import propose_reference
 from kedge.ops.setup.workplace import MORE_RETRIES, Workplace
 
 if TYPE_CHECKING:
-    from kedge.registry.client_setup import AccessOptions
+    from kedge.registry.access_options import AccessOptions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explanation(JsonValue):
     """What is in an image, and what becomes of it on a target."""
 
@@ -95,6 +94,6 @@ def _prepare(workplace: Workplace, meter: _Meter, reference: Reference, tables: 
 
 
 def _count_with(access: AccessOptions | None, meter: _Meter) -> AccessOptions:
-    from kedge.registry.client_setup import AccessOptions  # late: a local image needs no registry
+    from kedge.registry.access_options import AccessOptions  # late: a local image needs no registry
 
     return replace(access or AccessOptions(), count=meter.count)

@@ -6,7 +6,6 @@ Nothing is guessed: what is unknown stays empty, and a note says so.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from kedge.compat.tables.gpu_names import AMD, find_gpu
@@ -15,12 +14,10 @@ from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE, Gpu, Target, join
 from kedge.errors import UsageError
 from kedge.frozen import replace
 from kedge.model.platform import Platform
-from kedge.ops.explain.host_target import describe_host
-from kedge.ops.explain.queue_target import find_queue_target
-from kedge.runtime.host_facts import gather_host
+from kedge.patterns import late_pattern
 from kedge.settings import Settings
 
-_DRIVER = re.compile(r"[Rr]?(\d{3}(?:\.\d{1,4}){0,3})")
+_DRIVER = late_pattern(r"[Rr]?(\d{3}(?:\.\d{1,4}){0,3})")
 _SAID = "as you name it"
 
 
@@ -44,10 +41,15 @@ def find_target(
     if gpu and not named:
         raise UsageError("--gpu names no GPU", hint="write it as in '--gpu H200'")
     if site:
+        from kedge.ops.explain.queue_target import find_queue_target  # late, as below: a named GPU needs neither
+
         target = _put_over(find_queue_target(site, environ, settings, tables), named, version)
     elif named:
         target = _describe_named(named, version)
     else:
+        from kedge.ops.explain.host_target import describe_host
+        from kedge.runtime.host_facts import gather_host
+
         target = describe_host(gather_host(environ), tables)
         if target.has_gpus or not version:
             return _put_over(target, (), version)

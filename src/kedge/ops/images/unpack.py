@@ -35,6 +35,7 @@ from kedge.runtime.images.tag_lookups import describe_login, find_current
 from kedge.store.store import Store
 
 if TYPE_CHECKING:
+    from kedge.layers.sandbox import SandboxSink
     from kedge.model.digest import Digest
     from kedge.model.manifest import ImageConfig
     from kedge.model.progress import Progress, Task
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _EXPANSION = 3  # compressed layers to files on a disk
 _MAXIMUM_WORKERS = 16
+_MAXIMUM_WRITERS = 4  # processes that make files while layers are read: that many keep up with one reader
 _FORMAT = "v1"  # part of an identity: raise it when the unpacked files change
 
 
@@ -97,7 +99,7 @@ def unpack_plain(digest: Digest, name: str, open_image: Callable[[], LayeredImag
     def build(root: Path, require_room: Callable[[int], None]) -> Built:
         image = open_image()
         require_room(_EXPANSION * sum(layer.size for layer in image.manifest.layers))
-        return _write_tree(root, image, is_plain=True)
+        return _write_tree(root, image, workplace.threads, is_plain=True)
 
     with watch_memory("the unpacking"):
         return NodeCache(workplace.settings, workplace.progress).make(f"plain-{digest.hex}-{_FORMAT}", name, build)[0]
@@ -245,14 +247,15 @@ class _Unpacker:
             if isinstance(image, LayeredImage):
                 return self._unpack_layers(image)
             name = hashlib.sha256(str(self.reference).encode("utf-8", "surrogateescape")).hexdigest()
-            return self._make(f"host-{name}", str(self.reference), lambda root, _: _write_tree(root, image))
+            # one thread: programs of a host are few files
+            return self._make(f"host-{name}", str(self.reference), lambda root, _: _write_tree(root, image, 1))
         finally:
             image.close()
 
     def _unpack_layers(self, image: LayeredImage) -> _Done:
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             require_room(_EXPANSION * sum(layer.size for layer in image.manifest.layers))
-            return replace(_write_tree(root, image), config=_pack_section(image.config))
+            return replace(_write_tree(root, image, self.workplace.threads), config=_pack_section(image.config))
 
         return self._make(self._name_layers(image.manifest.digest.hex), self.reference.redacted, build)
 
@@ -294,11 +297,12 @@ class _Unpacker:
         def build(root: Path, require_room: Callable[[int], None]) -> Built:
             self._require_room(store, missing)
             require_room(_EXPANSION * resolved.compressed_size)
-            image = open_remote_image(resolved, self.workplace, store)  # downloads begin here, in one process only
-            try:
-                return replace(_write_tree(root, image), config=_pack_section(image.config))
-            finally:
-                image.close()
+            with _open_sink(root, self.workplace.threads) as sink:
+                image = open_remote_image(resolved, self.workplace, store)  # downloads begin here, in one process only
+                try:
+                    return replace(_fill_sink(sink, image), config=_pack_section(image.config))
+                finally:
+                    image.close()
 
         with self._attempt(store):
             return self._make(identity, self.reference.redacted, build)
@@ -387,17 +391,27 @@ def _pack_section(config: ImageConfig) -> bytes:
     return json.dumps(config.section, sort_keys=True).encode() if config.section else b""
 
 
-def _write_tree(root: Path, image: ImageSource, *, is_plain: bool = False) -> Built:
+def _write_tree(root: Path, image: ImageSource, threads: int, *, is_plain: bool = False) -> Built:
     """Write the image's files into a directory, with those that containers need unless it `is_plain`."""
-    from kedge.layers.owners import collect_owners
+    with _open_sink(root, threads) as sink:
+        return _fill_sink(sink, image, is_plain=is_plain)
+
+
+def _open_sink(root: Path, threads: int) -> SandboxSink:
+    """What takes the files; open it before downloads begin, because its processes are forked and downloads threads."""
     from kedge.layers.sandbox import SandboxSink
+
+    return SandboxSink(root, writers=min(threads // 2, _MAXIMUM_WRITERS))
+
+
+def _fill_sink(sink: SandboxSink, image: ImageSource, *, is_plain: bool = False) -> Built:
+    from kedge.layers.owners import collect_owners
     from kedge.layers.unpack_squashfs import make_usable, measure_tree
     from kedge.ops.images.write_image import fill_decorated
 
-    with SandboxSink(root) as sink:
-        tree = image.fill(sink) if is_plain else fill_decorated(image, sink)
-        owners = collect_owners(tree)
-        make_usable(tree)
-        size = measure_tree(tree)
-        sink.finish(tree)
+    tree = image.fill(sink) if is_plain else fill_decorated(image, sink)
+    owners = collect_owners(tree)
+    make_usable(tree)
+    size = measure_tree(tree)
+    sink.finish(tree)
     return Built(size, owners=owners.encode())

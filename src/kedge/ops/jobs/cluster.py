@@ -13,8 +13,8 @@ from kedge.frozen import frozen, replace
 from kedge.jobs.records import Records, find_record_root
 from kedge.model.site import Site
 from kedge.ops.setup.site import choose_site, require_settings
+from kedge.posix.lean_programs import Finished
 from kedge.posix.owned_names import find_user_name
-from kedge.posix.process import Finished, run_program
 from kedge.schedulers.backend import Backend, Query
 from kedge.schedulers.choose import find_backend
 from kedge.settings import Settings
@@ -52,6 +52,8 @@ class Cluster:
 
     def call(self, argv: Sequence[str], changes: Sequence[tuple[str, str | None]] = ()) -> Finished:
         """Run a program of the scheduler, whatever its status; `changes` sets variables, None unsets one."""
+        from kedge.posix.process import run_program  # late: a submission calls no other program than its own
+
         self.require_configuration(os.environ)
         environment = {**os.environ, **{name: value for name, value in changes if value is not None}}
         for name in (name for name, value in changes if value is None):

@@ -12,7 +12,7 @@ from kedge.errors import JobNotFound, SiteProblem, UsageError
 from kedge.frozen import frozen, replace
 from kedge.jobs.records import Record
 from kedge.ops.jobs.cluster import Cluster, open_cluster
-from kedge.ops.jobs.submit import recover_ids
+from kedge.ops.jobs.submitted_ids import recover_ids
 from kedge.settings import Settings
 
 

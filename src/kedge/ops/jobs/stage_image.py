@@ -9,7 +9,6 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kedge.errors import FileProblem, InvalidJob, KedgeError, ProgramFailed
 from kedge.frozen import frozen
@@ -18,6 +17,7 @@ from kedge.model.site import Site, expand_path
 from kedge.schedulers.choose import list_facts
 from kedge.settings import Settings, xdg_directory
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.model.reference import Reference
 
@@ -34,6 +34,15 @@ class StagedImage:
     when: str = ""  # now or in-job
     reason: str = ""  # why in the job
     recipe: str = ""  # what to build `path` from, in the job
+
+
+@frozen
+class FileStaging:
+    """Whether the job copies kedge and the image to every node first, and what to tell its user."""
+
+    kedge: bool = False
+    image: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def place_image(job: Job, site: Site, settings: Settings, environ: Mapping[str, str], directory: str) -> StagedImage:

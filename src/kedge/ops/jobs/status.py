@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kedge.errors import FileProblem, JobNotFound, SchedulerFailed
 from kedge.frozen import frozen, replace
@@ -24,9 +23,10 @@ from kedge.ops.jobs.merge_status import (
     make_status,
     merge,
 )
-from kedge.ops.jobs.submit import recover_id, recover_ids
+from kedge.ops.jobs.submitted_ids import recover_id, recover_ids
 from kedge.schedulers.choose import find_facts
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.ops.jobs.find_job import FoundJob  # lists of jobs need no search
 

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,11 +23,12 @@ from kedge.model.job import Dependency, Job, Parallel
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
 from kedge.ops.jobs.cluster import Cluster
-from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.stage_image import NOW, FileStaging, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.submitted_ids import recover_id, show_output
 from kedge.posix.files import require_writable
-from kedge.posix.private_files import read_own_file
-from kedge.posix.process import run_into_files
+from kedge.posix.lean_programs import Finished, run_into_files_here
 from kedge.posix.programs import find_program
+from kedge.posix.start_kedge import own_program
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import list_facts
 from kedge.settings import Settings
@@ -37,7 +36,6 @@ from kedge.sites.check_request import check_request
 from kedge.sites.rules import find_hidden_root
 
 _DEFAULT_OUTPUT = "{name}-{id}.out"
-_ANSWER_LIMIT = 1 << 20  # bytes of what a submit command prints
 _LOADER = ("LD_", "PYTHON")  # variables of the loader and of kedge's own Python
 _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
 
@@ -101,6 +99,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     kedge = find_kedge()
     if image.path:
         _require_seen(kedge, cluster.site, environ)
+    staging = _plan_staging(ready, cluster.site, kedge, image)
     place = ScriptContext(
         record=str(record),
         kedge=kedge,
@@ -111,12 +110,24 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
         error=error,
         inside_only=_find_inside_only(ready),
         build_from=image.recipe,
+        stages_kedge=staging.kedge,
+        stages_image=staging.image,
         source=ready.image if "@" in ready.image and "://" in ready.image else "",
     )
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
     warnings = (*checked.warnings, *pinned.warnings, *doubts)
-    return SubmitPlan(ready, cluster, key, place, image, script, tuple(argv), warnings, checked.notes)
+    notes = (*checked.notes, *staging.notes)
+    return SubmitPlan(ready, cluster, key, place, image, script, tuple(argv), warnings, notes)
+
+
+def _plan_staging(job: Job, site: Site, kedge: str, image: StagedImage) -> FileStaging:
+    """What the job copies to its nodes first."""
+    if job.node_count == 1:
+        return FileStaging()
+    from kedge.ops.jobs.stage_files import plan_staging  # late: most jobs have one node
+
+    return plan_staging(job, site, kedge, image)
 
 
 @frozen
@@ -217,7 +228,7 @@ def submit(plan: SubmitPlan) -> Submitted:
     record = cluster.records.create(plan.key, draft, plan.script)
     out, err = record.folder / "submit.out", record.folder / "submit.err"
     try:
-        done = run_into_files(plan.argv, out, err, environment=_make_environment(os.environ), directory=place.directory)
+        done = _run_submit_command(plan, out, err)
     except ProgramMissing as problem:
         cluster.records.forget(record)
         raise cluster.explain_missing(plan.argv[0], problem) from None
@@ -239,33 +250,25 @@ def submit(plan: SubmitPlan) -> Submitted:
     )
 
 
-def show_output(record: Record) -> str:
-    """The output file, with INDEX in it for the tasks of an array."""
-    return fill_pattern(record.output.replace("{index}", "INDEX"), name=record.name, id=record.id, index=None)
+def _run_submit_command(plan: SubmitPlan, out: Path, err: Path) -> Finished:
+    environment, directory = _make_environment(os.environ), plan.place.directory
+    if _is_here(directory):
+        return run_into_files_here(plan.argv, out, err, environment)
+    from kedge.posix.process import run_into_files  # late: it costs more, and most submit from where the job runs
+
+    return run_into_files(plan.argv, out, err, environment=environment, directory=directory)
 
 
-def recover_id(record: Record, cluster: Cluster) -> Record | None:
-    """Note the id of a submission whose kedge was killed before it could; None if there is no id."""
+def _is_here(directory: str) -> bool:
     try:
-        text = read_own_file(record.folder / "submit.out", _ANSWER_LIMIT).decode(errors="replace")
-        return cluster.records.name_id(record, cluster.backend.parse_submit(text))
-    except (OSError, SchedulerFailed, FileProblem):
-        return None
-
-
-def recover_ids(cluster: Cluster) -> None:
-    """Read the ids of jobs whose kedge was killed while it submitted them."""
-    for key in cluster.records.list_new():
-        with contextlib.suppress(FileProblem):
-            record = cluster.records.read(key, "")
-            if record.site == cluster.site.name:
-                recover_id(record, cluster)
+        return directory == str(Path.cwd())
+    except OSError:  # it is gone
+        return False
 
 
 def find_kedge() -> str:
     """The path of the kedge command for scripts: the installation of this Python, else from PATH."""
-    beside = Path(sys.prefix, "bin/kedge")
-    path = str(beside) if beside.exists() else find_program("kedge")
+    path = own_program() or find_program("kedge")
     if not path:
         raise FileProblem(
             "the command 'kedge' was not found, and jobs need it",

@@ -16,7 +16,8 @@ from pathlib import Path
 from kedge.errors import KedgeError, NotebookProblem
 from kedge.frozen import frozen
 from kedge.ops.jupyter.image_python import ImagePython
-from kedge.posix.process import Finished, run_program
+from kedge.posix.lean_programs import Finished
+from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
 from kedge.posix.start_kedge import own_interpreter
 from kedge.runtime.start.step import run_step

@@ -17,7 +17,6 @@ from kedge.launch.contracts import Contract
 from kedge.launch.interfaces import InterfaceChoice, NetworkInterface, choose_interface
 from kedge.launch.order import RankOrder
 from kedge.launch.ranks import Rank
-from kedge.posix.process import run_program
 
 _PATIENCE = 10.0  # seconds for a name: name servers give up after five, and then the next is asked
 NO_INTERFACE = (InterfaceChoice("", ""), "")
@@ -81,6 +80,8 @@ def describe_first_node(interfaces: Sequence[NetworkInterface]) -> tuple[Interfa
 
 def look_up_name(name: str) -> tuple[str, ...] | None:
     """The addresses of a host by all that the node asks (files, name servers, directories); None: cannot be asked."""
+    from kedge.posix.process import run_program  # late: a launch on one node asks for no name
+
     try:
         done = run_program(["getent", "ahosts", name], timeout=_PATIENCE, check=False)
     except (ProgramMissing, ProgramFailed):

@@ -12,8 +12,9 @@ from pathlib import Path
 from kedge.errors import AuthenticationFailed, InvalidReference, UsageError
 from kedge.model.progress import Progress, Silent
 from kedge.model.reference import Reference, Transport
+from kedge.registry.access_options import AccessOptions
 from kedge.registry.client import RegistryClient
-from kedge.registry.client_setup import Access, AccessOptions
+from kedge.registry.client_setup import Access
 from kedge.registry.credentials import Credential, list_logins, login_file, make_login
 from kedge.registry.docker_config import normalize_key, remove_login, store_login
 from kedge.registry.secret import Secret

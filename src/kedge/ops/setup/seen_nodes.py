@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from kedge.jobs.records import find_record_root
 from kedge.model.progress import Progress, Silent
 from kedge.model.site import Site, expand_path
 from kedge.ops.setup.site import choose_site
+from kedge.patterns import late_pattern
 from kedge.posix.files import write_atomically
 from kedge.posix.private_files import make_private, read_own_file
 from kedge.schedulers.current_job import find_current_job
@@ -34,9 +34,9 @@ _LIMIT = 64 << 10  # bytes; ours have three thousand
 _MOST_FILES = 256
 _MOST_GPUS = 64
 _AHEAD = 86400.0  # seconds that a node's clock may be before ours
-_TEXT = re.compile(r"[ -~]{0,128}")
-_VERSION_TEXT = re.compile(r"([0-9]{1,6}(\.[0-9]{1,6}){0,3})?")
-_FLAG = re.compile(r"[a-z0-9_.]{1,32}")
+_TEXT = late_pattern(r"[ -~]{0,128}")
+_VERSION_TEXT = late_pattern(r"([0-9]{1,6}(\.[0-9]{1,6}){0,3})?")
+_FLAG = late_pattern(r"[a-z0-9_.]{1,32}")
 
 
 @frozen

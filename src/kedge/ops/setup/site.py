@@ -14,15 +14,18 @@ from kedge.model.site import Site
 from kedge.posix.programs import find_program
 from kedge.schedulers.choose import find_facts
 from kedge.settings import Settings
-from kedge.sites.detect import (
-    Candidate,
-    HostSigns,
-    detect_site,
+from kedge.sites.profile import (
+    SiteSummary,
+    find_folders,
     find_unreadable_settings,
-    list_names,
-    list_scheduler_signs,
+    list_signs,
+    list_sites,
+    load_site,
 )
-from kedge.sites.profile import SiteSummary, find_folders, list_signs, list_sites, load_site
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from kedge.sites.detect import Candidate, HostSigns
 
 
 @frozen
@@ -43,11 +46,15 @@ def choose_site(settings: Settings, environ: Mapping[str, str], *, name: str = "
     folders = find_folders(environ)
     if name or settings.site:
         return load_site(name or settings.site or "", folders)
+    from kedge.sites.detect import detect_site  # late: who names the site needs none of it
+
     return load_site(detect_site(look_around(environ), list_signs(folders))[0].site, folders)
 
 
 def detect_here(settings: Settings, environ: Mapping[str, str]) -> Detected:
     """The same, with the reason and the other candidates."""
+    from kedge.sites.detect import detect_site  # late, as above
+
     folders = find_folders(environ)
     machine = look_around(environ)
     found = detect_site(machine, list_signs(folders))
@@ -65,6 +72,8 @@ def list_known(environ: Mapping[str, str]) -> list[SiteSummary]:
 
 def look_around(environ: Mapping[str, str]) -> HostSigns:
     """The host names, variables, programs and files by which sites are detected."""
+    from kedge.sites.detect import HostSigns, list_names, list_scheduler_signs  # late, as above
+
     names = list_names(os.uname().nodename, _read_text("/etc/hosts"), _read_text("/etc/resolv.conf"))
     wanted_programs, wanted_files = list_scheduler_signs()
     programs = frozenset(name for name in wanted_programs if find_program(name))

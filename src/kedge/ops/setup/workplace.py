@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,8 @@ from kedge.settings import Settings
 from kedge.store.store import Store
 
 if TYPE_CHECKING:
-    from kedge.registry.client_setup import Access, AccessOptions
+    from kedge.registry.access_options import AccessOptions
+    from kedge.registry.client_setup import Access
 
 _PASSING_STORE = "kedge-store"
 LOOKUP_PATIENCE = 10.0  # seconds; to ask whether an image that is here is still the newest
@@ -57,13 +57,21 @@ class Workplace:
         return choose_threads(read_limits(), self.settings.threads)
 
     @property
+    def ahead(self) -> int:
+        """The bytes of layers that may wait in memory, inflated."""
+        from kedge.host.limits import choose_ahead, choose_threads, read_limits
+
+        limits = read_limits()
+        return choose_ahead(limits, choose_threads(limits, self.settings.threads))
+
+    @property
     def is_hurried(self) -> bool:
         """Whether requests to registries are given up soon."""
         return self.access is not None and self.access.patience is not None
 
     def hurry(self, patience: float | None = None) -> Workplace:
         """The same for a quick request, given up sooner than a pull, unless the user set `retries`."""
-        from kedge.registry.client_setup import AccessOptions
+        from kedge.registry.access_options import AccessOptions
 
         if self.settings.sources["retries"].kind != "default":
             return self
@@ -71,7 +79,8 @@ class Workplace:
 
     def open_access(self, *, patient: bool = True, patience: float | None = None) -> Access:
         """Access to registries; an impatient one does not retry, for callers that have an alternative."""
-        from kedge.registry.client_setup import Access, AccessOptions
+        from kedge.registry.access_options import AccessOptions
+        from kedge.registry.client_setup import Access
 
         settings, asked = self.settings, self.access or AccessOptions()
         options = replace(
@@ -108,6 +117,8 @@ class Workplace:
             with Store(place, downloads=settings.download_connections) as store:
                 yield store
         finally:
+            import shutil  # late: most commands leave nothing to remove
+
             shutil.rmtree(place, ignore_errors=True)
 
     def go_around_cache(self, problem: FileProblem | NoSpace) -> Workplace:
@@ -147,6 +158,8 @@ def make_passing_store(directory: Path) -> Path:
         for left in directory.glob(f"{_PASSING_STORE}.*"):
             with contextlib.suppress(FileNotFoundError):  # of a process that ended between the two looks
                 if left.lstat().st_uid == os.getuid() and owner_is_gone(left.name):
+                    import shutil  # late, as above
+
                     shutil.rmtree(left, ignore_errors=True)
         place = directory / own_name(_PASSING_STORE)
         place.mkdir(mode=0o700)

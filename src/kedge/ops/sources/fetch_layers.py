@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,13 @@ from kedge.errors import CorruptImage
 from kedge.formats.singularityd import SourceRecord
 from kedge.formats.singularityd.documents import add_build
 from kedge.layers.layer_source import LayerSource
-from kedge.layers.limits import FlattenOptions
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
 from kedge.model.progress import Task
 from kedge.model.reference import Reference
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.image_source import LayeredImage
+from kedge.ops.sources.image_source import LayeredImage, choose_reading
 from kedge.ops.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts
 from kedge.store.download import IngestOptions
 from kedge.store.parallel_downloads import Ingest
@@ -42,11 +41,11 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
     diff_ids = _pair_diff_ids(resolved, config)
     ingests = _start_downloads(resolved, manifest.layers, store, workplace)
     layers = tuple(
-        LayerSource(short_name(layer), layer.digest, diff_id, _follow(ingests[layer.digest.hex]))
+        _describe_layer(layer, diff_id, ingests[layer.digest.hex])
         for layer, diff_id in zip(manifest.layers, diff_ids, strict=True)
     )
     record = make_record(resolved, config, workplace.platform)
-    options = FlattenOptions(progress=workplace.progress)
+    options = choose_reading(workplace)
     return LayeredImage(manifest, raw, config, layers, record, options, on_close=store.close)
 
 
@@ -99,8 +98,8 @@ def _opener(resolved: Resolved, layer: Descriptor) -> Callable[[int], AbstractCo
     return lambda offset: resolved.client.open_blob(resolved.reference.repository, layer, offset)
 
 
-def _follow(ingest: Ingest) -> Callable[[], Iterator[bytes]]:
-    return ingest.follow
+def _describe_layer(layer: Descriptor, diff_id: Digest | None, ingest: Ingest) -> LayerSource:
+    return LayerSource(short_name(layer), layer.digest, diff_id, ingest.follow, ingest.read_from)
 
 
 def make_record(resolved: Resolved, config: ImageConfig, wanted: Platform) -> SourceRecord:

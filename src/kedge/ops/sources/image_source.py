@@ -18,6 +18,12 @@ from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
 from kedge.model.manifest import ImageConfig, Manifest
 from kedge.model.tree import ContentSink, ContentSource, Node, copy_tree
+from kedge.ops.setup.workplace import Workplace
+
+
+def choose_reading(workplace: Workplace) -> FlattenOptions:
+    """How layers are read by a command with these settings."""
+    return FlattenOptions(threads=workplace.threads, ahead=workplace.ahead, progress=workplace.progress)
 
 
 class ImageSource(Protocol):

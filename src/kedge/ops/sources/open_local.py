@@ -28,7 +28,6 @@ from kedge.formats.squashfs.reader import SquashReader
 from kedge.hostpack import describe_host, pack_host
 from kedge.layers.directory_tree import FolderOptions, read_folder
 from kedge.layers.layer_source import LayerSource
-from kedge.layers.limits import FlattenOptions
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.platform import Platform
 from kedge.model.progress import Progress
@@ -38,7 +37,7 @@ from kedge.model.tree_view import TreeView
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import SourceKind, classify
 from kedge.ops.sources.fetch_layers import image_platform, parse_time
-from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
+from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage, choose_reading
 from kedge.ops.sources.resolve import compare_platform
 from kedge.posix.files import explained
 
@@ -225,7 +224,7 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
     except BaseException:
         images.close()
         raise
-    layers = tuple(LayerSource(x.name, x.digest, x.diff_id, x.open) for x in stored.layers)
+    layers = tuple(LayerSource(x.name, x.digest, x.diff_id, x.open, x.open_at) for x in stored.layers)
     kind = "docker-archive" if is_docker else "oci" if path.is_dir() else "oci-archive"
     record = SourceRecord(
         kind,
@@ -235,7 +234,7 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
         parse_time(config.created),
     )
     record = add_build(record, config)
-    options = FlattenOptions(progress=workplace.progress)
+    options = choose_reading(workplace)
     return LayeredImage(stored.manifest, stored.config, config, layers, record, options, on_close=images.close)
 
 

@@ -213,7 +213,7 @@ def _ask(
     for _ in range(_MAXIMUM_DEPTH):
         raw = store.read_blob(Digest.parse(wanted), MAXIMUM_MANIFEST) if ":" in wanted else None
         document = parse_manifest(raw) if raw is not None else client.get_manifest(reference.repository, wanted)
-        store.add_blob(document.raw)
+        store.add_blob(document.raw, is_lasting=False)
         if isinstance(document, Manifest):
             return document, index
         index = document
@@ -239,7 +239,7 @@ def read_config(resolved: Resolved, store: Store) -> tuple[bytes, ImageConfig]:
     raw = store.read_blob(descriptor.digest, MAXIMUM_CONFIG)
     if raw is None:
         raw = resolved.client.read_blob(resolved.reference.repository, descriptor, MAXIMUM_CONFIG)
-        store.add_blob(raw)
+        store.add_blob(raw, is_lasting=False)
     return raw, parse_config(raw, where=f"the config of {resolved.reference}")
 
 

@@ -28,21 +28,24 @@ def is_shim(path: str) -> bool:
         os.close(file)
 
 
-def make_shim(program: str, python: str, source: str) -> str:
-    """The text of one shim: no module of the site's is imported, and the package is found by its path."""
+def make_shim(program: str, python: str, source: str, verb: str = "") -> str:
+    """The text of one shim: no module of the site's is imported, and the package is found by its path.
+
+    `verb`: the word that makes `python`, a bundle, start its Python; it finds the package without `source`.
+    """
     first = f"#!{python} -SI"
-    if len(first) > _LONGEST_SHEBANG or any(character.isspace() for character in python):
+    if len(first) > _LONGEST_SHEBANG or any(character.isspace() for character in python) or verb:
         # a shell starts Python, which reads these two lines as one string
-        quoted = python.replace("'", "'\"'\"'")
-        first = f"#!/bin/sh\n'''exec' '{quoted}' -SI \"$0\" \"$@\"\n' '''"
+        quoted = "'" + python.replace("'", "'\"'\"'") + "'" + (f" {verb}" if verb else "")
+        first = f"#!/bin/sh\n'''exec' {quoted} -SI \"$0\" \"$@\"\n' '''"
     module = _MODULES.get(program, "shim_words")
     again = f"kedge shim install {program}" if program in _MODULES else "kedge shim install"
+    place = f"sys.path.insert(0, {source!r})\n" if not verb else ""
     return f"""{first}
 # {program}: {MARK}, and removed by 'kedge shim remove'
 import sys
 
-sys.path.insert(0, {source!r})
-try:
+{place}try:
     from kedge.cli.{module} import main
 except ImportError as problem:
     sys.exit(f"{program}: kedge is not in {{sys.path[0]}} ({{problem}}); to write this file again: {again}")

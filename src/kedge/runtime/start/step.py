@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from kedge.posix.kedge_child import OWN_FAILURE, read_error, run_kedge
-from kedge.posix.process import Finished
+from kedge.posix.lean_programs import Finished
 
 
 def run_step(

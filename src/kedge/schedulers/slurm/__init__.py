@@ -11,6 +11,7 @@ FACTS = SchedulerFacts(
     submit="sbatch",
     submit_path="/usr/bin/sbatch",
     launcher_of_tasks="srun",
+    broadcast="sbcast",
     interactive=("srun", "salloc", "idev"),  # idev: TACC's
     job_id="SLURM_JOB_ID",
     step_id="SLURM_STEP_ID",

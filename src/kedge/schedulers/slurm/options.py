@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from kedge.errors import InvalidJob
 from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 
 # letter, or - for none; tried against sbatch 22.05, with later options and those of Pyxis added
 _WITH_VALUE = """
@@ -55,8 +56,8 @@ _OURS = (
 # of each group a job has one at most: the user's own word for it replaces whichever stands there
 _MEMORY = frozenset(("mem", "mem-per-cpu", "mem-per-gpu"))
 _GPUS = frozenset(("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres"))
-_PLAIN = re.compile(r"""[^\s"'\\#]+""")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_PLAIN = late_pattern(r"""[^\s"'\\#]+""")
+_CONTROL = late_pattern(r"[\x00-\x1f\x7f]")
 
 
 def _name_options(table: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from kedge.errors import RequestRefused, SchedulerFailed
 from kedge.model.job import Job
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Site
+from kedge.patterns import late_pattern
 from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.script_body import render_body
 from kedge.schedulers.slurm import FACTS
@@ -24,10 +25,10 @@ DIALECT = Dialect(
     # no `head`: with pipefail, a scontrol that writes on after it would end the script
     first_node=('nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")', "first_node=${nodes%%$'\\n'*}"),
     launcher="srun",
-    broadcast="sbcast",
+    broadcast=FACTS.broadcast,
 )
 # `12`, `12;cluster`, and the sentence that wrappers of sites print all the same
-_SUBMITTED = re.compile(r"^\s*(?:(\d+)(?:;[\w.-]+)?|Submitted batch job (\d+)(?: on cluster \S+)?)\s*$", re.MULTILINE)
+_SUBMITTED = late_pattern(r"^\s*(?:(\d+)(?:;[\w.-]+)?|Submitted batch job (\d+)(?: on cluster \S+)?)\s*$", re.MULTILINE)
 
 
 def render(job: Job, site: Site, place: ScriptContext) -> str:

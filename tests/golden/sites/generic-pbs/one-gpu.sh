@@ -13,7 +13,7 @@ export KEDGE_JOB_ID="$PBS_JOBID" KEDGE_JOB_NAME=train
 exec >/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/scratch/proj/ada/.kedge/jobs/records/KEY
-streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
 { printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
 finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }

@@ -7,7 +7,7 @@ import pytest
 
 from kedge.errors import NotebookProblem
 from kedge.ops.jupyter import image_python
-from kedge.posix.process import Finished
+from kedge.posix.lean_programs import Finished
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,11 @@ from typing import BinaryIO
 from kedge.errors import CorruptImage
 from kedge.formats.singularityd.documents import SourceRecord
 from kedge.layers.layer_source import LayerSource
-from kedge.layers.limits import FlattenOptions
 from kedge.layers.tar_writer import LayerResult, write_layer
 from kedge.model.manifest import OCI_LAYER_ZSTD, Descriptor, parse_config
 from kedge.ops.images.make_layers import as_tree, make_config, make_manifest, make_section
 from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.image_source import ImageSource, LayeredImage
+from kedge.ops.sources.image_source import ImageSource, LayeredImage, choose_reading
 from kedge.posix.files import explained
 from kedge.store.build_steps import StepRecord
 from kedge.store.store import Store
@@ -51,7 +50,7 @@ def as_one_layer(
     config = parse_config(raw)
     source = LayerSource(layer.digest.hex[:12], layer.digest, record.diff_id, partial(read_cached_layer, store, layer))
     origin = SourceRecord(str(record.extra["kind"]), name, None, config.platform, int(record.extra["created"]))
-    options = FlattenOptions(progress=workplace.progress)
+    options = choose_reading(workplace)
     manifest = make_manifest(raw, [layer])
     is_decorated = bool(record.extra["is_decorated"])
     return LayeredImage(manifest, raw, config, (source,), origin, options, is_decorated=is_decorated)

@@ -20,7 +20,7 @@ from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.open_local import open_local_image
 from kedge.recipe.steps import Base, RecipePlace
-from kedge.registry.client_setup import AccessOptions
+from kedge.registry.access_options import AccessOptions
 from kedge.settings import Settings
 from kedge.store.store import Store
 from tests.builders.layers import MemorySink

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pieces of layers on their way from the threads that inflate them to the one that reads the tar.
+
+Every piece that waits takes a place. A feed has a few places of its own; feeds of several layers share others, which
+go to the layer that is read first. So memory is bounded by the places, whatever the layers hold.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+
+OWN_PLACES = 16  # pieces between the thread that inflates and the one that reads
+# A piece, the end, an error, or other pieces that come next; and whether its place is shared, None without a place
+_Item = tuple["bytes | BaseException | Iterator[bytes] | None", "bool | None"]
+FAREWELL = 0.2  # seconds to wait for the thread at the end; it may wait for bytes that do not come
+
+
+class SharedPlaces:
+    """Places for pieces of layers that are inflated ahead; the feeds in the order in which they are read.
+
+    The reader's thread alone gives places back, so that it takes no lock: a signal's handler may raise in it.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.feeds: list[PieceFeed] = []
+        self._spare: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(count):
+            self._spare.put(None)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no place is left, at this moment."""
+        return self._spare.empty()
+
+    def take(self) -> bool:
+        """Take a place, if one is left; by any thread."""
+        try:
+            self._spare.get_nowait()
+        except queue.Empty:
+            return False
+        return True
+
+    def give_back(self) -> None:
+        """A piece was read: its place goes to the first layer that waits for one."""
+        self._spare.put(None)
+        for feed in self.feeds:
+            if feed.is_waiting:
+                if self.take():
+                    feed.add_place()
+                return
+
+
+class PieceFeed:
+    """Iterates over a generator that runs on a thread of its own, or right here when no thread can be had.
+
+    Errors of the generator are raised to the reader. `close` must be called; it ends the thread and the generator.
+
+    Two simple queues, because they are safe where a signal's handler raises in the reader: `queue.Queue` would leave
+    its lock held, and `close` wait for it for ever. Each item takes one of the places of the second queue; True is a
+    place that is shared. Those of its own come back to it, so that the layer in hand never waits for others.
+    """
+
+    def __init__(self, pieces: Iterator[bytes], *, threaded: bool, shared: SharedPlaces | None = None) -> None:
+        self._pieces = pieces
+        self._shared = shared
+        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._places: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        for _ in range(OWN_PLACES):
+            self._places.put(False)
+        self._unclaimed: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._unclaimed.put(None)
+        self.is_waiting = False  # for a place
+        self._is_stopped = False
+        self._thread: threading.Thread | None = None
+        self._ended = False
+        self._inserted: Iterator[bytes] | None = None
+        if threaded:
+            self._start()
+
+    @property
+    def is_threaded(self) -> bool:
+        """Whether a thread fills it."""
+        return self._thread is not None
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="kedge-inflate", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads allowed (RLIMIT_NPROC, pids cgroup): slower, but it works
+            if not self._claim():  # it runs: a signal's handler raised while we waited for it
+                raise
+            return
+        self._thread = thread
+
+    def _claim(self) -> bool:
+        """Whether the caller is the first, who alone may use the generator."""
+        try:
+            self._unclaimed.get_nowait()
+        except queue.Empty:
+            return False
+        return True
+
+    def _run(self) -> None:
+        if not self._claim():
+            return
+        last: BaseException | None = None
+        try:
+            for piece in self._pieces:
+                if not self._put(piece):
+                    break
+        except BaseException as problem:  # raised again in the reader's thread
+            last = problem
+        try:
+            _close(self._pieces)
+        except BaseException as problem:
+            last = last or problem
+        self._put(last)
+
+    def _put(self, item: bytes | BaseException | None) -> bool:
+        """Wait for a place; whether the reader still wants the item."""
+        is_shared = self._wait_for_place()
+        self._items.put((item, is_shared))
+        return not self._is_stopped
+
+    def _wait_for_place(self) -> bool:
+        if self._shared is None:
+            return self._places.get()
+        if self._shared.take():  # first: those of its own are kept for when there is no other
+            return True
+        try:
+            return self._places.get_nowait()
+        except queue.Empty:
+            self.is_waiting = True  # before the look at what is shared: a place given back after it comes to us
+        is_shared = self._shared.take() or self._places.get()
+        self.is_waiting = False
+        return is_shared
+
+    def insert(self, pieces: Iterator[bytes]) -> None:
+        """By the thread that fills it: the reader takes these pieces next, on its own thread."""
+        self._items.put((pieces, None))
+
+    def add_place(self) -> None:
+        """Let one more piece wait, in a shared place."""
+        self._places.put(True)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._thread is None:
+            return next(self._pieces)
+        if self._ended:
+            raise StopIteration
+        if self._inserted is not None:
+            for piece in self._inserted:
+                return piece
+            self._inserted = None
+        item, is_shared = self._items.get()
+        if is_shared and self._shared is not None:
+            self._shared.give_back()
+        elif is_shared is not None:
+            self._places.put(False)
+        if isinstance(item, bytes):
+            return item
+        if isinstance(item, Iterator):
+            self._inserted = item
+            return next(self)
+        self._ended = True
+        if item is None:
+            raise StopIteration
+        raise item
+
+    def drain(self) -> None:
+        """Read to the end: only then are digests verified."""
+        for _ in self:
+            pass
+
+    def stop(self) -> None:
+        """Ask the thread to end, without waiting for it."""
+        self._is_stopped = True
+        self._ended = True
+        if self._thread is not None:
+            for _ in range(2):  # for a thread that waits for a place, and for its last word
+                self._places.put(False)
+
+    def leave(self) -> None:
+        """After the last piece: give the shared places back that came here and were not needed."""
+        while self._shared is not None:
+            try:
+                is_shared = self._places.get_nowait()
+            except queue.Empty:
+                return
+            if is_shared:
+                self._shared.give_back()
+
+    def close(self, wait: float = FAREWELL) -> None:
+        """Stop, whatever was left unread; idempotent."""
+        self.stop()
+        if self._inserted is not None:
+            _close(self._inserted)
+        if self._thread is None:
+            _close(self._pieces)
+            return
+        self._thread.join(max(wait, 0.0))
+
+
+def _close(pieces: Iterator[bytes]) -> None:
+    close = getattr(pieces, "close", None)
+    if close is not None:
+        close()

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One file with the compiled modules of a start, beside Python's own bytecode, and what imports them from there.
+
+A start loads fifty modules of kedge. Python looks for each in its directory, and opens and reads two files for it; on a
+thousand nodes that is a shared file system's work. The archive is opened once. It is a cache as `__pycache__` is: in
+the same place, under the same switches, written by who may write there, and never needed. A module counts as long as
+its source has the size and the time of change that it had when it was compiled; this is asked at each import, as Python
+asks it. Nothing here raises: whatever is wrong with an archive, Python imports the module in its own way.
+docs/adr/0072-one-file-of-modules.md.
+
+    bytes 0-15    MARK
+    bytes 16-19   the magic number of Python's bytecode
+    bytes 20-23   the size of the table
+    bytes 24-27   the size of the modules that every start needs, which come first and are read at once
+    bytes 28-35   the hash of the table, with the two sizes as its key
+    table         marshal: {module: (offset behind the table, size, hash, source, its size, its time of change)}
+    modules       marshal, one code object each
+"""
+
+import marshal
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec, SourceFileLoader
+    from types import CodeType, ModuleType
+
+    Entry = tuple[int, int, bytes, str, int, int]
+    MAGIC_NUMBER: bytes
+    fix_file_name: Callable[[CodeType, str], None]
+    hash_bytes: Callable[[int, bytes], bytes]
+else:  # loaded with every interpreter; the public names of these import more
+    from _frozen_importlib import ModuleSpec
+    from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader
+    from _imp import _fix_co_filename as fix_file_name
+    from _imp import source_hash as hash_bytes
+
+MARK = b"kedge modules 1\n"
+_TABLE = 36  # where it begins
+UNCHECKED = -1  # for a time of change: the module is in a bundle, without a source that could be another
+_LARGEST = 64 << 20
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_IS_BUNDLED = __file__.endswith(".pyc")  # compiled modules alone, below a directory that is named by their digest
+
+
+def serve_modules() -> None:
+    """Let modules of a start come from the archive, which is written if it is missing and may be written."""
+    place = find_archive()
+    if place is None or any(isinstance(each, ModuleArchive) for each in sys.meta_path):
+        return
+    archive = ModuleArchive(place)
+    if archive.read() or archive.renew():
+        sys.meta_path.insert(0, archive)
+
+
+def find_archive() -> str | None:
+    """Where the archive of this interpreter is or would be; None where Python keeps no bytecode of this package."""
+    cached = __spec__.cached if __spec__ is not None else None
+    if not cached or not cached.startswith("/") or not cached.endswith(".pyc"):
+        return None
+    folder, _, name = cached.rpartition("/")
+    # start.cpython-311.modules, start.cpython-311.opt-1.modules; start.modules in a bundle, which has no __pycache__
+    return f"{folder}/start{name[name.index('.') : -4]}.modules"
+
+
+class ModuleArchive:
+    """Finds the modules that the archive has; one of `sys.meta_path`."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._data = b""
+        self._start = 0
+        self._table: dict[str, Entry] = {}
+        self._is_renewed = False
+
+    def find_spec(
+        self,
+        name: str,
+        path: "Sequence[str] | None" = None,  # noqa: ARG002 - of every finder
+        target: "ModuleType | None" = None,  # noqa: ARG002 - likewise
+    ) -> "ModuleSpec | None":
+        """How the module is loaded; None if Python has to look for it."""
+        if name not in self._table:
+            return None
+        code = self._load(name)
+        if code is None and self.renew():
+            code = self._load(name)
+        if code is None:
+            self._table.pop(name, None)
+            return None
+        source = _root_of(name) + self._table[name][3]
+        spec = ModuleSpec(name, ArchivedModule(name, source, code), origin=source)
+        spec.has_location = True
+        if source.rpartition("/")[2] in ("__init__.py", "__init__.pyc"):
+            spec.submodule_search_locations = [source.rpartition("/")[0]]
+        return spec
+
+    def _load(self, name: str) -> "CodeType | None":
+        """The code of a module, if its source is as it was and the archive undamaged."""
+        try:
+            offset, size, digest, source, source_size, changed = self._table[name]
+            if changed != UNCHECKED or not _IS_BUNDLED:
+                source = _root_of(name) + source
+                found = os.stat(source)
+                if (found.st_size, found.st_mtime_ns) != (source_size, changed):
+                    return None
+            end = self._start + offset + size
+            if end > len(self._data):
+                self._read_rest()
+            data = self._data[end - size : end]
+            if hash_bytes(offset, data) != digest:
+                return None
+            code: CodeType = marshal.loads(data)
+            if changed != UNCHECKED:
+                fix_file_name(code, source)  # the package may have been moved
+            return code
+        except (OSError, ValueError, EOFError, TypeError, KeyError):
+            return None
+
+    def read(self) -> bool:
+        """Take what the file has, if it can be trusted; whether it could."""
+        try:
+            data = _read_trusted(self.place, only_first=True)
+            start = _TABLE + int.from_bytes(data[20:24], "little")
+            if hash_bytes(int.from_bytes(data[20:28], "little"), data[_TABLE:start]) != data[28:_TABLE]:
+                return False
+            self._table = marshal.loads(data[_TABLE:start])
+        except (OSError, ValueError, EOFError, TypeError):
+            return False
+        self._data, self._start = data, start
+        return True
+
+    def _read_rest(self) -> None:
+        """Take the modules that few starts need; the file may have become another one meanwhile."""
+        data = _read_trusted(self.place, only_first=False)
+        if data[: self._start] != self._data[: self._start]:
+            raise ValueError("another archive")
+        self._data = data
+
+    def renew(self) -> bool:
+        """Compile the modules of a start again and write the archive, at most once; whether there is one now.
+
+        One that cannot be written, as on a full disk, serves this process.
+        """
+        if self._is_renewed:
+            return False
+        self._is_renewed = True
+        if _IS_BUNDLED or sys.dont_write_bytecode or not _may_write(self.place):
+            return False
+        data = make_archive()
+        if data is None:
+            return False
+        _write_whole(self.place, data)
+        self._start = _TABLE + int.from_bytes(data[20:24], "little")
+        self._data, self._table = data, marshal.loads(data[_TABLE : self._start])
+        return True
+
+
+class ArchivedModule(SourceFileLoader):
+    """A module that is found at a file, as any other; only its code is there already."""
+
+    def __init__(self, name: str, path: str, code: "CodeType") -> None:
+        super().__init__(name, path)
+        self._code = code
+
+    def get_code(self, fullname: str) -> "CodeType":  # noqa: ARG002 - of every loader
+        """The code of the module."""
+        return self._code
+
+    def get_source(self, fullname: str) -> str | None:
+        """The text of the module, for tracebacks; a module of a bundle has none."""
+        return None if self.path.endswith(".pyc") else super().get_source(fullname)
+
+
+def _root_of(name: str) -> str:
+    """The directory that sources of kedge, or of Python's own modules, are named from."""
+    return _PACKAGE if name.startswith("kedge.") else os.path.dirname(os.__file__)
+
+
+def locate_source(name: str) -> str:
+    """The source file of a module, from the directory of the package or of Python's own modules."""
+    tail = "/" + name.removeprefix("kedge.").replace(".", "/")
+    return f"{tail}/__init__.py" if os.path.isdir(_root_of(name) + tail) else f"{tail}.py"
+
+
+def make_archive() -> bytes | None:
+    """The bytes of an archive of the modules of starts; None if one of their sources has changed just now."""
+    import time  # late: only for writing
+
+    from kedge.start_modules import EVERY_START, SOME_STARTS
+
+    modules: list[tuple[str, str, bytes, int, int]] = []
+    for name in (*EVERY_START, *SOME_STARTS):
+        tail = locate_source(name)
+        source = _root_of(name) + tail
+        try:
+            found = os.stat(source)  # before it is read: a change meanwhile makes the entry old, not wrong
+            if time.time_ns() - found.st_mtime_ns < _settle_time(found.st_mtime_ns):
+                return None
+            loader = SourceFileLoader(name, source)
+            # not Python's bytecode of it, which counts by whole seconds
+            body = marshal.dumps(loader.source_to_code(loader.get_data(source), source))
+        except (OSError, SyntaxError, ValueError):
+            continue  # importing it says what is wrong
+        modules.append((name, tail, body, found.st_size, found.st_mtime_ns))
+    return pack_archive(modules, EVERY_START) if modules else None
+
+
+def _settle_time(changed: int) -> int:
+    """The ns after a change a source could change again and keep its time: a tick of its file system's clock."""
+    is_coarse = changed % 1_000_000_000 == 0  # a clock of whole seconds; others tick 100 times a second or more
+    return 2_000_000_000 if is_coarse else 100_000_000
+
+
+def pack_archive(modules: "Sequence[tuple[str, str, bytes, int, int]]", first: "Sequence[str]") -> bytes:
+    """The bytes of an archive: of each module its name, file, code, and the file's size and time or UNCHECKED.
+
+    Those that are named to be first come before the others.
+    """
+    table: dict[str, Entry] = {}
+    bodies: list[bytes] = []
+    offset = first_size = 0
+    for name, tail, body, size, changed in modules:
+        table[name] = (offset, len(body), hash_bytes(offset, body), tail, size, changed)
+        bodies.append(body)
+        offset += len(body)
+        first_size = offset if name in first else first_size
+    packed = marshal.dumps(table)
+    sizes = len(packed).to_bytes(4, "little") + first_size.to_bytes(4, "little")
+    digest = hash_bytes(int.from_bytes(sizes, "little"), packed)
+    return b"".join((MARK, MAGIC_NUMBER, sizes, digest, packed, *bodies))
+
+
+def _read_trusted(place: str, *, only_first: bool) -> bytes:
+    """The bytes of an archive that nobody but root, this user or the owner of the package can have written."""
+    file = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(file)
+        if found.st_mode & 0o170022 != 0o100000:
+            raise ValueError("not a regular file, or one that others can write to")
+        if found.st_uid not in (0, os.geteuid()) and found.st_uid != os.stat(_PACKAGE).st_uid:
+            raise ValueError("somebody else's")
+        head = os.read(file, _TABLE)
+        if head[:20] != MARK + MAGIC_NUMBER or found.st_size > _LARGEST:
+            raise ValueError("no archive for this Python")
+        size = found.st_size
+        if only_first:
+            size = _TABLE + int.from_bytes(head[20:24], "little") + int.from_bytes(head[24:28], "little")
+        data = os.pread(file, min(size, found.st_size), 0)
+        if len(data) != size:
+            raise ValueError("cut short")
+        return data
+    finally:
+        os.close(file)
+
+
+def _may_write(place: str) -> bool:
+    """Whether an archive that this user writes is one that all users of the package would trust."""
+    try:
+        is_owner = bool(sys.pycache_prefix) or os.geteuid() in (0, os.stat(_PACKAGE).st_uid)
+        return is_owner and os.access(os.path.dirname(place), os.W_OK)
+    except OSError:
+        return False
+
+
+def _write_whole(place: str, data: bytes) -> None:
+    """Put a file in its place, whole or not at all."""
+    beside = f"{place}.{os.getpid()}-{os.urandom(6).hex()}"
+    try:
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+        finally:
+            os.close(file)
+        os.replace(beside, place)
+    except OSError:
+        try:
+            os.unlink(beside)
+        except OSError:
+            return

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Makes a bundle of this kedge: one executable file that needs neither Python nor a library of its host."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from kedge.errors import OutputExists, UnsupportedFormat
+from kedge.hostpack.bundle import WrittenBundle, find_head, gather_files, write_bundle
+from kedge.hostpack.bundle.read_bundle import describe_bundle
+from kedge.posix.files import explained, write_atomically
+from kedge.posix.start_kedge import find_bundle
+
+
+def make_bundle(out: Path | None, machine: str, *, force: bool = False) -> WrittenBundle:
+    """Write the bundle; a kedge that came out of one copies that."""
+    here = os.uname().machine
+    machine = machine or here
+    find_head(machine)
+    if machine != here:
+        raise UnsupportedFormat(
+            f"this host is {here}: it has no Python for {machine} to put into a bundle",
+            context={"machine": machine},
+            hint=f"run 'kedge bundle' on a host with {machine}",
+        )
+    path = (out or Path(f"kedge-{machine}")).absolute()
+    if os.path.lexists(path) and (not force or path.is_dir()):
+        raise OutputExists(
+            f"{path} exists",
+            context={"path": str(path)},
+            hint="choose another name" if path.is_dir() else "replace it with --force",
+        )
+    bundle = find_bundle()
+    if bundle:
+        with explained(bundle):
+            content = Path(bundle).read_bytes()
+        write_atomically(path, content, mode=0o755)
+        return describe_bundle(path)
+    with tempfile.TemporaryDirectory(prefix="kedge-bundle-") as work:
+        return write_bundle(path, machine, gather_files(Path(work)))

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What can go wrong with a bundle and its unpacked copy: one clear error, and it mends itself where it can."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from kedge.hostpack.bundle.layout import INDEX, MAGIC
+from tests.builders.bundles import BareHost, make_bundle, make_busybox_host
+from tests.builders.containers import USER
+from tests.builders.small_disks import small_memory
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> BareHost:
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    return make_busybox_host(tmp_path / "root")
+
+
+def make_folder(path: Path, *, owner: int = USER, mode: int = 0o700) -> Path:
+    path.mkdir(parents=True)
+    os.chown(path, owner, owner)
+    path.chmod(mode)
+    return path
+
+
+def test_faults_truncated_bundle_says_copy_it_again(host: BareHost) -> None:
+    size = host.command.stat().st_size
+    with host.command.open("rb+") as file:
+        file.truncate(size - 1000)
+    done = host.run("--version")
+    assert done.returncode == 30
+    assert done.stderr == (
+        f"kedge: /usr/local/bin/kedge is truncated: it has {size - 1000} of {size} bytes\nhint: copy it again\n"
+    )
+    assert host.run("exec", "image", "true").returncode == 255, "as every failure of kedge itself to start a container"
+
+
+def test_faults_changed_bundle_says_copy_it_again(host: BareHost) -> None:
+    with host.command.open("rb+") as file:
+        file.seek(1 << 20)
+        file.write(b"changed")
+    done = host.run("--version")
+    assert (done.returncode, done.stderr.count("\n")) == (30, 2)
+    assert "does not match its checksum" in done.stderr
+    assert not list(host.root.glob("var/tmp/kedge-*/bundle/*/complete"))
+
+
+@pytest.mark.parametrize("name", ["so/libc.so.6", "bin/interpreter", "complete", "start.pyc", "so/ld.so"])
+def test_faults_missing_file_is_unpacked_again(host: BareHost, name: str) -> None:
+    host.run("--version")
+    (host.copy() / name).unlink()
+    done = host.run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (host.copy() / name).exists()
+    assert sorted(path.name for path in host.copy().parent.iterdir()) == sorted([host.copy().name, "lock"])
+
+
+def test_faults_module_damaged_before_the_verb_mends_itself(host: BareHost) -> None:
+    host.run("--version")
+    next(host.copy().glob("lib*/python3*/kedge/__init__.pyc")).write_bytes(b"")
+    done = host.run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert next(host.copy().glob("lib*/python3*/kedge/__init__.pyc")).stat().st_size
+
+
+@pytest.mark.parametrize("change", ["missing", "damaged", "empty"])
+def test_faults_module_of_a_verb_is_no_bug(host: BareHost, change: str) -> None:
+    host.run("--version")
+    module = next(host.copy().glob("lib*/python3*/kedge/cli/doctor.pyc"))
+    content = module.read_bytes()
+    module.unlink()
+    if change != "missing":
+        module.write_bytes(b"" if change == "empty" else content[:16] + b"\xff" * (len(content) - 16))
+    done = host.run("doctor")
+    assert done.returncode == 30
+    assert "kedge/cli/doctor.pyc" in done.stderr
+    assert "run the command again" in done.stderr
+    assert "bug" not in done.stderr
+    assert host.run("doctor", "--help").returncode == 0
+
+
+@pytest.mark.parametrize("fault", ["foreign", "symlink", "writable"])
+def test_faults_directory_of_others_is_passed_over(host: BareHost, fault: str) -> None:
+    own = host.root / f"var/tmp/kedge-{USER}"
+    if fault == "symlink":
+        own.symlink_to("/elsewhere")
+        own = make_folder(host.root / "elsewhere")
+    else:
+        make_folder(own, owner=USER if fault == "writable" else 1508, mode=0o777)
+    done = host.run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(own.iterdir())
+    assert (host.copy("tmp") / "complete").exists()
+
+
+def test_faults_copy_made_by_others_is_not_run(host: BareHost) -> None:
+    """Even a copy with the right name and mark: the directory above it is what counts."""
+    host.run("--version")
+    own = host.root / f"var/tmp/kedge-{USER}"
+    os.chown(own, 1508, 1508)
+    own.chmod(0o755)
+    assert host.run("--version").returncode == 0
+    assert (host.copy("tmp") / "complete").exists()
+
+
+def test_faults_full_places_are_named(host: BareHost) -> None:
+    with small_memory(host.root / "var/tmp", 1 << 20), small_memory(host.root / "tmp", 1 << 20):
+        for name in ("var/tmp", "tmp"):
+            (host.root / name).chmod(0o1777)
+        by_memory = host.run("--version")
+        assert (by_memory.returncode, by_memory.stderr) == (0, "")
+        done = host.run("--version", shm=1 << 20)
+        assert not [path for name in ("var/tmp", "tmp") for path in (host.root / name).glob("kedge-*/bundle/new-*")]
+    assert done.returncode == 30
+    for place in ("/var/tmp", "/tmp", "/dev/shm"):
+        assert f"  {place}/kedge-{USER}: No space left on device\n" in done.stderr
+    assert "KEDGE_NODEDIR=DIRECTORY" in done.stderr
+
+
+def test_faults_quota_is_met_while_writing(host: BareHost) -> None:
+    """Room that statfs shows and the file system does not give: here, too few inodes."""
+    folder = host.root / "var/tmp"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777,nr_inodes=200", "tmpfs", folder], check=True)
+    try:
+        done = host.run("--version")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert not list(folder.glob("kedge-*/bundle/new-*")), "what was begun is removed"
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    assert (host.copy("tmp") / "complete").exists()
+
+
+def test_faults_directory_without_programs_is_passed_over(host: BareHost) -> None:
+    folder = host.root / "var/tmp"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777,noexec", "tmpfs", folder], check=True)
+    try:
+        done = host.run("--version")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert not list(folder.glob("kedge-*/bundle/*/complete"))
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    assert (host.copy("tmp") / "complete").exists()
+
+
+def test_faults_chosen_directory_comes_first(host: BareHost) -> None:
+    make_folder(host.root / "local", mode=0o1777)
+    assert host.run("--version", env={"KEDGE_NODEDIR": "/local/mine/kedge/"}).returncode == 0
+    assert len(list(host.root.glob("local/mine/kedge/bundle/*/complete"))) == 1
+    (host.home / ".config/kedge").mkdir(parents=True)
+    (host.home / ".config/kedge/config.toml").write_text('threads = 2\nnode_directory = "/local/$USER/node"\n')
+    assert host.run("--version").returncode == 0
+    assert len(list(host.root.glob("local/user/node/bundle/*/complete"))) == 1
+    assert not list(host.root.glob("var/tmp/kedge-*"))
+
+
+def test_faults_settings_of_others_choose_nothing(host: BareHost) -> None:
+    (host.home / ".config/kedge").mkdir(parents=True)
+    path = host.home / ".config/kedge/config.toml"
+    path.write_text('node_directory = "/local"\n')
+    os.chown(path, 1508, 1508)
+    make_folder(host.root / "local")
+    assert host.run("--version").returncode == 0
+    assert not list((host.root / "local").iterdir())
+
+
+def test_faults_many_at_once_unpack_it_once(host: BareHost) -> None:
+    children = [
+        subprocess.Popen(host.argv("--version"), env=host.environment(), stdout=-1, stderr=-1, text=True)
+        for _ in range(8)
+    ]
+    answers = [child.communicate(timeout=200) for child in children]
+    assert {text for text, _ in answers} == {answers[0][0]}
+    assert answers[0][0].startswith("kedge version ")
+    assert {errors for _, errors in answers} == {""}
+    assert sorted(path.name for path in host.copy().parent.iterdir()) == sorted([host.copy().name, "lock"])
+
+
+def test_faults_killed_while_unpacking_leaves_nothing_in_the_way(host: BareHost) -> None:
+    child = subprocess.Popen(host.argv("--version"), env=host.environment(), stdout=-1, stderr=-1)
+    while not list(host.root.glob("var/tmp/kedge-*/bundle/new-*")) and child.poll() is None:
+        time.sleep(0.01)
+    child.kill()
+    child.communicate()
+    assert host.run("--version").returncode == 0
+    assert not list(host.copy().parent.glob("new-*"))
+
+
+def test_faults_copy_removed_while_in_use_is_said(host: BareHost) -> None:
+    program = "import sys, kedge.cli.entry; input(); sys.exit(kedge.cli.entry.main(['doctor']))"
+    child = subprocess.Popen(
+        host.argv("python", "-c", program), env=host.environment(), stdin=-1, stdout=-1, stderr=-1, text=True
+    )
+    while not list(host.root.glob("var/tmp/kedge-*/bundle/*/complete")):
+        time.sleep(0.02)
+    time.sleep(2)
+    shutil.rmtree(host.copy())
+    _, errors = child.communicate("\n", timeout=60)
+    assert child.returncode != 0
+    assert "kedge" in errors
+    assert host.run("--version").returncode == 0
+
+
+def test_faults_the_copy_is_named_after_its_content(host: BareHost) -> None:
+    """So a newer bundle has a copy of its own, and two of them run side by side."""
+    host.run("--version")
+    data = make_bundle().read_bytes()
+    _, offset, size, _, digest = INDEX.unpack_from(data, data.index(MAGIC))
+    assert (host.copy().name, offset + size) == (digest.hex()[:32], len(data))

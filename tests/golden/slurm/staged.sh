@@ -1,0 +1,48 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --nodes=1024
+#SBATCH --ntasks-per-node=64
+#SBATCH --time=01:00:00
+#SBATCH --output=/scratch/ada/%x-%j.out
+# train: by kedge VERSION for the site generic-slurm. To submit it by hand: sbatch FILE
+
+export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train
+# where 'kedge status' finds how it went, if the scheduler keeps no accounts
+record=/scratch/ada/records/KEY
+streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
+{ printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
+finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
+# what it uses is written beside its output, for 'kedge jobs --efficiency' and 'kedge rerun'
+log=${streams%%$'\n'*}
+run_record="$log.record.json"
+if ! [ -f "$log" ] || ! [ -w "${log%/*}" ]; then
+    run_record="$record/run.record.json"
+fi
+
+export KEDGE_NODEDIR="/local/kedge-$UID"
+set -eo pipefail
+
+cd /scratch/ada
+
+kedge=/opt/kedge/bin/kedge
+image=/scratch/ada/pytorch.sif
+
+# names that nobody guesses: whoever made a file first would own it
+staged="/local/kedge-$UID-$KEDGE_JOB_ID-$RANDOM$RANDOM-kedge"
+if sbcast --preserve "$kedge" "$staged" && "$staged" --version >/dev/null; then
+    kedge="$staged"
+else
+    echo "kedge: not copied to the nodes, which read $kedge instead" >&2
+fi
+trap 'finish "$?" 2>/dev/null || true; srun --nodes=1024 --ntasks=1024 --ntasks-per-node=1 rm -f "$staged"' EXIT
+copy="/local/kedge-$UID-$KEDGE_JOB_ID-$RANDOM$RANDOM-${image##*/}"
+sbcast "$image" "$copy"
+trap 'finish "$?" 2>/dev/null || true; srun --nodes=1024 --ntasks=1024 --ntasks-per-node=1 rm -f "$staged" "$copy"' EXIT
+image="$copy"
+
+"$kedge" launch --site generic-slurm --mpi --record-to "$run_record" "$image" python train.py

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Layers are inflated ahead, side by side, and bounded; what is read does not depend on how many threads do it."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import pytest
+
+from kedge.errors import CorruptImage, DigestMismatch
+from kedge.formats.compression import gzip_segments
+from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.frozen import replace
+from kedge.layers.flatten import flatten
+from kedge.layers.layer_source import LayerSource
+from kedge.layers.layers_ahead import LayersAhead
+from kedge.layers.limits import FlattenOptions, Ledger
+from kedge.layers.piece_feed import FAREWELL, OWN_PLACES, PieceFeed, SharedPlaces
+from kedge.model.tree import walk
+from tests.builders.layers import MemorySink, file, layer, sources
+from tests.builders.waiting import wait_until
+
+_PIECE = 1 << 19
+
+
+def make_layers(count: int) -> list[LayerSource]:
+    tars = [
+        layer(file("shared", b"%d" % number * 90_000), *(file(f"{number}/{x}", b"%d" % x * 70_000) for x in range(40)))
+        for number in range(count)
+    ]
+    return sources(*tars, compressed=True)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("threads", [1, 2, 4, 16])
+@pytest.mark.parametrize("ahead", [0, _PIECE, 64 << 20])
+def test_flatten_gives_the_same_with_any_number_of_threads(threads: int, ahead: int) -> None:
+    layers = make_layers(9)
+    expected_sink, sink = MemorySink(), MemorySink()
+    expected = flatten(layers, expected_sink)
+    root = flatten(layers, sink, FlattenOptions(threads=threads, ahead=ahead))
+    assert [(path, node.content) for path, node in walk(root)] == [(p, n.content) for p, n in walk(expected)]
+    assert sink.stored == expected_sink.stored
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
+
+
+class _Endless:
+    """A layer that counts the pieces taken from it."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def open(self) -> Iterator[bytes]:
+        while True:
+            self.taken += 1
+            yield bytes(_PIECE)
+
+
+@pytest.mark.timeout(60)
+def test_pieces_that_wait_are_bounded_whatever_the_layers_hold() -> None:
+    layers = [_Endless() for _ in range(12)]
+    shared = 20
+    options = FlattenOptions(threads=3, ahead=shared * _PIECE)
+    given = [LayerSource(str(number), None, None, source.open) for number, source in enumerate(layers)]
+    with closing(LayersAhead(given, Ledger(options))) as ahead:
+        feed = ahead.next_feed().__enter__()  # the block is left as after an error: nothing is read to its end
+        next(feed)
+        wait_until("all places are taken", lambda: sum(x.taken for x in layers) >= 3 * OWN_PLACES + shared + 3)
+    assert [source.taken for source in layers[3:]] == [0] * 9
+    assert sum(source.taken for source in layers) <= 3 * (OWN_PLACES + 2) + shared + 1
+
+
+@pytest.mark.timeout(60)
+def test_a_slow_layer_in_hand_is_not_starved_by_those_behind_it() -> None:
+    """The second layer takes every shared place there is; the first goes on with its own."""
+    places = SharedPlaces(4)
+    gate = threading.Semaphore(0)
+
+    def make_slowly() -> Iterator[bytes]:
+        for _ in range(10 * OWN_PLACES):
+            gate.acquire()
+            yield b"slow"
+
+    with (
+        closing(PieceFeed(make_slowly(), threaded=True, shared=places)) as first,
+        closing(PieceFeed(iter([b"x"] * 1000), threaded=True, shared=places)) as second,
+    ):
+        places.feeds += [first, second]
+        wait_until("the second layer took all it can have", lambda: second.is_waiting)
+        for _ in range(10 * OWN_PLACES):
+            gate.release()
+            assert next(first) == b"slow"
+        assert list(first) == []
+        first.leave()
+        places.feeds.remove(first)
+        assert len(list(second)) == 1000
+        second.leave()
+    assert [places.take() for _ in range(5)] == [True] * 4 + [False]
+
+
+@pytest.mark.timeout(60)
+def test_an_error_ahead_is_raised_when_its_layer_is_read() -> None:
+    layers = make_layers(3)
+    layers[0] = replace(layers[0], diff_id=layers[1].diff_id)
+    sink = MemorySink()
+    with pytest.raises(DigestMismatch, match="layer layer0"):
+        flatten(layers, sink, FlattenOptions(threads=4, ahead=64 << 20))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
+
+
+@pytest.mark.timeout(60)
+def test_layers_are_read_here_when_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    layers = make_layers(4)
+    expected = [path for path, _ in walk(flatten(layers, MemorySink()))]
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    root = flatten(layers, MemorySink(), FlattenOptions(threads=16, ahead=64 << 20))
+    assert [path for path, _ in walk(root)] == expected
+
+
+@dataclass
+class _Blob:
+    """A stored layer that counts how often it is opened, and from where."""
+
+    data: bytes
+    opened: list[int] = field(default_factory=list)
+    second: bytes | None = None  # what it is the second time
+
+    def open(self) -> Iterator[bytes]:
+        self.opened.append(-1)
+        yield from (self.data[start : start + 50_000] for start in range(0, len(self.data), 50_000))
+
+    def open_at(self, start: int) -> Iterator[bytes]:
+        self.opened.append(start)
+        yield (self.second or self.data)[start:]
+
+
+def make_blobs(monkeypatch: pytest.MonkeyPatch) -> tuple[list[_Blob], list[LayerSource]]:
+    """Layers that no memory is left for, so that they are inflated twice, but for the one in hand."""
+    monkeypatch.setattr(gzip_segments, "_FIRST_MEMBER", 4096)
+    monkeypatch.setattr(gzip_segments, "_LENGTH", 16_384)
+    chooser = random.Random(16)
+    tars = [
+        layer(file("same", chooser.randbytes(9000)), *(file(f"{x}/{y}", chooser.randbytes(70_000)) for y in range(30)))
+        for x in range(4)
+    ]
+    blobs = [_Blob(gzip.compress(tar, 1)) for tar in tars]
+    names = sources(*tars)
+    return blobs, [
+        LayerSource(name.name, None, name.diff_id, blob.open, blob.open_at)
+        for name, blob in zip(names, blobs, strict=True)
+    ]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("threads", [1, 2, 4, 6, 16])
+def test_layers_beyond_the_memory_are_inflated_again_in_segments(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    blobs, layers = make_blobs(monkeypatch)
+    expected, sink = MemorySink(), MemorySink()
+    flatten(layers, expected)
+    for blob in blobs:
+        blob.opened.clear()
+    flatten(layers, sink, FlattenOptions(threads=threads, ahead=1))
+    assert sink.stored == expected.stored
+    assert [blob.opened.count(-1) for blob in blobs] == [1] * 4
+    assert any(len(blob.opened) > 3 for blob in blobs) == (threads >= 6)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
+
+
+@pytest.mark.timeout(60)
+def test_an_image_has_the_same_bytes_with_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, layers = make_blobs(monkeypatch)
+
+    def write(threads: int, ahead: int) -> bytes:
+        with tempfile.TemporaryFile() as image:
+            with SquashWriter(image, SquashOptions(codec="zstd", threads=threads, mtime=0)) as writer:
+                writer.finish(flatten(layers, writer, FlattenOptions(threads=threads, ahead=ahead)))
+            image.seek(0)
+            return image.read()
+
+    expected = write(1, 0)
+    assert len(expected) > 1 << 20
+    for threads in (2, 4, 16):
+        for ahead in (1, 4 << 20, 64 << 20):
+            assert write(threads, ahead) == expected, (threads, ahead)
+
+
+@pytest.mark.timeout(60)
+def test_a_layer_that_changes_between_two_reads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    blobs, layers = make_blobs(monkeypatch)
+    blobs[0].second = blobs[0].data[:-3000] + bytes(3000)
+    with pytest.raises(CorruptImage, match=r"layer layer0.*(changed between two reads|damaged)"):
+        flatten(layers, MemorySink(), FlattenOptions(threads=16, ahead=1))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
+
+
+@pytest.mark.timeout(60)
+def test_a_damaged_layer_that_is_scanned_is_refused_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    blobs, layers = make_blobs(monkeypatch)
+    blobs[0].data = blobs[0].data[:-5000]
+    with pytest.raises(CorruptImage, match="layer layer0: the gzip data ends too early"):
+        flatten(layers, MemorySink(), FlattenOptions(threads=16, ahead=1))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
+
+
+@pytest.mark.timeout(60)
+def test_layers_that_wait_for_a_download_do_not_hold_up_an_error() -> None:
+    """All of them together are waited for as long as one."""
+    gate = threading.Event()
+
+    def stand_still() -> Iterator[bytes]:
+        gate.wait()
+        yield b""
+
+    layers = [LayerSource(str(number), None, None, stand_still) for number in range(8)]
+    ahead = LayersAhead(layers, Ledger(FlattenOptions(threads=16, ahead=1 << 20)))
+    ahead.next_feed().__enter__()
+    before = time.monotonic()
+    ahead.close()
+    assert time.monotonic() - before < 4 * FAREWELL
+    gate.set()
+    wait_until("the threads ended", lambda: not [x for x in threading.enumerate() if x.name == "kedge-inflate"])
