@@ -204,7 +204,7 @@ def run_queue(victim: Runner, root: Path) -> list[subprocess.CompletedProcess[st
     return [victim.run("local-queue", *each, env={"KEDGE_LOCAL_QUEUE": str(root)}) for each in words]
 
 
-@pytest.mark.parametrize("owner", [ATTACKER, USER])
+@pytest.mark.parametrize("owner", [ATTACKER, USER], ids=["other", "own"])
 def test_queue_that_is_another_users_or_open_to_them(victim: Runner, shared: Path, canary: Path, owner: int) -> None:
     plant_job(shared / "queue", canary)
     for path in (shared / "queue", *(shared / "queue").rglob("*")):
@@ -302,7 +302,7 @@ def test_result_that_the_call_did_not_write_is_not_unpickled(tmp_path: Path, kin
 PROGRAM = read_program("future_among_foreign_records")
 
 
-@pytest.mark.parametrize("owner", [ATTACKER, USER])
+@pytest.mark.parametrize("owner", [ATTACKER, USER], ids=["other", "own"])
 def test_result_that_is_planted_while_the_executor_waits(victim: Runner, canary: Path, owner: int) -> None:
     program = victim.home / "program.py"
     program.write_text(PROGRAM)
