@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.start_modules import EVERY_START, SOME_STARTS
+
 MODULES = {"submit": 62, "jobs": 51}  # of kedge
 WORDS = {"submit": ("submit", "--time", "5m", "-", "true"), "jobs": ("jobs",)}
 HEAVY = {
@@ -74,3 +76,5 @@ def test_verb_loads_what_it_needs_only(environment: dict[str, str], verb: str) -
     assert verb != "submit" or not loaded & NOT_SUBMIT
     assert not {name for name in own if name.split(".")[1:2] and name.split(".")[1] in PARTS}
     assert len(own) <= MODULES[verb], sorted(own)
+    known = {"kedge", "kedge.cli", *archive, *EVERY_START, *SOME_STARTS}
+    assert verb != "submit" or own <= known, f"add to start_modules.SUBMISSIONS: {sorted(own - known)}"
