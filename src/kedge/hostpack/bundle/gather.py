@@ -75,7 +75,9 @@ def _archive_starts(compiled: dict[str, bytes]) -> bytes:
     modules = []
     for name in (*EVERY_START, *SOME_STARTS):
         path = name.replace(".", "/")
-        file = next(each for each in (f"{path}.py", f"{path}/__init__.py") if each in compiled)
+        file = next((each for each in (f"{path}.py", f"{path}/__init__.py") if each in compiled), "")
+        if not file:
+            continue  # another version of Python may have no such module
         body = compiled[file][_PYC_HEAD:]
         modules.append((name, f"/{file.removeprefix('kedge/')}c", body, 0, UNCHECKED))
     return pack_archive(modules, EVERY_START)
