@@ -34,7 +34,7 @@ _PLACES = (1, 4, 16, 64, 256, 1024)
 _COLOURS = ("#b03a2e", "#d68910", "#2471a3", "#1e8449", "#6c3483")
 _DASHES = ("none", "9 3", "3 3", "none", "12 3 3 3")  # for those who cannot tell the colours
 _PANEL, _LEFT, _TOP, _HIGH, _GAP = 330, 62, 64, 250, 70
-_TITLE = "Seconds until all ranks run (64 on each node)"
+_TITLE = "kedge and Apptainer: seconds until all ranks run (64 on each node)"
 _LOW, _MOST = 0.1, 1000.0  # seconds
 
 

@@ -123,7 +123,8 @@ def _make_plain(value: Any) -> Any:
         return sorted(value)
     if isinstance(value, JsonValue):
         return value.as_dict()
-    return as_dict(value) if hasattr(type(value), "__defaults__") else str(value)
+    is_whole = hasattr(type(value), "__defaults__") and not getattr(type(value), "json_text", False)
+    return as_dict(value) if is_whole else str(value)
 
 
 def _make_init(made: type, names: tuple[str, ...], defaults: dict[str, object]) -> Callable[..., None]:

@@ -56,7 +56,7 @@ def test_server_counts_what_a_client_does_not_remember(tmp_path: Path) -> None:
     assert later.bytes == 0
     assert first.bytes == 2 * 1000  # each of two nodes reads it once
     assert 0 < later.operations < first.operations
-    assert three.operations == 3 * later.operations
+    assert later.operations < three.operations <= 3 * later.operations  # what is asked at once may be asked once
 
 
 @pytest.mark.root

@@ -27,6 +27,7 @@ from kedge.errors import (
 )
 from kedge.model.image_format import ImageFormat
 from kedge.ops.build.request import StepLabel, StepOutcome
+from kedge.release import VERSION
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 GUIDE = REPOSITORY / "docs/guides/python.md"
@@ -42,7 +43,11 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_api_import_is_light() -> None:
     program = "import sys, kedge; print(sorted(m for m in sys.modules if m.startswith('kedge')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['kedge', 'kedge.release']"
+    assert done.stdout.strip() == "['kedge']"
+
+
+def test_api_tells_its_version() -> None:
+    assert kedge.__version__ == VERSION
 
 
 def test_api_names_are_there_and_others_are_not() -> None:

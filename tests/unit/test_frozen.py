@@ -9,7 +9,8 @@ import pickle
 import pytest
 
 from kedge.api import BuildOptions
-from kedge.frozen import NOTHING, as_dict, fresh, frozen, list_defaults, list_names, replace
+from kedge.frozen import NOTHING, JsonValue, as_dict, fresh, frozen, list_defaults, list_names, replace
+from kedge.model.digest import Digest
 from kedge.model.job import Job
 
 
@@ -93,3 +94,12 @@ def test_frozen_names_and_defaults_can_be_listed() -> None:
     assert list_defaults(Point) == {"y": 2, "name": ""}
     assert as_dict(Line((Point(1),))) == {"points": [{"x": 1, "y": 2, "name": ""}]}
     assert not NOTHING
+
+
+def test_digests_are_text_in_json() -> None:
+    @frozen
+    class Sent(JsonValue):
+        digest: Digest
+
+    digest = Digest.of(b"")
+    assert Sent(digest).as_dict() == {"digest": str(digest)}

@@ -19,6 +19,7 @@ class Digest:
 
     algorithm: str
     hex: str
+    json_text = True  # `--json` prints `str()` of it
 
     @classmethod
     def parse(cls, text: str) -> Digest:

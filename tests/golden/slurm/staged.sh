@@ -9,7 +9,7 @@
 export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/scratch/ada/records/KEY
-streams=$(readlink "/proc/$$/fd/1" "/proc/$$/fd/2")
+streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
 { printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
 finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }

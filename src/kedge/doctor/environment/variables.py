@@ -36,6 +36,7 @@ _SET_BY_KEDGE = (
     "COMMAND",
     "ENVIRONMENT",
     "INSTANCE",
+    "UNPACKED_",
 )
 
 
