@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import USER
 from tests.builders.debian_bases import make_debian
+from tests.builders.old_kernels import below_4_18
 from tests.requirements import REPOSITORY, require_root
 
 _COMMAND = "/usr/local/bin/kedge"
@@ -39,6 +40,7 @@ class BareHost:
     """A root file system with the bundle in it, and a home."""
 
     root: Path
+    is_old: bool = False  # the kernel answers as RHEL 8's does
 
     @property
     def command(self) -> Path:
@@ -56,7 +58,8 @@ class BareHost:
 
     def argv(self, *words: str, shm: int = _MUCH, program: str = _COMMAND) -> list[str]:
         """The command line that starts kedge there as the user."""
-        return [sys.executable, str(_ENTER), str(self.root), str(USER), str(shm), program, *words]
+        entered = [sys.executable, str(_ENTER), str(self.root), str(USER), str(shm), program, *words]
+        return below_4_18(entered) if self.is_old else entered
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """What the user's shell would have."""
