@@ -32,7 +32,7 @@ _IMAGES = (
     *(("nvidia/pytorch", "24.03-py3"), ("nvidia/cuda", "12.4.1-base-ubuntu22.04")),
     ("library/ubuntu", "24.04"),
 )
-_PROGRAMS = ("sh", "true", "cat", "ls", "env", "chmod", "mkdir", "cp", "rm")
+_PROGRAMS = ("sh", "true", "cat", "ls", "env", "chmod", "mkdir", "cp", "ln", "rm")
 _MPI = ("mpirun.openmpi", "orted", "ompi_info")
 _SCRIPTS = {
     "apt-get": "echo nothing to install",
@@ -129,6 +129,7 @@ def _pack(runner: Runner) -> Path:
         if source.exists() and not target.exists():
             shutil.copy(source, target)
     (folder / "usr/bin/python").symlink_to("python3")
+    (folder / "usr/local/bin").mkdir(parents=True, exist_ok=True)
     (folder / "usr/bin/mpirun").unlink(missing_ok=True)
     (folder / "usr/bin/mpirun").symlink_to("mpirun.openmpi")
     return folder

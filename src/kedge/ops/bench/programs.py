@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs a program of `examples/` with the image's Python, or outside of containers, and reads the lines it prints.
 
-The same files are examples for users: the wheel brings them along. Python gets the text itself, so the image needs
-nothing of kedge.
+The same files are examples for users: the wheel brings them along. Python gets the text itself, of all modules of a
+program, so the image needs nothing of kedge.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from kedge.errors import ProgramFailed
 from kedge.frozen import frozen
 from kedge.launch.probe.answers import read_lines
+from kedge.ops.bench.one_text import join_modules
 from kedge.posix.lean_programs import Finished
 from kedge.posix.process import run_program
 from kedge.posix.programs import find_program
@@ -34,11 +35,11 @@ class ProgramPlace:
 
 
 def read_program(name: str) -> str:
-    """The text of examples/NAME/NAME.py: of the wheel, or of the checkout that this is."""
+    """examples/NAME/NAME.py and the modules beside it, of the wheel or of the checkout that this is, as one text."""
     package = Path(own_package())
-    installed = package / "examples" / f"{name}.py"
-    path = installed if installed.exists() else package.parent.parent / "examples" / name / f"{name}.py"
-    return path.read_text(encoding="utf-8")
+    installed = package / "examples" / name
+    folder = installed if installed.exists() else package.parent.parent / "examples" / name
+    return join_modules(name, {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.py")})
 
 
 def run_example(
