@@ -129,6 +129,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 30
+    disable_nagle_algorithm = True  # as servers of registries; else the body waits 40 ms for the answer to the head
     server: _Server
 
     def setup(self) -> None:
