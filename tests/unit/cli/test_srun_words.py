@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,28 @@ def test_a_name_stands_for_the_image_of_an_earlier_step(tmp_path: Path) -> None:
     assert words[-2:] == ["docker://a/b:1", "id"]
     with pytest.raises(UsageError):
         translate(shlex.split("--container-name=n id"), {**job, "SLURM_JOB_ID": "8"})
+
+
+def test_names_that_no_step_uses_are_removed(tmp_path: Path) -> None:
+    """As the next name is given; a step that uses a name keeps it."""
+    folder = tmp_path / ".local/state/kedge/named-containers"
+    for number in (7, 8):
+        job = {"SLURM_JOB_ID": str(number), "HOME": str(tmp_path)}
+        translate(shlex.split("--container-image=a/b:1 --container-name=n true"), job)
+    for path in folder.iterdir():
+        os.utime(path, (time.time() - 70 * 86400,) * 2)
+    translate(shlex.split("--container-name=n id"), {"SLURM_JOB_ID": "8", "HOME": str(tmp_path)})
+    translate(shlex.split("--container-image=a/b:1 --container-name=m true"), {**job, "SLURM_JOB_ID": "9"})
+    assert sorted(path.name for path in folder.iterdir()) == ["8.n", "9.m"]
+
+
+def test_a_name_of_an_earlier_job_with_the_same_number_does_not_count(tmp_path: Path) -> None:
+    job = {"SLURM_JOB_ID": "7", "HOME": str(tmp_path), "SLURM_JOB_START_TIME": str(int(time.time()))}
+    translate(shlex.split("--container-image=a/b:1 --container-name=n true"), job)
+    assert translate(shlex.split("--container-name=n id"), job)
+    later = {**job, "SLURM_JOB_START_TIME": str(int(time.time()) + 3600)}
+    with pytest.raises(UsageError, match="no step of job 7"):
+        translate(shlex.split("--container-name=n id"), later)
 
 
 @pytest.mark.parametrize(
