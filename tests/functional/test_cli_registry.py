@@ -164,3 +164,19 @@ def test_login_with_standard_input_closed_has_no_password(shell: Shell) -> None:
     )  # fmt: skip
     assert done.returncode == UsageError.exit_code
     assert b"the password is empty" in done.stderr
+
+
+def test_registry_digest_is_what_a_pull_takes(shell: Shell) -> None:
+    with FakeRegistry() as registry:
+        digest = registry.add_image("team/app", "1.0", [b"x"])
+        name = f"docker://{registry.host}/team/app"
+        done = shell.run("digest", "--no-https", f"{name}:1.0")
+        assert (done.returncode, done.stdout) == (0, f"{digest}\n"), done.stderr
+        done = shell.run("digest", "--no-https", "--json", f"docker://{registry.host}#team/app:1.0")
+        assert json.loads(done.stdout)["digest"] == str(digest)
+        done = shell.run("digest", "--no-https", f"{name}:9")
+        assert (done.returncode != 0, done.stdout) == (True, "")
+        assert registry.server.seen("/manifests/")
+        assert not registry.server.seen("/blobs/")
+    done = shell.run("digest", "host:sh")
+    assert "'host:sh' is not in a registry" in done.stderr

@@ -38,8 +38,9 @@ def enroot() -> Iterator[Runner]:
         shim = with_shim(Runner(runner.folder, runner.uid, {**runner.environment, "SECRET": "of the host"}), "enroot")
         tar = make_tar()
         with FakeRegistry() as registry:
-            registry.add_image("team/tools", "1", [build.compress(tar)], make_config([tar], SECTION))
+            digest = registry.add_image("team/tools", "1", [build.compress(tar)], make_config([tar], SECTION))
             uri = f"docker://{registry.host}#team/tools:1"
+            assert shim.read("digest", uri, env={"KEDGE_NO_HTTPS": "1"}) == f"{digest}\n"
             done = shim.run("import", uri, env={"KEDGE_NO_HTTPS": "1"})
             assert done.returncode == 0, done.stderr
             again = shim.run("import", uri, env={"KEDGE_NO_HTTPS": "1"})

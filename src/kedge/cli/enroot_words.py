@@ -115,7 +115,7 @@ def _remove(words: list[str], environ: Mapping[str, str]) -> Meaning:
 
 def _digest(words: list[str], _: Mapping[str, str]) -> Meaning:
     given = read_options("digest", words, values=_ARCH, names=1)
-    return Meaning(["pull", "--dry-run", *_choose_arch(given), _speak_uri(given.names[0])])
+    return Meaning(["registry", "digest", *_choose_arch(given), _speak_uri(given.names[0])])
 
 
 def _info(words: list[str], environ: Mapping[str, str]) -> Meaning:

@@ -262,6 +262,7 @@ kedge cache verify
 kedge registry login nvcr.io --username '$oauthtoken' --password-stdin
 kedge registry list
 kedge registry tags nvcr.io/nvidia/pytorch
+kedge registry digest nvcr.io/nvidia/pytorch:24.03-py3
 kedge registry logout nvcr.io
 """,
     "remote": """

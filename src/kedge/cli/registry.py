@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge registry`: log in to registries and out, list logins and tags."""
+"""`kedge registry`: log in to registries and out, list logins and tags, ask for digests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
 
@@ -34,17 +35,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = commands.add_parser("list", help="List logins and where they are stored, without passwords")
     tags = commands.add_parser("tags", help="List the tags of a repository")
     tags.add_argument("repository", metavar="NAME", help="such as nvcr.io/nvidia/pytorch")
+    digest = commands.add_parser("digest", help="Print the digest of an image without pulling it")
+    digest.add_argument("reference", metavar="REFERENCE", help="such as docker://nvcr.io/nvidia/pytorch:24.03-py3")
+    add_login(digest)
     for command in (login, logout, listing):
         command.add_argument(
             "--authfile", type=Path, metavar="FILE", help="use this file, not ~/.apptainer/docker-config.json"
         )
     for command in (login, tags):
         add_settings(command, "no_https", "ca_bundle", "retries")
+    add_settings(digest, "architecture", "no_https", "ca_bundle", "retries", "cache_directory")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run one subcommand."""
-    commands = {"login": _login, "logout": _logout, "list": _list, "tags": _tags}
+    commands = {"login": _login, "logout": _logout, "list": _list, "tags": _tags, "digest": _digest}
     commands[arguments.command](arguments, console)
     return 0
 
@@ -133,6 +138,20 @@ def _tags(arguments: argparse.Namespace, console: Console) -> None:
         return
     for tag in tags:
         console.print(tag)
+
+
+def _digest(arguments: argparse.Namespace, console: Console) -> None:
+    from kedge.model.reference import Reference
+    from kedge.ops.setup.workplace import Workplace
+    from kedge.ops.sources.remote_digest import ask_digest
+
+    reference = Reference.parse(arguments.reference)
+    workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
+    digest = ask_digest(reference, workplace)
+    if console.json:
+        console.print_json({"reference": str(reference), "digest": str(digest)})
+        return
+    console.print(str(digest))
 
 
 def _options(arguments: argparse.Namespace, console: Console) -> RegistryOptions:

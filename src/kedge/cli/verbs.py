@@ -106,7 +106,7 @@ VERBS = {
     "key": Verb("kedge.cli.key", "Manage the keys that sign and verify", "Trust"),
     "keyserver": Verb("kedge.cli.keyserver", "Manage key servers", "Trust"),
     "cache": Verb("kedge.cli.cache", "Show, limit and clean the cache", "Cache and access"),
-    "registry": Verb("kedge.cli.registry", "Log in to registries and list their tags", "Cache and access"),
+    "registry": Verb("kedge.cli.registry", "Log in to registries, list tags, ask for digests", "Cache and access"),
     "remote": Verb("kedge.cli.remote", "Manage the servers behind library://", "Cache and access"),
     "local-queue": Verb(
         "kedge.cli.local_queue", "Manage the job queue of this host, for hosts without a scheduler", "Setup"
