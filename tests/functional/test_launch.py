@@ -156,6 +156,14 @@ def test_a_dry_run_starts_nothing_and_shows_every_rank(runner: Runner, image: Pa
     assert count_sleepers() == 0
 
 
+def test_a_dry_run_does_not_show_secrets(runner: Runner, image: Path) -> None:
+    words = ("--env", "API_KEY=tell-nobody", "--env", "COLOUR=blue", str(image), "tool", "--password", "tell-nobody")
+    for form in ((), ("--json",)):
+        said = launch(runner, "--dry-run", *form, "--tasks", "2", "--ranks", *words).stdout
+        assert "tell-nobody" not in said
+        assert said.count("API_KEY=***") == said.count("COLOUR=blue") >= 3
+
+
 def test_a_launch_within_a_launch_is_refused(runner: Runner, image: Path) -> None:
     variables = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
     done = runner.run("launch", "--each-task", str(image), "true", env=variables)

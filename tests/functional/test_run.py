@@ -220,6 +220,16 @@ def test_exec_dry_run_changes_and_starts_nothing(runner: Runner, image: str) -> 
     assert {"kind", "fields", "text"} == set(plan["operations"][0])
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_exec_dry_run_does_not_show_secrets(runner: Runner, image: str, form: tuple[str, ...]) -> None:
+    """Neither those of the command line nor those of the user's own environment: such output is sent to others."""
+    words = ("--env", "API_KEY=tell-nobody", "--env", "COLOUR=blue", image, "tool", "--password", "tell-nobody")
+    done = runner.run("exec", "--dry-run", *form, *words, env={"HF_TOKEN": "tell-nobody"})
+    assert "tell-nobody" not in done.stdout
+    assert "blue" in done.stdout
+    assert done.stdout.count("***") == 3
+
+
 def test_exec_leaves_nothing_behind(runner: Runner, image: str) -> None:
     runner.read("exec", image, "true")
     assert not list((runner.folder / "node/session").iterdir())

@@ -146,6 +146,7 @@ def _list_flags() -> list[Flag]:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Plan, check, launch."""
+    from kedge.model.secret_text import mask_words
     from kedge.ops.launch.find_site import find_site
     from kedge.ops.launch.prepare import plan_launch
     from kedge.ops.launch.ready_image import make_image_ready
@@ -162,7 +163,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.progress.warn(plan.warning)
     for reason in plan.reasons:
         console.progress.detail(reason)
-    console.progress.detail(shlex.join(plan.list_processes()[0].argv))
+    console.progress.detail(shlex.join(mask_words(plan.list_processes()[0].argv)))
     if needs_check(plan, request):
         from kedge.ops.launch.check_world import check_world
 

@@ -46,7 +46,7 @@ def remember_image(name: str, image: str, environ: Mapping[str, str]) -> str:
 
 def _find_begin(environ: Mapping[str, str]) -> float:
     """When the job began; 0 where this Slurm does not say."""
-    text = environ.get("SLURM_JOB_START_TIME", "")
+    text = environ.get(FACTS.job_begin, "")
     return float(text) if text.isascii() and text.isdigit() else 0.0
 
 

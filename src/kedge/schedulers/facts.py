@@ -31,6 +31,7 @@ class SchedulerFacts:
     # inside a job
     job_id: str = ""  # the variable with the job's id
     step_id: str = ""  # that with the number of a launch in it
+    job_begin: str = ""  # the variable with the second in which the job began, where there is one
     job_queue: str = ""  # that with its queue
     job_mark: str = ""  # one that nobody but the scheduler sets
     job_scope: Words = ()  # those that all processes of a job share, and of an array's task

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A plan as --dry-run prints it: words and variables of the launcher and of every rank."""
+"""A plan as --dry-run prints it: words and variables of the launcher and of every rank, with stars for secrets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kedge.launch.contracts import Contract, rank_command, rank_variables
 from kedge.launch.plan import CONTAINED, LaunchPlan
 from kedge.launch.ranks import own_variables
 from kedge.launch.variables import find_leaking
+from kedge.model.secret_text import mask_value, mask_words
 
 
 def describe_plan(plan: LaunchPlan, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -26,8 +27,8 @@ def describe_plan(plan: LaunchPlan, environ: Mapping[str, str]) -> dict[str, Any
         ],
         "rendezvous": {"address": plan.order.address, "port": plan.order.port},
         "reasons": list(plan.reasons),
-        "environment": dict(plan.changes),
-        "processes": [{"argv": list(process.argv)} for process in plan.list_processes()],
+        "environment": _mask(dict(plan.changes)),
+        "processes": [{"argv": mask_words(process.argv)} for process in plan.list_processes()],
         "ranks": _list_ranks(plan, environ),
     }
 
@@ -46,8 +47,12 @@ def _list_ranks(plan: LaunchPlan, environ: Mapping[str, str]) -> list[dict[str, 
             {
                 **as_dict(rank),
                 "host": plan.shape.nodes[rank.node_rank].name,
-                "environment": variables,
-                "argv": ["kedge", *plan.container, *command],
+                "environment": _mask(variables),
+                "argv": ["kedge", *mask_words([*plan.container, *command])],
             }
         )
     return shown
+
+
+def _mask(variables: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {name: value if value is None else mask_value(name, value) for name, value in variables.items()}

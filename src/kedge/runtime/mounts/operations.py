@@ -89,20 +89,24 @@ def kinds() -> tuple[str, ...]:
 
 
 def render_plan(operations: list[Operation], payload: Payload, *, as_json: bool) -> str:
-    """What `--dry-run` prints: every operation in order, then the program and its environment."""
-    import json  # late, both: only a dry run prints a plan
+    """What `--dry-run` prints: every operation in order, then the program and its environment, without secrets."""
+    import json  # late, all: only a dry run prints a plan
     import shlex
 
+    from kedge.model.secret_text import mask_value, mask_words
+
+    program = mask_words(payload.argv)
+    environ = {name: mask_value(name, value) for name, value in payload.environ.items()}
     if as_json:
         described = [
             {"kind": operation[0], "fields": list(operation[1:]), "text": describe(operation)}
             for operation in operations
         ]
-        plan = {"operations": described, "program": payload.argv, "environment": payload.environ}
+        plan = {"operations": described, "program": program, "environment": environ}
         return json.dumps(plan, indent=2)
     lines = [describe(operation) for operation in operations]
-    lines.append(f"run {shlex.join(payload.argv)}")
-    lines += [f"  {name}={_show_value(value)}" for name, value in sorted(payload.environ.items())]
+    lines.append(f"run {shlex.join(program)}")
+    lines += [f"  {name}={_show_value(value)}" for name, value in sorted(environ.items())]
     return "\n".join(lines)
 
 

@@ -15,6 +15,7 @@ FACTS = SchedulerFacts(
     interactive=("srun", "salloc", "idev"),  # idev: TACC's
     job_id="SLURM_JOB_ID",
     step_id="SLURM_STEP_ID",
+    job_begin="SLURM_JOB_START_TIME",
     job_queue="SLURM_JOB_PARTITION",
     job_mark="SLURM_JOB_ID",
     job_scope=("SLURM_JOB_ID",),
