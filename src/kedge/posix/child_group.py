@@ -41,6 +41,7 @@ class ChildGroup:
         self._pids: dict[int, int] = {}  # index of each that lives
         self._started = 0
         self._pipes: dict[int, tuple[int, bool]] = {}
+        self._files: dict[int, Callable[[], None]] = {}  # other files, and what to do when they are ready
         self._poll = select.poll()
         self._drain_until = 0.0
 
@@ -93,11 +94,24 @@ class ChildGroup:
 
     def wait(self, seconds: float) -> list[GroupMember]:
         """Hand over what comes within this time; who ended meanwhile. Returns as soon as there is anything."""
-        for file, _ in self._poll.poll(seconds * 1000) if self._pipes else ():
-            self._read(file)
-        if not self._pipes and self._pids:
+        for file, _ in self._poll.poll(seconds * 1000) if self._pipes or self._files else ():
+            if file in self._pipes:
+                self._read(file)
+            elif file in self._files:  # one that was ready before it may have closed it
+                self._files[file]()
+        if not self._pipes and not self._files and self._pids:
             time.sleep(min(seconds, 0.05))
         return self._reap()
+
+    def watch_file(self, file: int, events: int, act: Callable[[], None]) -> None:
+        """Call `act` in each `wait` while the file is ready, as `poll` has it; the file stays the caller's."""
+        self._poll.register(file, events)
+        self._files[file] = act
+
+    def forget_file(self, file: int) -> None:
+        """Watch it no more; does nothing if nobody watches it."""
+        if self._files.pop(file, None) is not None:
+            self._poll.unregister(file)
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the programs themselves."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from kedge.frozen import JsonValue, frozen, replace
 from kedge.launch.programs.program import LaunchProgram, RankEnd
 from kedge.ops.launch.line_buffer import LineBuffer
+from kedge.ops.launch.rank_input import TAKEN
 
 _KEPT = 20  # lines of each rank
 _LONGEST = 1 << 20  # bytes of a line that are written at once
@@ -49,6 +50,7 @@ class OutputFollower:
 
     def __init__(self, program: LaunchProgram, write: Write, *, token: str = "", is_labelled: bool = True) -> None:
         self.ranks: dict[int, StartedRank] = {}
+        self.when_taken: Callable[[], None] = lambda: None  # rank 0 has taken what was sent to it
         self.finished: set[int] = set()  # nodes that kedge itself started, and whose ranks have all ended well
         self.end = RankEnd()  # what is known of the rank that failed first
         self.ended_at = 0.0
@@ -125,8 +127,10 @@ class OutputFollower:
             self._writers.append(rank)
 
     def _note_rank(self, text: str) -> None:
-        """A rank that starts, or a node whose ranks have ended."""
+        """A rank that starts, a node whose ranks have ended, or one that took a piece of standard input."""
         words = text.split()
+        if words[1:] == [TAKEN]:
+            self.when_taken()
         if len(words) == 3 and words[1] == "node" and words[2].isdecimal():
             self.finished.add(int(words[2]))
         if len(words) == 4 and words[1].isdecimal() and words[3].isdecimal():

@@ -17,6 +17,7 @@ from kedge.frozen import frozen, replace
 from kedge.launch.plan import CONTAINED, LaunchPlan, StartedProcess
 from kedge.launch.programs.program import RankEnd
 from kedge.ops.launch.follow_output import OutputFollower, RankFailure, Write
+from kedge.ops.launch.rank_input import InputSender
 from kedge.ops.launch.watch_nodes import LostNode, NodeWatch
 from kedge.posix.child_group import ChildGroup, GroupMember
 
@@ -46,6 +47,7 @@ class _Launch:
         self._group = ChildGroup(follower.hear)
         self._environ = make_environment(plan, environ)
         self._held: list[int] = []  # the ends of pipes that keep nodes running
+        self._input: InputSender | None = None  # that to the first node
         self._nodes = NodeWatch(plan.shape.node_count if plan.launcher == "srun" else 1, self._environ)
         self._ended: dict[int, float] = {}  # nodes whose own process ended with 0, and when
         self.lost: LostNode | None = None
@@ -53,15 +55,26 @@ class _Launch:
         self.is_cut = False
 
     def start(self, processes: Sequence[StartedProcess], *, reads_input: bool) -> None:
+        given = 0 if reads_input and not os.isatty(0) else None
         if self._is_own:
-            reading, writing = os.pipe()
-            self._held.append(writing)
-            for process in processes:
-                self._group.start(process.argv, self._environ, stdin=reading)
-            os.close(reading)
+            self._start_nodes(processes, given)
             return
         for process in processes:
-            self._group.start(process.argv, self._environ, stdin=0 if reads_input and not os.isatty(0) else None)
+            self._group.start(process.argv, self._environ, stdin=given)
+
+    def _start_nodes(self, processes: Sequence[StartedProcess], given: int | None) -> None:
+        """Each by one process; the first one's pipe carries what rank 0 reads, too."""
+        for number, process in enumerate(processes):
+            reading, writing = os.pipe()
+            if number == 0:
+                self._input = InputSender(self._group, writing, given)
+                self._follower.when_taken = self._input.go_on
+            else:
+                self._held.append(writing)
+            try:
+                self._group.start(process.argv, self._environ, stdin=reading)
+            finally:
+                os.close(reading)
 
     def watch(self, deadline: float | None, has_done_all: Callable[[], bool]) -> bool:
         """Until all have ended, or have done all and do not end; False where the deadline came first."""
@@ -114,6 +127,8 @@ class _Launch:
         for file in self._held:
             os.close(file)
         self._held.clear()
+        if self._input is not None:
+            self._input.close()
 
 
 def run_plan(

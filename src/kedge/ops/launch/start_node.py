@@ -2,13 +2,12 @@
 """One node of a launch without an MPI launcher: starts the node's ranks, labels what they print, and ends them.
 
 It ends all of them when one fails, when it is asked to, and when whoever started it is gone: then its standard input
-ends.
+ends. Through it comes what rank 0 reads, too (`rank_input`).
 """
 
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Mapping, Sequence
 
 from kedge.frozen import replace
@@ -17,6 +16,7 @@ from kedge.launch.programs.own import label_line, tell_end
 from kedge.launch.rank_variables import OWN_LAUNCH
 from kedge.launch.ranks import Rank, own_variables
 from kedge.ops.launch.line_buffer import LineBuffer
+from kedge.ops.launch.rank_input import TAKEN, InputReceiver
 from kedge.posix.child_group import ChildGroup, GroupMember
 from kedge.posix.start_kedge import own_command
 
@@ -33,25 +33,29 @@ class _Node:
         self._first = sum(order.layout[: order.node])
         self._lines = LineBuffer(self._label, _LONGEST)
         self._group = ChildGroup(lambda index, is_error, data: self._lines.hear((index, is_error), data))
+        self._input: InputReceiver | None = None
         self.failed: GroupMember | None = None
 
     def start(self, words: Sequence[str], environ: Mapping[str, str]) -> None:
+        reading, writing = os.pipe() if self._order.node == 0 else (None, None)
+        self._input = InputReceiver(self._group, writing, self._tell_taken)
         for local in range(self._order.layout[self._order.node]):
             argv = own_command("rank", make_rank_order(self._order).encode(), "--", *words)
-            variables = own_variables(self._rank(local))
-            self._group.start(
-                argv, {**environ, **variables, OWN_LAUNCH: self._order.id + self._order.token}, own_group=False
-            )
+            variables = {**own_variables(self._rank(local)), OWN_LAUNCH: self._order.id + self._order.token}
+            given = reading if local == 0 else None
+            self._group.start(argv, {**environ, **variables}, stdin=given, own_group=False)
+        if reading is not None:
+            os.close(reading)
 
     def watch(self) -> int:
         """Until all have ended, one has failed, or the launch is gone; the status of the first that failed."""
-        is_attended = _Attendance()
+        assert self._input is not None
         while self._group.is_running:
             ended = [member for member in self._group.wait(_MOMENT) if member.status]
             if ended:
                 self.failed = ended[0]
                 self._tell(ended[0])
-            if ended or not is_attended():
+            if ended or not self._input.is_attended:
                 self._group.end(grace=_GRACE)
                 break
         self._lines.flush()
@@ -66,6 +70,9 @@ class _Node:
         nodes, count = len(order.layout), order.layout[order.node]
         return Rank(self._first + local, sum(order.layout), local, count, order.node, nodes)
 
+    def _tell_taken(self) -> None:
+        _write(True, f"{self._order.token} {TAKEN}\n")
+
     def _tell(self, member: GroupMember) -> None:
         self._lines.flush()
         _write(True, tell_end(self._first + member.index, member.status, os.uname().nodename) + "\n")
@@ -75,18 +82,6 @@ class _Node:
         text = line.decode(errors="surrogateescape")
         is_part = len(line) > _LONGEST and not text.endswith("\n")
         _write(is_error, label_line(self._first + index, text.removesuffix("\n"), is_part=is_part) + "\n")
-
-
-class _Attendance:
-    """Whether the launch still holds our standard input."""
-
-    def __init__(self) -> None:
-        self._poll = select.poll()
-        self._poll.register(0, select.POLLIN | select.POLLHUP)
-
-    def __call__(self) -> bool:
-        """False when it has ended: nothing is ever written there."""
-        return not self._poll.poll(0) or bool(os.read(0, 1))
 
 
 def start_node(order: RankOrder, words: Sequence[str], environ: Mapping[str, str]) -> int:
