@@ -132,6 +132,10 @@ def _make_init(made: type, names: tuple[str, ...], defaults: dict[str, object]) 
     anew = [(name, default.make) for name, default in defaults.items() if isinstance(default, _Fresh)]
 
     def initialize(self: object, /, *given: object, **named: object) -> None:
+        if len(given) == len(names) and not named:
+            for (_, put), value in zip(setters, given, strict=True):
+                put(self, value)
+            return
         values = {**defaults, **dict(zip(names, given, strict=False)), **named}
         for name, make in anew:
             if values[name] is defaults[name]:

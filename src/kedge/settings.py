@@ -447,7 +447,7 @@ def _parse_path(value: object, environ: Mapping[str, str], is_file: bool) -> Pat
             unknown.append(name)
         return environ.get(name) or (_user_name(environ) if name == "USER" else "")
 
-    text = re.sub(r"\$(?:(\w+)|\{(\w+)\})", expand, value)
+    text = re.sub(r"\$(?:(\w+)|\{(\w+)\})", expand, value) if "$" in value else value
     if unknown:
         return ValueRefused(f"its variable {unknown[0]} is not set")
     if text == "~" or text.startswith("~/"):

@@ -33,7 +33,9 @@ def parse_duration(text: str) -> int:
     """Seconds; raises InvalidJob with the remedy if the text is no duration or ambiguous."""
     word = text.strip().lower()
     word = "0s" if word == "0" else word
-    clock, days = _CLOCK.fullmatch(word), _DAYS.fullmatch(word)
+    # patterns are compiled when they are used, and most people write 2h
+    clock = _CLOCK.fullmatch(word) if ":" in word else None
+    days = _DAYS.fullmatch(word) if "-" in word else None
     if clock:
         seconds = _count_seconds(0, *clock.groups())
     elif days:

@@ -144,6 +144,8 @@ def _check_dependencies(job: Job) -> Problem | None:
 def _check_patterns(job: Job) -> Problem | None:
     for field in ("output", "error"):
         text: str = getattr(job, field)
+        if "{" not in text and "%" not in text:
+            continue
         for word in re.findall(r"\{([^{}]*)\}", text):
             if word not in PLACEHOLDERS:
                 from kedge.model.nearest import propose  # late: only for a mistake
@@ -165,7 +167,7 @@ def _check_texts(job: Job) -> Problem | None:
         for text in _list_texts(job, field):
             if "\0" in text:
                 return Problem(field.name, "it contains a NUL byte, which no program accepts", "remove it")
-            if field.kind in _ONE_LINE and re.search(r"[\x00-\x1f\x7f]", text):
+            if field.kind in _ONE_LINE and not text.isprintable() and re.search(r"[\x00-\x1f\x7f]", text):
                 shown = f"{text[:60]!r} contains a line break or another control character"
                 return Problem(field.name, shown, "remove it")
             if field.kind in ("text", "list") and not text.strip():

@@ -149,6 +149,8 @@ def _parse_count(value: object, lowest: int) -> int:
 
 def _read_gpus(field: JobField, value: object) -> dict[str, Any]:
     kind = ""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 7:  # as nearly always
+        value = int(value)
     if isinstance(value, str):
         match = _GPUS.fullmatch(value.strip())
         if match is None:

@@ -9,19 +9,19 @@ PLACEHOLDERS = ("{name}", "{id}", "{index}")
 _PARTS = late_pattern(r"(\{(?:name|id|index)\})")
 # all characters but those without meaning for file systems, shells and schedulers (%j, $JOB_ID, HOST:PATH)
 _UNSAFE = late_pattern(r"[^\w.+=,@-]")
-_NUMBER = late_pattern("[0-9]+")
 _LIMIT = 150  # bytes: leaves room for an id and a suffix
 
 
 def make_file_name(name: str) -> str:
     """A job name as a part of file names; unchanged if possible."""
-    text = _UNSAFE.sub("_", name).encode(errors="replace")[:_LIMIT].decode(errors="ignore")
+    safe = name if name.isalnum() else _UNSAFE.sub("_", name)
+    text = safe.encode(errors="replace")[:_LIMIT].decode(errors="ignore")
     return text if text.strip(".") else "_" * max(len(text), 1)
 
 
 def shorten_id(id: str) -> str:
     """A job id as a part of file names: of PBS's `12.server` and `12[].server` only the number."""
-    return (_NUMBER.match(id) or [id])[0]
+    return id[: len(id) - len(id.lstrip("0123456789"))] or id
 
 
 def split_pattern(pattern: str) -> list[str]:

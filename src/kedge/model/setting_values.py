@@ -13,6 +13,7 @@ TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from typing import Any
 
+_UNITS = frozenset("KMGTP")
 ROOTS = ("auto", "unpack", "squashfuse", "kernel")  # where an image's files come from
 PULL_POLICIES = ("auto", "missing", "newer", "always", "never")  # when a registry is asked
 
@@ -41,7 +42,7 @@ def _parse_flag(value: object) -> bool | ValueRefused:
 
 
 def _parse_count(value: object, lowest: int = 1) -> int | ValueRefused:
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 9:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= 10**9:
         return ValueRefused(f"it must be a whole number, {lowest} or more")
@@ -61,6 +62,9 @@ def _parse_size(value: object) -> int | ValueRefused | None:
     if isinstance(value, str):
         if value.lower() == "none":
             return None
+        number, unit = value[:-1], value[-1:]
+        if unit in _UNITS and number.isascii() and number.isdigit() and len(number) <= 12:  # most are so
+            return int(number) * 1024 ** " KMGTP".index(unit)
         match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]?)(iB|B)?", value.strip(), re.IGNORECASE)
         if match:
             base = 1000 if (match.group(3) or "").upper() == "B" else 1024
@@ -72,6 +76,8 @@ def _parse_codec(value: object) -> str | ValueRefused:
     expected = ValueRefused(
         "it must be gzip, zstd, lz4 or none; a level follows a colon: zstd:19 (1 to 22), gzip:9 (1 to 9)"
     )
+    if value in ("zstd", "gzip", "lz4", "none"):
+        return str(value)
     match = re.fullmatch(r"(zstd|gzip|lz4|none)(?::([0-9]{1,2}))?", value) if isinstance(value, str) else None
     if match is None:
         return expected

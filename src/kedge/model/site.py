@@ -124,6 +124,8 @@ class Site:
 
 def expand_path(text: str, environ: Mapping[str, str]) -> str:
     """A profile's path with its $VARIABLES; empty when one of them is not set."""
+    if "$" not in text:
+        return text
     pattern = r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?"
     if not all(environ.get(name) for name in re.findall(pattern, text)):
         return ""

@@ -41,7 +41,7 @@ def detect_site(machine: HostSigns, signs: Sequence[Sign]) -> list[Candidate]:
         Candidate(sign.name, f"host name {name} matches")
         for sign in signs
         for name in machine.hostnames
-        if any(not ends_otherwise(pattern, name) and re.fullmatch(pattern, name) for pattern in sign.hostnames)
+        if any(not is_other_text(pattern, name) and re.fullmatch(pattern, name) for pattern in sign.hostnames)
     ]
     by_variable = [
         Candidate(sign.name, f"{sign.variables[0][0]} is set for it")
@@ -54,13 +54,20 @@ def detect_site(machine: HostSigns, signs: Sequence[Sign]) -> list[Candidate]:
     return list(unique.values())
 
 
-def ends_otherwise(pattern: str, name: str) -> bool:
-    """Whether a pattern ends with plain text that the name does not end with: nearly all do, and compiling takes long.
+def is_other_text(pattern: str, name: str) -> bool:
+    """Whether a pattern begins or ends with plain text, and the name otherwise: nearly all do, and compiling is slow.
 
     False where it cannot be told by that.
     """
-    if "(?" in pattern or "|" in _GROUP.sub("", pattern):
+    if "(?" in pattern or ("|" in pattern and "|" in _GROUP.sub("", pattern)):
         return False
+    count = 0
+    while pattern[count : count + 1].isalnum():
+        count += 1
+    if pattern[count : count + 1] in ("*", "?", "{"):  # then the last one may be absent
+        count -= 1
+    if not name.startswith(pattern[: max(count, 0)]):
+        return True
     tail = _TAIL.search(pattern)
     return tail is not None and not name.endswith(tail[0].replace("\\", ""))
 

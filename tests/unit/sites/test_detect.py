@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from kedge.sites.detect import HostSigns, detect_scheduler, detect_site, ends_otherwise, list_names
+from kedge.sites.detect import HostSigns, detect_scheduler, detect_site, is_other_text, list_names
 from kedge.sites.profile import SHIPPED, ProfileDirectory, Sign, list_signs
 
 SIGNS = list_signs((ProfileDirectory(SHIPPED, "shipped"),))
@@ -119,8 +119,17 @@ def test_detect_lists_all_names_of_a_machine() -> None:
         (r"login\.orgs?", "login.org", False),
         (r"node\d+(\..*)?", "node1", False),
         (r"c[.|]\.org", "c..org", False),
+        (r"node\d+(\..*)?", "login1", True),
+        ("vista", "frontera", True),
+        ("vista", "vista", False),
+        (r"ab*\d", "a1", False),  # what may be absent says nothing
+        (r"ab?", "a", False),
+        (r"ab{0,2}", "a", False),
+        (r"ab+", "b", True),
+        (r"a|b", "b", False),
+        ("", "a", False),
     ],
 )
-def test_detect_end_of_a_pattern_says_no_before_it_is_compiled(pattern: str, name: str, is_told: bool) -> None:
-    assert ends_otherwise(pattern, name) is is_told
+def test_detect_plain_text_of_a_pattern_says_no_before_it_is_compiled(pattern: str, name: str, is_told: bool) -> None:
+    assert is_other_text(pattern, name) is is_told
     assert not (is_told and re.fullmatch(pattern, name))

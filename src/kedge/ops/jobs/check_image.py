@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kedge.errors import KedgeError, WillNotRun
 from kedge.model.job import Job
@@ -17,6 +16,7 @@ from kedge.model.site import Queue, Site
 from kedge.ops.jobs.stage_image import StagedImage
 from kedge.settings import Settings
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.compat.image.traits import ImageTraits
     from kedge.compat.tables.load import Tables

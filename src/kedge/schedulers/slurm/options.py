@@ -7,7 +7,6 @@ too, `$` means nothing, and `#` begins a comment (src/sbatch/opt.c; tried agains
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from kedge.errors import InvalidJob
@@ -131,7 +130,7 @@ def parse_directives(text: str) -> list[SlurmOption]:
 
 def find_name(word: str) -> str:
     """The full name of an option, however it is written: `-t`, `-t30`, `--time=30`, `time`, `--tasks-per-node`."""
-    word = re.split(r"[=\s]", word.strip().removeprefix("#SBATCH").lstrip(), maxsplit=1)[0]
+    word = "".join(word.strip().removeprefix("#SBATCH").partition("=")[0].split(maxsplit=1)[:1])
     bare = word.lstrip("-")
     if word.startswith("-") and not word.startswith("--"):
         return LETTERS.get(bare[:1], bare).lstrip("-")

@@ -47,6 +47,8 @@ def submit_argv(script: str, job: Job, site: Site) -> list[str]:
 
 def parse_submit(output: str) -> str:
     """The id, in the last line that holds one: sites print banners before it."""
+    if output.isascii() and output.strip().isdigit():  # nothing else, as nearly always
+        return output.strip()
     found: list[str] = [number or sentence for number, sentence in _SUBMITTED.findall(output)]
     if not found:
         raise SchedulerFailed(

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What argparse and pathlib are without the modules that they load for translations and addresses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+TRY = """
+import sys
+from kedge.cli.light_imports import import_lightly
+import_lightly()
+"""
+
+
+def run(code: str, *words: str) -> str:
+    done = subprocess.run([sys.executable, "-I", "-c", TRY + code, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_light_imports_load_both_without_what_they_need() -> None:
+    assert run("print('argparse' in sys.modules, 'pathlib' in sys.modules)") == "True True\n"
+    assert run("print(*({'gettext', 'urllib.parse', 'ipaddress'} & set(sys.modules)))") == "\n"
+
+
+def test_light_imports_leave_the_real_modules_to_others() -> None:
+    assert run("import gettext; print(gettext.__file__ is not None, hasattr(gettext, 'translation'))") == "True True\n"
+    code = "from urllib.parse import urlsplit; print(urlsplit('https://a.example/b').netloc)"
+    assert run(code) == "a.example\n"
+
+
+def test_light_imports_addresses_of_paths_are_as_ever() -> None:
+    assert run("from pathlib import Path; print(Path('/a b/ü').as_uri())") == "file:///a%20b/%C3%BC\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--number", "x"), "argument --number: invalid int value: 'x'"),
+        ((), "the following arguments are required: --number"),
+        (("--number", "1", "a"), "unrecognized arguments: a"),
+        (("--number",), "expected one argument"),
+        (("--pair", "1"), "expected 2 arguments"),
+    ],
+)
+def test_light_imports_messages_of_argparse_are_as_ever(words: tuple[str, ...], said: str) -> None:
+    code = """
+import argparse
+parser = argparse.ArgumentParser(exit_on_error=True)
+parser.add_argument("--number", type=int, required=True)
+parser.add_argument("--pair", nargs=2)
+parser.error = lambda message: (print(message), sys.exit(0))
+parser.parse_args(sys.argv[1:])
+"""
+    assert said in run(code, *words)
+
+
+def test_light_imports_modules_that_are_loaded_stay() -> None:
+    code = "import_lightly(); import argparse, pathlib; print(argparse is first[0], pathlib is first[1])"
+    assert run(f"import argparse, pathlib; first = (argparse, pathlib); {code}") == "True True\n"
+
+
+def test_light_imports_module_that_needs_more_is_imported_whole() -> None:
+    code = """
+import types
+from kedge.cli import light_imports
+light_imports._import_beside("textwrap", types.ModuleType("re"))
+print("textwrap" in sys.modules)
+import textwrap
+print(textwrap.shorten("a b c", 3, placeholder=""))
+"""
+    code = code.replace("import types\n", "import types; sys.modules.pop('re'); sys.modules.pop('textwrap', None)\n")
+    assert run(code) == "False\na b\n"
