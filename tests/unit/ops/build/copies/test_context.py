@@ -75,7 +75,7 @@ def test_context_that_is_none_or_has_bad_patterns_is_refused(tmp_path: Path) -> 
         open_context(tmp_path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_context_names_what_cannot_be_read(tmp_path: Path) -> None:
     write_tree(tmp_path, {"closed/x": b""})
     (tmp_path / "closed").chmod(0)
