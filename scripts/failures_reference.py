@@ -13,6 +13,7 @@ from kedge.compat.failures.find_clues import find_clues
 
 # modules of kedge.compat.failures, and the headings of what they have
 _SUBJECTS = {
+    "own_program": "kedge on compute nodes",
     "scheduler": "Scheduler",
     "memory": "Memory",
     "driver": "NVIDIA driver",

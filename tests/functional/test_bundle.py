@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.builders.bundles import BareHost, make_bundle, make_busybox_host, make_debian_host
+from tests.builders.images import add_rich_image
+from tests.fakes.registry import FakeRegistry
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+STEP = {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURMD_NODENAME": "node1", "PYXIS_VERSION": "0.24.0"}
 
 
 @pytest.fixture(scope="module", params=["busybox", "bullseye"])
@@ -127,6 +131,12 @@ def test_bundle_is_the_importer_of_pyxis_under_that_name(host: BareHost) -> None
     if not link.exists():
         link.symlink_to("kedge")
     assert "pyxis" in host.run("--help", program="/usr/local/bin/kedge-pyxis").stdout
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        uri = f"docker://{registry.host}#team/rich:1"
+        done = host.run("get", uri, env=STEP, program="/usr/local/bin/kedge-pyxis")
+    assert done.returncode == 0, done.stderr
+    assert (host.root / done.stdout.rstrip("\n").lstrip("/")).read_bytes()[:4] == b"hsqs"
 
 
 def test_bundle_copies_itself(host: BareHost) -> None:

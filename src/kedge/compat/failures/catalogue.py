@@ -14,6 +14,7 @@ from kedge.compat.failures.libraries import LIBRARIES
 from kedge.compat.failures.memory import MEMORY
 from kedge.compat.failures.mpi import MPI
 from kedge.compat.failures.nccl import NCCL
+from kedge.compat.failures.own_program import OWN_PROGRAM
 from kedge.compat.failures.pmi import PMI
 from kedge.compat.failures.python import PYTHON
 from kedge.compat.failures.registry import REGISTRY
@@ -22,6 +23,7 @@ from kedge.compat.failures.scheduler import SCHEDULER
 from kedge.compat.failures.shell import SHELL
 
 _SAYS_WHY = (
+    *OWN_PROGRAM,
     *SCHEDULER,
     *MEMORY,
     *DRIVER,
