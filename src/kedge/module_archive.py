@@ -11,10 +11,13 @@ docs/adr/0072-one-file-of-modules.md.
     bytes 0-15    MARK
     bytes 16-19   the magic number of Python's bytecode
     bytes 20-23   the size of the table
-    bytes 24-27   the size of the modules that every start needs, which come first and are read at once
+    bytes 24-27   the size of what every start needs, which comes first and is read at once
     bytes 28-35   the hash of the table, with the two sizes as its key
-    table         marshal: {module: (offset behind the table, size, hash, source, its size, its time of change)}
-    modules       marshal, one code object each
+    table         marshal: {module: (offset behind the table, size, hash, source, its size, its time of change)},
+                  (offset, size, hash, names) of the modules that are loaded together
+    early modules marshal, one code object each: what is imported before it is known that a container is started
+    together      marshal, a tuple of code objects, in an order in which each finds what it imports
+    modules       marshal, one code object each: the same again, for when one of them has changed, and all others
 """
 
 import marshal
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
     Entry = tuple[int, int, bytes, str, int, int]
+    Together = tuple[int, int, bytes, tuple[str, ...]]
     MAGIC_NUMBER: bytes
     fix_file_name: Callable[[CodeType, str], None]
     hash_bytes: Callable[[int, bytes], bytes]
@@ -37,10 +41,11 @@ else:  # loaded with every interpreter; the public names of these import more
     from _imp import _fix_co_filename as fix_file_name
     from _imp import source_hash as hash_bytes
 
-MARK = b"kedge modules 1\n"
+MARK = b"kedge modules 2\n"
 _TABLE = 36  # where it begins
 UNCHECKED = -1  # for a time of change: the module is in a bundle, without a source that could be another
 _LARGEST = 64 << 20
+_Module = type(sys)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _IS_BUNDLED = __file__.endswith(".pyc")  # compiled modules alone, below a directory that is named by their digest
 
@@ -65,6 +70,16 @@ def find_archive() -> str | None:
     return f"{folder}/start{name[name.index('.') : -4]}.modules"
 
 
+def load_together() -> None:
+    """Load all modules of a start at once, where the archive has them: half the cost of one import after the other."""
+    if "importtime" in sys._xoptions:
+        return  # Python is asked what each import costs
+    for each in sys.meta_path:
+        if isinstance(each, ModuleArchive):
+            each.load_together()
+            return
+
+
 class ModuleArchive:
     """Finds the modules that the archive has; one of `sys.meta_path`."""
 
@@ -73,6 +88,7 @@ class ModuleArchive:
         self._data = b""
         self._start = 0
         self._table: dict[str, Entry] = {}
+        self._together: Together = (0, 0, b"", ())
         self._is_renewed = False
 
     def find_spec(
@@ -90,22 +106,78 @@ class ModuleArchive:
         if code is None:
             self._table.pop(name, None)
             return None
-        source = _root_of(name) + self._table[name][3]
+        return self._describe(name, _root_of(name) + self._table[name][3], code)
+
+    def _describe(self, name: str, source: str, code: "CodeType") -> "ModuleSpec":
         spec = ModuleSpec(name, ArchivedModule(name, source, code), origin=source)
         spec.has_location = True
-        if source.rpartition("/")[2] in ("__init__.py", "__init__.pyc"):
-            spec.submodule_search_locations = [source.rpartition("/")[0]]
+        folder, _, file = source.rpartition("/")
+        if file in ("__init__.py", "__init__.pyc"):
+            spec.submodule_search_locations = [folder]
         return spec
+
+    def load_together(self) -> None:
+        """Load the modules of every start; what is not as it was is left to Python's imports, one by one."""
+        codes = self._load_together()
+        if codes is None and self.renew():
+            codes = self._load_together()
+        for name, code in zip(self._together[3], codes or (), strict=False):
+            if name not in sys.modules:
+                self._run(name, code)
+
+    def _run(self, name: str, code: "CodeType") -> None:
+        """What Python does for an import, without its search: nobody else imports meanwhile."""
+        parent, _, last = name.rpartition(".")
+        source = _root_of(name) + self._table[name][3]
+        spec = self._describe(name, source, code)
+        module = _Module(name)
+        names = module.__dict__
+        names["__spec__"], names["__loader__"], names["__file__"] = spec, spec.loader, source
+        names["__package__"] = parent
+        if spec.submodule_search_locations is not None:
+            names["__package__"], names["__path__"] = name, spec.submodule_search_locations
+        sys.modules[name] = module
+        try:
+            exec(code, names)
+        except BaseException:
+            sys.modules.pop(name, None)
+            raise
+        if parent in sys.modules:
+            setattr(sys.modules[parent], last, module)
+
+    def _load_together(self) -> "tuple[CodeType, ...] | None":
+        """The code of the modules of every start, if all sources are as they were and the archive undamaged."""
+        offset, size, digest, members = self._together
+        try:
+            sources = [self._find_unchanged(name) for name in members]
+            start = self._start + offset
+            data = self._data[start : start + size]
+            if None in sources or hash_bytes(offset, data) != digest:
+                return None
+            codes: tuple[CodeType, ...] = marshal.loads(data)
+            for code, source in zip(codes, sources, strict=True):
+                if source:
+                    fix_file_name(code, source)  # the package may have been moved
+            return codes
+        except (OSError, ValueError, EOFError, TypeError, KeyError):
+            return None
+
+    def _find_unchanged(self, name: str) -> str | None:
+        """The path of a module's source, empty in a bundle; None if it is not as it was."""
+        tail, size, changed = self._table[name][3:]
+        if changed == UNCHECKED and _IS_BUNDLED:
+            return ""
+        source = _root_of(name) + tail
+        found = os.stat(source)
+        return source if (found.st_size, found.st_mtime_ns) == (size, changed) else None
 
     def _load(self, name: str) -> "CodeType | None":
         """The code of a module, if its source is as it was and the archive undamaged."""
         try:
-            offset, size, digest, source, source_size, changed = self._table[name]
-            if changed != UNCHECKED or not _IS_BUNDLED:
-                source = _root_of(name) + source
-                found = os.stat(source)
-                if (found.st_size, found.st_mtime_ns) != (source_size, changed):
-                    return None
+            source = self._find_unchanged(name)
+            if source is None:
+                return None
+            offset, size, digest = self._table[name][:3]
             end = self._start + offset + size
             if end > len(self._data):
                 self._read_rest()
@@ -113,7 +185,7 @@ class ModuleArchive:
             if hash_bytes(offset, data) != digest:
                 return None
             code: CodeType = marshal.loads(data)
-            if changed != UNCHECKED:
+            if source:
                 fix_file_name(code, source)  # the package may have been moved
             return code
         except (OSError, ValueError, EOFError, TypeError, KeyError):
@@ -126,7 +198,7 @@ class ModuleArchive:
             start = _TABLE + int.from_bytes(data[20:24], "little")
             if hash_bytes(int.from_bytes(data[20:28], "little"), data[_TABLE:start]) != data[28:_TABLE]:
                 return False
-            self._table = marshal.loads(data[_TABLE:start])
+            self._table, self._together = marshal.loads(data[_TABLE:start])
         except (OSError, ValueError, EOFError, TypeError):
             return False
         self._data, self._start = data, start
@@ -154,7 +226,8 @@ class ModuleArchive:
             return False
         _write_whole(self.place, data)
         self._start = _TABLE + int.from_bytes(data[20:24], "little")
-        self._data, self._table = data, marshal.loads(data[_TABLE : self._start])
+        self._data = data
+        self._table, self._together = marshal.loads(data[_TABLE : self._start])
         return True
 
 
@@ -189,10 +262,11 @@ def make_archive() -> bytes | None:
     """The bytes of an archive of the modules of starts; None if one of their sources has changed just now."""
     import time  # late: only for writing
 
-    from kedge.start_modules import EVERY_START, SOME_STARTS
+    from kedge.lean_code import compile_lean
+    from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
 
     modules: list[tuple[str, str, bytes, int, int]] = []
-    for name in (*EVERY_START, *SOME_STARTS):
+    for name in (*EARLY, *EVERY_START, *SOME_STARTS):
         tail = locate_source(name)
         source = _root_of(name) + tail
         try:
@@ -200,12 +274,13 @@ def make_archive() -> bytes | None:
             if time.time_ns() - found.st_mtime_ns < _settle_time(found.st_mtime_ns):
                 return None
             loader = SourceFileLoader(name, source)
+            compiled = compile_lean if name.startswith("kedge.") else loader.source_to_code
             # not Python's bytecode of it, which counts by whole seconds
-            body = marshal.dumps(loader.source_to_code(loader.get_data(source), source))
+            body = marshal.dumps(compiled(loader.get_data(source), source))
         except (OSError, SyntaxError, ValueError):
             continue  # importing it says what is wrong
         modules.append((name, tail, body, found.st_size, found.st_mtime_ns))
-    return pack_archive(modules, EVERY_START) if modules else None
+    return pack_archive(modules, EARLY, EVERY_START) if modules else None
 
 
 def _settle_time(changed: int) -> int:
@@ -214,23 +289,38 @@ def _settle_time(changed: int) -> int:
     return 2_000_000_000 if is_coarse else 100_000_000
 
 
-def pack_archive(modules: "Sequence[tuple[str, str, bytes, int, int]]", first: "Sequence[str]") -> bytes:
+def pack_archive(
+    modules: "Sequence[tuple[str, str, bytes, int, int]]", early: "Sequence[str]", together: "Sequence[str]"
+) -> bytes:
     """The bytes of an archive: of each module its name, file, code, and the file's size and time or UNCHECKED.
 
-    Those that are named to be first come before the others.
+    Of those that are loaded `together` the order is the one in which they are run.
     """
+    known = {module[0]: module for module in modules}
     table: dict[str, Entry] = {}
-    bodies: list[bytes] = []
-    offset = first_size = 0
-    for name, tail, body, size, changed in modules:
-        table[name] = (offset, len(body), hash_bytes(offset, body), tail, size, changed)
-        bodies.append(body)
-        offset += len(body)
-        first_size = offset if name in first else first_size
-    packed = marshal.dumps(table)
+    pieces: list[bytes] = []
+    offset = 0
+
+    def add(names: "Sequence[str]") -> None:
+        nonlocal offset
+        for name in names:
+            _, tail, body, size, changed = known[name]
+            table[name] = (offset, len(body), hash_bytes(offset, body), tail, size, changed)
+            pieces.append(body)
+            offset += len(body)
+
+    add([name for name in early if name in known])
+    members = tuple(name for name in together if name in known)
+    joined = marshal.dumps(tuple(marshal.loads(known[name][2]) for name in members))
+    group: Together = (offset, len(joined), hash_bytes(offset, joined), members)
+    pieces.append(joined)
+    offset += len(joined)
+    first_size = offset
+    add([name for name in known if name not in table])
+    packed = marshal.dumps((table, group))
     sizes = len(packed).to_bytes(4, "little") + first_size.to_bytes(4, "little")
     digest = hash_bytes(int.from_bytes(sizes, "little"), packed)
-    return b"".join((MARK, MAGIC_NUMBER, sizes, digest, packed, *bodies))
+    return b"".join((MARK, MAGIC_NUMBER, sizes, digest, packed, *pieces))
 
 
 def _read_trusted(place: str, *, only_first: bool) -> bytes:

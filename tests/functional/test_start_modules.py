@@ -8,18 +8,19 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kedge.start_modules import EVERY_START, SOME_STARTS
+from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
 from tests.functional.test_start_cost import PACKAGE, as_user, find_script, list_modules
 from tests.requirements import open_way, require_program, require_root
 
-BEFORE = {"kedge", "kedge.cli", "kedge.module_archive", "kedge.start_modules"}  # what it takes to have the archive
+BEFORE = {"kedge", "kedge.cli", "kedge.lean_code", "kedge.module_archive", "kedge.start_modules"}  # to have the archive
 FLAGS = ("--contain", "--containall", "--fakeroot", "--writable-tmpfs", "--pid", "--nv", "--rocm", "--cleanenv")
 OPENED = 60  # files outside of the image and of what is made for it: what the issue of a shared file system is
 OWN = 4  # of kedge's: the package, its command line, the reader of the archive, the archive
@@ -86,8 +87,22 @@ def installed(runner: Runner) -> Iterator[Installed]:
 
 def test_modules_of_every_start_are_those_of_a_plain_one(runner: Runner, image: str) -> None:
     loaded = {name for name in list_modules(runner, *find_script(), "exec", image, "true") if name.startswith("kedge")}
-    assert loaded - BEFORE - set(EVERY_START) == set(), "add these to start_modules.EVERY_START"
-    assert set(EVERY_START) - loaded == {"__future__", "kedge.release"}, "no start needs these: remove them there"
+    assert loaded - BEFORE - {*EARLY, *EVERY_START} == set(), "add these to start_modules.EVERY_START"
+    assert set(EVERY_START) - loaded == set(), "no start needs these: remove them there"
+
+
+def test_modules_of_every_start_stand_behind_what_they_import() -> None:
+    """Else they are found and loaded one by one, which is right, and slow."""
+    code = (
+        "import sys\nimport kedge.module_archive as archive\nfind = archive.ModuleArchive.find_spec\nasked = []\n"
+        "archive.ModuleArchive.find_spec = lambda self, name, *rest: asked.append(name) or find(self, name, *rest)\n"
+        "import kedge.cli.entry\narchive.load_together()\nprint(*(name for name in asked if name[:6] == 'kedge.'))\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-X", f"pycache_prefix={folder}", "-c", code]
+        environment = {"PYTHONPATH": str(PACKAGE.parent), "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.split() == ["kedge.cli.entry"], "these are imported before their turn"
 
 
 @pytest.mark.parametrize("flag", FLAGS)
@@ -95,7 +110,7 @@ def test_modules_of_starts_with_flags_are_archived(runner: Runner, image: str, f
     loaded = {
         name for name in list_modules(runner, *find_script(), "exec", flag, image, "true") if name.startswith("kedge")
     }
-    assert loaded - BEFORE - {*EVERY_START, *SOME_STARTS} == set(), "add these to start_modules.SOME_STARTS"
+    assert loaded - BEFORE - {*EARLY, *EVERY_START, *SOME_STARTS} == set(), "add these to start_modules.SOME_STARTS"
 
 
 def test_modules_of_a_start_by_the_users_own_interpreter_are_archived(runner: Runner, image: str) -> None:
@@ -108,11 +123,11 @@ def test_modules_of_a_start_by_the_users_own_interpreter_are_archived(runner: Ru
     done = subprocess.run(words, env=user.variables(), capture_output=True, text=True, check=True, cwd=runner.home)
     loaded = set(re.findall(r"(kedge[\w.]*)$", done.stderr, re.MULTILINE))
     assert "kedge.runtime.start.exec_from_memory" in loaded
-    assert loaded - BEFORE - {*EVERY_START, *SOME_STARTS} == set(), "add these to start_modules.SOME_STARTS"
+    assert loaded - BEFORE - {*EARLY, *EVERY_START, *SOME_STARTS} == set(), "add these to start_modules.SOME_STARTS"
 
 
 def test_modules_of_the_list_are_there() -> None:
-    names = [name for name in (*EVERY_START, *SOME_STARTS) if name.startswith("kedge.")]
+    names = [name for name in (*EARLY, *EVERY_START, *SOME_STARTS) if name.startswith("kedge.")]
     assert len(names) == len({*names})
     for name in names:
         path = PACKAGE / name.removeprefix("kedge.").replace(".", "/")

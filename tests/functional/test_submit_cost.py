@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.start_modules import EVERY_START, SOME_STARTS
+from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
 
 MODULES = {"submit": 69, "submit in an image": 77, "jobs": 60}  # of kedge, with those that importlib loads
 WORDS = {
@@ -96,7 +96,8 @@ def test_verb_loads_what_it_needs_only(environment: dict[str, str], way: str) ->
         pull = [sys.executable, "-m", "kedge", "-q", "pull", "image.sif", "host:true"]
         subprocess.run(pull, env=environment, cwd=environment["HOME"], check=True)
     loaded = list_loaded(environment, *WORDS[way]) - list_loaded(environment)
-    archive = {"kedge.module_archive", "kedge.start_modules"}  # every command's; the list only when it is written
+    # every command's; those beside it only when the archive is written
+    archive = {"kedge.module_archive", "kedge.lean_code", "kedge.start_modules"}
     own = {name for name in loaded if name.partition(".")[0] == "kedge"} - archive
     assert not loaded & HEAVY - (set() if verb == "submit" else {"locale"})  # subprocess brings it along
     assert verb != "submit" or not loaded & NOT_SUBMIT
@@ -106,5 +107,5 @@ def test_verb_loads_what_it_needs_only(environment: dict[str, str], way: str) ->
         if name.split(".")[1:2] and name.split(".")[1] in PARTS
     }
     assert len(own) <= MODULES[way], sorted(own)
-    known = {"kedge", "kedge.cli", *archive, *EVERY_START, *SOME_STARTS}
+    known = {"kedge", "kedge.cli", *archive, *EARLY, *EVERY_START, *SOME_STARTS}
     assert verb != "submit" or own <= known, f"add to start_modules.SUBMISSIONS: {sorted(own - known)}"

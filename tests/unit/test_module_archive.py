@@ -14,17 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from kedge import module_archive
+from kedge import lean_code, module_archive
 from tests.requirements import open_way, require_program
 
 CHANGED = 1_700_000_000  # long ago: sources that changed just now are not archived
 LOOK = """
-from kedge.module_archive import serve_modules
+from kedge.module_archive import load_together, serve_modules
 serve_modules()
+load_together()
 import kedge.part, kedge.room.deep, kedge.rare
 for each in (kedge.part, kedge.room, kedge.room.deep, kedge.rare):
     print(each.VALUE, type(each.__loader__).__name__)
 """
+ONE_BY_ONE = LOOK.replace("load_together()\n", "")
 ARCHIVED = "ArchivedModule"
 PLAIN = "SourceFileLoader"
 
@@ -36,9 +38,12 @@ class Package:
         self.folder = folder
         self.package = folder / "kedge"
         (self.package / "room").mkdir(parents=True)
-        shutil.copy(module_archive.__file__, self.package)
+        for module in (module_archive, lean_code):
+            shutil.copy(module.__file__, self.package)
         (self.package / "__init__.py").write_text("")
-        names = 'EVERY_START = ("kedge.part", "kedge.room", "kedge.room.deep")\nSOME_STARTS = ("kedge.rare",)\n'
+        names = (
+            'EARLY = ()\nEVERY_START = ("kedge.part", "kedge.room", "kedge.room.deep")\nSOME_STARTS = ("kedge.rare",)\n'
+        )
         (self.package / "start_modules.py").write_text(names)
         for name in ("part", "room/__init__", "room/deep", "rare"):
             self.write(name, "one")
@@ -67,8 +72,8 @@ class Package:
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.splitlines()
 
-    def values(self, **named: str) -> list[str]:
-        return [line.split()[0] for line in self.start(**named)]
+    def values(self, code: str = LOOK, **named: str) -> list[str]:
+        return [line.split()[0] for line in self.start(code, **named)]
 
 
 @pytest.fixture
@@ -89,8 +94,7 @@ def test_archive_opens_no_other_file(package: Package, tmp_path: Path) -> None:
     package.start()
     trace = tmp_path / "trace"
     strace = (require_program("strace"), "-f", "-qq", "-e", "trace=openat,open", "-o", str(trace))
-    code = "from kedge.module_archive import serve_modules; serve_modules(); import kedge.part, kedge.room.deep"
-    package.start(code, prefix=strace)
+    package.start(LOOK.split(", kedge.rare", maxsplit=1)[0], prefix=strace)
     opened = [line.split('"')[1] for line in trace.read_text().splitlines() if f'"{package.package}/' in line]
     assert [Path(each).name.split(".")[0] for each in opened] == ["__init__", "module_archive", "start"]
 
@@ -114,13 +118,15 @@ def test_archive_never_serves_a_changed_source(package: Package, name: str, valu
     wanted[index] = value
     assert package.values() == wanted
     assert package.start() == [f"{each} {ARCHIVED}" for each in wanted], "not written anew"
+    assert package.start(ONE_BY_ONE) == [f"{each} {ARCHIVED}" for each in wanted]
 
 
 def test_archive_never_serves_a_changed_source_that_it_cannot_replace(package: Package) -> None:
     package.start()
     package.write("part", "two", CHANGED + 60)
-    found = package.start(PYTHONDONTWRITEBYTECODE="1")
-    assert found == [f"two {PLAIN}", *[f"one {ARCHIVED}"] * 3]
+    for code in (LOOK, ONE_BY_ONE):
+        found = package.start(code, PYTHONDONTWRITEBYTECODE="1")
+        assert found == [f"two {PLAIN}", *[f"one {ARCHIVED}"] * 3]
 
 
 @pytest.mark.parametrize("later", [0, 60.5])
@@ -160,7 +166,8 @@ def test_archive_survives_damage_at_every_place(package: Package) -> None:
     whole = package.archive.read_bytes()
     for place in [*range(0, 40), *range(40, len(whole), 41)]:
         package.archive.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
-        assert package.values() == ["one"] * 4, f"byte {place}"
+        for code in (LOOK, ONE_BY_ONE):  # each reads what the other does not
+            assert package.values(code) == ["one"] * 4, f"byte {place}"
         assert package.archive.read_bytes() == whole, f"byte {place} was not mended"
 
 
@@ -286,7 +293,7 @@ def test_archive_modules_are_like_others(package: Package) -> None:
     package.start()
     code = LOOK.split("for each", maxsplit=1)[0] + (
         "import importlib, inspect\n"
-        "print(kedge.part.__file__, kedge.part.__cached__, kedge.room.__path__, kedge.room.deep.__package__)\n"
+        "print(kedge.part.__file__, kedge.part.__spec__.cached, kedge.room.__path__, kedge.room.deep.__package__)\n"
         "print(inspect.getsource(kedge.part).splitlines()[0], importlib.reload(kedge.part).VALUE)\n"
     )
     folder = package.package
@@ -329,7 +336,7 @@ def pack_unchecked(package: Package, value: str, suffix: str) -> bytes:
     for name, path in (("part", "part"), ("room", "room/__init__"), ("room.deep", "room/deep"), ("rare", "rare")):
         code = compile(f"VALUE = {value!r}\n", f"kedge/{path}.py", "exec")
         modules.append((f"kedge.{name}", f"/{path}{suffix}", marshal.dumps(code), 0, module_archive.UNCHECKED))
-    return module_archive.pack_archive(modules, ["kedge.part", "kedge.room"])
+    return module_archive.pack_archive(modules, ["kedge.part"], ["kedge.room", "kedge.room.deep"])
 
 
 def test_archive_of_a_bundle_needs_no_source(package: Package) -> None:
@@ -353,3 +360,50 @@ def test_archive_is_compared_where_there_are_sources(package: Package) -> None:
     package.start()
     package.archive.write_bytes(pack_unchecked(package, "two", ".py"))
     assert package.start() == [f"one {ARCHIVED}"] * 4
+
+
+def test_modules_loaded_together_are_run_once_each_in_their_order(package: Package) -> None:
+    for name, text in (
+        ("part", "from kedge.room.deep import VALUE\n"),
+        ("room/deep", "from kedge.room import VALUE\nprint('deep is run')\n"),
+    ):
+        (package.package / f"{name}.py").write_text(text)
+        os.utime(package.package / f"{name}.py", (CHANGED, CHANGED))
+    wanted = ["deep is run", *[f"one {ARCHIVED}"] * 4]
+    assert package.start() == wanted, "written"
+    assert package.start() == wanted, "read; the order of the list is not that of the imports"
+    (package.package / "start_modules.py").write_text(
+        'EARLY = ()\nEVERY_START = ("kedge.room", "kedge.room.deep", "kedge.part")\nSOME_STARTS = ("kedge.rare",)\n'
+    )
+    os.utime(package.package / "start_modules.py", (CHANGED, CHANGED))  # Python's bytecode of it is old
+    package.archive.unlink()
+    package.start()
+    count = (
+        "import kedge.module_archive as archive\nfind = archive.ModuleArchive.find_spec\nasked = []\n"
+        "archive.ModuleArchive.find_spec = lambda self, name, *rest: asked.append(name) or find(self, name, *rest)\n"
+    )
+    assert package.start(count + LOOK + "print(*asked)")[-1] == "kedge.rare"
+
+
+def test_a_module_that_fails_to_load_fails_as_any_other(package: Package) -> None:
+    (package.package / "part.py").write_text("import nowhere\n")
+    os.utime(package.package / "part.py", (CHANGED, CHANGED))
+    code = LOOK.split("load_together()\nimport", maxsplit=1)[0] + (
+        "try: load_together()\nexcept ModuleNotFoundError as problem: print(problem)\n"
+        "import sys; print('kedge.part' in sys.modules)\n"
+    )
+    for _ in range(2):
+        assert package.start(code) == ["No module named 'nowhere'", "False"]
+
+
+def test_modules_are_imported_one_by_one_where_python_is_asked_what_each_costs(package: Package) -> None:
+    package.start()
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", LOOK],
+        env={"PYTHONPATH": str(package.folder), "PATH": "/usr/bin:/bin"},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "kedge.room.deep" in done.stderr

@@ -37,7 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     count = 0
     while count < len(words) and words[count] in _LEADING:
         count += 1
-    if count < len(words) and words[count] in CONTAINER_VERBS:
+    if words[count:] and words[count] in (*CONTAINER_VERBS, RANK_VERB):
+        from kedge.module_archive import load_together  # loaded already, by the package
+
+        load_together()
+    if words[count:] and words[count] in CONTAINER_VERBS:
         from kedge.cli.container import run_words
 
         return run_words(words[count], words[count + 1 :], leading=[_LEADING[word] for word in words[:count]])

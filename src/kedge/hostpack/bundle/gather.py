@@ -21,7 +21,7 @@ from kedge.module_archive import UNCHECKED, pack_archive
 from kedge.posix.files import explained
 from kedge.posix.process import run_program
 from kedge.posix.start_kedge import own_interpreter, own_package
-from kedge.start_modules import EVERY_START, SOME_STARTS
+from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
 
 ARCHIVE = "start.modules"  # as module_archive.find_archive names it where there is no __pycache__
 _PYC_HEAD = 16  # bytes before the code
@@ -73,14 +73,14 @@ def _compile(paths: dict[str, Path], library: str, work: Path) -> dict[str, Bund
 def _archive_starts(compiled: dict[str, bytes]) -> bytes:
     """The modules of starts in one file, which is found at one open."""
     modules = []
-    for name in (*EVERY_START, *SOME_STARTS):
+    for name in (*EARLY, *EVERY_START, *SOME_STARTS):
         path = name.replace(".", "/")
         file = next((each for each in (f"{path}.py", f"{path}/__init__.py") if each in compiled), "")
         if not file:
             continue  # another version of Python may have no such module
         body = compiled[file][_PYC_HEAD:]
         modules.append((name, f"/{file.removeprefix('kedge/')}c", body, 0, UNCHECKED))
-    return pack_archive(modules, EVERY_START)
+    return pack_archive(modules, EARLY, EVERY_START)
 
 
 def _is_module(name: str, library: str) -> bool:
