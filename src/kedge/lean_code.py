@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compiles a module of every start without what a start never looks at; loaded only where an archive of modules is written.
+"""Compiles a module of every start without what a start never looks at; loaded where an archive of modules is written.
 
 Docstrings, annotations of functions, and what stands under `if TYPE_CHECKING:` are a sixth of the code, and each
 annotated function builds a tuple when its module is loaded. Annotations of classes stay: `frozen` and the tables of
