@@ -51,9 +51,11 @@ class OutputFollower:
     def __init__(self, program: LaunchProgram, write: Write, *, token: str = "", is_labelled: bool = True) -> None:
         self.ranks: dict[int, StartedRank] = {}
         self.when_taken: Callable[[], None] = lambda: None  # rank 0 has taken what was sent to it
+        self.when_started: Callable[[StartedRank], None] = lambda _: None
         self.finished: set[int] = set()  # nodes that kedge itself started, and whose ranks have all ended well
         self.end = RankEnd()  # what is known of the rank that failed first
         self.ended_at = 0.0
+        self._aborted: RankEnd | None = None  # what a rank said of itself
         self.shows_rank = False
         self._program = program
         self._write = write
@@ -76,6 +78,8 @@ class OutputFollower:
 
     def find_failure(self, status: int | None) -> RankFailure:
         """The rank that failed first; `status` is the launcher's own, for what it does not say."""
+        if self.end == RankEnd() and self._aborted is not None:
+            self.end = self._aborted
         rank = self.end.rank
         if rank is None and self.end.pid:
             started = (each for each in self.ranks.values() if each.pid == self.end.pid)
@@ -116,6 +120,9 @@ class OutputFollower:
         if self._token and text.startswith(self._token + " "):
             self._note_rank(text)
             return True
+        if rank is not None and is_error:
+            self._note_abort(rank, text)
+            return False
         return rank is None and is_error and self._note_end(text) and self._program.is_own
 
     def _show(self, rank: int | None, is_error: bool, text: str) -> None:
@@ -134,7 +141,17 @@ class OutputFollower:
         if len(words) == 3 and words[1] == "node" and words[2].isdecimal():
             self.finished.add(int(words[2]))
         if len(words) == 4 and words[1].isdecimal() and words[3].isdecimal():
-            self.ranks[int(words[1])] = StartedRank(int(words[1]), words[2], int(words[3]))
+            started = self.ranks[int(words[1])] = StartedRank(int(words[1]), words[2], int(words[3]))
+            self.when_started(started)
+
+    def _note_abort(self, rank: int, text: str) -> None:
+        """MPI in a rank says that it ends all: Hydra hands that on as the rank's line, and says nothing itself.
+
+        A program may print such a line, too: it is no end, and counts where a launch that failed names nobody.
+        """
+        said = self._program.read_end(text.rstrip("\n"))
+        if said is not None and said.rank == rank and self._aborted is None:
+            self._aborted = said
 
     def _note_end(self, text: str) -> bool:
         """Learn from a line of the launcher which rank failed; whether it said so."""

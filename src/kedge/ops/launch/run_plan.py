@@ -19,6 +19,7 @@ from kedge.launch.programs.program import RankEnd
 from kedge.ops.launch.follow_output import OutputFollower, RankFailure, Write
 from kedge.ops.launch.rank_input import InputSender
 from kedge.ops.launch.watch_nodes import LostNode, NodeWatch
+from kedge.ops.launch.watch_ranks import EndedRank, RankWatch
 from kedge.posix.child_group import ChildGroup, GroupMember
 
 _MOMENT = 0.1  # seconds between two looks
@@ -48,6 +49,9 @@ class _Launch:
         self._environ = make_environment(plan, environ)
         self._held: list[int] = []  # the ends of pipes that keep nodes running
         self._input: InputSender | None = None  # that to the first node
+        self._ranks = RankWatch(self._group)
+        if not self._is_own:  # which knows by itself how its ranks end
+            follower.when_started = self._ranks.add
         self._nodes = NodeWatch(plan.shape.node_count if plan.launcher == "srun" else 1, self._environ)
         self._ended: dict[int, float] = {}  # nodes whose own process ended with 0, and when
         self.lost: LostNode | None = None
@@ -114,8 +118,14 @@ class _Launch:
         node = next(silent, None)
         return None if node is None else LostNode(self._plan.shape.nodes[node].name, "its connection was closed")
 
+    def find_first(self) -> EndedRank | None:
+        """The rank that failed first, as the kernel tells it, where the launcher itself did not name one."""
+        is_named = self._follower.end.rank is not None
+        return None if is_named else self._ranks.find_first(is_alone=self._plan.shape.node_count == 1)
+
     def end(self) -> None:
         """End whatever still runs."""
+        self._ranks.close()
         self._let_go()
         if self._group.pids:
             self._group.end(grace=_GRACE, signals=_SIGNALS)
@@ -163,11 +173,20 @@ def run_plan(
         failure = _describe_loss(plan, follower, launch.lost)
         tell(failure)
     elif launch.status or follower.ended_at:
-        failure = follower.find_failure(launch.status or None)
+        failure = _describe_failure(follower, launch)
         tell(failure)
     follower.release()
     status = (failure.status if failure and failure.status else launch.status) if is_whole else launch.status
     return LaunchEnd(status or (1 if failure else 0), failure, not is_whole, launch.is_cut)
+
+
+def _describe_failure(follower: OutputFollower, launch: _Launch) -> RankFailure:
+    first = launch.find_first()
+    if first is None:
+        return follower.find_failure(launch.status or None)
+    follower.end = RankEnd(first.rank.rank, first.status, first.rank.host)
+    failure = follower.find_failure(launch.status or None)
+    return failure if first.status is not None else replace(failure, how="ended first")
 
 
 def _describe_loss(plan: LaunchPlan, follower: OutputFollower, lost: LostNode) -> RankFailure:

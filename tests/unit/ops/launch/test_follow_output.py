@@ -77,6 +77,16 @@ def test_a_rank_is_known_by_its_process_where_the_launcher_names_that() -> None:
     assert written.lines == []
 
 
+def test_a_rank_that_calls_abort_is_known_though_hydra_names_nobody() -> None:
+    written = Written(HYDRA, token="T")
+    written.hear("[0] T 0 vm 41\n[1] T 1 vm 42\n", is_error=True)
+    written.hear("[1] Abort(5) on node 1 (rank 1 in comm 0): application called MPI_Abort\n", is_error=True)
+    written.hear("[0] Abort(6) on node 1 (rank 1 in comm 0): as if\n", is_error=True)
+    assert not written.follower.ended_at
+    failure = written.follower.find_failure(5)
+    assert (failure.rank, failure.status, failure.host) == (1, 5, "vm")
+
+
 def test_pieces_of_open_mpis_report_make_one_failure() -> None:
     written = Written(OPEN_MPI)
     written.hear("  Process name: [[8430,1],1]\n  Exit code:    5\n", is_error=True)

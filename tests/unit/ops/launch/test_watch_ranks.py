@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which rank failed first, by the order and the statuses of all that ended."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from kedge.ops.launch.follow_output import StartedRank
+from kedge.ops.launch.watch_ranks import EndedRank, RankWatch, find_culprit
+from kedge.posix.child_group import ChildGroup
+
+KILLED = 137
+
+
+def end(*ranks: tuple[int, float, int | None]) -> list[EndedRank]:
+    return [EndedRank(StartedRank(rank, "here", 1), when, status) for rank, when, status in ranks]
+
+
+@pytest.mark.parametrize(
+    ("ended", "is_alone", "rank"),
+    [
+        (end((2, 0.0, 3), (0, 0.01, KILLED), (1, 0.01, KILLED)), True, 2),
+        (end((0, 0.0, KILLED), (2, 0.01, 139), (1, 0.01, KILLED)), True, 2),  # seen in the wrong order
+        (end((2, 0.0, None), (0, 0.01, KILLED)), True, 2),
+        (end((2, 0.0, KILLED), (0, 0.01, KILLED)), True, 2),
+        (end((1, 0.0, 0), (2, 0.1, KILLED), (0, 0.2, KILLED)), True, 2),
+        (end((1, 0.0, None), (2, 60.0, None), (0, 60.1, KILLED)), True, 2),
+        (end((1, 0.0, 0), (2, 0.1, 7)), True, 2),
+        (end((1, 0.0, None), (2, 0.1, None)), True, None),  # nothing says that one failed
+        (end((2, 0.0, KILLED), (0, 0.01, KILLED)), False, None),  # the first may have been on another node
+        (end((2, 0.0, 3), (0, 0.01, KILLED)), False, 2),
+        ([], True, None),
+    ],
+)  # fmt: skip
+def test_the_first_that_failed(ended: list[EndedRank], is_alone: bool, rank: int | None) -> None:
+    found = find_culprit(ended, is_alone=is_alone)
+    assert (found.rank.rank if found else None) == rank
+
+
+def test_the_end_of_a_process_is_seen_with_its_status() -> None:
+    group = ChildGroup(lambda *_: None)
+    watch = RankWatch(group)
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", "sleep 0.2; exit 3"], os.environ)
+    watch.add(StartedRank(4, os.uname().nodename, pid))
+    watch.add(StartedRank(5, "elsewhere", pid))
+    until = time.monotonic() + 30
+    while watch.find_first(is_alone=False) is None and time.monotonic() < until:
+        group.wait(0.1)
+    first = watch.find_first(is_alone=False)
+    watch.close()
+    assert first is not None
+    assert (first.rank.rank, first.status) == (4, 3)
