@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from kedge.errors import FileProblem
 from kedge.formats.compression import checksum
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
+from kedge.formats.squashfs.small_files import make_token, split_token
 from kedge.model.tree import Buffer
 
-OFFSET_BITS = 20  # an offset in a fragment block of at most 1 MiB
 CACHED_FRAGMENTS = 8
 
 
@@ -30,7 +30,7 @@ class FileBlocks:
 
 
 class ContentStore:
-    """Takes file contents. Tokens: None (empty), int (fragment << OFFSET_BITS | offset), or `FileBlocks`."""
+    """Takes file contents. Tokens: None (empty), int (of `make_token`), or `FileBlocks`."""
 
     def __init__(self, pipeline: BlockPipeline, block_size: int) -> None:
         self.fragments = array("Q")  # block number of each fragment
@@ -59,7 +59,7 @@ class ContentStore:
             offset = 0
         self._view[offset : offset + size] = data
         self._used = offset + size
-        token = len(self.fragments) << OFFSET_BITS | offset
+        token = make_token(len(self.fragments), offset)
         if known is None:
             self._small[key] = token
         return token
@@ -97,7 +97,7 @@ class ContentStore:
         self._large.setdefault((size, first_checksum), token)
 
     def _is_stored_at(self, token: int, data: Buffer) -> bool:
-        index, offset = token >> OFFSET_BITS, token & ((1 << OFFSET_BITS) - 1)
+        index, offset = split_token(token)
         end = offset + len(data)
         if index == len(self.fragments):
             return self._fragment[offset:end] == data

@@ -2,7 +2,8 @@
 """Inode and directory table from a tree.
 
 Inodes are numbered from the root down, the children of a directory in a row, and stored from the leaves up, because a
-directory's listing holds the addresses of its children. Runs once per file: what is done here per file is kept short.
+directory's listing holds the addresses of its children. There may be millions: what is done per file is done for all
+children of a directory at once, and for small files by columns (`small_files`).
 """
 
 from __future__ import annotations
@@ -15,16 +16,15 @@ from dataclasses import dataclass
 
 from kedge.errors import HostileImage, UnsupportedFormat
 from kedge.formats.compression import BlockCodec
-from kedge.formats.squashfs import layout
-from kedge.formats.squashfs.content_writer import OFFSET_BITS, FileBlocks
-from kedge.formats.squashfs.layout import DIRECTORY_ENTRY, DIRECTORY_HEADER, DIRECTORY_RUN, INVALID_XATTR, U32
+from kedge.formats.squashfs import layout, small_files
+from kedge.formats.squashfs.content_writer import FileBlocks
+from kedge.formats.squashfs.layout import INVALID_XATTR, LAST_TIME, U32
+from kedge.formats.squashfs.listing_writer import Children, Listing, ListingWriter
 from kedge.formats.squashfs.table_writer import IdTable, MetadataWriter, XattrTable
 from kedge.model.tree import Node, NodeKind
 
 _UNPLACED = 0xFFFFFFFFFFFFFFFF
-_OFFSET_MASK = (1 << OFFSET_BITS) - 1
-_LAST_TIME = 0xFFFFFFFF  # SquashFS has no others, and none before 0
-_NO_NAMES = frozenset((b"", b".", b".."))
+_MOSTLY = 4  # one node in so many may be no small file for columns to be worth it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +36,16 @@ class BlockMap:
     block_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """A directory's listing in the directory table; `index` holds packed entries that help find names in long ones."""
-
-    address: int
-    size: int
-    index_count: int
-    index: bytes
-    subdirectories: int
-
-
 class _Folder:
     """A directory of the tree on its way into the tables."""
 
-    __slots__ = ("first", "has_folders", "listing", "node", "number", "parent")
+    __slots__ = ("first", "has_folders", "has_links", "listing", "node", "number", "parent")
 
     def __init__(self, node: Node, parent: _Folder | None) -> None:
         self.node = node
         self.parent = parent
         self.has_folders = False
+        self.has_links = False  # names of files that have others, too
         self.number = 1  # of its own inode
         self.first = 0  # of its first child that no earlier directory has
         self.listing: Listing | None = None  # when its children are placed, until it is placed itself
@@ -85,9 +75,11 @@ class TreeTables:
             folder = stack.pop()
             children = folder.node.children
             self._folders[folder.node] = folder
-            nodes = set(children.values())
-            if len(nodes) == len(children) and seen.isdisjoint(nodes):
-                seen |= nodes
+            if seen.isdisjoint(children.values()):
+                before = len(seen)
+                seen.update(children.values())
+                if len(seen) - before < len(children):
+                    self._count_names(folder.node, set())
             else:
                 self._count_names(folder.node, seen)
             below = [(name, child) for name, child in children.items() if child.kind is NodeKind.DIRECTORY]
@@ -109,7 +101,8 @@ class TreeTables:
         for folder in self._folders.values():
             folder.first = following
             children = folder.node.children
-            if not folder.has_folders and links.keys().isdisjoint(children.values()):
+            folder.has_links = bool(links) and not links.keys().isdisjoint(children.values())
+            if not folder.has_folders and not folder.has_links:
                 following += len(children)  # the numbers of these are needed nowhere else
                 continue
             for _, child in folder.node.sorted_children():
@@ -130,17 +123,34 @@ class TreeTables:
         """Store the inodes of the children, then the listing that points at them."""
         children, first = folder.node.children, folder.first
         names = sorted(children)
-        nodes = [children[name] for name in names]
+        is_sorted = names == list(children)  # as many tars are, and then no name has to be looked up
+        nodes = list(children.values()) if is_sorted else [children[name] for name in names]
         numbers: Sequence[int] = range(first, first + len(nodes))
-        if self._links.keys().isdisjoint(nodes):
-            addresses = self.inodes.extend(self._pack_all(nodes, first))
-            self.addresses[first - 1 : first - 1 + len(nodes)] = array("Q", addresses)
-        else:
+        if folder.has_links:
             numbers, addresses = self._place_linked(nodes, first)
+        else:
+            addresses = self._place_row(nodes, first)
+            self.addresses[first - 1 : first - 1 + len(nodes)] = array("Q", addresses)
         subdirectories = sum(node.kind is NodeKind.DIRECTORY for node in nodes) if folder.has_folders else 0
-        writer = _ListingWriter()
-        writer.add(names, addresses, numbers, [node.kind for node in nodes])
+        writer = ListingWriter()
+        writer.add(Children(names, addresses, numbers, [node.kind for node in nodes]))
         return writer.store(self.directories, subdirectories)
+
+    def _place_row(self, nodes: list[Node], number: int) -> list[int]:
+        """Store inodes of nodes with one name each, numbered from `number` on; returns their addresses."""
+        others = small_files.find_others(nodes)
+        if len(others) * _MOSTLY > len(nodes):
+            return self.inodes.extend([self._pack(node, place) for place, node in enumerate(nodes, number)])
+        addresses: list[int] = []
+        start = 0
+        for place in (*others, len(nodes)):
+            if start < place:
+                records = small_files.pack_small(nodes[start:place], number + start, self.ids.indices)
+                addresses += self.inodes.extend_equal(records, small_files.SIZE)
+            if place < len(nodes):
+                addresses.append(self.inodes.append(self._pack(nodes[place], number + place)))
+            start = place + 1
+        return addresses
 
     def _place_linked(self, nodes: list[Node], following: int) -> tuple[list[int], list[int]]:
         """Store inodes of which some have other names and may be stored already; returns numbers and addresses."""
@@ -153,23 +163,9 @@ class TreeTables:
                 self.addresses[number - 1] = self.inodes.append(self._pack(node, number))
         return numbers, [self.addresses[number - 1] for number in numbers]
 
-    def _pack_all(self, nodes: list[Node], number: int) -> list[bytes]:
-        """Inodes of nodes with one name each, numbered from `number` on; most are small files, packed right here."""
-        pack, ids, records = layout.BASIC_FILE.pack, self.ids.indices, []
-        for node in nodes:
-            content, mtime = node.content, node.mtime
-            if type(content) is int and not node.xattrs and 0 <= mtime <= _LAST_TIME:
-                mode, uid, gid = node.mode & 0o7777, ids[node.uid], ids[node.gid]
-                fragment, offset = content >> OFFSET_BITS, content & _OFFSET_MASK
-                records.append(pack(2, mode, uid, gid, mtime, number, 0, fragment, offset, node.size))
-            else:
-                records.append(self._pack(node, number))
-            number += 1
-        return records
-
     def _pack(self, node: Node, number: int) -> bytes:
         """The inode of any node."""
-        ids, mtime = self.ids.indices, min(max(node.mtime, 0), _LAST_TIME)
+        ids, mtime = self.ids.indices, min(max(node.mtime, 0), LAST_TIME)
         header = (node.mode & 0o7777, ids[node.uid], ids[node.gid], mtime, number)
         xattr = self.xattrs.index(node.xattrs) if node.xattrs else INVALID_XATTR
         if node.kind is NodeKind.DIRECTORY:
@@ -183,7 +179,7 @@ class TreeTables:
         blocks = b""
         start, sparse, fragment, offset = 0, 0, layout.INVALID_FRAGMENT, 0
         if isinstance(content, int):
-            fragment, offset = content >> OFFSET_BITS, content & _OFFSET_MASK
+            fragment, offset = small_files.split_token(content)
         elif isinstance(content, FileBlocks):
             start, sparse, blocks = self._block_list(node, content)
         elif node.size:
@@ -235,80 +231,3 @@ def _pack_special(header: tuple[int, ...], node: Node, links: int, xattr: int) -
     except OverflowError as problem:
         raise UnsupportedFormat(f"a device file cannot be stored: {problem}") from problem
     return layout.DEVICE.pack(kind, *header, links, device) + tail
-
-
-class _ListingWriter:
-    """The listing of one directory: runs of entries, each run under a header with what its entries share."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._run: list[bytes] = []
-        self._base = 0  # inode number of the run
-        self._block = -1  # inode metadata block of the run
-        self._size = 0
-        self._index: list[tuple[int, bytes]] = []
-        self._indexed = 0  # offset of the last run that has an index entry
-
-    def add(
-        self, names: Sequence[bytes], addresses: Sequence[int], numbers: Sequence[int], kinds: Sequence[int]
-    ) -> None:
-        """Add entries; names come in byte order."""
-        _refuse_names(names)
-        pack = DIRECTORY_ENTRY.pack
-        left, room, base, run = 0, 0, 0, self._run  # entries and bytes until another run begins
-        for name, address, number, kind in zip(names, addresses, numbers, kinds, strict=True):
-            length = len(name)
-            delta = number - base
-            if not left or room < 8 + length or address >> 16 != self._block or not -32768 <= delta <= 32767:
-                self._begin_run(address >> 16, number, name)
-                left, room = DIRECTORY_RUN, layout.METADATA_SIZE - self._size + self._indexed
-                base, delta, run = number, 0, self._run
-            left -= 1
-            room -= 8 + length
-            run += (pack(address & 0xFFFF, delta, kind, length - 1), name)
-
-    def _begin_run(self, block: int, number: int, name: bytes) -> None:
-        self._end_run()
-        if self._size + 20 + len(name) - self._indexed > layout.METADATA_SIZE:
-            self._index.append((self._size, name))
-            self._indexed = self._size
-        self._block, self._base = block, number
-        self._size += DIRECTORY_HEADER.size
-
-    def _end_run(self) -> None:
-        if self._run:
-            self._parts.append(DIRECTORY_HEADER.pack(len(self._run) // 2 - 1, self._block, self._base))
-            self._parts += self._run
-            self._size += sum(map(len, self._run))
-            self._run = []
-
-    def store(self, table: MetadataWriter, subdirectories: int) -> Listing:
-        """Append the listing to the directory table."""
-        self._end_run()
-        if len(self._index) > layout.MAXIMUM_INDEX:
-            raise UnsupportedFormat(f"the names in one directory take {self._size} bytes, more than SquashFS can index")
-        base = table.offset
-        address = table.append(b"".join(self._parts))
-        index = b"".join(
-            layout.DIRECTORY_INDEX.pack(offset, table.starts[(base + offset) // layout.METADATA_SIZE], len(name) - 1)
-            + name
-            for offset, name in self._index
-        )
-        return Listing(address, self._size, len(self._index), index, subdirectories)
-
-
-def _refuse_names(names: Sequence[bytes]) -> None:
-    """Raise for a name that no file can have; all of a directory are looked at in one go."""
-    if not names:
-        return
-    joined = b"/".join(names)
-    if (
-        joined.count(b"/") == len(names) - 1
-        and b"\0" not in joined
-        and max(map(len, names)) <= layout.NAME_LIMIT
-        and _NO_NAMES.isdisjoint(names)
-    ):
-        return
-    for name in names:
-        if not 0 < len(name) <= layout.NAME_LIMIT or b"/" in name or b"\0" in name or name in _NO_NAMES:
-            raise HostileImage(f"{name[:80]!r} cannot be the name of a file")

@@ -61,6 +61,21 @@ class MetadataWriter:
         starts = self.starts
         return [starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE for place in places[:-1]]
 
+    def extend_equal(self, records: bytes, size: int) -> list[int]:
+        """Add records of `size` bytes each, given in one piece, and return their addresses."""
+        place = self.offset
+        end = place + len(records)
+        self.append(records)
+        addresses: list[int] = []
+        while place < end:
+            block, within = divmod(place, METADATA_SIZE)
+            room = min(METADATA_SIZE - within, end - place)
+            address = self.starts[block] << 16 | within
+            begun = range(address, address + room, size)  # in this block; the last may end in the next one
+            addresses += begun
+            place += len(begun) * size
+        return addresses
+
     def close(self) -> bytes:
         """End the stream: all blocks, as they are stored. `starts` then has one entry per block and the end."""
         if self._buffer:
