@@ -22,7 +22,7 @@ from kedge.layers.plain_files import PlainRun
 from kedge.layers.tar_reader import Member, TarReader
 from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, LayerRecord
 from kedge.model.progress import Task
-from kedge.model.tree import ContentSink, Node, NodeKind, walk
+from kedge.model.tree import ContentSink, FilesSink, Node, NodeKind, make_files, walk
 
 # The rules:
 #  1. A name in a higher layer hides the same name in lower ones. Two directories merge; the highest layer that names a
@@ -81,6 +81,7 @@ class LayerReading:
         self._layer = layer
         self._cover = cover
         self._sink = sink
+        self._add_all = sink.add_all if isinstance(sink, FilesSink) else self._add_each
         self._record = LayerRecord(index, layer.name)
         self._ordinal = 0  # of the next member
         self._parent: bytes | None = None
@@ -133,18 +134,22 @@ class LayerReading:
             self._ordinal += len(nodes)
 
     def _store_plain(self, run: PlainRun, piece: memoryview) -> list[Node]:
-        index, skipped, above, add = self._record.index, self._record.skipped, self._above, self._sink.add
-        nodes: list[Node] = []
-        for name, ((mode, uid, gid), mtime, size, start) in zip(run.names, run.files, strict=True):
-            node = Node(NodeKind.FILE, mode, uid, gid, mtime)
-            node.size, node.layer = size, index
+        index, above = self._record.index, self._above
+        if not above.opaque and above.names.keys().isdisjoint(run.names):
+            contents = self._add_all(piece, run.starts, run.sizes)
+            return make_files(run.identities, run.times, run.sizes, contents, index)
+        nodes = make_files(run.identities, run.times, run.sizes, [None] * len(run.names), index)
+        for ordinal, (node, name, start) in enumerate(zip(nodes, run.names, run.starts, strict=True), self._ordinal):
             if above.opaque or name in above.names:
                 node.content = _SKIPPED
-                skipped.append((self._ordinal + len(nodes), node))
-            elif size:
-                node.content = add(piece[start : start + size])
-            nodes.append(node)
+                self._record.skipped.append((ordinal, node))
+            elif node.size:
+                node.content = self._sink.add(piece[start : start + node.size])
         return nodes
+
+    def _add_each(self, piece: memoryview, starts: list[int], sizes: list[int]) -> list[object]:
+        add = self._sink.add
+        return [add(piece[start : start + size]) if size else None for start, size in zip(starts, sizes, strict=True)]
 
 
 def make_node(member: Member, kind: NodeKind) -> Node:

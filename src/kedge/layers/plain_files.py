@@ -1,39 +1,54 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads runs of plain files out of a tar: most members of most layers, at a quarter of what the general reader costs.
+"""Reads runs of plain files out of a tar: most members of most layers, at a sixth of what the general reader costs.
 
-Plain is a regular file whose header is ASCII alone and whose content lies whole in the piece in hand, in a directory
-and with an owner that the general reader (`tar_reader`) has read, checked and remembered. Whatever is new, odd or wrong
-ends the run and is left to the general reader, which knows all dialects and all refusals. So there is no rule here that
-is not there too, and a header that is taken here means the same there.
+Plain is a regular file whose content lies whole in the piece in hand, in a directory and with an owner that the general
+reader (`tar_reader`) has read, checked and remembered. Whatever is new, odd or wrong ends the run and is left to the
+general reader, which knows all dialects and all refusals. So there is no rule here that is not there too, and a header
+that is taken here means the same there.
+
+What neighbours have in common is compared with the one before and not parsed again: the directory, the owner, the time,
+and all from the type on. A run is kept as columns, so that what follows can be done for all its files at once.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from kedge.formats.compression import adler32
-from kedge.layers.tar_layout import BLOCK, POSIX_MAGIC, KnownNumbers, KnownSums, cut_string
+from kedge.layers.tar_layout import BLOCK, POSIX_MAGIC, KnownNumbers, KnownSums, cut_string, sum_bytes
 
 Identity = tuple[int, int, int]  # mode, user, group
-PlainFile = tuple[Identity, int, int, int]  # identity, mtime, size, where the content begins in the piece
 
-_HEADER = struct.Struct("100s24s12s12s8s356s")  # name, identity, size, mtime, checksum, all from the type on
+_NAME = 100
+_TYPE = 156  # where the part begins that seldom changes
 _TYPE_FILE = ord("0")
-_MAGIC, _PREFIX = 257 - 156, 345 - 156  # places in what begins with the type
-_ODD_BEGINNINGS = frozenset((b"", b"."))  # of no name, of "." and "..", and of whiteouts
+_MAGIC, _PREFIX = 257 - _TYPE, 345 - _TYPE  # places in what begins with the type
+_SLASH = ord("/")
+_ODD_BEGINNINGS = frozenset(b"\0./")  # of no name, of "." and "..", of whiteouts, and of "//"
+_FIRST_USUAL = b"0"  # odd beginnings come before it; few names do
 
 
 class PlainRun:
-    """Plain files that follow each other in one directory; empty where the next member is none."""
+    """Plain files that follow each other in one directory, by columns; empty where the next member is none."""
 
-    __slots__ = ("end", "files", "latest", "names", "parent")
+    __slots__ = ("end", "identities", "latest", "names", "parent", "sizes", "starts", "times")
 
     def __init__(self, position: int) -> None:
         self.parent = b""  # cleaned, as the general reader's members have it
         self.names: list[bytes] = []
-        self.files: list[PlainFile] = []  # one for each name
+        self.identities: list[Identity] = []
+        self.times: list[int] = []
+        self.sizes: list[int] = []
+        self.starts: list[int] = []  # where contents begin in the piece
         self.latest = b""  # the last one's name as it stands in the tar
         self.end = position  # where the header behind them stands
+
+
+@lru_cache(_NAME)
+def _split_header(length: int) -> struct.Struct:
+    """All before the type, for a directory of `length` bytes: directory, name, identity, size, mtime, checksum."""
+    return struct.Struct(f"{length}s{_NAME - length}s24s12s12s8s")
 
 
 class PlainFiles:
@@ -44,46 +59,65 @@ class PlainFiles:
         self._parents = parents
         self.numbers = KnownNumbers()
         self.sums = KnownSums()
-        self._rest = b""  # of the header before, from the type on: it seldom changes
+        self._rest = b""  # of the header before, from the type on
+        self._rest_sum = 0  # of its bytes
         self._prefix = b""  # the part of names that stands in there
 
     def read(self, piece: bytes, position: int) -> PlainRun:
         """The files of one directory from `position` on, where the next header stands."""
-        identities, numbers, sums = self._identities, self.numbers, self.sums
-        unpack, end = _HEADER.unpack, len(piece)
         run = PlainRun(position)
-        names, files, directory = run.names, run.files, None
+        rest = piece[position + _TYPE : position + BLOCK]
+        if rest != self._rest and not self._is_file(rest):
+            return run
+        text = cut_string(piece[position : position + _NAME])
+        directory = text[: text.rfind(b"/") + 1]
+        head = (self._prefix + directory)[:-1]
+        if len(directory) < _NAME and head in self._parents:
+            run.parent = self._parents[head]
+            self._fill(run, piece, directory)
+            run.latest = self._prefix + directory + run.names[-1] if run.names else b""
+        return run
+
+    def _fill(self, run: PlainRun, piece: bytes, directory: bytes) -> None:
+        numbers, sums, rest, rest_sum = self.numbers, self.sums, self._rest, self._rest_sum - 1
+        unpack, end, position = _split_header(len(directory)).unpack, len(piece), run.end
+        names, identities, times, sizes, starts = run.names, run.identities, run.times, run.sizes, run.starts
+        owner_text = time_text = b""
+        identity, mtime = (0, 0, 0), 0
         while position + BLOCK <= end:
-            header = piece[position : position + BLOCK]
-            text, owner, length, time, checksum, rest = unpack(header)
-            if rest != self._rest and not self._is_file(rest):
+            header = piece[position : position + _TYPE]
+            head, tail, owner, length, time, checksum = unpack(header)
+            if head != directory or piece[position + _TYPE : position + BLOCK] != rest:
                 break
-            path = self._prefix + text.partition(b"\0")[0]
-            head, _, name = path.rpartition(b"/")
             try:
+                if owner != owner_text:
+                    identity, owner_text = self._identities[owner], owner
+                if time != time_text:
+                    mtime, time_text = numbers[time], time
                 size = numbers[length]
-                file = (identities[owner], numbers[time], size, position + BLOCK)
-                is_whole = header.isascii() and (adler32(header) & 0xFFFF) - 1 == sums[checksum]  # as in `sum_bytes`
+                is_whole = (adler32(header) & 0xFFFF) + rest_sum == sums[checksum]  # as in `sum_bytes`: 156 are few
             except (KeyError, ValueError):
                 break
-            following = position + BLOCK + (size + BLOCK - 1 & -BLOCK)
-            if not is_whole or size < 0 or following > end or name[:1] in _ODD_BEGINNINGS:
+            start = position + BLOCK
+            following = start + (size + BLOCK - 1 & -BLOCK)
+            name = tail.partition(b"\0")[0]
+            if not is_whole or size < 0 or following > end or _SLASH in name:
                 break
-            if head != directory:
-                if names or head not in self._parents:
-                    break
-                directory, run.parent = head, self._parents[head]
+            if tail < _FIRST_USUAL and tail[0] in _ODD_BEGINNINGS:
+                break
             names.append(name)
-            files.append(file)
-            run.latest = path
-            run.end = position = following
-        return run
+            identities.append(identity)
+            times.append(mtime)
+            sizes.append(size)
+            starts.append(start)
+            position = following
+        run.end = position
 
     def _is_file(self, rest: bytes) -> bool:
         """Whether a header with this from its type on is a regular file's."""
-        if rest[0] != _TYPE_FILE:
+        if len(rest) < BLOCK - _TYPE or rest[0] != _TYPE_FILE:
             return False
         has_prefix = rest[_PREFIX] and rest[_MAGIC : _MAGIC + 6] == POSIX_MAGIC
         self._prefix = cut_string(rest[_PREFIX : _PREFIX + 155]) + b"/" if has_prefix else b""
-        self._rest = rest
+        self._rest, self._rest_sum = rest, sum_bytes(rest)
         return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 Buffer = bytes | bytearray | memoryview
 Xattrs = tuple[tuple[bytes, bytes], ...]
@@ -68,6 +68,26 @@ class Node:
         return sorted(self.children.items())
 
 
+def make_files(
+    identities: Iterable[tuple[int, int, int]],
+    times: Iterable[int],
+    sizes: Iterable[int],
+    contents: Iterable[object],
+    layer: int,
+) -> list[Node]:
+    """Regular files from columns, as `Node` would make them, at half of the cost: there may be many."""
+    nodes = []
+    new, kind = Node.__new__, NodeKind.FILE
+    for (mode, uid, gid), mtime, size, content in zip(identities, times, sizes, contents, strict=True):
+        node = new(Node)
+        node.kind, node.mode, node.uid, node.gid, node.mtime = kind, mode, uid, gid, mtime
+        node.nanoseconds = node.rdev = 0
+        node.xattrs, node.target, node.children = (), b"", _NO_CHILDREN
+        node.size, node.content, node.layer = size, content, layer
+        nodes.append(node)
+    return nodes
+
+
 _NO_CHILDREN: dict[bytes, Node] = {}  # shared by all nodes that are no directories; never written to
 
 
@@ -80,6 +100,15 @@ class ContentSink(Protocol):
 
     def add_stream(self, size: int, chunks: Iterable[Buffer]) -> object:
         """Take a file of `size` bytes; the chunks add up to exactly that, each valid until the next is asked for."""
+        ...
+
+
+@runtime_checkable
+class FilesSink(ContentSink, Protocol):
+    """A sink that takes many small files at less than `add` costs for each."""
+
+    def add_all(self, piece: memoryview, starts: list[int], sizes: list[int]) -> list[object]:
+        """Take files that lie in a piece, in their order; returns their tokens, None for empty ones."""
         ...
 
 

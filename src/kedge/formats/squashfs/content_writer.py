@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from kedge.errors import FileProblem
 from kedge.formats.compression import checksum
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
-from kedge.formats.squashfs.small_files import make_token, split_token
+from kedge.formats.squashfs.small_files import OFFSET_SHIFT, split_token
 from kedge.model.tree import Buffer
 
 CACHED_FRAGMENTS = 8
@@ -30,7 +30,7 @@ class FileBlocks:
 
 
 class ContentStore:
-    """Takes file contents. Tokens: None (empty), int (of `make_token`), or `FileBlocks`."""
+    """Takes file contents. Tokens: None (empty), int (offset << OFFSET_SHIFT | fragment), or `FileBlocks`."""
 
     def __init__(self, pipeline: BlockPipeline, block_size: int) -> None:
         self.fragments = array("Q")  # block number of each fragment
@@ -49,17 +49,41 @@ class ContentStore:
         size = len(data)
         if size >= self._block_size or not size:
             return self.add_stream(size, (data,))
-        key = size << 32 | checksum(data)
+        return self._add_small(data, size << 32 | checksum(data))
+
+    def add_all(self, piece: memoryview, starts: list[int], sizes: list[int]) -> list[object]:
+        """Take files that lie in a piece: as `add` for each that is not empty, with less ado for small and new ones."""
+        small, view, limit, used = self._small, self._view, self._block_size, self._used
+        fragment = len(self.fragments)
+        tokens: list[object] = []
+        for start, size in zip(starts, sizes, strict=True):
+            data = piece[start : start + size]
+            key = size << 32 | checksum(data)
+            end = used + size
+            if key not in small and end <= limit and size:
+                view[used:end] = data
+                small[key] = place = used << OFFSET_SHIFT | fragment
+                tokens.append(place)
+                used = end
+            else:
+                self._used = used
+                tokens.append(self.add(data) if size else None)
+                fragment, used = len(self.fragments), self._used
+        self._used = used
+        return tokens
+
+    def _add_small(self, data: Buffer, key: int) -> int:
+        """Take a file smaller than a block, that is not empty; `key` finds candidates for equality."""
         known = self._small.get(key)
         if known is not None and self._is_stored_at(known, data):
             return known
-        offset = self._used
+        size, offset = len(data), self._used
         if offset + size > self._block_size:
             self.close_fragment()
             offset = 0
         self._view[offset : offset + size] = data
         self._used = offset + size
-        token = make_token(len(self.fragments), offset)
+        token = offset << OFFSET_SHIFT | len(self.fragments)
         if known is None:
             self._small[key] = token
         return token

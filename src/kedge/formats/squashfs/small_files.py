@@ -15,20 +15,15 @@ from kedge.formats.squashfs.layout import LAST_TIME
 from kedge.model.tree import Node
 
 SIZE = 32  # of each inode
-_OFFSET_BITS = 32
-_FRAGMENT_MASK = (1 << _OFFSET_BITS) - 1
+OFFSET_SHIFT = 32  # a token is offset << 32 | fragment: two words of the inode, in their order
+_FRAGMENT_MASK = (1 << OFFSET_SHIFT) - 1
 _WORDS = 8
 _FRAGMENT, _OFFSET = (0, 1) if sys.byteorder == "little" else (1, 0)  # halves of a token
 
 
-def make_token(fragment: int, offset: int) -> int:
-    """What stands for a file's content: two words of its inode, in their order."""
-    return offset << _OFFSET_BITS | fragment
-
-
 def split_token(token: int) -> tuple[int, int]:
-    """Fragment, and offset in it."""
-    return token & _FRAGMENT_MASK, token >> _OFFSET_BITS
+    """The fragment where a file's content is, and the offset in it."""
+    return token & _FRAGMENT_MASK, token >> OFFSET_SHIFT
 
 
 def find_others(nodes: list[Node]) -> list[int]:

@@ -53,6 +53,7 @@ class SquashWriter:
         )
         self._contents = ContentStore(self._pipeline, size)
         self.add = self._contents.add  # takes a whole file; returns the token for `Node.content`
+        self.add_all = self._contents.add_all  # takes files that lie in one piece
         self.add_stream = self._contents.add_stream  # takes a file of so many bytes in chunks; likewise
         self.skipped_xattrs: dict[bytes, int] = {}  # by name: how many files have attributes SquashFS cannot hold
 
