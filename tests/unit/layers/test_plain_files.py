@@ -33,7 +33,8 @@ def read(tar: bytes, *, size: int = 1 << 20, runs: bool) -> tuple[list[Found], i
             found.append((member.kind, member.parent, member.name, identity, member.mtime, member.size, data or b""))
             while runs and (run := reader.read_plain_files()):
                 plain += len(run.names)
-                for name, (identity, mtime, length, start) in zip(run.names, run.files, strict=True):
+                columns = (run.names, run.identities, run.times, run.sizes, run.starts)
+                for name, identity, mtime, length, start in zip(*columns, strict=True):
                     content = bytes(reader.piece[start : start + length])
                     found.append((NodeKind.FILE, run.parent, name, identity, mtime, length, content))
     except KedgeError as problem:
@@ -85,7 +86,8 @@ def test_files_of_usual_tars_are_plain(form: int) -> None:
         build.file("d/.", b"1"),
         build.file("d/..", b"1"),
         build.file("d/", b"1"),
-        build.file(b"d/\xff", b"1"),
+        build.file("d//x", b"1"),
+        build.file("d/e/x", b"1"),
         build.file("e/x", b"1"),
         build.file("d/x", b"1", owner=(5, 5)),
         build.entry("d/x", b"7", b"1"),
@@ -97,6 +99,25 @@ def test_files_of_usual_tars_are_plain(form: int) -> None:
 )
 def test_whatever_is_not_plain_ends_a_run(block: bytes) -> None:
     assert read_both(build.layer(build.folder("d"), *files("d", 5), block, *files("d", 5))) == 4 + 5
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"\xc3\xa9" * 40, b" ", b"-", b"+page", b"a.", b"~"])
+def test_names_of_any_bytes_are_plain(name: bytes) -> None:
+    tar = build.layer(build.folder("d"), *files("d", 5), build.file(b"d/" + name, b"1"), *files("d", 5))
+    assert read_both(tar) == 4 + 1 + 5
+
+
+def test_names_at_the_edge_of_their_field_are_plain() -> None:
+    for length in (97, 98):
+        tar = build.layer(build.folder("d"), *files("d", 5), build.file("d/" + "n" * length, b"1"), *files("d", 5))
+        assert read_both(tar) == 4 + 1 + 5
+    edge = "e" * 99 + "/"  # as long as the field: no room for a name
+    assert not read_both(build.layer(build.file(edge, b"1"), build.file(edge, b"1")))
+
+
+def test_times_and_owners_may_change_within_a_run() -> None:
+    owners = [build.file(f"d/{number}", b"x", owner=(number % 3, 7), mtime=number) for number in range(30)]
+    assert read_both(build.layer(build.folder("d"), *owners)) >= 25
 
 
 def test_global_records_leave_no_file_plain() -> None:

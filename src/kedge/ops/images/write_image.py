@@ -29,7 +29,6 @@ from kedge.ops.images.make_layers import LayerOptions, as_stored_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
 from kedge.posix.files import atomic_output, copy_range
-from kedge.uncollected import uncollected
 
 _BLOCK = 4096
 _FILE_MODES = {ImageFormat.SIF: 0o755}  # a SIF is executable: its first line starts it
@@ -130,7 +129,7 @@ def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) ->
     ):
         return _copy_packed(image.packed, file)
     made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(image.record.created, 0))
-    with uncollected(), SquashWriter(file, made) as writer:
+    with SquashWriter(file, made) as writer:
         size = writer.finish(fill_decorated(image, writer, options))
     for name, count in sorted(writer.skipped_xattrs.items()):
         options.progress.warn(
@@ -149,7 +148,7 @@ def _copy_packed(packed: PackedTree, file: BinaryIO) -> int:
 
 def _write_sandbox(target: Path, image: ImageSource, options: WriteOptions) -> None:
     """Write a directory."""
-    with uncollected(), SandboxSink(target, force=options.force, progress=options.progress) as sink:
+    with SandboxSink(target, force=options.force, progress=options.progress) as sink:
         sink.finish(fill_decorated(image, sink, options))
 
 
