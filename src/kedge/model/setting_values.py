@@ -64,7 +64,7 @@ def _parse_size(value: object) -> int | ValueRefused | None:
             return None
         number, unit = value[:-1], value[-1:]
         if unit in _UNITS and number.isascii() and number.isdigit() and len(number) <= 12:  # most are so
-            return int(number) * 1024 ** " KMGTP".index(unit)
+            return int(number) << 10 * " KMGTP".index(unit)
         match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([KMGTP]?)(iB|B)?", value.strip(), re.IGNORECASE)
         if match:
             base = 1000 if (match.group(3) or "").upper() == "B" else 1024
