@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Together = tuple[int, int, bytes, tuple[str, ...]]
     MAGIC_NUMBER: bytes
     fix_file_name: Callable[[CodeType, str], None]
-    hash_bytes: Callable[[int, bytes], bytes]
+    hash_bytes: Callable[[int, bytes | memoryview], bytes]
 else:  # loaded with every interpreter; the public names of these import more
     from _frozen_importlib import ModuleSpec
     from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader
@@ -151,7 +151,7 @@ class ModuleArchive:
         try:
             sources = [self._find_unchanged(name) for name in members]
             start = self._start + offset
-            data = self._data[start : start + size]
+            data = memoryview(self._data)[start : start + size]  # half a megabyte: no copy of it
             if None in sources or hash_bytes(offset, data) != digest:
                 return None
             codes: tuple[CodeType, ...] = marshal.loads(data)

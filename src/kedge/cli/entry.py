@@ -59,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _raise_on_interrupt()
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
     if words[count:] in _VERSION and _show_version():
+        if argv is None:
+            os._exit(0)  # nothing waits in a buffer, and the interpreter takes longer to end than this took
         return 0
     from kedge.cli.light_imports import import_lightly  # late, as what follows
 

@@ -50,16 +50,24 @@ else:
         def _simple(name: str, letter: str) -> type:
             return type(_SimpleCData)(name, (_SimpleCData,), {"_type_": letter, "__module__": __name__})
 
-        c_char = _simple("c_char", "c")
+        _RARE = {
+            "c_char": "c",
+            "c_short": "h",
+            "c_ushort": "H",
+        }  # made when they are asked for: each takes as long as a mount
         c_char_p = _simple("c_char_p", "z")
         c_void_p = _simple("c_void_p", "P")
-        c_short = _simple("c_short", "h")
-        c_ushort = _simple("c_ushort", "H")
         c_int = _simple("c_int", "i")
         c_uint = c_uint32 = _simple("c_uint", "I")
         c_long = _simple("c_long", "l")
         c_ulong = c_size_t = _simple("c_ulong", "L")  # the same in all that Linux runs on
         c_uint64 = c_ulong if sizeof(c_ulong) == 8 else _simple("c_uint64", "Q")
+
+        def __getattr__(name: str) -> type:
+            if name not in _RARE:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            made = globals()[name] = _simple(name, _RARE[name])
+            return made
 
         class _Function(CFuncPtr):
             _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO

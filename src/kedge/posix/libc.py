@@ -7,6 +7,7 @@ It is on the path of every container start: it imports nothing else.
 from __future__ import annotations
 
 import os
+import sys
 
 from kedge.posix import c_types
 from kedge.posix.constants import (
@@ -41,22 +42,6 @@ _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of linux/capabil
 _library = c_types.open_own_library()
 
 
-class _DiskQuota(c_types.Structure):
-    """struct if_dqblk of linux/quota.h: limits in blocks of 1 KiB, usage in bytes."""
-
-    _fields_ = (
-        ("block_hard_limit", c_types.c_uint64),
-        ("block_soft_limit", c_types.c_uint64),
-        ("current_space", c_types.c_uint64),
-        ("inode_hard_limit", c_types.c_uint64),
-        ("inode_soft_limit", c_types.c_uint64),
-        ("current_inodes", c_types.c_uint64),
-        ("block_time", c_types.c_uint64),
-        ("inode_time", c_types.c_uint64),
-        ("valid", c_types.c_uint32),
-    )
-
-
 class Quota:
     """Bytes used and allowed; a limit of 0 is none."""
 
@@ -72,6 +57,22 @@ def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | Non
 
     `device` is used on kernels that do not know quotactl_fd.
     """
+
+    class _DiskQuota(c_types.Structure):
+        """struct if_dqblk of linux/quota.h: limits in blocks of 1 KiB, usage in bytes."""
+
+        _fields_ = (
+            ("block_hard_limit", c_types.c_uint64),
+            ("block_soft_limit", c_types.c_uint64),
+            ("current_space", c_types.c_uint64),
+            ("inode_hard_limit", c_types.c_uint64),
+            ("inode_soft_limit", c_types.c_uint64),
+            ("current_inodes", c_types.c_uint64),
+            ("block_time", c_types.c_uint64),
+            ("inode_time", c_types.c_uint64),
+            ("valid", c_types.c_uint32),
+        )
+
     answer = _DiskQuota()
     command = c_types.c_uint((_Q_GETQUOTA << 8) | kind)
     status = _library.syscall(
@@ -125,17 +126,6 @@ def unmount(target: str, flags: int) -> None:
     _check(_library.umount2(os.fsencode(target), c_types.c_int(flags)), target)
 
 
-class _MountAttributes(c_types.Structure):
-    """struct mount_attr of linux/mount.h."""
-
-    _fields_ = (
-        ("attr_set", c_types.c_uint64),
-        ("attr_clr", c_types.c_uint64),
-        ("propagation", c_types.c_uint64),
-        ("userns_fd", c_types.c_uint64),
-    )
-
-
 def copy_mounts(path: str) -> int:
     """open_tree(2): a copy of what is at `path` with all mounts below it, which is in no place yet (Linux 5.2).
 
@@ -169,14 +159,14 @@ def place_mounts(copy: int, target: str) -> None:
 
 def set_mount_attributes(copy: int, attributes: int) -> None:
     """mount_setattr(2): add attributes to what `copy_mounts` made, and to all mounts below it (Linux 5.12)."""
-    wanted = _MountAttributes(attributes, 0, 0, 0)
+    wanted = _pack_words(attributes, 0, 0, 0)  # struct mount_attr of linux/mount.h: set, clear, propagation, userns_fd
     status = _library.syscall(
         c_types.c_long(_SYS_MOUNT_SETATTR),
         c_types.c_int(copy),
         c_types.c_char_p(b""),
         c_types.c_uint(AT_RECURSIVE | AT_EMPTY_PATH),
-        c_types.byref(wanted),
-        c_types.c_size_t(c_types.sizeof(wanted)),
+        c_types.c_char_p(wanted),
+        c_types.c_size_t(len(wanted)),
     )
     _check(status)
 
@@ -253,10 +243,13 @@ class ShownWords:
             area.raw = before
 
 
-class _FilterProgram(c_types.Structure):
-    """struct sock_fprog of linux/filter.h."""
+def _point_to_filter(program: bytes) -> object:
+    class FilterProgram(c_types.Structure):
+        """struct sock_fprog of linux/filter.h."""
 
-    _fields_ = (("length", c_types.c_ushort), ("filter", c_types.c_char_p))
+        _fields_ = (("length", c_types.c_ushort), ("filter", c_types.c_char_p))
+
+    return c_types.byref(FilterProgram(len(program) // 8, program))
 
 
 def filter_calls(program: bytes) -> None:
@@ -264,7 +257,7 @@ def filter_calls(program: bytes) -> None:
 
     Before Linux 5.16 a filter also turned off speculation, which made programs slower; seccomp(2) can say not to.
     """
-    wanted = c_types.byref(_FilterProgram(len(program) // 8, program))
+    wanted = _point_to_filter(program)
     zero = c_types.c_ulong(0)
     set_filter, allow_speculation = c_types.c_uint(1), c_types.c_uint(4)  # SECCOMP_FILTER_FLAG_SPEC_ALLOW, Linux 4.17
     if _library.syscall(c_types.c_long(_SYS_SECCOMP), set_filter, allow_speculation, wanted) != 0:
@@ -277,7 +270,7 @@ def filter_calls_with_notices(program: bytes) -> int:
 
     Raises OSError before Linux 5.0, or where a filter with notices is there already.
     """
-    wanted = c_types.byref(_FilterProgram(len(program) // 8, program))
+    wanted = _point_to_filter(program)
     flags = c_types.c_uint(8 | 4)  # SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_SPEC_ALLOW
     file = _library.syscall(c_types.c_long(_SYS_SECCOMP), c_types.c_uint(1), flags, wanted)
     if file < 0:
@@ -356,35 +349,29 @@ def fetch_descriptor(stowed: int) -> int:
     return int(control.descriptor)
 
 
-class _OpenHow(c_types.Structure):
-    """struct open_how of linux/openat2.h."""
-
-    _fields_ = (("flags", c_types.c_uint64), ("mode", c_types.c_uint64), ("resolve", c_types.c_uint64))
-
-
 def open_in_root(folder: int, path: str, flags: int) -> int:
     """openat2(2): open a name as if the directory were the root, whatever links and other processes do meanwhile."""
-    how = _OpenHow(flags, 0, _RESOLVE_IN_ROOT)
+    how = _pack_words(flags, 0, _RESOLVE_IN_ROOT)  # struct open_how of linux/openat2.h: flags, mode, resolve
     descriptor = _library.syscall(
         c_types.c_long(_SYS_OPENAT2),
         c_types.c_int(folder),
         c_types.c_char_p(os.fsencode(path)),
-        c_types.byref(how),
-        c_types.c_size_t(c_types.sizeof(how)),
+        c_types.c_char_p(how),
+        c_types.c_size_t(len(how)),
     )
     if descriptor < 0:
         _check(descriptor, path)
     return int(descriptor)
 
 
-class _InterfaceRequest(c_types.Structure):
-    """struct ifreq of linux/if.h, as far as flags need it; the kernel reads 40 bytes."""
-
-    _fields_ = (("name", c_types.c_char * 16), ("flags", c_types.c_short), ("rest", c_types.c_char * 22))
-
-
 def raise_loopback() -> None:
     """Let the loopback interface of a new network namespace be up: 127.0.0.1 is there then."""
+
+    class _InterfaceRequest(c_types.Structure):
+        """struct ifreq of linux/if.h, as far as flags need it; the kernel reads 40 bytes."""
+
+        _fields_ = (("name", c_types.c_char * 16), ("flags", c_types.c_short), ("rest", c_types.c_char * 22))
+
     socket = _library.socket(c_types.c_int(2), c_types.c_int(2), c_types.c_int(0))  # AF_INET, SOCK_DGRAM
     if socket < 0:
         _check(socket)
@@ -412,3 +399,8 @@ def _check(status: int, path: str | None = None) -> None:
     if status != 0:
         problem = c_types.get_errno()
         raise OSError(problem, os.strerror(problem), path)
+
+
+def _pack_words(*values: int) -> bytes:
+    """A structure of words of 64 bits; a type for it would take longer to make than all calls that take one."""
+    return b"".join([value.to_bytes(8, sys.byteorder) for value in values])

@@ -175,10 +175,12 @@ class ContainerView(DirectoryView):
         if file < 0:
             return None
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode):
                 return None
             pieces = []
-            while limit > 0 and (piece := os.pread(file, limit, offset)):
+            step = found.st_size + 1  # as much memory as it takes: a megabyte for each of many small files takes longer
+            while limit > 0 and (piece := os.pread(file, min(limit, step), offset)):
                 pieces.append(piece)
                 limit, offset = limit - len(piece), offset + len(piece)
             return b"".join(pieces)

@@ -167,7 +167,10 @@ def _take_variables(options: RunOptions, environ: Mapping[str, str]) -> None:
         return
     given = dict(options.given)
     _take_level(options, environ)
+    named = {*environ, *(name[len(prefix) :] for name in environ for prefix in PREFIXES if name.startswith(prefix))}
     for flag in FLAGS:
+        if named.isdisjoint(flag.variables):
+            continue
         if options.verb not in flag.verbs or _key(flag) in given or flag.attribute in _SPLIT_ELSEWHERE:
             continue
         for variable in flag.variables:

@@ -22,7 +22,7 @@ PROMPT = "Apptainer> "
 _READ_ONLY = ("APPTAINER_NAME", "APPTAINER_CONTAINER", "APPTAINER_INSTANCE")
 _OWN_FOLDERS = ("/scif/", "/.singularity.d/")  # the view shows what binds change in these
 _FILE_TESTS = {"-d": "d", "-f": "f", "-e": "dfc"}
-_BRANCH_WORDS = ("if", "elif", "else", "fi")
+_BRANCH_WORDS = frozenset(("if", "elif", "else", "fi"))
 _LONGEST = 64_000  # characters; longer ones are read sooner by a shell
 _DEEPEST = 8  # scripts that source each other
 _LARGEST = 1 << 20  # bytes: no environment script is that large, and a shell would read it for minutes
@@ -150,16 +150,18 @@ class _Reader:
 
     def _find_statement(self) -> bool:
         """Go to the next statement, past blank lines and comments."""
-        text, size = self.text, len(self.text)
-        while self.at < size:
-            character = text[self.at]
+        text, size, at = self.text, len(self.text), self.at
+        while at < size:
+            character = text[at]
             if character == "#":
-                self._skip_line()
+                at = text.find("\n", at)
+                at = size if at < 0 else at
             elif character in " \t\n":
-                self.at += 1
+                at += 1
             else:
-                return True
-        return False
+                break
+        self.at = at
+        return at < size
 
     def _skip_line(self) -> None:
         end = self.text.find("\n", self.at)
@@ -167,10 +169,11 @@ class _Reader:
 
     def _read_literal(self) -> str:
         """The first word of a statement, up to a blank or the equals sign of an assignment."""
-        start = self.at
-        while self.at < len(self.text) and self.text[self.at] not in " \t\n;=":
-            self.at += 1
-        return self.text[start : self.at]
+        text, size, at = self.text, len(self.text), self.at
+        while at < size and text[at] not in " \t\n;=":
+            at += 1
+        start, self.at = self.at, at
+        return text[start:at]
 
     def _has_more(self) -> bool:
         """Whether the statement goes on; if not, go past its end."""
@@ -280,11 +283,14 @@ class _Reader:
 
     def _cut_statement(self) -> str:
         """The text up to the next line or semicolon, quoted or not, without a comment."""
-        start = self.at
-        ends = [end for end in (self.text.find(mark, start) for mark in ("\n", ";", " #", "\t#")) if end >= 0]
-        end = min(ends, default=len(self.text))
+        text, start = self.text, self.at
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        for mark in (";", " #", "\t#"):
+            found = text.find(mark, start, end)
+            end = end if found < 0 else found
         self.at = end + 1
-        return self.text[start:end]
+        return text[start:end]
 
     def _take_branch(self, word: str) -> None:
         if word == "elif":
@@ -326,11 +332,12 @@ def _find_branch_word(statement: str) -> str:
 
     Text in which they could be anywhere else raises NotPlain: quotes that are not closed, here documents.
     """
-    is_even = not any(statement.count(mark) % 2 for mark in "\"'`")
-    is_closed = all(statement.count(pair[0]) == statement.count(pair[1]) for pair in ("{}", "()"))
+    count = statement.count  # every start reads dozens of these: no loops
+    is_even = not (count('"') % 2 or count("'") % 2 or count("`") % 2)
+    is_closed = count("{") == count("}") and count("(") == count(")")
     if not is_even or not is_closed or "<<" in statement or "\\" in statement:
         raise NotPlain(statement)
     words = statement.split()
-    if any(word in _BRANCH_WORDS for word in words[1:]):
+    if not _BRANCH_WORDS.isdisjoint(words[1:]):
         raise NotPlain(statement)
     return words[0] if words and words[0] in _BRANCH_WORDS else ""
