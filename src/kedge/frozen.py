@@ -8,15 +8,15 @@ a command makes many, such as one for each file, use dataclasses: making one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import MappingProxyType
     from typing import Any, TypeVar, cast, dataclass_transform
 
     T = TypeVar("T")
 else:
+    MappingProxyType = type(type.__dict__)  # which `types` would be imported for
 
     def cast(kind: object, value: object) -> object:
         """As typing has it."""
@@ -113,8 +113,10 @@ def as_dict(value: object) -> dict[str, Any]:
 
 
 def _make_plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, bool | int | float) or type(value) is str:
         return value
+    from collections.abc import Mapping  # late: ranks and submissions print nothing
+
     if isinstance(value, Mapping):
         return {str(key): _make_plain(content) for key, content in value.items()}
     if isinstance(value, list | tuple):

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import re
-
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    import re
     from typing import Any, AnyStr
 
 
@@ -24,6 +23,8 @@ class _LatePattern:
         self._text, self._flags = text, flags
 
     def __getattr__(self, name: str) -> object:
+        import re  # late: it costs a rank more than its start of a container
+
         found: object = getattr(re.compile(self._text, self._flags), name)  # re remembers those it has compiled
         setattr(self, name, found)
         return found

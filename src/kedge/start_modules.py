@@ -173,6 +173,7 @@ SOME_STARTS = (
     "kedge.ops",
     "kedge.ops.launch",
     "kedge.ops.launch.become_rank",
+    "kedge.plain_enum",
     "kedge.posix.memory_program",
     "kedge.posix.programs",
     "kedge.posix.start_kedge",

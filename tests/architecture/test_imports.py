@@ -43,7 +43,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("posix",),
     ("module_archive",),  # serves the modules of a start to all above
-    ("errors", "frozen", "lean_code", "patterns", "release", "start_modules"),
+    ("errors", "frozen", "lean_code", "patterns", "plain_enum", "release", "start_modules"),
 )
 # The rooms of ops/, from the top: each may use those below it.
 ROOMS = (
@@ -77,6 +77,7 @@ OWNERS = {
     "_frozen_importlib_external": "kedge.module_archive",
     "_imp": "kedge.module_archive",
     "marshal": "kedge.module_archive",
+    "_json": "kedge.launch.order",
     "urllib3": "kedge.registry.transport",
     "socket": "kedge.registry.transport",
     "http.client": "kedge.registry.transport",

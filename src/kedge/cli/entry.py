@@ -58,9 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         _raise_on_interrupt()
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
-    if words[count:] in _VERSION and _show_version():
-        if argv is None:
-            os._exit(0)  # nothing waits in a buffer, and the interpreter takes longer to end than this took
+    if words[count:] in _VERSION and _show_version(is_command=argv is None):
         return 0
     from kedge.cli.light_imports import import_lightly  # late, as what follows
 
@@ -74,15 +72,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _show_version() -> bool:
+def _show_version(*, is_command: bool) -> bool:
     """Write the version, which scripts ask for before every job; whether it could be written."""
     from kedge.release import VERSION
 
     text = f"kedge version {VERSION}\n".encode()
     try:
-        return os.write(1, text) == len(text)
+        is_written = os.write(1, text) == len(text)
     except OSError:
         return False  # the long way says what is wrong
+    if is_written and is_command:
+        os._exit(0)  # nothing waits in a buffer, and the interpreter takes longer to end than this took
+    return is_written
 
 
 def end_on_interrupt() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 
 from kedge.cli.container import open_standard_streams, report, run_words, write_message
-from kedge.errors import UsageError
 from kedge.launch.order import RankOrder
 from kedge.runtime.options import RunOptions
 
@@ -47,6 +46,8 @@ def _read_words(words: Sequence[str]) -> tuple[RankOrder, list[str]]:
         except ValueError:
             words = ()
     if len(words) < 3 or words[1] != "--":
+        from kedge.errors import UsageError  # late: only for an error
+
         raise UsageError("kedge rank needs an order and a command", hint="use 'kedge launch', which starts it")
     return RankOrder.decode(words[0]), list(words[2:])
 

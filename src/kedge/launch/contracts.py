@@ -8,20 +8,20 @@ WORLD_SIZE that leaks in from a job script makes a training hang at its first co
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
-
-from kedge.errors import LaunchRefused
 from kedge.frozen import NOTHING, frozen
 from kedge.launch.ranks import Rank
 from kedge.launch.rendezvous import Rendezvous
 from kedge.launch.threads import choose_omp_threads
+from kedge.plain_enum import PlainEnum
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 Variables = dict[str, str | None]  # None: to unset
 
 
-class Contract(StrEnum):
+class Contract(PlainEnum):
     """What the program expects."""
 
     NONE = "none"  # nothing but its launcher's own variables: MPI programs
@@ -88,6 +88,8 @@ def check_command(contract: Contract, command: Sequence[str]) -> None:
     if contract is Contract.MULTIPROC:
         _find_starter(command)
     if word in _OTHER_STARTERS or (contract in _STARTERS and word == "torchrun"):
+        from kedge.errors import LaunchRefused  # late: only for an error
+
         raise LaunchRefused(
             f"'{word}' starts processes itself, and kedge launch does it already",
             hint=f"leave out '{word}' and its options: kedge launch IMAGE python PROGRAM …",
@@ -167,6 +169,8 @@ def _write_tensorflow(rank: Rank, terms: Terms) -> Variables:
         seen[host] = seen.get(host, -1) + 1
         workers.append(f"{host}:{terms.rendezvous.port + seen[host]}")
     task = {"type": "worker", "index": rank.rank}
+    import json  # late: one contract of ten needs it
+
     return {"TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": task})}
 
 
@@ -234,6 +238,8 @@ def _find_starter(command: Sequence[str]) -> int:
     for place, word in enumerate(command):
         if word.endswith("multiproc.py") or word in ("torch.distributed.launch", "torch.distributed.run", "multiproc"):
             return place + 1
+    from kedge.errors import LaunchRefused  # late: only for an error
+
     raise LaunchRefused(
         "the command names no multiproc.py, which the contract multiproc is for",
         hint="use --torchrun, or write it as: python …/multiproc.py PROGRAM …",

@@ -6,18 +6,23 @@ Slurm: `n[1-2,004-006],gpu-[01-02]-x[1-3]` and `2(x2),1`; Grid Engine's PE_HOSTF
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
 from itertools import product
 
-from kedge.errors import LaunchRefused
+from kedge.patterns import late_pattern
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kedge.errors import LaunchRefused
 
 MOST_HOSTS = 100_000  # more nodes than any machine has: a list that names more is no list of hosts
 MOST_TEXT = 1 << 20
-_COUNT = re.compile(r"([0-9]{1,7})(?:\(x([0-9]{1,7})\))?")
-_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")  # begins with no dash: it becomes a word of a command
-_PIECE = re.compile(r"([^\[\],\s]*)(?:\[([0-9,-]+)\])?")
+_COUNT = late_pattern(r"([0-9]{1,7})(?:\(x([0-9]{1,7})\))?")
+_RANGE = late_pattern(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_NAME = late_pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")  # begins with no dash: it becomes a word of a command
+_BRACKET = late_pattern(r"[\[\],]")
+_PIECE = late_pattern(r"([^\[\],\s]*)(?:\[([0-9,-]+)\])?")
 
 
 def parse_hosts(text: str, source: str = "the host list") -> tuple[str, ...]:
@@ -77,7 +82,7 @@ def parse_host_pairs(text: str, source: str = "LSB_MCPU_HOSTS") -> tuple[tuple[s
 def _split_words(text: str, source: str) -> Iterator[str]:
     """The words between commas that stand outside of brackets."""
     start, depth = 0, 0
-    for match in re.finditer(r"[\[\],]", text):
+    for match in _BRACKET.finditer(text):
         if match[0] == "," and not depth:
             if match.start() > start:  # Slurm's own reader passes over a comma too many
                 yield text[start : match.start()]
@@ -174,6 +179,8 @@ def _shorten(text: str) -> str:
 
 
 def _refuse(source: str, text: str, problem: str) -> LaunchRefused:
+    from kedge.errors import LaunchRefused  # late: only for an error
+
     return LaunchRefused(
         f"kedge cannot read {source}: it {problem}",
         context={"it is": _shorten(text)} if text else None,

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-
-from kedge.errors import LaunchRefused
 from kedge.frozen import NOTHING, JsonValue, as_dict, frozen
 from kedge.launch.contracts import Terms
 from kedge.launch.rendezvous import Rendezvous
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 
@@ -43,18 +40,22 @@ class RankOrder(JsonValue):
 
     def encode(self) -> str:
         """As one word."""
+        import json  # late: who starts ranks has it loaded
+
         return json.dumps(as_dict(self), separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> RankOrder:
         """From that word; raises LaunchRefused where it is none."""
         try:
-            read: dict[str, Any] = json.loads(text)
+            read: dict[str, Any] = _read_json(text)
             values: dict[str, Any] = {
                 name: tuple(each) if isinstance(each, list) else each for name, each in read.items()
             }
             return cls(**values)
         except (ValueError, TypeError, AttributeError):
+            from kedge.errors import LaunchRefused  # late: only for an error
+
             raise LaunchRefused(
                 "kedge rank was given an order that it cannot read", hint="use 'kedge launch', which starts it"
             ) from None
@@ -71,6 +72,33 @@ class RankOrder(JsonValue):
             interface=self.interface,
             environ=environ,
         )
+
+
+def _read_json(text: str) -> Any:
+    """What `json.loads` gives; raises ValueError. Its parser is in C, and the module around it compiles patterns."""
+    try:
+        from _json import make_scanner  # private: it may be another one some day
+
+        scan = make_scanner(_Json)  # type: ignore[arg-type]  # any object with these attributes
+    except (ImportError, AttributeError, TypeError):
+        import json  # late: as said
+
+        return json.loads(text)
+    try:
+        value, end = scan(text, 0)
+    except StopIteration:
+        raise ValueError("no JSON") from None
+    if end != len(text):
+        raise ValueError("more than one value")
+    return value
+
+
+class _Json:
+    """What the parser asks for."""
+
+    strict = True
+    object_hook = object_pairs_hook = parse_constant = None
+    parse_float, parse_int = float, int
 
 
 def _at(values: Sequence[int], index: int, default: int) -> int:

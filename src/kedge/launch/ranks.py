@@ -7,13 +7,15 @@ node. Where it is not named it follows from the layout: ranks are dealt out in b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from kedge.errors import LaunchRefused
 from kedge.frozen import JsonValue, frozen
 from kedge.launch.hosts import parse_counts
 from kedge.launch.rank_variables import OWN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _LARGEST = 10_000_000  # more ranks than any machine has
 
@@ -84,12 +86,16 @@ def find_rank(environ: Mapping[str, str], layout: Sequence[int] = ()) -> Rank | 
         return None
     rank, size = _read(environ, dialect.rank), _read(environ, dialect.size)
     if not 0 <= rank < size:
+        from kedge.errors import LaunchRefused  # late: only for an error
+
         raise LaunchRefused(
             f"the launcher says rank {rank} of {size}",
             context={dialect.rank: environ.get(dialect.rank, ""), dialect.size: environ.get(dialect.size, "")},
             hint="these variables are from different launches: start kedge launch outside of srun and mpirun",
         )
     if layout and sum(layout) != size:
+        from kedge.errors import LaunchRefused  # late: only for an error
+
         raise LaunchRefused(
             f"the launcher started {size} ranks, and {sum(layout)} were asked for",
             hint="check the numbers of tasks and nodes of the job",
@@ -136,6 +142,8 @@ def _require_block(rank: Rank, first: int, count: int) -> None:
     """Refuse where the launcher dealt the ranks out otherwise than was asked for: the node would be a wrong guess."""
     if rank.local_rank in (-1, rank.rank - first) and rank.local_size in (-1, count):
         return
+    from kedge.errors import LaunchRefused  # late: only for an error
+
     raise LaunchRefused(
         f"the launcher made rank {rank.rank} number {rank.local_rank} of {rank.local_size} on its node,"
         f" and kedge asked for number {rank.rank - first} of {count}",

@@ -6,8 +6,6 @@ Whether the port is free is found out on the first node, by who starts the launc
 
 from __future__ import annotations
 
-import re
-
 from kedge.frozen import JsonValue, frozen
 from kedge.model.allocation import Allocation
 
@@ -56,6 +54,8 @@ def find_address(allocation: Allocation, suffix: str = "") -> str:
 
 def _unique_number(allocation: Allocation) -> int:
     """A number that jobs running at the same time do not share, nor tasks of one array."""
+    import re  # late: only who plans a launch numbers it
+
     digits = re.match(r"[0-9]+", allocation.job_id)
     number = int(digits[0][-9:]) if digits else 0
     index = allocation.array_index

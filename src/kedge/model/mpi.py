@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import re
-
 from kedge.frozen import JsonValue, frozen
+from kedge.patterns import late_pattern
 
 OPEN_MPI, MPICH, INTEL, CRAY, MVAPICH = "Open MPI", "MPICH", "Intel MPI", "Cray MPICH", "MVAPICH"
 PARASTATION, UNKNOWN_FAMILY = "ParaStation MPI", "MPI"
@@ -18,7 +17,8 @@ MODES = (HYBRID, BIND, PMI_ONLY, CONTAINED)
 # What is said of one way; `singletons`: it starts as many programs of one rank each, and ends with 0
 WORKS, DOUBTFUL, FAILS, SINGLETONS, UNKNOWN = "works", "doubtful", "fails", "singletons", "unknown"
 
-_NUMBERS = re.compile(r"\d+")
+_VERSION = late_pattern(r"[vV]?(\d+(?:\.\d+)*)")
+_NUMBERS = late_pattern(r"\d+")
 
 
 @frozen
@@ -58,7 +58,7 @@ class MpiFacts(JsonValue):
     @property
     def numbers(self) -> tuple[int, ...]:
         """(4, 1, 4); empty where the version is unknown."""
-        head = re.match(r"[vV]?(\d+(?:\.\d+)*)", self.version)
+        head = _VERSION.match(self.version)
         return tuple(int(number) for number in _NUMBERS.findall(head[1])[:4]) if head else ()
 
 

@@ -6,9 +6,11 @@ A rank whose MPI finds no PMI that it knows believes that it is alone: rank 0 of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from kedge.model.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PMI1, PMI2, PMIX, MpiFacts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 # What says that a launcher serves PMI to this process: PMIx by its name space, PMI-1 and PMI-2 by a descriptor or port
 _PMIX_VARIABLES = ("PMIX_NAMESPACE",)

@@ -7,15 +7,17 @@ The PMI that the image's MPI speaks must be there: else every rank believes that
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, MutableMapping, Sequence
 
 from kedge.compat.mpi.pmi import find_served, is_served
-from kedge.errors import LaunchRefused
 from kedge.frozen import frozen, replace
 from kedge.launch.contracts import Contract, rank_command, rank_variables
 from kedge.launch.order import RankOrder
 from kedge.launch.ranks import Rank, find_launcher, find_rank
 from kedge.launch.variables import find_leaking
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping, Sequence
 
 _REQUEST = "KEDGEENV_"  # sets a variable in the container, before all that the image says
 _SERVERS = ("PMIX_SERVER_TMPDIR", "PMIX_SYSTEM_TMPDIR")  # where PMIx has its sockets and shared files
@@ -43,6 +45,8 @@ def prepare_rank(order: RankOrder, words: Sequence[str], environ: Mapping[str, s
     """The rank of this process and what it runs; raises LaunchRefused where its launcher did not do its part."""
     rank = find_rank(environ, order.layout)
     if rank is None:
+        from kedge.errors import LaunchRefused  # late: only for an error
+
         raise LaunchRefused(
             "no launcher started this process as a rank: it has none of their variables",
             hint="the launcher may have dropped them; try another one: kedge launch --launcher NAME",
@@ -80,6 +84,8 @@ def _hold_probe() -> str:
     machine = os.uname().machine
     probe = find_probe(machine)
     if not probe:
+        from kedge.errors import LaunchRefused  # late: only for an error
+
         raise LaunchRefused(
             f"kedge has no probe for {machine}, the CPU of {os.uname().nodename}", hint="add --no-check"
         )
@@ -93,6 +99,8 @@ def _require_pmi(order: RankOrder, rank: Rank, environ: Mapping[str, str]) -> No
     offered = f"offers {' and '.join(served)}" if served else "offers no PMI"
     said = f" (--mpi={order.mpi_type})" if order.mpi_type and launcher == "srun" else ""
     wanted = " or ".join(order.pmi)
+    from kedge.errors import LaunchRefused  # late: only for an error
+
     raise LaunchRefused(
         f"{order.mpi or 'the MPI of the image'} needs {wanted}, and {launcher}{said} {offered}:"
         f" each of the {rank.size} ranks would run alone as rank 0 of 1",
