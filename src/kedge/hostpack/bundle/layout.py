@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What stands where in a bundle, and in the directory it is unpacked to. `head.c` has the same names and numbers.
+"""What stands where in a bundle, and in the directory it is unpacked to. `head/` has the same names and numbers.
 
 file       the head, with its index filled in; the payload
 index      magic, offset and size of the payload, size unpacked, sha256 of the payload

@@ -4,7 +4,7 @@
  *
  * It must run in any image, so it is two programs in one file. The kernel starts it without a dynamic loader: that first
  * stage makes system calls only, looks for a loader in the image (glibc or musl), and starts itself by way of it. The
- * second stage opens the image's MPI library and calls it. No header is included and no symbol has a version, so that one
+ * second stage opens the image's MPI library and calls it. No system header is included and no symbol has a version, so that one
  * file serves every glibc since 2.5 and musl.
  *
  * Handles of MPI differ: in Open MPI they are addresses of variables, in the MPICH ABI (MPICH, Intel MPI, MVAPICH, Cray
@@ -30,6 +30,8 @@ typedef void *handle;
 
 /* ---- what differs between machines ---- */
 
+#include "no_libc.h"
+
 #if defined(__x86_64__)
 #define MACHINE "x86_64"
 #define GLIBC_LOADER "/lib64/ld-linux-x86-64.so.2"
@@ -39,27 +41,6 @@ enum { CALL_write = 1, CALL_exit = 231, CALL_execve = 59, CALL_faccessat = 269, 
 
 __asm__(".globl _start\n.hidden _start\n_start:\n"
         "  xor %ebp, %ebp\n  mov %rsp, %rdi\n  mov %rdx, %rsi\n  and $-16, %rsp\n  call begin\n  hlt\n");
-
-static long call4(long number, long a, long b, long c, long d)
-{
-    long result;
-    register long r10 __asm__("r10") = d;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
-    return result;
-}
-
-static long call6(long number, long a, long b, long c, long d, long e, long f)
-{
-    long result;
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return result;
-}
 #elif defined(__aarch64__)
 #define MACHINE "aarch64"
 #define GLIBC_LOADER "/lib/ld-linux-aarch64.so.1"
@@ -70,29 +51,9 @@ enum { CALL_write = 64, CALL_exit = 94, CALL_execve = 221, CALL_faccessat = 48, 
 __asm__(".globl _start\n.hidden _start\n_start:\n"
         "  mov x29, #0\n  mov x30, #0\n  mov x1, x0\n  mov x0, sp\n  and sp, x0, #-16\n  bl begin\n  brk #0\n");
 
-static long call6(long number, long a, long b, long c, long d, long e, long f)
-{
-    register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    register long x4 __asm__("x4") = e;
-    register long x5 __asm__("x5") = f;
-    __asm__ volatile("svc #0"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-                     : "memory");
-    return x0;
-}
-
-static long call4(long number, long a, long b, long c, long d)
-{
-    return call6(number, a, b, c, d, 0, 0);
-}
-#else
-#error "the probe is written for x86_64 and aarch64"
 #endif
+
+#define call4(number, a, b, c, d) call6(number, a, b, c, d, 0, 0)
 
 /* ---- what the second stage takes from the image's libc ---- */
 
@@ -118,21 +79,6 @@ extern void exit(int) __attribute__((noreturn));
 static const char origin[] KEPT = "kedge-probe made of " MADE_OF;
 
 /* ---- first stage: no libc, no relocation ---- */
-
-static ulong length(const char *text)
-{
-    ulong count = 0;
-    while (text[count])
-        count++;
-    return count;
-}
-
-static int equal(const char *one, const char *other)
-{
-    while (*one && *one == *other)
-        one++, other++;
-    return *one == *other;
-}
 
 static void say(const char *text)
 {
@@ -172,7 +118,7 @@ __attribute__((used, visibility("hidden"))) void begin(long *stack, void (*finis
 {
     long count = stack[0];
     char **words = (char **)(stack + 1);
-    if (count > 1 && equal(words[1], MARK)) {
+    if (count > 1 && is_same(words[1], MARK)) {
         __libc_start_main(run, (int)count, words, 0, 0, finish, stack);
         call4(CALL_exit, 1, 0, 0, 0);
     }
@@ -515,13 +461,13 @@ static int run_ranks(const char *command, long intervals, long bytes, long round
         return fail("MPI_Init failed", library_name);
     mpi.rank(mpi.world, &rank);
     mpi.size(mpi.world, &size);
-    if (equal(command, "world"))
+    if (is_same(command, "world"))
         status = say_world(rank, size);
-    else if (equal(command, "pi"))
+    else if (is_same(command, "pi"))
         status = say_pi(rank, size, intervals);
-    else if (equal(command, "allreduce"))
+    else if (is_same(command, "allreduce"))
         status = say_allreduce(rank, size, bytes, rounds);
-    else if (equal(command, "cma"))
+    else if (is_same(command, "cma"))
         status = say_cma(rank, size);
     mpi.finalize();
     return status;
@@ -551,24 +497,24 @@ static int run(int count, char **words, char **variables)
     gethostname(host, sizeof host - 1);
     find_task();
     for (int each = 3; each + 1 < count; each += 2) {
-        if (equal(words[each], "--library"))
+        if (is_same(words[each], "--library"))
             library = words[each + 1];
-        else if (equal(words[each], "--task"))
+        else if (is_same(words[each], "--task"))
             task = number_of(words[each + 1]);
-        else if (equal(words[each], "--intervals"))
+        else if (is_same(words[each], "--intervals"))
             intervals = number_of(words[each + 1]);
-        else if (equal(words[each], "--bytes"))
+        else if (is_same(words[each], "--bytes"))
             bytes = number_of(words[each + 1]);
-        else if (equal(words[each], "--rounds"))
+        else if (is_same(words[each], "--rounds"))
             rounds = number_of(words[each + 1]);
         else
             exit(fail("the probe does not know this option", words[each]));
     }
-    if (!equal(command, "version") && !equal(command, "world") && !equal(command, "pi") &&
-        !equal(command, "allreduce") && !equal(command, "cma"))
+    if (!is_same(command, "version") && !is_same(command, "world") && !is_same(command, "pi") &&
+        !is_same(command, "allreduce") && !is_same(command, "cma"))
         exit(fail("the probe knows version, world, pi, allreduce and cma", command));
     status = open_mpi(library);
-    if (!status && equal(command, "version"))
+    if (!status && is_same(command, "version"))
         status = say_version();
     else if (!status)
         status = run_ranks(command, intervals < 1 ? 1 : intervals, bytes, rounds < 1 ? 1 : rounds);

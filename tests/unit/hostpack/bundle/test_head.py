@@ -22,7 +22,7 @@ from kedge.hostpack.bundle import WrittenBundle, layout, write_bundle
 from kedge.hostpack.bundle.write_bundle import BundledFile, find_head, pack_files
 from tests.requirements import REPOSITORY, require_program
 
-SOURCE = REPOSITORY / "src/kedge/hostpack/bundle/head.c"
+SOURCES = [*(REPOSITORY / "src/kedge/hostpack/bundle/head").glob("*.[ch]"), REPOSITORY / "src/kedge/posix/no_libc.h"]
 LOADER = b'#!/bin/sh\necho "$0"\nprintf \'%s\\n\' "$@"\n'  # in the place of the dynamic loader: it shows its words
 
 
@@ -77,7 +77,8 @@ def run_head(machine: str, path: Path, *words: str, **variables: str) -> subproc
 
 @pytest.mark.parametrize("machine", layout.MACHINES)
 def test_head_is_made_of_this_source(machine: str) -> None:
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+    by_name = sorted(SOURCES, key=lambda path: path.name)
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in by_name)).hexdigest()
     assert read_origin(find_head(machine)).startswith(f"sha256:{digest} by "), "run scripts/build-bundle-head"
 
 

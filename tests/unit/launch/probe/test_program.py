@@ -15,7 +15,7 @@ from kedge.formats.elf import read_elf
 from kedge.launch.probe.words import MACHINES, find_probe
 from tests.requirements import REPOSITORY, require_program
 
-SOURCE = REPOSITORY / "src/kedge/launch/probe/probe.c"
+SOURCES = [REPOSITORY / "src/kedge" / name for name in ("posix/no_libc.h", "launch/probe/probe.c")]
 
 
 def read_origin(path: Path) -> str:
@@ -27,7 +27,7 @@ def read_origin(path: Path) -> str:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_program_is_made_of_this_source(machine: str) -> None:
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
     assert read_origin(Path(find_probe(machine))).startswith(f"sha256:{digest} by "), "run scripts/build-probe"
 
 
