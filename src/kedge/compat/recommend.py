@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kedge.compat.image.read_traits import split_name
@@ -80,8 +80,13 @@ class Recommendation(JsonValue):
         return f"{self.image}:{self.best.tag}" if self.best else ""
 
 
-def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str] | None = None) -> Recommendation:
-    """The newest tag for the target. `tags` are those that the registry has; else those that the tables know."""
+def recommend(
+    image: str, target: Target, tables: Tables, *, tags: Sequence[str] | None = None, is_brief: bool = False
+) -> Recommendation:
+    """The newest tag for the target. `tags` are those that the registry has; else those that the tables know.
+
+    Brief: the search ends with the answer, so that counts and notes are of the tags up to it alone.
+    """
     name = resolve_image(image, tables)
     rows = list_candidates(name, target, tables, tags)
     if not rows:
@@ -92,7 +97,7 @@ def recommend(image: str, target: Target, tables: Tables, *, tags: Sequence[str]
     if all(gpu.brand == AMD for gpu in target.gpus):
         sentence = f"NGC images run on NVIDIA GPUs, and {target.gpus[0].name} is from AMD: take an image for ROCm."
         return Recommendation(name, target.title, sentence, reason=OTHER_MAKER)
-    field = _Field(name, rows, target.architecture, tables)
+    field = _Field(name, rows, target.architecture, tables, is_brief=is_brief)
     return _recommend_for(field, target) if target.driver else _recommend_by_driver(field, target)
 
 
@@ -103,7 +108,7 @@ def advise(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables
     image = split_name(traits.name)[0]
     if image not in tables.images:  # a file may be called as an image is
         return verdict
-    advice = recommend(image, target, tables)
+    advice = recommend(image, target, tables, is_brief=True)
     if not advice.judged or (advice.best is not None and advice.best.outcome != NATIVE and verdict.outcome != NO):
         return verdict
     judgements, remedy = verdict.judgements, ""
@@ -124,36 +129,43 @@ def tell_other_image(image: str, target: Target, tables: Tables) -> str:
     """What to do where no tag of an image has ever had kernels for a GPU: plain CUDA may still make code for it."""
     if image == _CUDA:
         return _ANOTHER_GPU
-    plain = recommend(_CUDA, target, tables)
+    plain = recommend(_CUDA, target, tables, is_brief=True)
     return _OTHER_BASE if plain.best is not None or plain.by_driver else _ANOTHER_GPU
 
 
 class _Field:
     """The tags to choose from, newest first."""
 
-    def __init__(self, name: str, rows: Sequence[NgcRelease], architecture: str, tables: Tables) -> None:
+    def __init__(
+        self, name: str, rows: Sequence[NgcRelease], architecture: str, tables: Tables, *, is_brief: bool
+    ) -> None:
         self.name, self.rows, self.tables = name, rows, tables
-        self._traits = [read_candidate(row, architecture, tables) for row in rows]
+        self._architecture, self._is_brief = architecture, is_brief
+        self._traits: list[ImageTraits] = []  # of the first rows, as far as they were asked for
 
-    def judge(self, target: Target) -> Iterator[TagChoice]:
-        """What comes of each, one after the other."""
-        for row, traits in zip(self.rows, self._traits, strict=True):
-            verdict = judge(traits, target, self.tables)
-            yield TagChoice(row.tag, verdict.outcome, verdict, row.is_end_of_life)
+    def judge(self, target: Target) -> list[TagChoice]:
+        """What comes of each; in brief, up to the first that nothing can be better than."""
+        return self._judge(target, is_brief=self._is_brief)
 
     def find_best(self, target: Target) -> TagChoice | None:
-        """The one to take; the search ends at the first that nothing can be better than."""
-        known = []
-        for choice in self.judge(target):
-            if choice.outcome == NATIVE and not choice.is_end_of_life:
-                return choice
-            known.append(choice)
-        return _find_best(known)
+        """The one to take."""
+        return _find_best(self._judge(target, is_brief=True))
+
+    def _judge(self, target: Target, *, is_brief: bool) -> list[TagChoice]:
+        judged = []
+        for number, row in enumerate(self.rows):
+            if number == len(self._traits):
+                self._traits.append(read_candidate(row, self._architecture, self.tables))
+            verdict = judge(self._traits[number], target, self.tables)
+            judged.append(TagChoice(row.tag, verdict.outcome, verdict, row.is_end_of_life))
+            if is_brief and verdict.outcome == NATIVE and not row.is_end_of_life:
+                break
+        return judged
 
 
 def _recommend_for(field: _Field, target: Target) -> Recommendation:
     """For a target whose driver is known."""
-    name, judged = field.name, list(field.judge(target))
+    name, judged = field.name, field.judge(target)
     known = [choice for choice in judged if choice.outcome != UNKNOWN]
     skipped, notes = len(judged) - len(known), _note_skipped(judged)
     best = _find_best(known)
@@ -184,7 +196,7 @@ def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
     if len({(choice.tag, choice.outcome) for choice in choices}) == 1:
         only = _recommend_for(field, replace(target, driver=str(choices[0].branch)))
         return _share_choice(only, choices, target)
-    judged = list(field.judge(replace(target, driver=str(branches[-1]))))
+    judged = field.judge(replace(target, driver=str(branches[-1])))
     known, notes = [choice for choice in judged if choice.outcome != UNKNOWN], _note_skipped(judged)
     if not choices:
         return _refuse(field, known, target, notes)

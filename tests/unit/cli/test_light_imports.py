@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What argparse and pathlib are without the modules that they load for translations and addresses."""
+"""What argparse, pathlib and urllib3 are without the modules that they load for what kedge does not ask of them."""
 
 from __future__ import annotations
 
@@ -74,3 +74,19 @@ print(textwrap.shorten("a b c", 3, placeholder=""))
 """
     code = code.replace("import types\n", "import types; sys.modules.pop('re'); sys.modules.pop('textwrap', None)\n")
     assert run(code) == "False\na b\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import importlib.metadata; print(importlib.metadata.version('urllib3') == urllib3.__version__)",
+        "from importlib.metadata import version; print(version('urllib3') == urllib3.__version__)",
+        "from importlib.metadata import PackageNotFoundError; print(issubclass(PackageNotFoundError, ImportError))",
+        "from importlib import metadata; print(metadata.distribution('urllib3').version == urllib3.__version__)",
+        "import importlib.metadata._meta; print(hasattr(importlib.metadata._meta, 'PackageMetadata'))",
+    ],
+)
+def test_light_imports_versions_of_packages_are_found_when_they_are_asked_for(code: str) -> None:
+    before = "import urllib3\nassert 'zipfile' not in sys.modules\n"
+    after = "\nimport importlib.metadata; assert importlib.metadata is sys.modules['importlib.metadata']"
+    assert run(f"{before}{code}{after}; assert importlib.metadata.__file__") == "True\n"

@@ -118,6 +118,21 @@ def test_recommend_sentences(image: str, gpu: str, driver: str, sentence: str) -
     assert ask(image, gpu, driver).sentence == sentence
 
 
+@pytest.mark.parametrize("image", ["pytorch", "tensorflow", "cuda", "tritonserver"])
+@pytest.mark.parametrize("gpu", ["K40", "K80", "P100", "V100", "A100", "H200", "B200"])
+@pytest.mark.parametrize("driver", ["", "390.46", "470.57.02", "535.104", "580.95.05"])
+def test_recommend_in_brief_says_the_same(image: str, gpu: str, driver: str) -> None:
+    whole, brief = ask(image, gpu, driver), ask(image, gpu, driver, is_brief=True)
+    for part in ("sentence", "best", "other", "by_driver", "reason"):
+        assert getattr(brief, part) == getattr(whole, part), part
+    assert bool(brief.judged) == bool(whole.judged)
+
+
+def test_recommend_in_brief_looks_no_further_than_the_answer() -> None:
+    brief = ask("pytorch", "V100", "535.104.05", is_brief=True)
+    assert brief.judged + brief.skipped < ask("pytorch", "V100", "535.104.05").judged
+
+
 def test_recommend_best_and_other_are_judged_by_the_same_rules() -> None:
     found = ask("pytorch", "V100", "535.104.05")
     assert found.best is not None

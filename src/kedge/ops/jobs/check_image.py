@@ -112,7 +112,7 @@ def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: 
     name = split_name(traits.name)[0]
     if name not in tables.images:
         return _Doubt(verdict, verdict.failures[0].remedy, "IMAGE")
-    if recommend(name, target, tables).reason == NO_KERNELS:
+    if recommend(name, target, tables, is_brief=True).reason == NO_KERNELS:
         return _Doubt(
             verdict, f"No tag of {name} is known to support that GPU: use another queue, or plain CUDA.", "cuda"
         )
