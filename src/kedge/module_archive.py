@@ -6,7 +6,8 @@ thousand nodes that is a shared file system's work. The archive is opened once. 
 the same place, under the same switches, written by who may write there, and never needed. A module counts as long as
 its source has the size and the time of change that it had when it was compiled; this is asked at each import, as Python
 asks it. Nothing here raises: whatever is wrong with an archive, Python imports the module in its own way.
-docs/adr/0072-one-file-of-modules.md.
+docs/adr/0072-one-file-of-modules.md. What all other verbs load, and what two of them load besides, is in files of their
+own, so that a start reads none of it.
 
     bytes 0-15    MARK
     bytes 16-19   the magic number of Python's bytecode
@@ -17,7 +18,8 @@ docs/adr/0072-one-file-of-modules.md.
                   (offset, size, hash, names) of the modules that are loaded together
     early modules marshal, one code object each: what is imported before it is known that a container is started
     together      marshal, a tuple of code objects, in an order in which each finds what it imports
-    modules       marshal, one code object each: the same again, for when one of them has changed, and all others
+    modules       marshal, one code object each: the same again, for when one of them has changed, and all others; in
+                  archives of verbs nothing, and the sizes in the table are 0
 """
 
 import marshal
@@ -43,6 +45,7 @@ else:  # loaded with every interpreter; the public names of these import more
 
 MARK = b"kedge modules 2\n"
 _TABLE = 36  # where it begins
+START = "start"
 UNCHECKED = -1  # for a time of change: the module is in a bundle, without a source that could be another
 _LARGEST = 64 << 20
 _Module = type(sys)
@@ -50,45 +53,47 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _IS_BUNDLED = __file__.endswith(".pyc")  # compiled modules alone, below a directory that is named by their digest
 
 
-def serve_modules() -> None:
-    """Let modules of a start come from the archive, which is written if it is missing and may be written."""
-    place = find_archive()
-    if place is None or any(isinstance(each, ModuleArchive) for each in sys.meta_path):
+def serve_modules(kind: str = START) -> None:
+    """Let modules of a start, or of verbs, come from their archive, which is written if it is missing and may be."""
+    place = find_archive(kind)
+    if place is None or any(isinstance(each, ModuleArchive) and each.place == place for each in sys.meta_path):
         return
-    archive = ModuleArchive(place)
+    archive = ModuleArchive(place, kind)
     if archive.read() or archive.renew():
         sys.meta_path.insert(0, archive)
 
 
-def find_archive() -> str | None:
-    """Where the archive of this interpreter is or would be; None where Python keeps no bytecode of this package."""
+def find_archive(kind: str = START) -> str | None:
+    """Where an archive of this interpreter is or would be; None where Python keeps no bytecode of this package."""
     cached = __spec__.cached if __spec__ is not None else None
     if not cached or not cached.startswith("/") or not cached.endswith(".pyc"):
         return None
     folder, _, name = cached.rpartition("/")
     # start.cpython-311.modules, start.cpython-311.opt-1.modules; start.modules in a bundle, which has no __pycache__
-    return f"{folder}/start{name[name.index('.') : -4]}.modules"
+    return f"{folder}/{kind}{name[name.index('.') : -4]}.modules"
 
 
-def load_together() -> None:
+def load_together(kind: str = START) -> None:
     """Load all modules of a start at once, where the archive has them: half the cost of one import after the other."""
     if "importtime" in sys._xoptions:
         return  # Python is asked what each import costs
-    for each in sys.meta_path:
-        if isinstance(each, ModuleArchive):
+    for each in tuple(sys.meta_path):
+        if isinstance(each, ModuleArchive) and each.kind == kind:
             each.load_together()
-            return
 
 
 class ModuleArchive:
     """Finds the modules that the archive has; one of `sys.meta_path`."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    def __init__(self, place: str, kind: str = START) -> None:
+        self.place, self.kind = place, kind
         self._data = b""
         self._start = 0
         self._table: dict[str, Entry] = {}
         self._together: Together = (0, 0, b"", ())
+        self._codes: dict[
+            str, CodeType
+        ] = {}  # of those that are being loaded together: some import one before its turn
         self._is_renewed = False
 
     def find_spec(
@@ -100,7 +105,10 @@ class ModuleArchive:
         """How the module is loaded; None if Python has to look for it."""
         if name not in self._table:
             return None
-        code = self._load(name)
+        code = self._codes.get(name)
+        if code is None and not self._table[name][1]:
+            return None  # loaded together, or by Python
+        code = code or self._load(name)
         if code is None and self.renew():
             code = self._load(name)
         if code is None:
@@ -121,9 +129,13 @@ class ModuleArchive:
         codes = self._load_together()
         if codes is None and self.renew():
             codes = self._load_together()
-        for name, code in zip(self._together[3], codes or (), strict=False):
-            if name not in sys.modules:
-                self._run(name, code)
+        self._codes = dict(zip(self._together[3], codes or (), strict=False))
+        try:
+            for name, code in self._codes.items():
+                if name not in sys.modules:
+                    self._run(name, code)
+        finally:
+            self._codes = {}
 
     def _run(self, name: str, code: "CodeType") -> None:
         """What Python does for an import, without its search: nobody else imports meanwhile."""
@@ -221,10 +233,12 @@ class ModuleArchive:
         self._is_renewed = True
         if _IS_BUNDLED or sys.dont_write_bytecode or not _may_write(self.place):
             return False
-        data = make_archive()
+        data = make_archive(self.kind)
         if data is None:
             return False
         _write_whole(self.place, data)
+        if self.kind == START:
+            _write_others()
         self._start = _TABLE + int.from_bytes(data[20:24], "little")
         self._data = data
         self._table, self._together = marshal.loads(data[_TABLE : self._start])
@@ -258,15 +272,30 @@ def locate_source(name: str) -> str:
     return f"{tail}/__init__.py" if os.path.isdir(_root_of(name) + tail) else f"{tail}.py"
 
 
-def make_archive() -> bytes | None:
-    """The bytes of an archive of the modules of starts; None if one of their sources has changed just now."""
+def _write_others() -> None:
+    """Write the archives of verbs, too: the owner of an installation may run `kedge --version` and never another."""
+    from kedge.start_modules import ARCHIVES
+
+    for kind in ARCHIVES:
+        place = find_archive(kind) if kind != START else None
+        data = make_archive(kind) if place is not None else None
+        if place is not None and data is not None:
+            _write_whole(place, data)
+
+
+def make_archive(kind: str = START) -> bytes | None:
+    """The bytes of an archive of the modules of starts; None if one of their sources has changed just now.
+
+    Modules of verbs are as Python compiled them for itself: taking them from there is twenty times faster.
+    """
     import time  # late: only for writing
 
     from kedge.lean_code import compile_lean
-    from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
+    from kedge.start_modules import ARCHIVES
 
+    early, together, more = ARCHIVES[kind]
     modules: list[tuple[str, str, bytes, int, int]] = []
-    for name in (*EARLY, *EVERY_START, *SOME_STARTS):
+    for name in (*early, *together, *more):
         tail = locate_source(name)
         source = _root_of(name) + tail
         try:
@@ -274,14 +303,17 @@ def make_archive() -> bytes | None:
             if time.time_ns() - found.st_mtime_ns < _settle_time(found.st_mtime_ns):
                 return None
             loader = SourceFileLoader(name, source)
-            # the others have classes of the Python interface, whose docstrings are shown
-            compiled = compile_lean if name in (*EARLY, *EVERY_START) else loader.source_to_code
-            # not Python's bytecode of it, which counts by whole seconds
-            body = marshal.dumps(compiled(loader.get_data(source), source))
-        except (OSError, SyntaxError, ValueError):
+            if kind == START:
+                # the others have classes of the Python interface, whose docstrings are shown
+                compiled = compile_lean if name in (*early, *together) else loader.source_to_code
+                # not Python's bytecode of it, which counts by whole seconds
+                body = marshal.dumps(compiled(loader.get_data(source), source))
+            else:
+                body = marshal.dumps(loader.get_code(name))
+        except (OSError, SyntaxError, ValueError, ImportError):
             continue  # importing it says what is wrong
         modules.append((name, tail, body, found.st_size, found.st_mtime_ns))
-    return pack_archive(modules, EARLY, EVERY_START) if modules else None
+    return pack_archive(modules, early, together, is_twice=kind == START) if modules else None
 
 
 def _settle_time(changed: int) -> int:
@@ -291,11 +323,15 @@ def _settle_time(changed: int) -> int:
 
 
 def pack_archive(
-    modules: "Sequence[tuple[str, str, bytes, int, int]]", early: "Sequence[str]", together: "Sequence[str]"
+    modules: "Sequence[tuple[str, str, bytes, int, int]]",
+    early: "Sequence[str]",
+    together: "Sequence[str]",
+    *,
+    is_twice: bool = True,
 ) -> bytes:
     """The bytes of an archive: of each module its name, file, code, and the file's size and time or UNCHECKED.
 
-    Of those that are loaded `together` the order is the one in which they are run.
+    Of those that are loaded `together` the order is the one in which they are run; twice, each is there by itself, too.
     """
     known = {module[0]: module for module in modules}
     table: dict[str, Entry] = {}
@@ -317,6 +353,7 @@ def pack_archive(
     pieces.append(joined)
     offset += len(joined)
     first_size = offset
+    table.update((name, (0, 0, b"", known[name][1], *known[name][3:])) for name in (() if is_twice else members))
     add([name for name in known if name not in table])
     packed = marshal.dumps((table, group))
     sizes = len(packed).to_bytes(4, "little") + first_size.to_bytes(4, "little")

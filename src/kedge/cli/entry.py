@@ -60,9 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
     if words[count:] in _VERSION and _show_version(is_command=argv is None):
         return 0
-    from kedge.cli.light_imports import import_lightly  # late, as what follows
+    from kedge.cli.light_imports import import_for_verb  # late, as what follows
 
-    import_lightly()
+    import_for_verb(words[count] if words[count:] else "")
     from kedge.cli.main import end_process  # late: argparse and what it needs cost more than a container
     from kedge.cli.main import main as run_main
 

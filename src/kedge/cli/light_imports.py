@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Imports argparse, pathlib and urllib3 without modules that they load for what kedge does not ask of them.
+"""Imports what every verb needs, without modules that Python's own load for what kedge does not ask of them.
 
 argparse loads gettext to translate its messages, for which Python comes with no catalogue; pathlib loads urllib.parse,
 and with it ipaddress, for `Path.as_uri`. Both are 4 ms of every verb. While such a module is imported a stand-in has
@@ -12,38 +12,69 @@ from __future__ import annotations
 
 import sys
 
+from kedge.module_archive import load_together, serve_modules  # loaded already, by the package
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
+COMMAND = "command"  # the archive with the modules of all verbs
+VERBS = ("submit", "explain")  # those with an archive of what they need besides
 
-def import_lightly() -> None:
-    """Import the first two, unless they are there already; for the command alone, before it imports anything else."""
-    texts = _make_module("gettext")
-    texts.__dict__.update(gettext=str, ngettext=_choose_text)
-    _import_beside("argparse", texts)
-    addresses = _make_module("urllib.parse")
-    addresses.__dict__.update(quote_from_bytes=_quote_later)
-    _import_beside("pathlib", addresses)
+
+def import_for_verb(verb: str) -> None:
+    """Load the modules of a verb from its archives, where there are any, and the first two of Python's own lightly."""
+
+    def load() -> None:
+        if "importtime" in sys._xoptions:
+            return  # Python is asked what each import costs
+        for kind in (COMMAND, verb) if verb in VERBS else (COMMAND,):
+            serve_modules(kind)
+            load_together(kind)
+
+    import_lightly(load)
+
+
+def import_lightly(load: Callable[[], None] = lambda: None) -> None:
+    """Import argparse and pathlib, and before them what `load` loads; for the command alone, before anything else."""
+    stand_ins = [
+        _make_stand_in("gettext", gettext=str, ngettext=_choose_text),
+        _make_stand_in("urllib.parse", quote_from_bytes=_quote_later),
+    ]
+    placed = [each for each in stand_ins if each.__name__ not in sys.modules]
+    sys.modules.update((each.__name__, each) for each in placed)
+    try:
+        load()
+        __import__("argparse")
+        __import__("pathlib")
+    finally:
+        for each in placed:
+            if sys.modules.get(each.__name__) is each:
+                del sys.modules[each.__name__]
     _import_later("importlib.metadata", "version")
 
 
-def _make_module(name: str) -> ModuleType:
+def _make_stand_in(name: str, **members: object) -> ModuleType:
+    """A module with a few names; who asks it for another gets the real module's, which then has its place."""
     kind: type[ModuleType] = type(sys)
-    return kind(name)
+    stand_in = kind(name)
+
+    def find(attribute: str) -> object:
+        if attribute == "__path__":  # every `from … import` asks for it, and those that have none are no packages
+            raise AttributeError(attribute)
+        return getattr(_load_real(stand_in), attribute)
+
+    stand_in.__dict__.update(members, __getattr__=find)
+    return stand_in
 
 
-def _import_beside(name: str, stand_in: ModuleType) -> None:
-    """Import a module while the stand-in has the place of another, if neither is loaded."""
-    if name in sys.modules or stand_in.__name__ in sys.modules:
-        return
-    sys.modules[stand_in.__name__] = stand_in
-    try:
-        __import__(name)
-    except (ImportError, AttributeError):  # this Python's wants more of it; whoever imports it next gets it whole
-        sys.modules.pop(name, None)
-    finally:
-        del sys.modules[stand_in.__name__]
+def _load_real(stand_in: ModuleType) -> ModuleType:
+    name = stand_in.__name__
+    if sys.modules.get(name) is stand_in:
+        del sys.modules[name]
+    __import__(name)
+    return sys.modules[name]
 
 
 def _choose_text(singular: str, plural: str, count: int) -> str:
@@ -57,24 +88,18 @@ def _quote_later(text: bytes) -> str:
     return quote_from_bytes(text)
 
 
-def _import_later(name: str, *functions: str) -> None:
-    """Put a stand-in in the place of a module: these functions, and all else, are the real one's when they are used."""
+def _import_later(name: str, function: str) -> None:
+    """Put a stand-in in the place of a module, for whenever it is imported; the function is the real one's."""
     if name in sys.modules:
         return
-    stand_in = _make_module(name)
+    stand_in = _make_stand_in(name)
 
-    def load() -> ModuleType:
-        if sys.modules.get(name) is stand_in:
-            del sys.modules[name]
-            __import__(name)
-        return sys.modules[name]
+    def call(*given: object) -> object:
+        return getattr(_load_real(stand_in), function)(*given)
 
-    for each in functions:
-        stand_in.__dict__[each] = lambda *given, _name=each, **named: getattr(load(), _name)(*given, **named)
-    stand_in.__dict__["__getattr__"] = lambda attribute: getattr(load(), attribute)
+    stand_in.__dict__[function] = call
     package, _, last = name.rpartition(".")
     __import__(package)
-    # which `from … import` looks at: its own need not be loaded for that
     stand_in.__path__ = [f"{each}/{last}" for each in sys.modules[package].__path__]
     sys.modules[name] = stand_in
     setattr(sys.modules[package], last, stand_in)

@@ -17,13 +17,12 @@ from kedge.hostpack.bundle.compile_modules import compile_modules
 from kedge.hostpack.bundle.libraries import LibraryCollector
 from kedge.hostpack.bundle.write_bundle import BundledFile
 from kedge.hostpack.python_environment import ask_python
-from kedge.module_archive import UNCHECKED, pack_archive
+from kedge.module_archive import START, UNCHECKED, pack_archive
 from kedge.posix.files import explained
 from kedge.posix.process import run_program
 from kedge.posix.start_kedge import own_interpreter, own_package
-from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
+from kedge.start_modules import ARCHIVES
 
-ARCHIVE = "start.modules"  # as module_archive.find_archive names it where there is no __pycache__
 _PYC_HEAD = 16  # bytes before the code
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
@@ -60,7 +59,8 @@ def _compile(paths: dict[str, Path], library: str, work: Path) -> dict[str, Bund
     vital = {f"{library}/{name}" for name in rules.VITAL_MODULES}
     files = {}
     compiled = compile_modules(sources, work / "modules")
-    files[f"{library}/kedge/{ARCHIVE}"] = BundledFile(_archive_starts(compiled))
+    for kind in ARCHIVES:  # named as module_archive.find_archive does where there is no __pycache__
+        files[f"{library}/kedge/{kind}.modules"] = BundledFile(_archive_modules(kind, compiled))
     for name, code in compiled.items():
         place = f"{library}/{name}c"
         if name in rules.SOURCES_KEPT:  # beside its source, where the interpreter looks for it then
@@ -70,17 +70,18 @@ def _compile(paths: dict[str, Path], library: str, work: Path) -> dict[str, Bund
     return files
 
 
-def _archive_starts(compiled: dict[str, bytes]) -> bytes:
-    """The modules of starts in one file, which is found at one open."""
+def _archive_modules(kind: str, compiled: dict[str, bytes]) -> bytes:
+    """The modules of starts, or of verbs, in one file, which is found at one open."""
+    early, together, more = ARCHIVES[kind]
     modules = []
-    for name in (*EARLY, *EVERY_START, *SOME_STARTS):
+    for name in (*early, *together, *more):
         path = name.replace(".", "/")
         file = next((each for each in (f"{path}.py", f"{path}/__init__.py") if each in compiled), "")
         if not file:
             continue  # another version of Python may have no such module
         body = compiled[file][_PYC_HEAD:]
         modules.append((name, f"/{file.removeprefix('kedge/')}c", body, 0, UNCHECKED))
-    return pack_archive(modules, EARLY, EVERY_START)
+    return pack_archive(modules, early, together, is_twice=kind == START)
 
 
 def _is_module(name: str, library: str) -> bool:
