@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.start_modules import COMMAND, EARLY, EXPLANATIONS
 from tests.fakes.ngc import NgcSite, open_ngc
 from tests.functional.test_submit_cost import list_loaded
 
@@ -67,6 +68,9 @@ def test_explain_loads_what_it_needs_only(environment: dict[str, str], site: Ngc
     assert not loaded & (HEAVY if way == "cold" else HEAVY | CLIENT)
     assert not {name for name in own if name.split(".")[1:2] and name.split(".")[1] in PARTS}
     assert len(own) <= MODULES[way], sorted(own)
+    known = {"kedge", "kedge.cli", *EARLY, *COMMAND, *EXPLANATIONS}
+    assert way != "offline" or own <= known, f"add to start_modules.EXPLANATIONS: {sorted(own - known)}"
+    assert way != "offline" or not {*EXPLANATIONS} - loaded, f"remove there: {sorted({*EXPLANATIONS} - loaded)}"
     asked = [each.path for each in site.registry.server.log if each.path.startswith("/v2/")]
     assert len(asked) == (3 if way == "cold" else 0)
 

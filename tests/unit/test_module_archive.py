@@ -41,12 +41,16 @@ class Package:
         for module in (module_archive, lean_code):
             shutil.copy(module.__file__, self.package)
         (self.package / "__init__.py").write_text("")
-        names = (
-            'EARLY = ()\nEVERY_START = ("kedge.part", "kedge.room", "kedge.room.deep")\nSOME_STARTS = ("kedge.rare",)\n'
-        )
-        (self.package / "start_modules.py").write_text(names)
+        self.list_modules(start=((), ("kedge.part", "kedge.room", "kedge.room.deep"), ("kedge.rare",)))
         for name in ("part", "room/__init__", "room/deep", "rare"):
             self.write(name, "one")
+
+    def list_modules(self, **archives: tuple[tuple[str, ...], ...]) -> None:
+        """Say which modules there are in which archive."""
+        path = self.package / "start_modules.py"
+        changed = path.stat().st_mtime - 60 if path.exists() else CHANGED  # Python's bytecode of it is of another time
+        path.write_text(f"ARCHIVES = {archives!r}\n")
+        os.utime(path, (changed, changed))
 
     def write(self, name: str, value: str, changed: float = CHANGED) -> None:
         """Change a source in place."""
@@ -372,10 +376,7 @@ def test_modules_loaded_together_are_run_once_each_in_their_order(package: Packa
     wanted = ["deep is run", *[f"one {ARCHIVED}"] * 4]
     assert package.start() == wanted, "written"
     assert package.start() == wanted, "read; the order of the list is not that of the imports"
-    (package.package / "start_modules.py").write_text(
-        'EARLY = ()\nEVERY_START = ("kedge.room", "kedge.room.deep", "kedge.part")\nSOME_STARTS = ("kedge.rare",)\n'
-    )
-    os.utime(package.package / "start_modules.py", (CHANGED, CHANGED))  # Python's bytecode of it is old
+    package.list_modules(start=((), ("kedge.room", "kedge.room.deep", "kedge.part"), ("kedge.rare",)))
     package.archive.unlink()
     package.start()
     count = (
@@ -407,3 +408,61 @@ def test_modules_are_imported_one_by_one_where_python_is_asked_what_each_costs(p
         check=True,
     )
     assert "kedge.room.deep" in done.stderr
+
+
+OF_A_VERB = LOOK.replace("serve_modules()\nload_together()", "serve_modules('verb')\nload_together('verb')")
+
+
+@pytest.fixture
+def with_verb(package: Package) -> Package:
+    """A verb has an archive of its own, with a package behind its module: it is imported before its turn."""
+    package.list_modules(
+        start=((), ("kedge.part",), ()), verb=((), ("kedge.part", "kedge.room", "kedge.room.deep", "kedge.rare"), ())
+    )
+    return package
+
+
+def find_verbs(package: Package) -> Path:
+    return package.archive.with_name(package.archive.name.replace("start.", "verb."))
+
+
+def test_archive_of_a_verb_is_a_file_of_its_own(with_verb: Package) -> None:
+    assert with_verb.start(OF_A_VERB) == [f"one {ARCHIVED}"] * 4
+    assert find_verbs(with_verb).exists()
+    assert not with_verb.archive.exists()
+    assert with_verb.start(OF_A_VERB) == [f"one {ARCHIVED}"] * 4
+
+
+def test_archives_of_verbs_are_written_with_that_of_starts(with_verb: Package) -> None:
+    with_verb.start()
+    before = find_verbs(with_verb).stat().st_ino
+    assert with_verb.start(OF_A_VERB) == [f"one {ARCHIVED}"] * 4
+    assert find_verbs(with_verb).stat().st_ino == before
+
+
+def test_archive_of_a_verb_never_serves_a_changed_source(with_verb: Package) -> None:
+    with_verb.start(OF_A_VERB)
+    with_verb.write("room/deep", "two", CHANGED + 60)
+    assert with_verb.values(OF_A_VERB) == ["one", "one", "two", "one"]
+    with_verb.write("room/deep", "three", CHANGED + 120)
+    lines = with_verb.start(OF_A_VERB, PYTHONDONTWRITEBYTECODE="1")  # it may not be written again
+    assert lines == [f"one {PLAIN}", f"one {PLAIN}", f"three {PLAIN}", f"one {PLAIN}"]
+
+
+def test_archive_of_a_verb_serves_what_is_imported_before_its_turn(with_verb: Package) -> None:
+    early = with_verb.package / "part.py"
+    early.write_text(f"import kedge.rare\n{early.read_text()}")
+    os.utime(early, (CHANGED, CHANGED))
+    assert with_verb.start(OF_A_VERB) == [f"one {ARCHIVED}"] * 4
+    assert with_verb.start(OF_A_VERB) == [f"one {ARCHIVED}"] * 4
+
+
+def test_archive_of_a_verb_that_is_damaged_is_written_again(with_verb: Package) -> None:
+    with_verb.start(OF_A_VERB)
+    path = find_verbs(with_verb)
+    data = bytearray(path.read_bytes())
+    for place in range(0, len(data), 97):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
+        assert with_verb.values(OF_A_VERB) == ["one"] * 4
+    path.write_bytes(data[: len(data) // 2])
+    assert with_verb.start(OF_A_VERB) == [f"one {ARCHIVED}"] * 4
