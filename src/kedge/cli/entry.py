@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     from kedge.cli.light_imports import import_for_verb  # late, as what follows
 
-    import_for_verb(words[count] if words[count:] else "")
+    import_for_verb(words[count:])
     from kedge.cli.main import end_process  # late: argparse and what it needs cost more than a container
     from kedge.cli.main import main as run_main
 

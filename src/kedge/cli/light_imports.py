@@ -23,13 +23,15 @@ COMMAND = "command"  # the archive with the modules of all verbs
 VERBS = ("submit", "explain")  # those with an archive of what they need besides
 
 
-def import_for_verb(verb: str) -> None:
-    """Load the modules of a verb from its archives, where there are any, and the first two of Python's own lightly."""
+def import_for_verb(words: list[str]) -> None:
+    """Load the modules of a command from its archives, where there are any, and Python's own lightly."""
+    # whoever wants help may well want nothing else
+    verbs = [word for word in words[:1] if word in VERBS and not {"-h", "--help", "--help-all"}.intersection(words)]
 
     def load() -> None:
         if "importtime" in sys._xoptions:
             return  # Python is asked what each import costs
-        for kind in (COMMAND, verb) if verb in VERBS else (COMMAND,):
+        for kind in (COMMAND, *verbs):
             serve_modules(kind)
             load_together(kind)
 
