@@ -15,7 +15,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from host_image import build_host_image
 from measure import Cost, measure
 
 HERE = Path(__file__).resolve().parent
@@ -28,7 +27,7 @@ class Row:
     cores: int
     floors: dict[str, Cost]
     sif: Cost
-    folder: Cost
+    folder: Cost | None
     digest: str
 
     @property
@@ -39,21 +38,33 @@ class Row:
         floors = {name: cost.wall for name, cost in self.floors.items()}
         return {
             "cores": self.cores, "floors": floors, "sif": self.sif.wall, "sif_cpu": self.sif.cpu,
-            "sif_peak": self.sif.peak, "folder": self.folder.wall, "folder_peak": self.folder.peak,
-            "sha256": self.digest,
+            "sif_peak": self.sif.peak, "folder": self.folder and self.folder.wall,
+            "folder_peak": self.folder and self.folder.peak, "sha256": self.digest,
         }  # fmt: skip
+
+    def show(self, ways: list[str], available: int) -> str:
+        note = "" if self.cores <= available else f" threads on {available}"
+        walls = " | ".join(f"{self.floors[way].wall:.2f} s" for way in ways)
+        ratio = self.sif.wall / self.floor.wall
+        folder = f"{self.folder.wall:.2f} s | {self.folder.peak / 1e6:.0f} MB" if self.folder else " | "
+        return (
+            f"| {self.cores}{note} | {walls} | {self.sif.wall:.2f} s | {ratio:.2f} | {self.sif.cpu:.1f} s | "
+            f"{self.sif.peak / 1e6:.0f} MB | {folder} |"
+        )
 
 
 class CoreBench:
     """One image, measured on several numbers of cores."""
 
-    def __init__(self, work: Path, layout: Path, times: int) -> None:
+    def __init__(self, work: Path, layout: Path, times: int, without: list[str]) -> None:
         self.place = work / "run" / "cores"
         self.layout, self.times = layout, times
         self.available = sorted(os.sched_getaffinity(0))
-        self.ways = ["one thread", "processes"]
+        ways = ["one thread", "processes"]
         if importlib.util.find_spec("rapidgzip") or self._has_rapidgzip():
-            self.ways.append("rapidgzip")
+            ways.append("rapidgzip")
+        self.ways = [way for way in ways if way not in without]
+        self.has_folder = "directory" not in without
 
     def _has_rapidgzip(self) -> bool:
         sites = (HERE.parent / ".venv/lib").glob("python*/site-packages/rapidgzip*")
@@ -68,11 +79,13 @@ class CoreBench:
                 floors[way].append(measure([*self._taskset(cores), str(PYTHON), *self._floor(way)]))
             sifs.append(self._convert(cores, "sif"))
             digests.add(_hash(self.place / "image.sif"))
-            folders.append(self._convert(cores, "sandbox"))
+            if self.has_folder:
+                folders.append(self._convert(cores, "sandbox"))
         if len(digests) > 1:
             sys.exit(f"{cores} cores gave different images: {', '.join(sorted(digests))}")
         best = {way: min(costs, key=lambda cost: cost.wall) for way, costs in floors.items()}
-        fastest = [min(costs, key=lambda cost: cost.wall) for costs in (sifs, folders)]
+        fastest = [min(costs, key=lambda cost: cost.wall) if costs else None for costs in (sifs, folders)]
+        assert fastest[0] is not None
         return Row(cores, best, fastest[0], fastest[1], digests.pop())
 
     def _taskset(self, cores: int) -> list[str]:
@@ -99,12 +112,10 @@ def _hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def measure_cores(work: Path, counts: list[int], megabytes: int, times: int, roots: list[Path]) -> list[dict]:
+def measure_cores(bench: CoreBench, counts: list[int]) -> list[dict]:
     """Print the table for these numbers of cores and return its rows."""
-    layout = build_host_image(work, megabytes, 8, roots)
-    bench = CoreBench(work, layout, times)
-    packed = sum(path.stat().st_size for path in (layout / "blobs/sha256").iterdir())
-    print(f"\n{layout.name}: 8 layers, {packed / 1e6:.0f} MB compressed; {len(bench.available)} cores here")
+    packed = sum(path.stat().st_size for path in (bench.layout / "blobs/sha256").iterdir())
+    print(f"\n{bench.layout.name}: 8 layers, {packed / 1e6:.0f} MB compressed; {len(bench.available)} cores here")
     print("| cores | " + " | ".join(f"floor: {way}" for way in bench.ways), end=" | ")
     print("kedge to SIF | × floor | CPU | peak memory | kedge to a directory | peak memory |")
     print("|---" * (len(bench.ways) + 7) + "|")
@@ -112,14 +123,7 @@ def measure_cores(work: Path, counts: list[int], megabytes: int, times: int, roo
     for count in counts:
         row = bench.measure(count)
         rows.append(row)
-        note = "" if count <= len(bench.available) else f" threads on {len(bench.available)}"
-        walls = " | ".join(f"{row.floors[way].wall:.2f} s" for way in bench.ways)
-        ratio = row.sif.wall / row.floor.wall
-        print(
-            f"| {count}{note} | {walls} | {row.sif.wall:.2f} s | {ratio:.2f} | {row.sif.cpu:.1f} s | "
-            f"{row.sif.peak / 1e6:.0f} MB | {row.folder.wall:.2f} s | {row.folder.peak / 1e6:.0f} MB |",
-            flush=True,
-        )
+        print(row.show(bench.ways, len(bench.available)), flush=True)
     shutil.rmtree(bench.place, ignore_errors=True)
     if len({row.digest for row in rows}) > 1:
         sys.exit("the image depends on the number of cores: " + ", ".join(f"{r.cores}: {r.digest}" for r in rows))

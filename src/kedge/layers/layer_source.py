@@ -13,8 +13,7 @@ from kedge.layers.limits import FlattenOptions, Ledger
 from kedge.model.digest import Digest
 
 _PIECE = 1 << 19
-_WIDE_PIECE = 1 << 20  # with many threads: each piece needs the interpreter lock once
-_WIDE_FROM = 4  # threads
+_WIDE_PIECE = 4 << 20  # with many threads: each piece needs the interpreter lock a dozen times
 MANY_THREADS = 6  # from here on cores wait more than they work, and may do what is done twice or apart
 
 
@@ -34,7 +33,7 @@ class LayerSource:
 
 def choose_piece(options: FlattenOptions) -> int:
     """The most bytes that a layer is inflated to at once."""
-    return _WIDE_PIECE if options.threads >= _WIDE_FROM else _PIECE
+    return _WIDE_PIECE if options.threads >= MANY_THREADS else _PIECE
 
 
 def inflate_layer(

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from kedge.formats.compression import GzipSegment, SegmentScan
 from kedge.layers.layer_source import MANY_THREADS, LayerSource, choose_piece, inflate_layer
 from kedge.layers.limits import Ledger
-from kedge.layers.piece_feed import FAREWELL, PieceFeed, SharedPlaces
+from kedge.layers.piece_feed import FAREWELL, PieceFeed, SharedPlaces, count_places
 from kedge.layers.segment_feed import SegmentSource, read_segments
 
 _AT_ONCE = 8  # layers that are inflated at the same time, at most
@@ -39,7 +39,7 @@ class _LayerFeed(PieceFeed):
             self._source = SegmentSource(segments, layer.open_at, f"layer {layer.name}", choose_piece(options), at_once)
             self._scan = SegmentScan(self._is_scan_wanted, self._begin_scan, segments.put)
         pieces = inflate_layer(layer, ledger, verify=options.verify_diff_ids, scan=self._scan)
-        super().__init__(pieces, threaded=threaded, shared=shared)
+        super().__init__(pieces, threaded=threaded, shared=shared, places=count_places(choose_piece(options)))
 
     def _is_scan_wanted(self) -> bool:
         if self.is_in_hand or self._scan is None:

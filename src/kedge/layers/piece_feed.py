@@ -11,10 +11,15 @@ import queue
 import threading
 from collections.abc import Iterator
 
-OWN_PLACES = 16  # pieces between the thread that inflates and the one that reads
+OWN_PLACES = 16  # pieces between the thread that inflates and the one that reads, where nothing else is said
 # A piece, the end, an error, or other pieces that come next; and whether its place is shared, None without a place
 _Item = tuple["bytes | BaseException | Iterator[bytes] | None", "bool | None"]
 FAREWELL = 0.2  # seconds to wait for the thread at the end; it may wait for bytes that do not come
+
+
+def count_places(piece: int) -> int:
+    """How many pieces of this size a layer may have waiting that shares no place: 16 MiB, and not many small ones."""
+    return min(OWN_PLACES, (16 << 20) // piece)
 
 
 class SharedPlaces:
@@ -62,12 +67,19 @@ class PieceFeed:
     place that is shared. Those of its own come back to it, so that the layer in hand never waits for others.
     """
 
-    def __init__(self, pieces: Iterator[bytes], *, threaded: bool, shared: SharedPlaces | None = None) -> None:
+    def __init__(
+        self,
+        pieces: Iterator[bytes],
+        *,
+        threaded: bool,
+        shared: SharedPlaces | None = None,
+        places: int = OWN_PLACES,
+    ) -> None:
         self._pieces = pieces
         self._shared = shared
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._places: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        for _ in range(OWN_PLACES):
+        for _ in range(places):
             self._places.put(False)
         self._unclaimed: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._unclaimed.put(None)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 from kedge.formats.compression import GzipSegment, inflate_segment
 from kedge.frozen import frozen
-from kedge.layers.piece_feed import PieceFeed, SharedPlaces
+from kedge.layers.piece_feed import PieceFeed, SharedPlaces, count_places
 
-_SHARED = 8  # places for each segment beyond its own
+_SHARED = 8 << 20  # bytes for each segment beyond its own
 
 
 @frozen
@@ -27,7 +27,7 @@ class SegmentSource:
 
 def read_segments(source: SegmentSource) -> Iterator[bytes]:
     """The pieces of all segments."""
-    places = SharedPlaces(source.at_once * _SHARED)
+    places = SharedPlaces(source.at_once * _SHARED // source.piece)
     opened: deque[PieceFeed] = deque()
     has_more = True
     try:
@@ -61,7 +61,7 @@ def _open_more(source: SegmentSource, places: SharedPlaces, opened: deque[PieceF
             return False
         chunks = _open_late(source, segment)
         pieces = inflate_segment(segment, chunks, where=source.where, piece=source.piece)
-        feed = PieceFeed(pieces, threaded=True, shared=places)
+        feed = PieceFeed(pieces, threaded=True, shared=places, places=count_places(source.piece))
         opened.append(feed)
         places.feeds.append(feed)
     return True

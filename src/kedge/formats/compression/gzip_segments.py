@@ -20,7 +20,7 @@ from kedge.model.tree import Buffer
 
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_ERROR: Any = zlib_ng.error  # an instance, if one believes the stubs
-_FIRST_MEMBER = 1 << 20  # bytes of gzip given to the engine at once
+_FIRST_MEMBER = 2 << 20  # bytes of gzip given to the engine at once, at most
 _LATER_MEMBERS = 16 << 10  # what follows a member is copied: little, where a layer has one for each file (eStargz)
 _LENGTH = 4 << 20  # compressed bytes of a segment
 _MANY = 256  # segments of that length; as many of twice the length follow, and so on: the states take memory
@@ -30,7 +30,8 @@ class GzipStream:
     """Inflates what it is fed, in pieces of at most `piece` bytes; members and zeros between them as they come."""
 
     def __init__(self, where: str, piece: int, engine: Any = None) -> None:
-        self.part = _FIRST_MEMBER  # the bytes to feed at once
+        # The bytes to feed at once: about what becomes one piece, because the engine copies what it leaves of them
+        self.part = min(_FIRST_MEMBER, max(piece // 2, _LATER_MEMBERS))
         self._where = where
         self._piece = piece
         self._engine = engine  # None between members

@@ -17,7 +17,7 @@ from kedge.model.manifest import ImageConfig, Manifest, parse_config
 from kedge.model.platform import Platform
 from kedge.posix.files import explained
 
-PIECE = 1 << 20
+PIECE = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)

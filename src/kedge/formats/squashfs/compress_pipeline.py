@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compresses blocks on threads and writes them in the order they came, so the result does not depend on the threads.
 
-Blocks are collected in batches of about two megabytes: a worker takes a batch, compresses it in one call without the
+Blocks are collected in batches of a few megabytes: a worker takes a batch, compresses it in one call without the
 interpreter lock, and whoever finishes the oldest batch writes it. Buffers are reused and their number is bounded.
 """
 
@@ -18,38 +18,41 @@ from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
 from kedge.model.tree import Buffer
 
 _BATCH_SIZE = 2 << 20
-_WIDE_BATCH_SIZE = 1 << 20  # with many threads: memory is threads × this
+_WIDE_BATCH_SIZE = 4 << 20  # with many threads: each batch needs the interpreter lock a few times
+_WIDE_FROM = 6  # threads
 _BATCH_ENTRIES = 4096  # holes take no room in a batch, but memory elsewhere
-_SPARSE = (0, 0)
+# The bytes of a block; None for a block of zeros; the number of an earlier block with the same bytes
+_Entry = memoryview | int | None
 
 
 class Batch:
-    """Consecutive blocks in one buffer. An entry is (start, end), or SPARSE, or (block, -1): the same as that block."""
+    """Consecutive blocks, in its own buffer or wherever they were found."""
 
-    __slots__ = ("entries", "first", "is_ready", "packed", "used", "view")
+    __slots__ = ("capacity", "entries", "first", "is_ready", "packed", "used", "view", "weight")
 
     def __init__(self, capacity: int) -> None:
-        self.view = memoryview(bytearray(capacity))
-        self.entries: list[tuple[int, int]] = []
+        self.capacity = capacity
+        self.view = memoryview(b"")  # its buffer, from the first block on that belongs there
+        self.entries: list[_Entry] = []
         self.packed: list[Buffer] = []
         self.reset(0)
 
     def reset(self, first: int) -> None:
         """Make it empty; `first` is the number of its first block."""
         self.first = first
-        self.used = 0
+        self.used = 0  # bytes of its buffer
+        self.weight = 0  # bytes of all its blocks
         self.is_ready = False
         self.entries.clear()
         self.packed = []
 
     def compress(self, codec: BlockCodec) -> None:
         """Fill `packed` with one buffer for each entry that has bytes."""
-        view = self.view
-        self.packed = list(codec.compress_blocks([view[start:end] for start, end in self.entries if end > start]))
+        self.packed = list(codec.compress_blocks([entry for entry in self.entries if isinstance(entry, memoryview)]))
 
 
 class BlockPipeline:
-    """Blocks go in through `slot` and `close_block`; `positions` and `sizes` say where number N was written.
+    """Blocks go in through `slot` and `close_block`, or `add_block`; `positions` and `sizes` say where N was written.
 
     Not to be shared: one thread puts blocks in. An error of a worker (no space left) is raised by the next call.
     """
@@ -66,7 +69,7 @@ class BlockPipeline:
         self._jobs: SimpleQueue[Batch | None] = SimpleQueue()
         self._in_flight: deque[Batch] = deque()
         self._free: list[Batch] = []
-        self._capacity = max(block_size, _BATCH_SIZE if threads <= 8 else _WIDE_BATCH_SIZE)
+        self._capacity = max(block_size, _BATCH_SIZE if threads < _WIDE_FROM else _WIDE_BATCH_SIZE)
         self._limit = max(threads + min(threads, 4), 1)
         self._committing = threading.Lock()
         # Not a condition: where a signal's handler raises in the caller, that one would stay held, and `stop` wait
@@ -84,10 +87,10 @@ class BlockPipeline:
 
     def slot(self) -> memoryview:
         """Where the bytes of the next block belong: `block_size` bytes, valid until the next call of this."""
+        self._make_room()
         batch = self._batch
-        if batch.used + self.block_size > self._capacity or len(batch.entries) >= _BATCH_ENTRIES:
-            self._submit()
-            batch = self._batch
+        if not batch.view:
+            batch.view = memoryview(bytearray(self._capacity))
         return batch.view[batch.used : batch.used + self.block_size]
 
     def close_block(self, size: int) -> int:
@@ -95,25 +98,37 @@ class BlockPipeline:
         batch = self._batch
         start = batch.used
         batch.used = start + size
-        batch.entries.append((start, start + size))
+        batch.weight += size
+        batch.entries.append(batch.view[start : start + size])
         return batch.first + len(batch.entries) - 1
+
+    def add_block(self, block: memoryview) -> None:
+        """A block that stands elsewhere, in bytes that never change: it is not copied. The slot is void."""
+        self._make_room()
+        self._batch.weight += len(block)
+        self._batch.entries.append(block)
+
+    def _make_room(self) -> None:
+        batch = self._batch
+        if batch.weight + self.block_size > self._capacity or len(batch.entries) >= _BATCH_ENTRIES:
+            self._submit()
 
     def add_sparse(self) -> None:
         """A block of zeros, which takes no room. The slot stays as it is."""
-        self._batch.entries.append(_SPARSE)
+        self._batch.entries.append(None)
 
     def add_same(self, block: int) -> None:
         """A block with the bytes of an earlier one. The slot stays as it is."""
-        self._batch.entries.append((block, -1))
+        self._batch.entries.append(block)
 
     def read_block(self, block: int) -> bytes | None:
         """The bytes of a block, wherever it is now; None if it is sparse."""
         batch = self._batch
         if block >= batch.first:
-            start, end = batch.entries[block - batch.first]
-            if end < 0:
-                return self.read_block(start)
-            return bytes(batch.view[start:end]) if end else None
+            entry = batch.entries[block - batch.first]
+            if isinstance(entry, int):
+                return self.read_block(entry)
+            return None if entry is None else bytes(entry)
         while block >= self._committed and self._failure is None:
             self._take_back()
         self._raise_failure()
@@ -204,6 +219,7 @@ class BlockPipeline:
                 batch = self._in_flight[0]
                 self._commit(batch)
                 batch.packed = []
+                batch.entries.clear()  # what they keep alive may be larger than the batch
                 self._in_flight.popleft()
                 self._committed = len(self.sizes)
                 self._written.put(batch)
@@ -212,28 +228,26 @@ class BlockPipeline:
         packed = iter(batch.packed)
         pieces: list[Buffer] = []
         position = self.end
-        for start, end in batch.entries:
+        for entry in batch.entries:
             word = size = 0
-            if end > start:
+            if isinstance(entry, memoryview):
                 data = next(packed)
                 word = size = len(data)
-                if size >= end - start:
-                    data = batch.view[start:end]
-                    size = end - start
+                if size >= len(entry):
+                    data = entry
+                    size = len(entry)
                     word = size | BLOCK_STORED
                 pieces.append(data)
-            elif end < 0:  # rare; what is copied may stand in this very batch, so it has to be written first
+            elif entry is not None:  # rare; what is copied may stand in this very batch, so it has to be written first
                 self._write(pieces)
-                word = self.sizes[start]
+                word = self.sizes[entry]
                 size = word & BLOCK_SIZE_MASK
-                pieces.append(self._output.read_at(self.positions[start], size))
+                pieces.append(self._output.read_at(self.positions[entry], size))
             self.positions.append(position)
             self.sizes.append(word)
             position += size
         self._write(pieces)
 
     def _write(self, pieces: list[Buffer]) -> None:
-        data = b"".join(pieces)
+        self.end += self._output.write_all_at(self.end, pieces)
         pieces.clear()
-        self._output.write_at(self.end, data)
-        self.end += len(data)

@@ -18,6 +18,7 @@ from kedge.formats.squashfs.small_files import OFFSET_SHIFT, split_token
 from kedge.model.tree import Buffer
 
 CACHED_FRAGMENTS = 8
+_SHARE = 4  # a block may keep bytes alive that are at most so many times what the image takes of them
 
 
 @dataclass(slots=True)
@@ -146,29 +147,35 @@ class _FileIntake:
         self._agreed = 0  # blocks that equal the candidate's and were not stored again
 
     def take(self, chunks: Iterable[Buffer]) -> FileBlocks:
-        slot = self._pipeline.slot()
-        capacity, filled, total = len(slot), 0, 0
+        slot, capacity, filled, total = memoryview(b""), self._pipeline.block_size, 0, 0
         for chunk in chunks:
             position, end = 0, len(chunk)
             total += end
             if total > self._size:
                 raise _wrong_size(self._size, total)
             view = memoryview(chunk)
+            whole = _find_keepable(view, capacity)
             while position < end:
+                if not filled:
+                    if end - position >= whole:
+                        self._close(view[position : position + capacity], is_kept=True)
+                        position += capacity
+                        continue
+                    slot = self._pipeline.slot()
                 step = min(end - position, capacity - filled)
                 slot[filled : filled + step] = view[position : position + step]
                 filled += step
                 position += step
                 if filled == capacity:
                     self._close(slot)
-                    slot, filled = self._pipeline.slot(), 0
+                    filled = 0
         if total != self._size:
             raise _wrong_size(self._size, total)
         if filled:
             self._close(slot[:filled])
         return self._settle()
 
-    def _close(self, block: memoryview) -> None:
+    def _close(self, block: memoryview, *, is_kept: bool = False) -> None:
         if self._token is None and self._candidate is None:
             self._checksum = checksum(block)
             self._candidate = self._store.find_large(self._size, self._checksum)
@@ -178,9 +185,9 @@ class _FileIntake:
                 return
             self._part_from_candidate(self._candidate)
             self._candidate = None
-        self._put(block)
+        self._put(block, is_kept=is_kept)
 
-    def _put(self, block: memoryview) -> None:
+    def _put(self, block: memoryview, *, is_kept: bool) -> None:
         token = self._token
         if token is None:
             token = self._token = FileBlocks(self._pipeline.next_number)
@@ -188,6 +195,8 @@ class _FileIntake:
         if self._store.is_hole(block):
             token.sparse += len(block)
             self._pipeline.add_sparse()
+        elif is_kept:
+            self._pipeline.add_block(block)
         else:
             self._pipeline.close_block(len(block))
 
@@ -211,6 +220,12 @@ class _FileIntake:
         token = self._token or FileBlocks(self._pipeline.next_number)
         self._store.remember_large(self._size, self._checksum, token)
         return token
+
+
+def _find_keepable(chunk: memoryview, capacity: int) -> int:
+    """From how many bytes on a block stays where it is: where they cannot change and keep little else alive."""
+    may_keep = isinstance(chunk.obj, bytes) and len(chunk) * _SHARE >= len(chunk.obj)
+    return capacity if may_keep else len(chunk) + 1
 
 
 def _wrong_size(promised: int, actual: int) -> FileProblem:

@@ -7,11 +7,14 @@ import fcntl
 import io
 import os
 import threading
+from collections.abc import Sequence
 from typing import BinaryIO
 
 from kedge.errors import FileProblem
 from kedge.formats.squashfs.layout import PADDING
 from kedge.model.tree import Buffer
+
+_VECTOR = 512  # pieces in one call; the kernel takes 1024
 
 
 class OutputFile:
@@ -46,6 +49,18 @@ class OutputFile:
         written = os.pwrite(self._descriptor, data, self._base + position)
         while written < len(data):  # interrupted, or the disk is filling up: the next call says which
             written += os.pwrite(self._descriptor, memoryview(data)[written:], self._base + position + written)
+
+    def write_all_at(self, position: int, pieces: Sequence[Buffer]) -> int:
+        """Write the pieces one after the other, without joining them; returns how many bytes they are."""
+        end = position
+        for start in range(0, len(pieces), _VECTOR):
+            vector = pieces[start : start + _VECTOR]
+            size = sum(map(len, vector))
+            written = 0 if self._descriptor < 0 else os.pwritev(self._descriptor, vector, self._base + end)
+            if written < size:  # interrupted, or the disk is filling up: the next call says which
+                self.write_at(end + written, memoryview(b"".join(vector))[written:])
+            end += size
+        return end - position
 
     def read_at(self, position: int, size: int) -> bytes:
         """Read back bytes that were written."""
