@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kedge.errors import FileProblem, HostileImage, InvalidSetting, UnsupportedFormat
-from kedge.formats.squashfs import layout
+from kedge.formats.squashfs import image_output, layout
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
@@ -150,6 +150,22 @@ def test_writer_stands_anywhere_in_a_file(tmp_path: Path) -> None:
         assert data == b"#" * 8192 + alone
         with SquashReader(file, offset=8192, size=size) as reader:
             assert reader.find("kinds/symlink") is not None
+
+
+def test_writer_sends_blocks_to_the_disk_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(image_output, "begin_writing", lambda _, offset, size: sent.append((offset, size)))
+    with (tmp_path / "image").open("w+b") as file:
+        file.seek(4096)
+        with SquashWriter(file, SquashOptions(codec="none", threads=2)) as writer:
+            root = Node(NodeKind.DIRECTORY)
+            for number in range(40):
+                root.children[b"%d" % number] = node = Node(NodeKind.FILE)
+                node.size = 1 << 20
+                node.content = writer.add(number.to_bytes(4, "little") * (1 << 18))
+            writer.finish(root)
+    assert [offset for offset, _ in sent] == [4096, 4096 + sent[0][1]]  # one stretch behind the other
+    assert all(16 << 20 <= size < 20 << 20 for _, size in sent)
 
 
 def test_writer_refuses_a_start_that_is_not_aligned() -> None:

@@ -251,3 +251,4 @@ class BlockPipeline:
     def _write(self, pieces: list[Buffer]) -> None:
         self.end += self._output.write_all_at(self.end, pieces)
         pieces.clear()
+        self._output.send(self.end)

@@ -13,7 +13,9 @@ from typing import BinaryIO
 from kedge.errors import FileProblem
 from kedge.formats.squashfs.layout import PADDING
 from kedge.model.tree import Buffer
+from kedge.posix.write_back import begin_writing
 
+_STRETCH = 16 << 20  # bytes that are sent to the disk together
 _VECTOR = 512  # pieces in one call; the kernel takes 1024
 
 
@@ -26,6 +28,7 @@ class OutputFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._lock = threading.Lock()
+        self._sent = 0  # up to here the disk was asked to take it
         file.flush()
         self._base = file.tell()
         if self._base % PADDING:
@@ -61,6 +64,12 @@ class OutputFile:
                 self.write_at(end + written, memoryview(b"".join(vector))[written:])
             end += size
         return end - position
+
+    def send(self, end: int) -> None:
+        """All before `end` stays as it is: let the disk take it in stretches; fsync then waits for the last."""
+        if end - self._sent >= _STRETCH and self._descriptor >= 0:
+            begin_writing(self._descriptor, self._base + self._sent, end - self._sent)
+            self._sent = end
 
     def read_at(self, position: int, size: int) -> bytes:
         """Read back bytes that were written."""
