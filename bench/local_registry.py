@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 
@@ -26,6 +27,27 @@ def make_certificate(storage: Path) -> tuple[Path, Path]:
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *files]
     subprocess.run(make, check=True, capture_output=True)
     return key, certificate
+
+
+def store_manifests(storage: Path, repository: str, manifests: Mapping[str, bytes], blobs: Iterable[bytes]) -> None:
+    """Put manifests, by tag or digest, and blobs where docker-registry keeps them: it takes no upload without layers."""
+    top = storage / "docker/registry/v2"
+    place = top / "repositories" / repository
+
+    def write(path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    for data in (*manifests.values(), *blobs):
+        name = hashlib.sha256(data).hexdigest()
+        write(top / f"blobs/sha256/{name[:2]}/{name}/data", data)
+        write(place / f"_layers/sha256/{name}/link", f"sha256:{name}".encode())
+    for tag, data in manifests.items():
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        write(place / f"_manifests/revisions/{digest.replace(':', '/')}/link", digest.encode())
+        if ":" not in tag:
+            write(place / f"_manifests/tags/{tag}/current/link", digest.encode())
+            write(place / f"_manifests/tags/{tag}/index/{digest.replace(':', '/')}/link", digest.encode())
 
 
 @contextlib.contextmanager

@@ -74,9 +74,19 @@ def find_archive(kind: str = START) -> str | None:
 
 
 def load_together(kind: str = START) -> None:
-    """Load all modules of a start at once, where the archive has them: half the cost of one import after the other."""
+    """Load all modules of a start at once, where the archive has them: half the cost of one import after the other.
+
+    So with other kinds, in commands of kedge: a program that uses kedge imports in Python's own way, and so does one
+    with threads, which could meet a module that is not ready.
+    """
     if "importtime" in sys._xoptions:
         return  # Python is asked what each import costs
+    if kind != START:
+        threads = sys.modules.get("threading")
+        is_command = any(isinstance(each, ModuleArchive) for each in sys.meta_path)
+        if not is_command or (threads is not None and threads.active_count() > 1):
+            return
+        serve_modules(kind)
     for each in tuple(sys.meta_path):
         if isinstance(each, ModuleArchive) and each.kind == kind:
             each.load_together()
@@ -262,8 +272,10 @@ class ArchivedModule(SourceFileLoader):
 
 
 def _root_of(name: str) -> str:
-    """The directory that sources of kedge, or of Python's own modules, are named from."""
-    return _PACKAGE if name.startswith("kedge.") else os.path.dirname(os.__file__)
+    """The directory that sources of kedge, of urllib3 beside it, or of Python's own modules, are named from."""
+    if name.startswith("kedge."):
+        return _PACKAGE
+    return os.path.dirname(_PACKAGE if name.partition(".")[0] == "urllib3" else os.__file__)
 
 
 def locate_source(name: str) -> str:

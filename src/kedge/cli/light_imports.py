@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from kedge.module_archive import load_together, serve_modules  # loaded already, by the package
+from kedge.module_archive import load_together  # loaded already, by the package
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def import_for_verb(words: list[str]) -> None:
     verbs = [word for word in words[:1] if word in VERBS and not {"-h", "--help", "--help-all"}.intersection(words)]
 
     def load() -> None:
-        if "importtime" in sys._xoptions:
-            return  # Python is asked what each import costs
         for kind in (COMMAND, *verbs):
-            serve_modules(kind)
             load_together(kind)
 
     import_lightly(load)
