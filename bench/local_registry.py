@@ -30,7 +30,7 @@ def make_certificate(storage: Path) -> tuple[Path, Path]:
 
 
 def store_manifests(storage: Path, repository: str, manifests: Mapping[str, bytes], blobs: Iterable[bytes]) -> None:
-    """Put manifests, by tag or digest, and blobs where docker-registry keeps them: it takes no upload without layers."""
+    """Put manifests, by tag or digest, and blobs where docker-registry keeps them: it takes none without layers."""
     top = storage / "docker/registry/v2"
     place = top / "repositories" / repository
 

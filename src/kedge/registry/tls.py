@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import ssl
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kedge.errors import InvalidSetting
 from kedge.frozen import frozen
+from kedge.patterns import late_pattern
 from kedge.posix.start_kedge import find_bundle_copy
 
 # Where distributions keep the bundle; interpreters built elsewhere (conda, uv) look in places that are not here.
@@ -20,7 +22,10 @@ SYSTEM_BUNDLES = (
     Path("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
     Path("/etc/ssl/cert.pem"),
 )
+# Where they keep one file for each authority, under the hash of its name: of those OpenSSL reads the one that it needs.
+SYSTEM_FOLDERS = (Path("/etc/ssl/certs"), Path("/etc/pki/ca-trust/extracted/pem/directory-hash"))
 CERTIFICATE_FOLDERS = (Path("/etc/docker/certs.d"), Path("/etc/containers/certs.d"))
+_HASHED = late_pattern(r"[0-9a-f]{8}\.[0-9]")
 
 
 @frozen
@@ -60,15 +65,50 @@ def list_own_authorities() -> list[Path]:
     return [Path(copy, "certificates.pem")] if copy else []
 
 
+def find_hashed_folder() -> Path | None:
+    """A directory of the system with a file for each authority, named by its hash; None where files are to be read.
+
+    Reading all authorities of a bundle takes 40 ms, more than a request. One that is missing in the directory is found
+    by `load_all_authorities`. Who names a file or directory by OpenSSL's variables has it read.
+    """
+    paths = ssl.get_default_verify_paths()
+    if os.environ.get(paths.openssl_cafile_env) or os.environ.get(paths.openssl_capath_env):
+        return None
+    given = (Path(paths.capath),) if paths.capath else ()
+    return next((folder for folder in (*given, *SYSTEM_FOLDERS) if _has_hashes(folder)), None)
+
+
+def _has_hashes(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(_HASHED.fullmatch(entry.name) for entry in entries)
+    except OSError:
+        return False
+
+
+def load_all_authorities(context: ssl.SSLContext) -> None:
+    """Trust what the bundle of the system has, too: an administrator may have put an authority there alone."""
+    context.load_default_certs()
+    _load_bundle(context)
+
+
+def _load_bundle(context: ssl.SSLContext) -> None:
+    """Read the bundle, for interpreters that do not know where the system has it."""
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile or paths.capath:
+        return
+    for bundle in (*SYSTEM_BUNDLES, *list_own_authorities()):
+        if bundle.is_file():
+            context.load_verify_locations(bundle)
+            break
+
+
 def make_context(files: HostCertificates, *, verify: bool) -> ssl.SSLContext:
     """What one host is trusted by: the system's authorities, those of its directory, and our own certificate for it."""
-    context = ssl.create_default_context()
-    paths = ssl.get_default_verify_paths()
-    if not paths.cafile and not paths.capath:
-        for bundle in (*SYSTEM_BUNDLES, *list_own_authorities()):
-            if bundle.is_file():
-                context.load_verify_locations(bundle)
-                break
+    folder = find_hashed_folder()
+    context = ssl.create_default_context(capath=folder)
+    if folder is None:
+        _load_bundle(context)
     for authority in files.authorities:
         with _usable(authority):
             context.load_verify_locations(authority)

@@ -37,7 +37,14 @@ from kedge.registry.connection_errors import (
 )
 from kedge.registry.proxies import Proxies, Proxy
 from kedge.registry.secret import Secret, redact_url
-from kedge.registry.tls import CERTIFICATE_FOLDERS, HostCertificates, find_certificates, make_context
+from kedge.registry.tls import (
+    CERTIFICATE_FOLDERS,
+    HostCertificates,
+    find_certificates,
+    find_hashed_folder,
+    load_all_authorities,
+    make_context,
+)
 from kedge.registry.transfer_speed import SpeedLimits, SpeedMeter, parse_retry_after
 
 READ_SIZE = 256 << 10
@@ -198,6 +205,7 @@ class HttpTransport:
         self.options = options or TransportOptions()
         self._managers: dict[tuple[str, str, bool], urllib3.PoolManager] = {}
         self._contexts: dict[tuple[HostCertificates, bool], ssl.SSLContext] = {}
+        self._knows_all = False  # whether all authorities of the system are read, not only those that were needed
         self._lock = threading.Lock()
 
     def send(self, request: HttpRequest) -> Response:
@@ -219,6 +227,10 @@ class HttpTransport:
 
     def send_once(self, request: HttpRequest) -> Response:
         """One exchange without redirects and retries; any status."""
+        return self._exchange(request, knows_all=False)
+
+    def _exchange(self, request: HttpRequest, *, knows_all: bool) -> Response:
+        """The exchange, and once more with all authorities of the system where those at hand do not suffice."""
         parts = split_url(request.url)
         headers = {"User-Agent": self.options.user_agent, "Accept-Encoding": "identity", **request.headers}
         if request.authorization is not None:
@@ -235,6 +247,8 @@ class HttpTransport:
         except (faults.HTTPError, OSError, http.client.HTTPException, ValueError) as problem:
             if isinstance(problem, ValueError) and not isinstance(problem, faults.HTTPError | OSError):
                 raise RegistryProtocolError(f"'{redact_url(request.url)}' is not a valid address") from None
+            if not knows_all and self._trust_all(problem):
+                return self._exchange(request, knows_all=True)
             proxy = self._proxy(parts)
             shown = f"{redact_url(proxy.url)} (from {proxy.variable})" if proxy else None
             raise _UnansweredError(
@@ -342,7 +356,21 @@ class HttpTransport:
             urllib3.disable_warnings(faults.InsecureRequestWarning)  # the user said so, once is enough
         if key not in self._contexts:  # reading all authorities takes tens of milliseconds: once for all hosts
             self._contexts[key] = make_context(files, verify=verify)
+            if self._knows_all:
+                load_all_authorities(self._contexts[key])
         return self._contexts[key]
+
+    def _trust_all(self, problem: BaseException) -> bool:
+        """Read all authorities after a certificate of none in the system's directory; whether that can change it."""
+        if not any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(problem)):
+            return False
+        if find_hashed_folder() is None:
+            return False
+        with self._lock:
+            for context in () if self._knows_all else self._contexts.values():
+                load_all_authorities(context)
+            self._knows_all = True
+        return True
 
 
 class _UnansweredError(Exception):
