@@ -16,8 +16,11 @@ _SCORE = Path("/proc/self/oom_score_adj")
 _FIRST = 100  # thousandths of the memory limit by which the child seems larger to the kernel than it is
 
 
-def run_guarded(what: str, work: Callable[[], int]) -> int:
-    """Run `work` in a child and return its status; LimitReached when it was killed. There must be one thread only."""
+def run_guarded(what: str, work: Callable[[], int], report: Callable[[BaseException], int]) -> int:
+    """Run `work` in a child and return its status; LimitReached when it was killed. There must be one thread only.
+
+    What is raised in the child, by `work` or by a signal before it, is given to `report`, which tells the status.
+    """
     watches = []
 
     def watch() -> None:
@@ -34,7 +37,7 @@ def run_guarded(what: str, work: Callable[[], int]) -> int:
         return work()
 
     gc.freeze()  # what is loaded by now is no garbage: neither the child nor our end looks through it
-    status = run_in_child(work_within_limits, watch)
+    status = run_in_child(work_within_limits, watch, report)
     if status == _KILLED:
         raise watches[0].explain(what)
     return status

@@ -158,7 +158,12 @@ def _run_verb(name: str, words: Sequence[str], options: GlobalOptions, *, dry_ru
         return _run_module(module, arguments, options)
     from kedge.cli.guard import run_guarded  # late: light verbs need no second process
 
-    return run_guarded(f"kedge {name}", lambda: _report_end(module, arguments, options, [name, *words]))
+    def report(problem: BaseException) -> int:  # in the child: only the status leaves it
+        from kedge.cli.report import report_failure  # late: success needs none of it
+
+        return report_failure(problem, [name, *words], options)
+
+    return run_guarded(f"kedge {name}", lambda: _run_module(module, arguments, options), report)
 
 
 def _lacks_subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> bool:
@@ -174,16 +179,6 @@ def _run_module(module: VerbModule, arguments: argparse.Namespace, options: Glob
         return module.run(arguments, console)
     finally:
         console.close()
-
-
-def _report_end(module: VerbModule, arguments: argparse.Namespace, options: GlobalOptions, words: Sequence[str]) -> int:
-    """Run a verb in the guarded child, where failures are reported too: only the status leaves it."""
-    try:
-        return _run_module(module, arguments, options)
-    except BaseException as problem:
-        from kedge.cli.report import report_failure  # late: success needs none of it
-
-        return report_failure(problem, words, options)
 
 
 def make_parser(

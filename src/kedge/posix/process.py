@@ -189,13 +189,18 @@ def page_text(text: str, environ: Mapping[str, str]) -> bool:
     return True
 
 
-def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None = None) -> int:
+def run_in_child(
+    work: Callable[[], int],
+    meanwhile: Callable[[], None] | None = None,
+    report: Callable[[BaseException], int] | None = None,
+) -> int:
     """Run `work` in a forked child and wait for it; returns its status as a shell shows it.
 
-    `meanwhile` runs here while the child works. SIGTERM, SIGHUP and SIGINT are passed on, and it is the child that
-    decides; a terminal sends SIGINT to both, so the child may hear it twice. When this process is killed, the child is
-    ended too. Must be called while there is one thread only. Where no process can be had (RLIMIT_NPROC), the work is
-    done here.
+    `meanwhile` runs here while the child works. `report` gives the child's status when a signal is raised in it before
+    `work` can catch that: what came while the child was made waits until it listens. SIGTERM, SIGHUP and SIGINT are
+    passed on, and it is the child that decides; a terminal sends SIGINT to both, so the child may hear it twice. When
+    this process is killed, the child is ended too. Must be called while there is one thread only. Where no process can
+    be had (RLIMIT_NPROC), the work is done here.
     """
     from kedge.posix.spawn import HeldSignals  # late: light verbs have no such child
 
@@ -217,8 +222,10 @@ def run_in_child(work: Callable[[], int], meanwhile: Callable[[], None] | None =
             held.release()
             status = work()
             _flush_streams()
-        except KeyboardInterrupt:  # before `work` could catch it
-            status = 128 + signal.SIGINT
+        except BaseException as problem:
+            status = 128 + signal.SIGINT if isinstance(problem, KeyboardInterrupt) else 1
+            status = status if report is None else report(problem)
+            _flush_streams()
         finally:
             os._exit(status)
     os.close(read_end)

@@ -45,6 +45,28 @@ def work():
 signal.signal(NUMBER, signal.SIG_DFL)
 sys.exit(run_in_child(work, lambda: os.kill(os.getpid(), NUMBER)))
 """
+# A child that gets the signal while it is made: its listener takes a while to start.
+EARLY = """
+import os, signal, sys, time
+from kedge.posix import process
+
+class Ended(BaseException):
+    pass
+
+def end(number, frame):
+    raise Ended(number)
+
+def start_slowly(listener):
+    os.kill(os.getpid(), NUMBER)
+    time.sleep(0.2)
+
+def work():
+    time.sleep(600)
+
+signal.signal(NUMBER, end)
+process._Listener.start = start_slowly
+sys.exit(process.run_in_child(work, None, lambda problem: 40 + problem.args[0]))
+"""
 ATTACHED = """
 import os, sys
 from kedge.posix.spawn import run_attached
@@ -66,6 +88,11 @@ def test_a_signal_that_another_thread_gets_wakes_the_main_thread(number: signal.
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_comes_before_the_wait_reaches_the_child(number: signal.Signals) -> None:
     assert end_of(BEFORE, number) == 128 + number
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_before_the_childs_work_is_reported(number: signal.Signals) -> None:
+    assert end_of(EARLY, number) == 40 + number
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1])
