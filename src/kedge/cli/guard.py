@@ -16,7 +16,7 @@ _SCORE = Path("/proc/self/oom_score_adj")
 _FIRST = 100  # thousandths of the memory limit by which the child seems larger to the kernel than it is
 
 
-def run_guarded(what: str, work: Callable[[], int], report: Callable[[BaseException], int]) -> int:
+def run_guarded(what: str, work: Callable[[], int], report: Callable[[BaseException], int] | None = None) -> int:
     """Run `work` in a child and return its status; LimitReached when it was killed. There must be one thread only.
 
     What is raised in the child, by `work` or by a signal before it, is given to `report`, which tells the status.
