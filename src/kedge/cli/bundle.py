@@ -22,6 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Write it, and say how it gets to a cluster."""
+    import shlex
+
     from kedge.model.size import format_size
     from kedge.ops.setup.bundle import make_bundle
 
@@ -29,8 +31,16 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     made = make_bundle(arguments.out, names.get(arguments.arch, arguments.arch), force=arguments.force)
     if console.json:
         console.print_json(made.as_dict())
+    shown = _shorten(made.path)
     console.progress.note(
-        f"{made.path}: kedge for {made.machine}, {format_size(made.bytes)} ({format_size(made.unpacked)} unpacked)"
+        f"{shown}: kedge for {made.machine}, {format_size(made.bytes)} ({format_size(made.unpacked)} unpacked)"
     )
-    console.progress.note(f"Copy it to a cluster: scp {Path(made.path).name} CLUSTER:bin/kedge")
+    console.progress.note(
+        f"Copy it to a cluster: ssh CLUSTER mkdir -p bin && scp {shlex.quote(shown)} CLUSTER:bin/kedge"
+    )
     return 0
+
+
+def _shorten(path: str) -> str:
+    """As one would type it here."""
+    return str(Path(path).relative_to(Path.cwd())) if Path(path).is_relative_to(Path.cwd()) else path

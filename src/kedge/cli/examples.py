@@ -291,7 +291,7 @@ kedge shim remove --dir bin
     "bundle": """
 kedge bundle
 kedge bundle kedge-for-cluster --force
-scp kedge-x86_64 CLUSTER:bin/kedge
+ssh CLUSTER mkdir -p bin && scp kedge-x86_64 CLUSTER:bin/kedge
 """,
     "python": """
 kedge python train.py
