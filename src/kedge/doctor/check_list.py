@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of checks in the order of the output. A check's module is imported only when the check runs.
+"""The table of checks in the order of the output. A check's module is imported only for checks that run.
 
 Every check needs a heading of its name in docs/guides/doctor.md.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import cast
 
 from kedge.doctor.finding import Finding
@@ -73,6 +74,18 @@ _ROWS: tuple[tuple[str | float, ...], ...] = (
     ("binds", "binds of variables", "Environment", "environment.variables", "check_binds"),
     ("search-path", "PATH", "Environment", "environment.variables", "check_search_path"),
 )
+
+
+def import_checks(names: Collection[str]) -> None:
+    """Import the modules of checks once, before there are children: each of them would import what most of them need.
+
+    One that cannot be imported is the finding of its own check.
+    """
+    modules = [f"kedge.doctor.{row[3]}" for row in _ROWS if row[0] in names]
+    for module in dict.fromkeys((*modules, "kedge.schedulers.recognised")):
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
+
 
 CHECKS: tuple[Check, ...] = tuple(
     Check(str(row[0]), str(row[1]), str(row[2]), _late(str(row[3]), str(row[4])), float(row[5]) if row[5:] else 1.0)

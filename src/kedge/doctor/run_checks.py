@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
-from kedge.doctor.check_list import CHECKS
+from kedge.doctor.check_list import CHECKS, import_checks
 from kedge.doctor.diagnosis import Diagnosis
 from kedge.doctor.finding import FAIL, LEVELS, SKIPPED, WARNING, Finding
 from kedge.doctor.surroundings import Check, Surroundings
@@ -49,6 +49,7 @@ def run_checks(
     for check in chosen:
         work = partial(_answer, check.name, partial(check.run, surroundings))
         tasks.append(BoundedTask(check.name, work, check.seconds * patience))
+    import_checks({check.name for check in chosen if check in CHECKS})
     # the slowest first
     outcomes = run_bounded(sorted(tasks, key=lambda task: -task.seconds), seconds=seconds * patience)
     machine = _read_machine(outcomes.pop(_MACHINE))

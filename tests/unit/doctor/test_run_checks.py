@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -273,3 +274,13 @@ def test_list_checks_names_are_unique_and_groups_are_known() -> None:
     assert len({each.name for each in checks}) == len(checks)
     assert {each.group for each in checks} <= set(GROUPS)
     assert all(each.seconds <= 1.8 for each in checks)
+
+
+def test_modules_of_checks_are_imported_before_there_are_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = (("clock", "clock", "Environment", "environment.clock", "check_clock"), ("x", "x", "x", "nowhere", "none"))
+    monkeypatch.setattr(table, "_ROWS", rows)
+    monkeypatch.delitem(sys.modules, "kedge.doctor.environment.clock", raising=False)
+    table.import_checks({"x"})  # one that is not there is its own check's finding
+    assert "kedge.doctor.environment.clock" not in sys.modules
+    table.import_checks({"clock", "x"})
+    assert "kedge.doctor.environment.clock" in sys.modules
