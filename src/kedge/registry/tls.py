@@ -69,13 +69,14 @@ def find_hashed_folder() -> Path | None:
     """A directory of the system with a file for each authority, named by its hash; None where files are to be read.
 
     Reading all authorities of a bundle takes 40 ms, more than a request. One that is missing in the directory is found
-    by `load_all_authorities`. Who names a file or directory by OpenSSL's variables has it read.
+    by `load_all_authorities`. Who names a file or directory by OpenSSL's variables has it read, and an interpreter with
+    authorities of its own (conda) trusts no others.
     """
     paths = ssl.get_default_verify_paths()
     if os.environ.get(paths.openssl_cafile_env) or os.environ.get(paths.openssl_capath_env):
         return None
-    given = (Path(paths.capath),) if paths.capath else ()
-    return next((folder for folder in (*given, *SYSTEM_FOLDERS) if _has_hashes(folder)), None)
+    own = (Path(paths.capath),) if paths.capath else ()
+    return next((folder for folder in own or (() if paths.cafile else SYSTEM_FOLDERS) if _has_hashes(folder)), None)
 
 
 def _has_hashes(folder: Path) -> bool:

@@ -110,9 +110,15 @@ def test_tls_files_of_openssl_s_variables_are_read(
 
 
 def test_tls_directory_without_hashes_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls, "SYSTEM_FOLDERS", ())
+    other = folder.with_name("system")
+    other.mkdir()
+    monkeypatch.setattr(tls, "SYSTEM_FOLDERS", (folder / "nowhere", other))
     for path in folder.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
         path.rename(folder / f"{path.stem}.pem")
-    assert tls.find_hashed_folder() is None
-    monkeypatch.setattr(tls, "SYSTEM_FOLDERS", (folder / "nowhere",))
+    assert tls.find_hashed_folder() is None  # not the system's either, where the interpreter has its own
+    paths = ssl.get_default_verify_paths()
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths._replace(capath=None))
+    assert tls.find_hashed_folder() == other
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths._replace(capath=None, cafile="/own.pem"))
     assert tls.find_hashed_folder() is None
