@@ -202,7 +202,7 @@ class Console:
     def print_table(
         self, headings: Sequence[str], rows: Sequence[Sequence[object]], *, is_first_whole: bool = False
     ) -> None:
-        """Write a table: drawn on a terminal, aligned plain text elsewhere; with --json nothing.
+        """Write a table: drawn on a terminal that is wide enough, aligned plain text elsewhere; with --json nothing.
 
         `is_first_whole`: cells of the first column, which people copy, are never broken.
         """
@@ -210,7 +210,7 @@ class Console:
             return
         cells = [[self._make_safe(str(cell)) for cell in row] for row in rows]
         with self._undisturbed():
-            if self._has_style(self._out):
+            if self._has_style(self._out) and _has_room(headings, cells, measure_width()):
                 _draw_table(self._out, headings, cells, is_first_whole=is_first_whole)
             else:
                 self._out.write(_align_table(headings, cells))
@@ -329,8 +329,11 @@ def wrap_hanging(begin: str, text: str, width: int, indent: int | None = None) -
     import textwrap  # late: few verbs write sentences
 
     plain = _COLOUR_CODES.sub("", begin)  # columns are counted in visible characters
-    hang = " " * min(len(plain) or _HANG if indent is None else indent, width // 3)
+    hang = " " * min(len(plain) or _HANG if indent is None else indent, width // 2)
     room = max(width, _NARROWEST)
+    first, blank, rest = begin.partition(" ")
+    if len(plain) > room and first and blank and rest.strip():  # a name as long as the line stands alone
+        return [first, *wrap_hanging(hang + rest, text, width, indent)]
     lines = textwrap.wrap(
         text, room, initial_indent=plain, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
     )
@@ -340,12 +343,29 @@ def wrap_hanging(begin: str, text: str, width: int, indent: int | None = None) -
 def _align_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as aligned plain text, easy to cut and to read in a log; the last column is not padded."""
     lines = [[heading.upper() for heading in headings], *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    widths = [max(_measure_text(line[column]) for line in lines) for column in range(len(headings))]
     text = ""
     for line in lines:
-        padded = [cell.ljust(width) for cell, width in zip(line[:-1], widths, strict=False)]
+        padded = [cell + " " * (width - _measure_text(cell)) for cell, width in zip(line[:-1], widths, strict=False)]
         text += "  ".join([*padded, *line[-1:]]).rstrip() + "\n"
     return text
+
+
+def _has_room(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether a table can be drawn without breaking words, which nobody can read or copy then."""
+    longest = _find_longest_words(headings, rows)
+    return sum(longest) + 3 * len(longest) <= width
+
+
+def _find_longest_words(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """The columns that the longest word of each column of a table takes."""
+    columns = zip(headings, *rows, strict=False)
+    return [max(_measure_text(word) for cell in column for word in (cell.split() or [""])) for column in columns]
+
+
+def _measure_text(text: str) -> int:
+    """Its columns: colours take none."""
+    return len(_COLOUR_CODES.sub("", text)) if "\033" in text else len(text)
 
 
 def _render_markdown(text: str, columns: int, *, color: bool) -> str:
@@ -372,9 +392,9 @@ def _draw_table(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     widest = max((len(_COLOUR_CODES.sub("", row[0])) for row in rows), default=0) if is_first_whole else 0
-    for place, heading in enumerate(headings):
+    for place, (heading, word) in enumerate(zip(headings, _find_longest_words(headings, rows), strict=True)):
         is_whole = is_first_whole and place == 0
-        table.add_column(heading, overflow="fold", no_wrap=is_whole, min_width=widest if is_whole else None)
+        table.add_column(heading, overflow="fold", no_wrap=is_whole, min_width=widest if is_whole else word)
     for row in rows:
         table.add_row(*(Text.from_ansi(cell) for cell in row))  # Text: no markup in names that users chose
     console = RichConsole(file=stream, highlight=False)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 
@@ -62,3 +63,34 @@ def test_wrap_hanging_counts_visible_characters() -> None:
     plain = wrap_hanging("  note    ", SENTENCE, 50)
     assert lines[1:] == plain[1:]
     assert lines[0] == plain[0].replace("  note    ", begin)
+
+
+def test_wrap_hanging_of_a_long_beginning_puts_its_name_alone() -> None:
+    lines = wrap_hanging(f"nvcr.io/nvidia/pytorch:24.03-py3: {paint_text('runs', 'good')} on ", SENTENCE, 34, 2)
+    assert lines[0] == "nvcr.io/nvidia/pytorch:24.03-py3:"
+    assert lines[1].startswith(f"  {paint_text('runs', 'good')} on CUDA")
+    assert all(len(line) <= 34 for line in lines[2:])
+
+
+@pytest.mark.parametrize("columns", [30, 50, 120])
+def test_print_table_breaks_no_words(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they do not fit, the table is plain, and the terminal itself breaks its lines."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    console = Console(out=stream)
+    rows = [
+        ("generic-gridengine", console.paint("gridengine", "good"), "A cluster with Grid Engine"),
+        ("local", "local", ""),
+    ]
+    console.print_table(("site", "scheduler", "title"), rows)
+    shown = stream.getvalue()
+    assert "generic-gridengine" in shown
+    assert "\033[" in shown
+    assert ("─" in shown) == (columns > 30)
+    if columns == 30:
+        lines = [re.sub(r"\033\[[0-9;]*m", "", line) for line in shown.splitlines()]
+        assert [line.rindex(word) for line, word in zip(lines[:2], ("SCHEDULER", "gridengine"), strict=True)] == [
+            20,
+            20,
+        ]
