@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import zlib
 from pathlib import Path
 
@@ -143,6 +144,23 @@ def test_head_in_the_copy_is_its_python(machine: str, tmp_path: Path) -> None:
     broken = run_head(machine, copy / layout.PYTHON, "-c", "pass")
     assert (broken.returncode, broken.stdout) == (30, "")
     assert "start kedge again" in broken.stderr
+
+
+@pytest.mark.parametrize("machine", layout.MACHINES)
+def test_head_knows_by_times_what_changed_and_what_nobody_used(machine: str, tmp_path: Path) -> None:
+    made = put_bundle(tmp_path / "kedge", machine)
+    copies = tmp_path / "node/bundle"
+    first = run_head(machine, tmp_path / "kedge", KEDGE_NODEDIR=f"{tmp_path}/node")
+    (copies / made.digest / layout.LOADER).write_bytes(LOADER.replace(b"echo", b"true"))
+    written = time.time() + 1
+    os.utime(copies / made.digest / layout.LOADER, (written, written))  # clocks of file systems tick slowly
+    for name, days in (("a" * 32, 31), ("b" * 32, 29), (f"old-{'a' * 32}-1", 31)):
+        (copies / name).mkdir()
+        (copies / name / layout.COMPLETE).write_text("")
+        os.utime(copies / name / layout.COMPLETE, (written - days * 86400, written - days * 86400))
+    again = run_head(machine, tmp_path / "kedge", KEDGE_NODEDIR=f"{tmp_path}/node")
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+    assert {path.name for path in copies.iterdir()} == {made.digest, "b" * 32, "lock"}
 
 
 @pytest.mark.parametrize("machine", layout.MACHINES)
