@@ -48,6 +48,7 @@ _TABLE = 36  # where it begins
 START = "start"
 UNCHECKED = -1  # for a time of change: the module is in a bundle, without a source that could be another
 _LARGEST = 64 << 20
+_FEW = 4  # modules that are read one by one
 _Module = type(sys)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _IS_BUNDLED = __file__.endswith(".pyc")  # compiled modules alone, below a directory that is named by their digest
@@ -101,9 +102,9 @@ class ModuleArchive:
         self._start = 0
         self._table: dict[str, Entry] = {}
         self._together: Together = (0, 0, b"", ())
-        self._codes: dict[
-            str, CodeType
-        ] = {}  # of those that are being loaded together: some import one before its turn
+        # of those that are being loaded together: some import one before its turn
+        self._codes: dict[str, CodeType] = {}
+        self._pieces = 0
         self._is_renewed = False
 
     def find_spec(
@@ -142,7 +143,9 @@ class ModuleArchive:
         self._codes = dict(zip(self._together[3], codes or (), strict=False))
         try:
             for name, code in self._codes.items():
-                if name not in sys.modules:
+                parent = name.rpartition(".")[0]
+                # a package that is not there, because its archive is not as it was, must be imported before its modules
+                if name not in sys.modules and (not parent or parent in sys.modules):
                     self._run(name, code)
         finally:
             self._codes = {}
@@ -200,10 +203,7 @@ class ModuleArchive:
             if source is None:
                 return None
             offset, size, digest = self._table[name][:3]
-            end = self._start + offset + size
-            if end > len(self._data):
-                self._read_rest()
-            data = self._data[end - size : end]
+            data = self._read_piece(self._start + offset, size)
             if hash_bytes(offset, data) != digest:
                 return None
             code: CodeType = marshal.loads(data)
@@ -216,7 +216,7 @@ class ModuleArchive:
     def read(self) -> bool:
         """Take what the file has, if it can be trusted; whether it could."""
         try:
-            data = _read_trusted(self.place, only_first=True)
+            data = _read_trusted(self.place)
             start = _TABLE + int.from_bytes(data[20:24], "little")
             if hash_bytes(int.from_bytes(data[20:28], "little"), data[_TABLE:start]) != data[28:_TABLE]:
                 return False
@@ -226,12 +226,17 @@ class ModuleArchive:
         self._data, self._start = data, start
         return True
 
-    def _read_rest(self) -> None:
-        """Take the modules that few starts need; the file may have become another one meanwhile."""
-        data = _read_trusted(self.place, only_first=False)
-        if data[: self._start] != self._data[: self._start]:
-            raise ValueError("another archive")
-        self._data = data
+    def _read_piece(self, start: int, size: int) -> bytes:
+        """A module that few starts need: read now, and the whole file where many are asked for."""
+        if start + size > len(self._data):
+            self._pieces += 1
+            if self._pieces <= _FEW:
+                return _read_trusted(self.place, start, size)  # by its hash it is this archive's, or nobody's
+            data = _read_trusted(self.place, size=-1)
+            if data[: self._start] != self._data[: self._start]:
+                raise ValueError("another archive")
+            self._data = data
+        return self._data[start : start + size]
 
     def renew(self) -> bool:
         """Compile the modules of a start again and write the archive, at most once; whether there is one now.
@@ -373,8 +378,11 @@ def pack_archive(
     return b"".join((MARK, MAGIC_NUMBER, sizes, digest, packed, *pieces))
 
 
-def _read_trusted(place: str, *, only_first: bool) -> bytes:
-    """The bytes of an archive that nobody but root, this user or the owner of the package can have written."""
+def _read_trusted(place: str, start: int = 0, size: int = 0) -> bytes:
+    """The bytes of an archive that nobody but root, this user or the owner of the package can have written.
+
+    Without a size those that every start needs; -1: all.
+    """
     file = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(file)
@@ -385,10 +393,11 @@ def _read_trusted(place: str, *, only_first: bool) -> bytes:
         head = os.read(file, _TABLE)
         if head[:20] != MARK + MAGIC_NUMBER or found.st_size > _LARGEST:
             raise ValueError("no archive for this Python")
-        size = found.st_size
-        if only_first:
+        if size < 0:
+            size = found.st_size
+        elif not size:
             size = _TABLE + int.from_bytes(head[20:24], "little") + int.from_bytes(head[24:28], "little")
-        data = os.pread(file, min(size, found.st_size), 0)
+        data = os.pread(file, min(size, found.st_size), start)
         if len(data) != size:
             raise ValueError("cut short")
         return data

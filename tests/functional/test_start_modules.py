@@ -96,7 +96,9 @@ def test_modules_of_every_start_stand_behind_what_they_import() -> None:
     code = (
         "import sys\nimport kedge.module_archive as archive\nfind = archive.ModuleArchive.find_spec\nasked = []\n"
         "archive.ModuleArchive.find_spec = lambda self, name, *rest: asked.append(name) or find(self, name, *rest)\n"
-        "import kedge.cli.entry\narchive.load_together()\nprint(*(name for name in asked if name[:6] == 'kedge.'))\n"
+        "import kedge.cli.entry\narchive.load_together()\n"
+        "archive.serve_modules('rank')\narchive.load_together('rank')\n"
+        "print(*(name for name in asked if name[:6] == 'kedge.'))\n"
     )
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-X", f"pycache_prefix={folder}", "-c", code]

@@ -466,3 +466,15 @@ def test_archive_of_a_verb_that_is_damaged_is_written_again(with_verb: Package) 
         assert with_verb.values(OF_A_VERB) == ["one"] * 4
     path.write_bytes(data[: len(data) // 2])
     assert with_verb.start(OF_A_VERB) == [f"one {ARCHIVED}"] * 4
+
+
+def test_a_module_is_not_loaded_before_its_package(package: Package) -> None:
+    """Its package is in an archive that is not as it was: Python imports it, and then what is in it."""
+    package.list_modules(start=((), ("kedge.part", "kedge.room"), ("kedge.rare",)), more=((), ("kedge.room.deep",), ()))
+    more = "serve_modules('more')\nload_together('more')\n"
+    code = LOOK.replace("load_together()\n", "load_together()\n" + more)
+    package.start(code)
+    assert package.start(code) == [f"one {ARCHIVED}"] * 4
+    package.write("part", "two", CHANGED + 60)
+    found = package.start(code, PYTHONDONTWRITEBYTECODE="1")
+    assert [line.split()[0] for line in found] == ["two", "one", "one", "one"]

@@ -50,6 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run_request(words[count + 1 :])
     if words[count:] and words[count] == RANK_VERB:
+        from kedge.module_archive import load_together, serve_modules
+
+        serve_modules(RANK_VERB)
+        load_together(RANK_VERB)
         from kedge.cli.rank import run_rank  # late: only launches have ranks
 
         return run_rank(words[count + 1 :])
