@@ -13,7 +13,7 @@ from kedge.layers.limits import FlattenOptions, Ledger
 from kedge.model.digest import Digest
 
 _PIECE = 1 << 19
-_WIDE_PIECE = 4 << 20  # with many threads: each piece needs the interpreter lock a dozen times
+_WIDE_PIECE = 8 << 20  # with many threads, most are half of it: each needs the interpreter lock a dozen times
 MANY_THREADS = 6  # from here on cores wait more than they work, and may do what is done twice or apart
 
 

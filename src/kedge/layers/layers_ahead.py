@@ -35,7 +35,7 @@ class _LayerFeed(PieceFeed):
         self._scan: SegmentScan | None = None
         if layer.open_at is not None and threaded and options.ahead and options.threads >= MANY_THREADS:
             segments: queue.SimpleQueue[GzipSegment | None] = queue.SimpleQueue()
-            at_once = min(options.threads // 2, _SEGMENTS_AT_ONCE)
+            at_once = min(options.threads * 3 // 4, _SEGMENTS_AT_ONCE)
             self._source = SegmentSource(segments, layer.open_at, f"layer {layer.name}", choose_piece(options), at_once)
             self._scan = SegmentScan(self._is_scan_wanted, self._begin_scan, segments.put)
         pieces = inflate_layer(layer, ledger, verify=options.verify_diff_ids, scan=self._scan)

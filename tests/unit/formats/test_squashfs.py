@@ -240,6 +240,51 @@ def test_writer_large_files_that_part_late_keep_their_own_end() -> None:
                 assert b"".join(reader.chunks(node)) == begin + name * 1000
 
 
+@pytest.mark.parametrize("threads", [0, 2, 16])
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_writer_copies_only_what_may_change(kind: type, threads: int) -> None:
+    """Whole blocks of bytes stay where they are until they are compressed; a buffer is used again by its owner."""
+    whole = mixed_bytes(7, 9 * BLOCK + 77)
+
+    def give(chunk: int) -> Iterator[memoryview]:
+        buffer = bytearray(chunk)
+        for start in range(0, len(whole), chunk):
+            part = whole[start : start + chunk]
+            buffer[: len(part)] = part
+            yield memoryview(bytes(part) if kind is bytes else buffer)[: len(part)]
+
+    def fill(sink: ContentSink) -> Node:
+        root = Node(NodeKind.DIRECTORY)
+        for number, chunk in enumerate((4 * BLOCK, 3 * BLOCK + 5, BLOCK, 1000)):
+            node = add_special(root, b"%d" % number, NodeKind.FILE)
+            node.size = len(whole) - number  # another size: else it is the same file once more
+            node.content = sink.add_stream(node.size, _cut_short(give(chunk), node.size))
+        return root
+
+    with SquashReader(io.BytesIO(write_image(fill, threads=threads))) as reader:
+        for name, node in reader.read_tree().children.items():
+            assert b"".join(reader.chunks(node)) == whole[: len(whole) - int(name)]
+
+
+def _cut_short(chunks: Iterator[memoryview], size: int) -> Iterator[memoryview]:
+    for chunk in chunks:
+        yield chunk[:size]
+        size -= min(len(chunk), size)
+
+
+def test_writer_goes_on_after_a_short_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = write_image(threads=2)
+
+    def write_less(descriptor: int, pieces: list[Any], offset: int) -> int:
+        data = b"".join(pieces)
+        return os.pwrite(descriptor, data[: len(data) // 2], offset)
+
+    monkeypatch.setattr(image_output.os, "pwritev", write_less)
+    with (tmp_path / "image").open("w+b") as file, SquashWriter(file, SquashOptions(threads=2)) as writer:
+        writer.finish(fill_sample(writer))
+    assert (tmp_path / "image").read_bytes() == whole
+
+
 def test_writer_holes_take_no_room() -> None:
     def fill(sink: ContentSink) -> Node:
         root = Node(NodeKind.DIRECTORY)
