@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""For all tests: a home of their own, no network beyond this machine, and no group of tests that skips unnoticed."""
+"""For all tests: a home of their own, no network beyond this machine, and no group of tests that skips unnoticed.
+
+And an ordinary user who starts containers, for those that want one.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.requirements import REPOSITORY, SHARED_REASON, must_run
+
+if TYPE_CHECKING:
+    from tests.builders.containers import Runner
 
 _KEPT = ("KEDGE_SHARED", "KEDGE_PEERS")
 _FOREIGN = ("KEDGE_", "APPTAINER_", "SINGULARITY_", "DOCKER_", "XDG_", "SLURM_")
@@ -85,6 +91,14 @@ def only_loopback() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", guarded)
         yield
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    """Runs kedge as an ordinary user; files of tests that need root, too, or a user of each test, have their own."""
+    from tests.builders.containers import each_role  # late: most tests start no containers
+
+    yield from each_role("user")
 
 
 def is_loopback(host: str) -> bool:

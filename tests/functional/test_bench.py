@@ -5,22 +5,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner
 from tests.builders.mpi_images import make_mpi_image
 from tests.builders.pypi_tools import require_tool
 
 FAMILIES = ("openmpi", "mpich")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

@@ -7,20 +7,14 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to
+from tests.builders.containers import Runner, give_to
 from tests.builders.python_images import PIP, make_python_image, write_wheel
 
 OWN = "2.1.0a0+32f93b1.nv24.03"  # as NVIDIA numbers its own builds
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

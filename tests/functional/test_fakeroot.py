@@ -5,20 +5,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
+from tests.builders.containers import Runner, give_to, make_sandbox, run_after
 from tests.requirements import REPOSITORY, require_program, require_root
 
 MAP = "cat /proc/self/uid_map"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

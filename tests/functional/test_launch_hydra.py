@@ -5,18 +5,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import REPOSITORY, require_program
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

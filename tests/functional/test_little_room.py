@@ -17,7 +17,7 @@ import pytest
 from kedge.errors import ImageNotFound, NoSpace
 from kedge.runtime.mounts.squashfuse import can_use_fuse
 from kedge.runtime.start.temporary_image import remove_temporary_image
-from tests.builders.containers import Runner, each_role, give_to, list_left, make_sandbox, run_after
+from tests.builders.containers import Runner, give_to, list_left, make_sandbox, run_after
 from tests.builders.images import add_shell_image, noise
 from tests.builders.small_disks import small_disk
 from tests.builders.waiting import wait_until
@@ -25,11 +25,6 @@ from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program, require_root
 
 INSTEAD = "squashfuse mounts it instead"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

@@ -8,22 +8,16 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner
 from tests.requirements import require_program
 
 RANKS = 24
 # The mount namespace, the open files and the memory that the program has; then it waits for the others.
 REPORT = "readlink /proc/self/ns/mnt; echo /proc/$$/fd/*; grep VmRSS /proc/$$/status; read line; exit 0"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

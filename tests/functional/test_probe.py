@@ -4,23 +4,17 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kedge.launch.probe.answers import read_answers, read_failures, read_lines
 from kedge.launch.world import AskedWorld, compare_world
-from tests.builders.containers import Runner, as_user, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, as_user, give_to, make_sandbox
 from tests.builders.mpi_images import launch_words, make_mpi_image, probe_rank
 
 FAMILIES = ("openmpi", "mpich")
 TITLES = {"openmpi": "Open MPI 4.1.4", "mpich": "MPICH 4.0.2"}
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,12 @@ import lzma
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kedge.launch.probe.answers import read_lines
-from tests.builders.containers import Runner, as_user, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, as_user, give_to, make_sandbox
 from tests.builders.debian_bases import find_mirror
 from tests.builders.mpi_images import probe_rank
 from tests.requirements import require_program
@@ -21,11 +20,6 @@ from tests.unit.launch.probe.test_program import PLAYED_MPI
 
 DEBIAN_NAMES = {"aarch64": "arm64", "x86_64": "amd64"}
 _PATIENCE = 60  # seconds
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 def fetch(address: str) -> bytes:

@@ -4,20 +4,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, as_user, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, as_user, give_to, make_sandbox
 from tests.requirements import REPOSITORY
 
 SHOW = 'echo "[$PYTHONPATH] [$PYTHONNOUSERSITE]"'
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

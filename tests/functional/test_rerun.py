@@ -4,24 +4,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.builders.busybox import read_busybox
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.builders.images import make_config
 from tests.builders.layers import compress, file, layer
 from tests.fakes.registry import FakeRegistry
 
 _RUN_DIFFERS, _INVALID = 87, 86
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

@@ -17,17 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import USER, Runner, each_role, give_to, list_left, make_runner, make_sandbox
+from tests.builders.containers import USER, Runner, give_to, list_left, make_runner, make_sandbox
 from tests.programs import read_program
 from tests.requirements import REPOSITORY, require_program, require_root, require_user_namespaces
 
 TMPFS = "mount -t tmpfs -o {} tmpfs {}\n"
 FULL = "head -c 100k /dev/zero > {}/full || :\n"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

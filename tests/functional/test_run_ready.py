@@ -4,16 +4,10 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
-from tests.builders.containers import Runner, each_role
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
+from tests.builders.containers import Runner
 
 
 @pytest.fixture

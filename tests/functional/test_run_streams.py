@@ -9,20 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kedge.runtime.command_line.shim_file import make_shim
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.requirements import REPOSITORY
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

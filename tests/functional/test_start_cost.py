@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.requirements import REPOSITORY, open_way, require_program
 
 PACKAGE = REPOSITORY / "src/kedge"
@@ -40,11 +39,6 @@ HEAVY = {
 }
 MODULES = 53  # of kedge; two of them hold the names of ranks, which launches share; all but four come from one file
 CALLS = 195  # that name a file of kedge's, of the image or of the container; those of the name service are the host's
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

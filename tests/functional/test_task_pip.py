@@ -6,12 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to
+from tests.builders.containers import Runner, give_to
 from tests.builders.documents import read_tool_files, read_tool_steps
 from tests.builders.python_images import make_python_image, write_wheel
 from tests.functional.test_docs import judge_step
@@ -30,11 +29,6 @@ build-backend = "setuptools.build_meta"
 """,
     "src/mypackage/__init__.py": "",
 }
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 
-import pytest
-
-from tests.builders.containers import Runner, each_role, give_to
+from tests.builders.containers import Runner, give_to
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import REPOSITORY, require_program, require_root
 
@@ -30,11 +27,6 @@ int MPI_Allreduce(const void *from, double *into, int count, int kind, int op, i
 { *into = number("PMI_SIZE"); return 0; }
 int MPI_Allgather(const void *from, int count, int kind, void *into, int more, int other, int world) { return 0; }
 """
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 def test_world_check_ends_an_mpi_that_does_not(runner: Runner) -> None:

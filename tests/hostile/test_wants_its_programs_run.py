@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.programs import find_program
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 
 PLANTED = (
     *("sbatch", "srun", "salloc", "squeue", "sacct", "sinfo", "scontrol", "sacctmgr", "scancel"),
@@ -40,11 +40,6 @@ VERBS = (
     ("exec", "--runtime", "enroot", "IMAGE", "true"),
     ("exec", "--writable-tmpfs", "IMAGE", "true"),
 )
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,8 @@ from pathlib import Path
 import pytest
 
 from kedge.registry.credentials import CredentialSources
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.requirements import require_root
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.builders.images import add_rich_image
 from tests.fakes.registry import FakeRegistry
 
@@ -53,11 +52,6 @@ VERBS = (
     ("verify", "IMAGE"),
     ("overlay", "create", "--size", "64", "IMAGE"),
 )
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

@@ -8,21 +8,16 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kedge.errors import LaunchRefused
 from kedge.ops.launch.surroundings import read_allocation_here
-from tests.builders.containers import Runner, each_role, give_to
+from tests.builders.containers import Runner, give_to
 
 PLANTED = "import os; os.write(2, b'planted ran\\n')\n"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

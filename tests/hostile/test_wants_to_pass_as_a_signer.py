@@ -14,18 +14,13 @@ from kedge.formats.sif.layout import DataType
 from kedge.ops.trust.keys import armor_block
 from kedge.signing.openpgp.keys import make_public
 from kedge.signing.sign import PgpSigner, SignSelection, sign_image
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner
 from tests.builders.openpgp_keys import CREATED, make_pair, simple_block
 from tests.builders.sif import build_sif
 from tests.fakes.http_server import FakeServer, Reply
 
 FORGER = make_pair("ed25519", 666)
 KEY = simple_block(FORGER, b"NVIDIA Corporation <containers@nvidia.com>")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from kedge.posix.private_files import make_private
 from kedge.registry.mirrors import load_registries, user_configuration
 from kedge.store.layout import Layout
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner
 
 VERBS = (
     ("config", "set", "threads", "2"),
@@ -24,11 +23,6 @@ VERBS = (
     ("shim", "install"),
     ("doctor", "--offline", "--report", "report.txt"),
 )
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 def run_open(runner: Runner, *words: str) -> subprocess.CompletedProcess[str]:

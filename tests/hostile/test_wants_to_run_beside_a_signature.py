@@ -18,7 +18,7 @@ from kedge.ops.images.inspect import inspect_path
 from kedge.runtime.images.image_file import identify
 from kedge.signing.crypto import load_private_pem
 from kedge.signing.sign import PemSigner, SignSelection, sign_image
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.builders.openpgp_keys import NOW
 from tests.builders.pem_keys import make_pem
 
@@ -28,11 +28,6 @@ OTHER_GROUPS = [2, 0]  # 0: none
 
 def say(word: str) -> bytes:
     return json.dumps({"config": {"Entrypoint": ["/bin/echo", word]}}).encode()
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")

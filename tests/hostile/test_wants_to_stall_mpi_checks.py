@@ -6,20 +6,15 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 
 MOST = 60.0  # seconds, on a machine that does other things, too
 HIDE = "\x1b[8m\x1b]0;planted\x07\x9b31m"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 def header(**changes: int) -> bytes:

@@ -10,24 +10,18 @@ import json
 import os
 import pty
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kedge.cli.redaction import escape_controls, escape_json
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to, make_sandbox
 
 HIDE = "\x1b[8m"  # what follows is invisible
 TITLE = "\x1b]0;planted\x07"
 ONE_BYTE = "\x9b31m"  # the same sequences without ESC
 TURNED = "\u202e"  # what follows is read from right to left
 ALL = (HIDE, TITLE, ONE_BYTE, TURNED)
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture

@@ -10,23 +10,17 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner
 from tests.requirements import require_program
 
 SOURCE = Path(__file__).with_name("mpi_ring.c")
 RANKS = 4
 BYTES = 8 << 20  # of each message, in mpi_ring.c
 LINE = re.compile(r"rank (\d+) of (\d+) process \d+ (mnt:\S+) (user:\S+) ring (\w+) cma (.+)")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module", params=["openmpi", "mpich"])

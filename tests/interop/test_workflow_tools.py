@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, as_user, each_role, give_to
+from tests.builders.containers import Runner, as_user, give_to
 from tests.builders.documents import read_tool_files, read_tool_steps
 from tests.builders.pypi_tools import TOOLS, require_tool
 from tests.builders.shims import write_shims
@@ -19,11 +18,6 @@ from tests.requirements import REPOSITORY
 pytestmark = pytest.mark.slow
 PAGES = [REPOSITORY / f"docs/guides/{name}.md" for name in ("workflow-tools", "notebooks")]
 STEPS = {tool: steps for page in PAGES for tool, steps in read_tool_steps(page).items()}
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user")
 
 
 @pytest.fixture(scope="module")
