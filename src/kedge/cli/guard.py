@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import resource
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from kedge.posix.process import run_in_child
 
 _KILLED = 128 + 9
 _SCORE = Path("/proc/self/oom_score_adj")
+_TURN = 0.001  # seconds; threads that inflate need the interpreter's lock for an instant, and would wait 5 ms for it
 _FIRST = 100  # thousandths of the memory limit by which the child seems larger to the kernel than it is
 
 
@@ -30,6 +32,7 @@ def run_guarded(what: str, work: Callable[[], int], report: Callable[[BaseExcept
 
     def work_within_limits() -> int:
         _volunteer()
+        sys.setswitchinterval(_TURN)
         if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
             from kedge.posix.libc import limit_arenas  # late: few machines limit addresses
 
