@@ -7,6 +7,8 @@ import hashlib
 import queue
 import threading
 
+from kedge.posix.threads import start_thread
+
 _PLACES = 8  # pieces that wait to be hashed
 
 
@@ -28,11 +30,8 @@ class AsideHash:
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name="kedge-hash", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads allowed: slower, but it works
-            return
-        self._thread = thread
+        if start_thread(thread):  # else slower, but it works
+            self._thread = thread
 
     def _run(self) -> None:
         while (piece := self._pieces.get()) is not None:

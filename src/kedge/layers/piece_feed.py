@@ -11,6 +11,8 @@ import queue
 import threading
 from collections.abc import Iterator
 
+from kedge.posix.threads import start_thread
+
 OWN_PLACES = 16  # pieces between the thread that inflates and the one that reads, where nothing else is said
 # A piece, the end, an error, or other pieces that come next; and whether its place is shared, None without a place
 _Item = tuple["bytes | BaseException | Iterator[bytes] | None", "bool | None"]
@@ -81,8 +83,6 @@ class PieceFeed:
         self._places: queue.SimpleQueue[bool] = queue.SimpleQueue()
         for _ in range(places):
             self._places.put(False)
-        self._unclaimed: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._unclaimed.put(None)
         self.is_waiting = False  # for a place
         self._is_stopped = False
         self._thread: threading.Thread | None = None
@@ -98,25 +98,11 @@ class PieceFeed:
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name="kedge-inflate", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # no more threads allowed (RLIMIT_NPROC, pids cgroup): slower, but it works
-            if not self._claim():  # it runs: a signal's handler raised while we waited for it
-                raise
-            return
-        self._thread = thread
-
-    def _claim(self) -> bool:
-        """Whether the caller is the first, who alone may use the generator."""
-        try:
-            self._unclaimed.get_nowait()
-        except queue.Empty:
-            return False
-        return True
+        if start_thread(thread):
+            self._thread = thread
+        # else the reader runs the generator: slower, but it works
 
     def _run(self) -> None:
-        if not self._claim():
-            return
         last: BaseException | None = None
         try:
             for piece in self._pieces:

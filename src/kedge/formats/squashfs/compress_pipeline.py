@@ -16,6 +16,7 @@ from kedge.formats.compression import BlockCodec
 from kedge.formats.squashfs.image_output import OutputFile
 from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
 from kedge.model.tree import Buffer
+from kedge.posix.threads import start_thread
 
 _BATCH_SIZE = 2 << 20
 _WIDE_BATCH_SIZE = 4 << 20  # with many threads: each batch needs the interpreter lock a few times
@@ -191,12 +192,10 @@ class BlockPipeline:
         if len(self._threads) >= self._wanted:
             return
         thread = threading.Thread(target=self._work, name="kedge-compress", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the limit on processes: make do with those there are, or with the caller's own thread
+        if start_thread(thread):
+            self._threads.append(thread)
+        else:  # make do with those there are, or with the caller's own thread
             self._wanted = len(self._threads)
-            return
-        self._threads.append(thread)
 
     def _work(self) -> None:
         while (batch := self._jobs.get()) is not None:

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts threads where none may be had, and where a signal's handler may raise meanwhile."""
+
+from __future__ import annotations
+
+import threading
+
+
+def start_thread(thread: threading.Thread) -> bool:
+    """Start it; False where no more threads are allowed (RLIMIT_NPROC, a pids cgroup).
+
+    What a handler raises while `start` waits for the thread is raised as it is: Python may replace it by an error of
+    the lock it waited with.
+    """
+    try:
+        thread.start()
+    except RuntimeError as problem:
+        if problem.__context__ is not None:
+            raise problem.__context__ from None
+        return False
+    return True
