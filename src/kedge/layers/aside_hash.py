@@ -30,8 +30,12 @@ class AsideHash:
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name="kedge-hash", daemon=True)
-        if start_thread(thread):  # else slower, but it works
-            self._thread = thread
+        try:
+            if start_thread(thread):  # else slower, but it works
+                self._thread = thread
+        except BaseException:  # by a signal's handler; the thread may run, and nobody will close this hash
+            self._pieces.put(None)
+            raise
 
     def _run(self) -> None:
         while (piece := self._pieces.get()) is not None:

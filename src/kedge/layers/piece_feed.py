@@ -98,9 +98,13 @@ class PieceFeed:
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name="kedge-inflate", daemon=True)
-        if start_thread(thread):
-            self._thread = thread
-        # else the reader runs the generator: slower, but it works
+        self._thread = thread
+        try:
+            if not start_thread(thread):
+                self._thread = None  # the reader runs the generator: slower, but it works
+        except BaseException:  # by a signal's handler; the thread may run, and nobody will close this feed
+            self.stop()
+            raise
 
     def _run(self) -> None:
         last: BaseException | None = None

@@ -192,10 +192,14 @@ class BlockPipeline:
         if len(self._threads) >= self._wanted:
             return
         thread = threading.Thread(target=self._work, name="kedge-compress", daemon=True)
-        if start_thread(thread):
-            self._threads.append(thread)
-        else:  # make do with those there are, or with the caller's own thread
-            self._wanted = len(self._threads)
+        try:
+            if start_thread(thread):
+                self._threads.append(thread)
+            else:  # make do with those there are, or with the caller's own thread
+                self._wanted = len(self._threads)
+        except BaseException:  # by a signal's handler; the thread may run, and `stop` does not know it
+            self._jobs.put(None)
+            raise
 
     def _work(self) -> None:
         while (batch := self._jobs.get()) is not None:
