@@ -76,6 +76,7 @@ PARSED = {
     "kedge site init": "asks a scheduler",
     "kedge bundle": "takes half a minute, which test_bundle.py spends once",
     "scp ": "needs a cluster",
+    "ssh ": "needs a cluster",
     "srun ": "needs Slurm",
 }
 

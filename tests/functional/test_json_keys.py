@@ -82,7 +82,9 @@ def test_json_keys_of_builds_and_recipes(
     monkeypatch.chdir(tmp_path)
     Path("Dockerfile").write_text("FROM scratch\nCOPY data /\nENV TOKEN=abcdefgh12345678\n")
     Path("data").write_text("data")
-    monkeypatch.setattr("kedge.cli.guard.run_guarded", lambda _name, work: work())  # whose child prints past capsys
+    monkeypatch.setattr(
+        "kedge.cli.guard.run_guarded", lambda _name, work, _report: work()
+    )  # whose child prints past capsys
     planned = ask(capsys, "build", "--dry-run", "-t", "tools", ".")
     assert set(list_keys(planned)) == read_page("kedge build --dry-run")
     assert set(list_keys(ask(capsys, "build", "-t", "tools", "."))) == read_page("kedge build")

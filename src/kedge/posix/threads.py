@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 
@@ -12,10 +13,11 @@ def start_thread(thread: threading.Thread) -> bool:
     What a handler raises while `start` waits for the thread is raised as it is: Python may replace it by an error of
     the lock it waited with.
     """
+    handled = sys.exception()  # what the caller may be busy with
     try:
         thread.start()
     except RuntimeError as problem:
-        if problem.__context__ is not None:
+        if problem.__context__ is not None and problem.__context__ is not handled:
             raise problem.__context__ from None
         return False
     return True

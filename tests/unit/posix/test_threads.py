@@ -34,6 +34,10 @@ def test_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert not start_thread(threading.Thread())
+    try:
+        raise BlockingIOError  # no child could be had: the work is done while that is handled
+    except BlockingIOError:
+        assert not start_thread(threading.Thread())
 
 
 def test_what_a_handler_raises_is_not_taken_for_a_limit() -> None:
