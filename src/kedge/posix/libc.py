@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls of the C library that Python does not offer, by what `c_types` has of c_types.
+"""Calls of the C library that Python does not offer, by what `c_types` has of ctypes.
 
 It is on the path of every container start: it imports nothing else.
 """
@@ -52,15 +52,10 @@ class Quota:
         self.limit = limit
 
 
-def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | None:
-    """The disk quota of a user or group on the file system of an open directory; raises OSError where there is none.
-
-    `device` is used on kernels that do not know quotactl_fd.
-    """
+def _make_quota_type() -> type[c_types.Structure]:
+    """struct if_dqblk of linux/quota.h: limits in blocks of 1 KiB, usage in bytes. Made here: no start asks for it."""
 
     class _DiskQuota(c_types.Structure):
-        """struct if_dqblk of linux/quota.h: limits in blocks of 1 KiB, usage in bytes."""
-
         _fields_ = (
             ("block_hard_limit", c_types.c_uint64),
             ("block_soft_limit", c_types.c_uint64),
@@ -73,7 +68,15 @@ def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | Non
             ("valid", c_types.c_uint32),
         )
 
-    answer = _DiskQuota()
+    return _DiskQuota
+
+
+def get_quota(folder: int, device: str, kind: int, identity: int) -> Quota | None:
+    """The disk quota of a user or group on the file system of an open directory; raises OSError where there is none.
+
+    `device` is used on kernels that do not know quotactl_fd.
+    """
+    answer = _make_quota_type()()
     command = c_types.c_uint((_Q_GETQUOTA << 8) | kind)
     status = _library.syscall(
         c_types.c_long(_SYS_QUOTACTL_FD),

@@ -123,9 +123,10 @@ def test_quota_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytes
 def test_quota_structure_is_the_kernels() -> None:
     """struct if_dqblk of linux/quota.h: eight 64-bit fields and a mask, padded to 72 bytes."""
     data = struct.pack("<8QI4x", 1000, 900, 5_000_000, 10, 9, 8, 0, 0, 0x3F)
-    quota = libc._DiskQuota.from_buffer_copy(data)
+    kind = libc._make_quota_type()
+    quota = kind.from_buffer_copy(data)
     assert (quota.block_hard_limit, quota.current_space, quota.valid) == (1000, 5_000_000, 0x3F)
-    assert ctypes.sizeof(libc._DiskQuota) == 72
+    assert ctypes.sizeof(kind) == 72
 
 
 @pytest.mark.parametrize(
