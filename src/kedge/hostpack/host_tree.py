@@ -9,6 +9,7 @@ files give the same tree. Nothing under the user's home is taken unless it was n
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import stat
@@ -103,7 +104,9 @@ class HostTree:
         """The path behind the links; `read_link` puts every name on the way into the tree."""
         try:
             return follow_links(path, read_link).rstrip("/")
-        except OSError:
+        except OSError as problem:
+            if problem.errno != errno.ELOOP:  # of the image that is being written: a full disk
+                raise
             raise FileProblem(f"{path}: too many levels of symbolic links") from None
 
     def _add_name(self, path: str) -> str | None:
