@@ -17,6 +17,7 @@ else:
 CONTAINER_VERBS = ("exec", "run", "shell", "test")
 STEP_VERB = "build-step"  # of builds that start their steps with it; no user types it
 RANK_VERB = "rank"  # of launches, likewise
+LAYER_VERB = "pack-layer"  # of conversions, likewise
 _VERSION = (["-V"], ["--version"])
 _COLLECT_AFTER = 20_000  # new objects; Python's own 700 look for garbage dozens of times while modules load
 
@@ -45,10 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from kedge.cli.container import run_words
 
         return run_words(words[count], words[count + 1 :], leading=[_LEADING[word] for word in words[:count]])
-    if words[count:] and words[count] == STEP_VERB:
-        from kedge.cli.build_step import run_request  # late: only builds have steps
-
-        return run_request(words[count + 1 :])
+    if words[count:] and words[count] in (STEP_VERB, LAYER_VERB):
+        return _run_part(words[count], words[count + 1 :])
     if words[count:] and words[count] == RANK_VERB:
         from kedge.module_archive import load_together, serve_modules
 
@@ -74,6 +73,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         end_process(status)
     return status
+
+
+def _run_part(verb: str, words: Sequence[str]) -> int:
+    """Do a part of what another kedge does."""
+    if verb == LAYER_VERB:
+        from kedge.cli.pack_layer import run_pack  # late: only conversions on large nodes have these
+
+        run_pack(words)
+    from kedge.cli.build_step import run_request  # late: only builds have steps
+
+    return run_request(words)
 
 
 def _show_version(*, is_command: bool) -> bool:

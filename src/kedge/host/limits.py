@@ -20,8 +20,8 @@ _UNLIMITED_MEMORY = 1 << 60  # version 1 says "no limit" with a number near 2**6
 _MAXIMUM_THREADS = 32  # one pull cannot feed more, and a shared node has other users
 _SPARE_PROCESSES = 8  # for downloads, the pulse of leases, and the user's shell
 _MEMORY_PER_THREAD = 24 * _MEBIBYTE
-_AHEAD_PER_THREAD = 64 * _MEBIBYTE
-_MOST_AHEAD = 512 * _MEBIBYTE
+_AHEAD_PER_THREAD = 128 * _MEBIBYTE
+_MOST_AHEAD = 2048 * _MEBIBYTE
 _ADDRESS_SPACE_PER_THREAD = 144 * _MEBIBYTE  # a stack of 8 MiB and an arena of malloc, which reserves 128 MiB
 
 
@@ -74,7 +74,7 @@ def choose_ahead(limits: Limits, threads: int) -> int:
     has_addresses = limits.address_space is None or limits.address_space >= addresses
     if threads < 2 or not has_processes or not has_addresses:
         return 0
-    wanted = min(_AHEAD_PER_THREAD * threads, _MOST_AHEAD) if threads > 2 else _AHEAD_PER_THREAD // 2
+    wanted = min(_AHEAD_PER_THREAD * threads, _MOST_AHEAD) if threads > 2 else _AHEAD_PER_THREAD // 4
     allowed = [limit // 8 for limit in (limits.memory, limits.address_space) if limit is not None]
     return min([wanted, *allowed])
 

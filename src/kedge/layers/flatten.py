@@ -21,6 +21,7 @@ from kedge.layers.piece_feed import PieceFeed
 from kedge.layers.plain_files import PlainRun
 from kedge.layers.tar_reader import Member, TarReader
 from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, LayerRecord
+from kedge.model.packed_blocks import PackedSink
 from kedge.model.progress import Task
 from kedge.model.tree import ContentSink, FilesSink, Node, NodeKind, make_files, walk
 
@@ -54,7 +55,8 @@ def flatten(layers: Sequence[LayerSource], sink: ContentSink, options: FlattenOp
     cover = Cover()
     records: list[LayerRecord] = []
     task = options.progress.task("flattening layers", None, "files")
-    with closing(LayersAhead(reversed(layers), ledger)) as ahead:
+    packing = sink.packing if isinstance(sink, PackedSink) else None
+    with closing(LayersAhead(reversed(layers), ledger, packing)) as ahead:
         for index in range(len(layers) - 1, -1, -1):
             with ahead.next_feed() as feed:
                 record = LayerReading(layers[index], index, cover, sink).run(feed, ledger, task)

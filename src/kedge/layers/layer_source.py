@@ -6,15 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kedge.errors import DigestMismatch
-from kedge.formats.compression import SegmentScan, inflate
+from kedge.formats.compression import inflate
 from kedge.frozen import frozen
 from kedge.layers.aside_hash import AsideHash
-from kedge.layers.limits import FlattenOptions, Ledger
+from kedge.layers.limits import Ledger
 from kedge.model.digest import Digest
 
-_PIECE = 1 << 19
-_WIDE_PIECE = 8 << 20  # with many threads, most are half of it: each needs the interpreter lock a dozen times
-MANY_THREADS = 6  # from here on cores wait more than they work, and may do what is done twice or apart
+PIECE = 1 << 19  # the most bytes that a layer is inflated to at once
 
 
 @frozen
@@ -28,33 +26,25 @@ class LayerSource:
     digest: Digest | None
     diff_id: Digest | None
     open: Callable[[], Iterator[bytes]]
-    open_at: Callable[[int], Iterator[bytes]] | None = None  # the same bytes from an offset on, not verified
-
-
-def choose_piece(options: FlattenOptions) -> int:
-    """The most bytes that a layer is inflated to at once."""
-    return _WIDE_PIECE if options.threads >= MANY_THREADS else _PIECE
+    size: int = 0  # in bytes, compressed; 0 where it is not known
 
 
 def inflate_layer(
-    layer: LayerSource, ledger: Ledger, *, verify: bool = False, scan: SegmentScan | None = None
+    layer: LayerSource, ledger: Ledger, *, verify: bool = False, is_apart: bool = False
 ) -> Iterator[bytes]:
     """The layer's tar in pieces, charged to `ledger`; with `verify` its digest is compared at the end.
 
-    While `scan` is scanning, pieces are counted and verified, but not given out.
+    `is_apart`: the digest is computed by a thread of its own.
     """
     where = f"layer {layer.name}"
-    options = ledger.options
-    is_apart = options.threaded and bool(options.ahead) and options.threads >= MANY_THREADS
     hasher = AsideHash(layer.diff_id.algorithm, threaded=is_apart) if verify and layer.diff_id else None
     compressed = layer.open()
     try:
-        for piece in inflate(_count(compressed, ledger), where=where, piece=choose_piece(options), scan=scan):
+        for piece in inflate(count_bytes(compressed, ledger), where=where, piece=PIECE):
             ledger.charge_inflated(len(piece), where)
             if hasher is not None:
                 hasher.update(piece)
-            if scan is None or not scan.is_scanning:
-                yield piece
+            yield piece
         found = "" if hasher is None else hasher.hexdigest()
     finally:
         if hasher is not None:
@@ -71,7 +61,8 @@ def inflate_layer(
         )
 
 
-def _count(chunks: Iterator[bytes], ledger: Ledger) -> Iterator[bytes]:
+def count_bytes(chunks: Iterator[bytes], ledger: Ledger) -> Iterator[bytes]:
+    """Charge what came from the registry to `ledger`."""
     for chunk in chunks:
         ledger.charge_compressed(len(chunk))
         yield chunk

@@ -10,18 +10,18 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from typing import cast
 
+from kedge.layers.parcels import Parts
+from kedge.model.packed_blocks import PackedBlocks
 from kedge.posix.threads import start_thread
 
 OWN_PLACES = 16  # pieces between the thread that inflates and the one that reads, where nothing else is said
-# A piece, the end, an error, or other pieces that come next; and whether its place is shared, None without a place
-_Item = tuple["bytes | BaseException | Iterator[bytes] | None", "bool | None"]
+# What takes a place: a piece, or parts of a tar that came together
+_Load = bytes | Parts
+# A load, the end or an error; and whether its place is shared
+_Item = tuple["_Load | BaseException | None", bool]
 FAREWELL = 0.2  # seconds to wait for the thread at the end; it may wait for bytes that do not come
-
-
-def count_places(piece: int) -> int:
-    """How many pieces of this size a layer may have waiting that shares no place: 16 MiB, and not many small ones."""
-    return min(OWN_PLACES, (16 << 20) // piece)
 
 
 class SharedPlaces:
@@ -35,11 +35,6 @@ class SharedPlaces:
         self._spare: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(count):
             self._spare.put(None)
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether no place is left, at this moment."""
-        return self._spare.empty()
 
     def take(self) -> bool:
         """Take a place, if one is left; by any thread."""
@@ -71,7 +66,7 @@ class PieceFeed:
 
     def __init__(
         self,
-        pieces: Iterator[bytes],
+        pieces: Iterator[bytes] | Iterator[Parts],
         *,
         threaded: bool,
         shared: SharedPlaces | None = None,
@@ -84,10 +79,11 @@ class PieceFeed:
         for _ in range(places):
             self._places.put(False)
         self.is_waiting = False  # for a place
+        self.is_over = False  # all of it was taken in
         self._is_stopped = False
         self._thread: threading.Thread | None = None
         self._ended = False
-        self._inserted: Iterator[bytes] | None = None
+        self._parts: Iterator[bytes | PackedBlocks] = iter(())  # of the parcel in hand
         if threaded:
             self._start()
 
@@ -118,9 +114,10 @@ class PieceFeed:
             _close(self._pieces)
         except BaseException as problem:
             last = last or problem
+        self.is_over = True
         self._put(last)
 
-    def _put(self, item: bytes | BaseException | None) -> bool:
+    def _put(self, item: _Load | BaseException | None) -> bool:
         """Wait for a place; whether the reader still wants the item."""
         is_shared = self._wait_for_place()
         self._items.put((item, is_shared))
@@ -139,36 +136,32 @@ class PieceFeed:
         self.is_waiting = False
         return is_shared
 
-    def insert(self, pieces: Iterator[bytes]) -> None:
-        """By the thread that fills it: the reader takes these pieces next, on its own thread."""
-        self._items.put((pieces, None))
-
     def add_place(self) -> None:
         """Let one more piece wait, in a shared place."""
         self._places.put(True)
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[bytes | PackedBlocks]:
         return self
 
-    def __next__(self) -> bytes:
-        if self._thread is None:
-            return next(self._pieces)
+    def __next__(self) -> bytes | PackedBlocks:
+        for part in self._parts:
+            return part
+        load = next(self._pieces) if self._thread is None else self._take()
+        if isinstance(load, bytes):
+            return load
+        self._parts = iter(cast(Parts, load))
+        return next(self)
+
+    def _take(self) -> _Load:
         if self._ended:
             raise StopIteration
-        if self._inserted is not None:
-            for piece in self._inserted:
-                return piece
-            self._inserted = None
         item, is_shared = self._items.get()
         if is_shared and self._shared is not None:
             self._shared.give_back()
-        elif is_shared is not None:
+        else:
             self._places.put(False)
-        if isinstance(item, bytes):
+        if isinstance(item, bytes | list):
             return item
-        if isinstance(item, Iterator):
-            self._inserted = item
-            return next(self)
         self._ended = True
         if item is None:
             raise StopIteration
@@ -183,6 +176,9 @@ class PieceFeed:
         """Ask the thread to end, without waiting for it."""
         self._is_stopped = True
         self._ended = True
+        cancel = getattr(self._pieces, "cancel", None)
+        if cancel is not None:
+            cancel()
         if self._thread is not None:
             for _ in range(2):  # for a thread that waits for a place, and for its last word
                 self._places.put(False)
@@ -200,15 +196,13 @@ class PieceFeed:
     def close(self, wait: float = FAREWELL) -> None:
         """Stop, whatever was left unread; idempotent."""
         self.stop()
-        if self._inserted is not None:
-            _close(self._inserted)
         if self._thread is None:
             _close(self._pieces)
             return
         self._thread.join(max(wait, 0.0))
 
 
-def _close(pieces: Iterator[bytes]) -> None:
+def _close(pieces: Iterator[bytes] | Iterator[Parts]) -> None:
     close = getattr(pieces, "close", None)
     if close is not None:
         close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.layers.limits import Ledger
@@ -45,7 +45,10 @@ from kedge.layers.tar_sparse import (
     parse_header_pairs,
     parse_pax_map,
 )
+from kedge.model.packed_blocks import PackedBlocks, PackedSink
 from kedge.model.tree import Buffer, ContentSink, NodeKind, Xattrs
+
+Piece = bytes | PackedBlocks  # the tar as it is, or a part of a large file's content in its place
 
 _JOINED = 1 << 16  # a file up to this size that straddles two pieces is joined, a larger one is streamed
 _MAXIMUM_ID = (1 << 32) - 2  # -1 means "leave it" to the kernel
@@ -93,12 +96,13 @@ class _Extensions:
 class TarReader:
     """Iterates over the members; `store` hands the current member's content to a sink, otherwise it is passed over."""
 
-    def __init__(self, pieces: Iterator[bytes], where: str, ledger: Ledger) -> None:
+    def __init__(self, pieces: Iterator[Piece], where: str, ledger: Ledger) -> None:
         self._pieces = pieces
         self._where = where
         self._ledger = ledger
         self._piece = b""
         self._view = memoryview(b"")
+        self._packed: PackedBlocks | None = None  # what is in hand instead of a piece
         self._position = 0
         self._end = 0
         self._before = 0  # bytes of the stream before the current piece
@@ -136,6 +140,10 @@ class TarReader:
         size, start = self._remaining, self._position
         if not size:
             return None
+        if start == self._end and self._next_piece():
+            start = 0
+        if self._packed is not None:  # then the sink has asked for it
+            return cast(PackedSink, sink).add_packed(size, self._read_packed())
         stop = start + size
         if stop <= self._end:
             self._position = stop
@@ -167,15 +175,28 @@ class TarReader:
         """The piece in hand, for contents of plain files."""
         return self._view
 
+    @property
+    def place(self) -> int:
+        """Where in the piece in hand the reader stands."""
+        return self._position
+
+    @property
+    def plain_size(self) -> int:
+        """How many bytes of the tar follow that are the current member's content as it is; 0 for a sparse file."""
+        return 0 if self._sparse is not None else self._remaining
+
     # -- bytes -----------------------------------------------------------------------------------------------------
 
     def _next_piece(self) -> bool:
         for piece in self._pieces:
             if piece:
                 self._before += self._end
-                self._piece = piece
-                self._view = memoryview(piece)
                 self._position, self._end = 0, len(piece)
+                if isinstance(piece, bytes):
+                    self._piece, self._packed = piece, None
+                else:  # nobody reads bytes there: it is the content of one file, taken or passed over as a whole
+                    self._piece, self._packed = b"", piece
+                self._view = memoryview(self._piece)
                 return True
         return False
 
@@ -204,6 +225,17 @@ class TarReader:
             self._position = stop
             self._remaining -= stop - start
             yield self._view[start:stop]
+
+    def _read_packed(self) -> Iterator[PackedBlocks]:
+        while self._remaining and self._packed is not None:
+            packed = self._packed
+            self._position = self._end
+            self._remaining -= len(packed)
+            yield packed
+            if self._remaining and not self._next_piece():
+                break
+        if self._remaining:
+            self._fail(f"the archive ends {self._remaining} bytes too early", truncated=True)
 
     def _skip(self, count: int) -> None:
         if self._position + count <= self._end:

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import TracebackType
 
 from kedge.model.manifest import Descriptor
-from kedge.posix.files import explained
-from kedge.store.blobs import PIECE
 from kedge.store.download import Download
 from kedge.store.use_marks import Use
 
@@ -38,14 +36,6 @@ class Ingest:
         May be called again, and by several threads.
         """
         return self._download.flow.follow(self.step if self._is_inline else None)
-
-    def read_from(self, start: int) -> Iterator[bytes]:
-        """The bytes from `start` on, once the blob is in its place."""
-        path = self.wait()
-        with explained(path), path.open("rb", buffering=0) as file:
-            file.seek(start)
-            while piece := file.read(PIECE):
-                yield piece
 
     def wait(self) -> Path:
         """The blob's path, once it is complete, verified and in its place."""

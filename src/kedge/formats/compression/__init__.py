@@ -5,19 +5,15 @@ from __future__ import annotations
 
 from kedge.formats.compression.blocks import BlockCodec, adler32, checksum, codec_of_image, open_codec
 from kedge.formats.compression.gzip_layers import GzipLayerCompressor
-from kedge.formats.compression.gzip_segments import GzipSegment, SegmentScan, inflate_segment
 from kedge.formats.compression.streams import StreamCompressor, inflate
 
 __all__ = [
     "BlockCodec",
     "GzipLayerCompressor",
-    "GzipSegment",
-    "SegmentScan",
     "StreamCompressor",
     "adler32",
     "checksum",
     "codec_of_image",
     "inflate",
-    "inflate_segment",
     "open_codec",
 ]

@@ -16,7 +16,7 @@ from zlib_ng import zlib_ng
 
 from kedge.errors import CorruptImage, InvalidSetting
 from kedge.formats.compression.damaged_streams import damaged, garbage, truncated
-from kedge.formats.compression.gzip_segments import GZIP_MAGIC, GzipStream, SegmentScan, cut
+from kedge.formats.compression.gzip_stream import GZIP_MAGIC, GzipStream, cut
 from kedge.formats.compression.zstd_frames import ZSTD_MAGIC, FrameTracker, is_skippable
 from kedge.model.tree import Buffer
 
@@ -27,20 +27,17 @@ XZ_MEMORY_LIMIT = 192 << 20
 READ_SIZE = 256 << 10
 
 
-def inflate(
-    chunks: Iterable[Buffer], *, where: str, piece: int = 1 << 18, scan: SegmentScan | None = None
-) -> Iterator[bytes]:
+def inflate(chunks: Iterable[Buffer], *, where: str, piece: int = 1 << 18) -> Iterator[bytes]:
     """The decompressed bytes of a layer in pieces of at most `piece` bytes; `where` names the layer in errors.
 
     gzip may have several members and zero padding, zstd several frames and skippable ones; xz and bzip2 are taken too;
     anything else passes through unchanged. Truncated or damaged input, or garbage after the end, is `CorruptImage`.
-    `scan`, if given, notes segments of gzip on the way.
     """
     source = iter(chunks)
     head, waiting = _take_head(source)
     source = itertools.chain(waiting, source)
     if head.startswith(GZIP_MAGIC):
-        return _inflate_gzip(source, where, piece, scan)
+        return _inflate_gzip(source, where, piece)
     if head[:4] == ZSTD_MAGIC or is_skippable(head[:4]):
         return _inflate_zstd(source, where, piece)
     if head.startswith(_XZ_MAGIC):
@@ -68,17 +65,11 @@ def _pass_through(source: Iterator[Buffer], piece: int) -> Iterator[bytes]:
         yield from map(bytes, cut(chunk, piece))
 
 
-def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int, scan: SegmentScan | None) -> Iterator[bytes]:
+def _inflate_gzip(source: Iterator[Buffer], where: str, piece: int) -> Iterator[bytes]:
     stream = GzipStream(where, piece)
-    try:
-        for part in itertools.chain.from_iterable(cut(chunk, stream.part) for chunk in source):
-            if scan is not None:
-                scan.meet(stream, part)
-            yield from stream.feed(part)
-        stream.finish()
-    finally:
-        if scan is not None:
-            scan.end()
+    for part in itertools.chain.from_iterable(cut(chunk, stream.part) for chunk in source):
+        yield from stream.feed(part)
+    stream.finish()
 
 
 class _MemberEngine(Protocol):

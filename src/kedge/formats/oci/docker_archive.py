@@ -102,7 +102,6 @@ class DockerArchive(StoredImages):
             diff_id=diff_id,
             size=size,
             open=lambda: verify_stream(files.chunks(name), digest, size, where),
-            open_at=lambda start: files.chunks(name, start),
         )
         return layer, Descriptor(media_type, digest, size)
 

@@ -136,7 +136,6 @@ class OciLayout(StoredImages):
             diff_id=None,
             size=entry.size,
             open=lambda: verify_stream(files.chunks(name), entry.digest, entry.size, where),
-            open_at=lambda start: files.chunks(name, start),
         )
 
 

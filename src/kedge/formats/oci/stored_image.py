@@ -29,7 +29,6 @@ class StoredLayer:
     diff_id: Digest | None
     size: int
     open: Callable[[], Iterator[bytes]]
-    open_at: Callable[[int], Iterator[bytes]] | None = None  # its bytes from an offset on, not checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +83,8 @@ class BlobFiles(Protocol):
         """Its length; CorruptImage when it is not there."""
         ...
 
-    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """Its bytes in order, in bounded pieces, from `start` on."""
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Its bytes in order, in bounded pieces."""
         ...
 
     def close(self) -> None:
@@ -112,7 +111,7 @@ class BlobDirectory:
         with explained(self._path / name):
             return (self._path / name).stat().st_size
 
-    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
+    def chunks(self, name: str) -> Iterator[bytes]:
         """The file's bytes; a FIFO or device in place of a blob is refused and never waited for."""
         path = self._path / name
         with (
@@ -121,7 +120,6 @@ class BlobDirectory:
         ):
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise FileProblem(f"{path} is not a regular file")
-            file.seek(start)
             while piece := file.read(PIECE):
                 yield piece
 
@@ -169,6 +167,6 @@ def pair_layers(layers: tuple[StoredLayer, ...], diff_ids: tuple[Digest, ...], w
     if len(layers) != len(diff_ids):
         raise CorruptImage(f"{where}: the manifest has {len(layers)} layers, the config lists {len(diff_ids)} diff_ids")
     return tuple(
-        StoredLayer(layer.name, layer.digest, diff_id, layer.size, layer.open, layer.open_at)
+        StoredLayer(layer.name, layer.digest, diff_id, layer.size, layer.open)
         for layer, diff_id in zip(layers, diff_ids, strict=True)
     )

@@ -79,10 +79,10 @@ class TarArchive:
         """The member's length."""
         return self._member(name).size
 
-    def chunks(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """The member's bytes, from `start` on."""
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """The member's bytes."""
         member = self._member(name)
-        done = start
+        done = 0
         while done < member.size:
             with explained(self.where):
                 piece = os.pread(self._file.fileno(), min(PIECE, member.size - done), member.offset + done)

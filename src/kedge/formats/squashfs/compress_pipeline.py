@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from kedge.formats.compression import BlockCodec
 from kedge.formats.squashfs.image_output import OutputFile
 from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
+from kedge.formats.squashfs.stored_block import choose_stored
 from kedge.model.tree import Buffer
 from kedge.posix.threads import start_thread
 
@@ -22,8 +23,9 @@ _BATCH_SIZE = 2 << 20
 _WIDE_BATCH_SIZE = 4 << 20  # with many threads: each batch needs the interpreter lock a few times
 _WIDE_FROM = 6  # threads
 _BATCH_ENTRIES = 4096  # holes take no room in a batch, but memory elsewhere
-# The bytes of a block; None for a block of zeros; the number of an earlier block with the same bytes
-_Entry = memoryview | int | None
+# The bytes of a block; None for a block of zeros; the number of an earlier block with the same bytes; or its size as
+# the image notes it and its bytes, compressed elsewhere
+_Entry = memoryview | int | tuple[int, memoryview] | None
 
 
 class Batch:
@@ -114,6 +116,12 @@ class BlockPipeline:
         if batch.weight + self.block_size > self._capacity or len(batch.entries) >= _BATCH_ENTRIES:
             self._submit()
 
+    def add_packed(self, word: int, data: memoryview) -> None:
+        """A block that was compressed elsewhere; `word` is its size as the image notes it. The slot is void."""
+        self._make_room()
+        self._batch.entries.append((word, data))
+        self._batch.weight += len(data)
+
     def add_sparse(self) -> None:
         """A block of zeros, which takes no room. The slot stays as it is."""
         self._batch.entries.append(None)
@@ -129,15 +137,32 @@ class BlockPipeline:
             entry = batch.entries[block - batch.first]
             if isinstance(entry, int):
                 return self.read_block(entry)
+            if isinstance(entry, tuple):
+                return self._unpack(*entry)
             return None if entry is None else bytes(entry)
-        while block >= self._committed and self._failure is None:
-            self._take_back()
-        self._raise_failure()
+        self._await(block)
         word = self.sizes[block]
         if not word:
             return None
-        data = self._output.read_at(self.positions[block], word & BLOCK_SIZE_MASK)
-        return data if word & BLOCK_STORED else self._codec.decompress_block(data, self.block_size)
+        return self._unpack(word, self._output.read_at(self.positions[block], word & BLOCK_SIZE_MASK))
+
+    def _unpack(self, word: int, data: Buffer) -> bytes:
+        return bytes(data) if word & BLOCK_STORED else self._codec.decompress_block(data, self.block_size)
+
+    def holds(self, block: int, word: int, data: memoryview) -> bool:
+        """Whether a block is stored as these bytes: then it is the same, because a codec packs equal blocks equally."""
+        if block >= self._batch.first:
+            self._submit()
+        self._await(block)
+        if self.sizes[block] != word:
+            return False
+        return not word or self._output.read_at(self.positions[block], word & BLOCK_SIZE_MASK) == data
+
+    def _await(self, block: int) -> None:
+        """Wait until a block that was handed over is written."""
+        while block >= self._committed and self._failure is None:
+            self._take_back()
+        self._raise_failure()
 
     def finish(self) -> None:
         """Write everything that is under way and end the threads."""
@@ -231,15 +256,16 @@ class BlockPipeline:
         packed = iter(batch.packed)
         pieces: list[Buffer] = []
         position = self.end
+        data: Buffer
         for entry in batch.entries:
             word = size = 0
             if isinstance(entry, memoryview):
-                data = next(packed)
-                word = size = len(data)
-                if size >= len(entry):
-                    data = entry
-                    size = len(entry)
-                    word = size | BLOCK_STORED
+                word, data = choose_stored(entry, next(packed))
+                size = len(data)
+                pieces.append(data)
+            elif isinstance(entry, tuple):
+                word, data = entry
+                size = len(data)
                 pieces.append(data)
             elif entry is not None:  # rare; what is copied may stand in this very batch, so it has to be written first
                 self._write(pieces)

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from kedge.errors import FileProblem
 from kedge.formats.compression import checksum
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
+from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK
 from kedge.formats.squashfs.small_files import OFFSET_SHIFT, split_token
+from kedge.formats.squashfs.stored_block import is_hole
+from kedge.model.packed_blocks import PackedBlocks
 from kedge.model.tree import Buffer
 
 CACHED_FRAGMENTS = 8
@@ -102,6 +105,10 @@ class ContentStore:
             return self.add(data) if size else None
         return _FileIntake(self, self._pipeline, size).take(chunks)
 
+    def add_packed(self, size: int, chunks: Iterable[PackedBlocks]) -> object:
+        """Take a file of at least a block, in blocks that were compressed elsewhere."""
+        return _FileIntake(self, self._pipeline, size).take_packed(chunks)
+
     def close_fragment(self) -> None:
         """Send the fragment block that is being filled on its way; the next small file begins a new one."""
         if self._used:
@@ -110,8 +117,8 @@ class ContentStore:
             self._used = 0
 
     def is_hole(self, block: memoryview) -> bool:
-        """Whether a block is all zeros; only those that begin and end with zero are looked at closer."""
-        return block[0] == 0 and block[-1] == 0 and bytes(block) == self._zeros[: len(block)]
+        """Whether a block is all zeros."""
+        return is_hole(block, self._zeros)
 
     def find_large(self, size: int, first_checksum: int) -> FileBlocks | None:
         """A stored file of this size whose first block has this checksum."""
@@ -174,6 +181,41 @@ class _FileIntake:
         if filled:
             self._close(slot[:filled])
         return self._settle()
+
+    def take_packed(self, chunks: Iterable[PackedBlocks]) -> FileBlocks:
+        """The same for blocks that are compressed already."""
+        total, capacity = 0, self._pipeline.block_size
+        for chunk in chunks:
+            if not total:
+                self._checksum = chunk.checksum
+                self._candidate = self._store.find_large(self._size, self._checksum)
+            total += len(chunk)
+            start = 0
+            for index, word in enumerate(chunk.words):
+                end = start + (word & BLOCK_SIZE_MASK)
+                hole = min(capacity, len(chunk) - index * capacity)
+                self._close_packed(word, chunk.data[start:end], hole)
+                start = end
+        if total != self._size:
+            raise _wrong_size(self._size, total)
+        return self._settle()
+
+    def _close_packed(self, word: int, data: memoryview, size: int) -> None:
+        if self._candidate is not None:
+            if self._pipeline.holds(self._candidate.first + self._agreed, word, data):
+                self._agreed += 1
+                return
+            self._part_from_candidate(self._candidate)
+            self._candidate = None
+        token = self._token
+        if token is None:
+            token = self._token = FileBlocks(self._pipeline.next_number)
+        token.count += 1
+        if word:
+            self._pipeline.add_packed(word, data)
+        else:
+            token.sparse += size
+            self._pipeline.add_sparse()
 
     def _close(self, block: memoryview, *, is_kept: bool = False) -> None:
         if self._token is None and self._candidate is None:

@@ -20,6 +20,7 @@ from kedge.formats.squashfs.content_writer import ContentStore
 from kedge.formats.squashfs.image_output import OutputFile
 from kedge.formats.squashfs.inode_writer import BlockMap, TreeTables
 from kedge.formats.squashfs.table_writer import pack_table
+from kedge.model.packed_blocks import Packing
 from kedge.model.tree import Node
 
 
@@ -55,6 +56,8 @@ class SquashWriter:
         self.add = self._contents.add  # takes a whole file; returns the token for `Node.content`
         self.add_all = self._contents.add_all  # takes files that lie in one piece
         self.add_stream = self._contents.add_stream  # takes a file of so many bytes in chunks; likewise
+        self.add_packed = self._contents.add_packed  # takes such a file in blocks that were made as `packing` says
+        self.packing = Packing(options.codec, size)
         self.skipped_xattrs: dict[bytes, int] = {}  # by name: how many files have attributes SquashFS cannot hold
 
     def finish(self, root: Node) -> int:

@@ -99,7 +99,7 @@ def _opener(resolved: Resolved, layer: Descriptor) -> Callable[[int], AbstractCo
 
 
 def _describe_layer(layer: Descriptor, diff_id: Digest | None, ingest: Ingest) -> LayerSource:
-    return LayerSource(short_name(layer), layer.digest, diff_id, ingest.follow, ingest.read_from)
+    return LayerSource(short_name(layer), layer.digest, diff_id, ingest.follow, layer.size)
 
 
 def make_record(resolved: Resolved, config: ImageConfig, wanted: Platform) -> SourceRecord:

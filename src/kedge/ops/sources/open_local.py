@@ -224,7 +224,7 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
     except BaseException:
         images.close()
         raise
-    layers = tuple(LayerSource(x.name, x.digest, x.diff_id, x.open, x.open_at) for x in stored.layers)
+    layers = tuple(LayerSource(x.name, x.digest, x.diff_id, x.open, x.size) for x in stored.layers)
     kind = "docker-archive" if is_docker else "oci" if path.is_dir() else "oci-archive"
     record = SourceRecord(
         kind,

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a process that packs a layer sends: the tar, with the blocks of its large files compressed, in parcels.
+
+A parcel is put into a slot of shared memory, and one message says so: a pipe would wake both ends for every few pages,
+and each time the reader would wait for its interpreter lock. Both ends are the same kedge on the same machine, so
+numbers are as the machine has them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+
+from kedge.errors import KedgeError, rebuild_error
+from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK
+from kedge.model.packed_blocks import PackedBlocks
+from kedge.model.tree import Buffer
+
+LARGEST_PARCEL = 4 << 20
+_MOST_NUMBERS = 1 << 15
+_SLOT = LARGEST_PARCEL + (1 << 18)  # with the numbers that describe its parts
+_SLOTS = 6
+# kind, slot, how many numbers describe the parts, bytes inflated since the last, bytes of the parts or of an error
+_MESSAGE = struct.Struct("=cxxxIIQQ")
+_PARCEL, _END, _ERROR = b"P", b"E", b"!"
+_VECTOR = 512  # parts written by one call
+Parts = list[bytes | PackedBlocks]
+
+
+class Parcel:
+    """Parts that are gathered to be sent together."""
+
+    def __init__(self) -> None:
+        self.numbers = array("I")
+        self.parts: list[Buffer] = []
+        self.size = 0
+
+    def add_bytes(self, part: Buffer) -> None:
+        """A part that is the tar as it stands."""
+        self.numbers.extend((0, len(part)))
+        self._take(part)
+
+    def add_blocks(self, size: int, checksum: int, blocks: Sequence[tuple[int, Buffer]]) -> None:
+        """Blocks of a file: of how many bytes, the first one's checksum; of each its size as noted, and its bytes."""
+        self.numbers.extend((len(blocks), size, checksum))
+        for word, data in blocks:
+            self.numbers.append(word)
+            if word:
+                self._take(data)
+
+    def _take(self, part: Buffer) -> None:
+        self.parts.append(part)
+        self.size += len(part)
+
+    def has_room(self, other: Parcel) -> bool:
+        """Whether another fits into it."""
+        return self.size + other.size <= LARGEST_PARCEL and len(self.numbers) + len(other.numbers) <= _MOST_NUMBERS
+
+    def append(self, other: Parcel) -> None:
+        """Take the parts of another."""
+        self.numbers += other.numbers
+        self.parts += other.parts
+        self.size += other.size
+
+
+class ParcelSender:
+    """The end of the process that packs."""
+
+    def __init__(self, talk: socket.socket, memory: int) -> None:
+        self._talk = talk
+        self._memory = memory
+        self._free = list(range(_SLOTS))
+
+    def send(self, parcel: Parcel, inflated: int) -> None:
+        """Put a parcel into a slot, as soon as one is free."""
+        while not self._free:
+            freed = self._talk.recv(_SLOTS)
+            if not freed:
+                raise BrokenPipeError
+            self._free += freed
+        slot = self._free.pop()
+        _write_at(self._memory, slot * _SLOT, [memoryview(parcel.numbers).cast("B"), *parcel.parts])
+        self._talk.sendall(_MESSAGE.pack(_PARCEL, slot, len(parcel.numbers), inflated, parcel.size))
+
+    def end(self) -> None:
+        """All was sent, and the layer is what it should be."""
+        self._talk.sendall(_MESSAGE.pack(_END, 0, 0, 0, 0))
+
+    def fail(self, problem: BaseException) -> None:
+        """What came was not a layer."""
+        fields = (
+            problem.as_dict() if isinstance(problem, KedgeError) else {"bug": f"{type(problem).__name__}: {problem}"}
+        )
+        text = json.dumps(fields).encode()
+        self._talk.sendall(_MESSAGE.pack(_ERROR, 0, 0, 0, len(text)) + text)
+
+
+def receive_parcels(talk: socket.socket, memory: int) -> Iterator[tuple[Parts, int]]:
+    """Parcels as they come, with the number of bytes inflated for them; raises what the other end met.
+
+    EOFError where it ends without a word: the process was killed.
+    """
+    while True:
+        kind, slot, count, inflated, size = _MESSAGE.unpack(_receive(talk, _MESSAGE.size))
+        if kind == _END:
+            return
+        if kind == _ERROR:
+            fields = json.loads(_receive(talk, size))
+            raise RuntimeError(fields["bug"]) if "bug" in fields else rebuild_error(fields)
+        data = bytearray(count * 4 + size)
+        _read_at(memory, slot * _SLOT, memoryview(data))
+        with contextlib.suppress(BrokenPipeError):  # it was the last, and the process has ended
+            talk.sendall(bytes((slot,)))
+        yield _split(memoryview(data), count * 4), inflated
+
+
+def _split(data: memoryview, start: int) -> Parts:
+    """The parts of a parcel; `start` is where the numbers end that describe them."""
+    numbers, parts = data[:start].cast("I"), list[bytes | PackedBlocks]()
+    index = 0
+    while index < len(numbers):
+        count, size = numbers[index], numbers[index + 1]
+        if not count:
+            parts.append(bytes(data[start : start + size]))
+            start += size
+            index += 2
+            continue
+        words = array("I", numbers[index + 3 : index + 3 + count])
+        end = start + sum([word & BLOCK_SIZE_MASK for word in words])
+        parts.append(PackedBlocks(size, numbers[index + 2], words, data[start:end]))
+        start = end
+        index += 3 + count
+    return parts
+
+
+def _receive(talk: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = talk.recv(size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+def _read_at(memory: int, offset: int, view: memoryview) -> None:
+    while view:
+        count = os.preadv(memory, [view], offset)
+        if not count:
+            raise EOFError
+        view, offset = view[count:], offset + count
+
+
+def _write_at(memory: int, offset: int, parts: Sequence[Buffer]) -> None:
+    for first in range(0, len(parts), _VECTOR):
+        vector = parts[first : first + _VECTOR]
+        size = sum(map(len, vector))
+        if os.pwritev(memory, vector, offset) != size:
+            raise OSError(28, "the shared memory is full")
+        offset += size
