@@ -20,7 +20,8 @@ _UNLIMITED_MEMORY = 1 << 60  # version 1 says "no limit" with a number near 2**6
 _MAXIMUM_THREADS = 32  # one pull cannot feed more, and a shared node has other users
 _SPARE_PROCESSES = 8  # for downloads, the pulse of leases, and the user's shell
 _MEMORY_PER_THREAD = 24 * _MEBIBYTE
-_AHEAD_PER_THREAD = 128 * _MEBIBYTE
+_AHEAD_PER_THREAD = 64 * _MEBIBYTE
+_MANY_THREADS = 6  # from here on layers have processes of their own (layers/layers_ahead), which fill it sooner
 _MOST_AHEAD = 2048 * _MEBIBYTE
 _ADDRESS_SPACE_PER_THREAD = 144 * _MEBIBYTE  # a stack of 8 MiB and an arena of malloc, which reserves 128 MiB
 
@@ -74,7 +75,8 @@ def choose_ahead(limits: Limits, threads: int) -> int:
     has_addresses = limits.address_space is None or limits.address_space >= addresses
     if threads < 2 or not has_processes or not has_addresses:
         return 0
-    wanted = min(_AHEAD_PER_THREAD * threads, _MOST_AHEAD) if threads > 2 else _AHEAD_PER_THREAD // 4
+    each = _AHEAD_PER_THREAD if threads < _MANY_THREADS else 2 * _AHEAD_PER_THREAD
+    wanted = min(each * threads, _MOST_AHEAD) if threads > 2 else _AHEAD_PER_THREAD // 2
     allowed = [limit // 8 for limit in (limits.memory, limits.address_space) if limit is not None]
     return min([wanted, *allowed])
 

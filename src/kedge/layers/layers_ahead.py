@@ -22,7 +22,8 @@ from kedge.model.packed_blocks import Packing
 
 _AT_ONCE = 8  # layers that are inflated at the same time, at most
 _OPEN = 32  # layers whose parts may wait
-_MANY_THREADS = 6  # from here on layers have processes
+_MANY_THREADS = 6  # from here on layers have processes, if there is memory for some
+_LEAST_AHEAD = 128 << 20
 _SHARE = 3  # processors for each process: one inflates, its compressors have half of their time to spare
 _COMPRESSORS = 2  # threads of each
 _LARGE_LAYER = 8 << 20  # compressed bytes from which on a process is worth its start
@@ -39,7 +40,7 @@ class LayersAhead:
         self._packing = packing
         self._open: deque[PieceFeed] = deque()
         self._is_threaded = options.threaded
-        self._has_processes = options.threaded and bool(options.ahead) and options.threads >= _MANY_THREADS
+        self._has_processes = options.threaded and options.ahead >= _LEAST_AHEAD and options.threads >= _MANY_THREADS
         at_once = options.threads // _SHARE if self._has_processes else options.threads
         self._at_once = max(1, min(_AT_ONCE, at_once)) if options.ahead else 1
         self._places = SharedPlaces(options.ahead // (LARGEST_PARCEL if self._has_processes else PIECE))

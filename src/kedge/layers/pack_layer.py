@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 from kedge.formats.compression import BlockCodec, checksum, open_codec
 from kedge.formats.squashfs.stored_block import choose_stored, is_hole
@@ -39,7 +40,7 @@ class PackRequest:
     codec: str  # empty: nothing is packed, the tar is sent as it is
     block_size: int
     threads: int  # that compress
-    limits: dict[str, int]  # of `FlattenOptions`
+    limits: dict[str, Any]  # of `FlattenOptions`
 
 
 def pack_layer(request: PackRequest, given: int, sender: ParcelSender) -> None:

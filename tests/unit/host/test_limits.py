@@ -169,8 +169,8 @@ def test_threads_follow_the_limits(limits: Limits, wanted: int | None, threads: 
 
 @pytest.mark.parametrize(
     ("memory", "threads", "ahead"),
-    [(None, 1, 0), (24 << 30, 2, 32 << 20), (24 << 30, 4, 256 << 20), (64 << 30, 16, 512 << 20),
-     (64 << 30, 32, 512 << 20), (512 << 20, 4, 64 << 20)],
+    [(None, 1, 0), (24 << 30, 2, 32 << 20), (24 << 30, 4, 256 << 20), (64 << 30, 16, 2 << 30),
+     (64 << 30, 32, 2 << 30), (8 << 30, 16, 1 << 30), (512 << 20, 4, 64 << 20)],
 )  # fmt: skip
 def test_memory_for_layers_ahead_follows_threads_and_the_limit(memory: int | None, threads: int, ahead: int) -> None:
     assert choose_ahead(Limits(cpus=threads, memory=memory, processes=None), threads) == ahead
@@ -178,6 +178,6 @@ def test_memory_for_layers_ahead_follows_threads_and_the_limit(memory: int | Non
 
 def test_nothing_is_read_ahead_without_room_for_its_threads() -> None:
     room = Limits(cpus=16, memory=64 << 30, processes=60, address_space=16 << 30)
-    assert choose_ahead(room, 16) == 512 << 20
+    assert choose_ahead(room, 16) == 2 << 30
     assert choose_ahead(replace(room, processes=50), 16) == 0
     assert choose_ahead(replace(room, address_space=4 << 30), 16) == 0

@@ -12,18 +12,20 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
+from pathlib import Path
 
 import pytest
 
-from kedge.formats.compression import gzip_segments, open_codec
+from kedge.formats.compression import open_codec
 from kedge.formats.squashfs import compress_pipeline
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.formats.squashfs.image_output import OutputFile
+from kedge.layers import layers_ahead
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.layers_ahead import LayersAhead
 from kedge.layers.limits import FlattenOptions, Ledger
 from kedge.layers.piece_feed import PieceFeed
+from tests.builders.waiting import wait_until
 
 _TIMES = 150  # a queue with a lock is stuck after some 100
 _BLOCK = 4096
@@ -60,15 +62,9 @@ def read_pieces() -> None:
         feed.drain()
 
 
-def read_segments_of_layers() -> None:
-    """With no memory for layers ahead, so that all but the first are read in segments."""
-    blob = _BLOB
-
-    def open_at(start: int) -> Iterator[bytes]:
-        yield blob[start:]
-
-    layers = [LayerSource("x", None, None, partial(open_at, 0), open_at) for _ in range(4)]
-    with closing(LayersAhead(layers, Ledger(FlattenOptions(threads=8, ahead=1)))) as ahead:
+def read_layers_of_processes() -> None:
+    layers = [LayerSource(str(number), None, None, lambda: iter([_BLOB]), len(_BLOB)) for number in range(2)]
+    with closing(LayersAhead(layers, Ledger(FlattenOptions(threads=8, ahead=1 << 30)))) as ahead:
         for _ in layers:
             with ahead.next_feed() as feed:
                 feed.drain()
@@ -89,12 +85,26 @@ def write_blocks() -> None:
 @pytest.mark.timeout(60)
 # a handler that raises while Python forgets an ended thread is not heard, and nothing waits for it
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("work", [read_pieces, read_segments_of_layers, write_blocks])
+@pytest.mark.parametrize("work", [read_pieces, write_blocks])
 def test_threads_end_whenever_a_signal_comes(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
-    monkeypatch.setattr(gzip_segments, "_LENGTH", 100_000)
-    monkeypatch.setattr(gzip_segments, "_FIRST_MEMBER", 50_000)
     monkeypatch.setattr(compress_pipeline, "_BATCH_SIZE", 2 * _BLOCK)  # so that the threads meet often
     choose = random.Random(15)
     for _ in range(_TIMES):
         with suppress(_AskedToEnd), raised_soon(choose):
             work()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_processes_of_layers_end_whenever_a_signal_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers_ahead, "_LARGE_LAYER", 0)
+    choose = random.Random(16)
+    for _ in range(40):
+        with suppress(_AskedToEnd), raised_soon(choose):
+            read_layers_of_processes()
+    wait_until("all of them are gone", lambda: not _list_children())
+
+
+def _list_children() -> list[str]:
+    names = [path / "children" for path in Path("/proc/self/task").iterdir()]
+    return [pid for name in names for pid in name.read_text().split()]

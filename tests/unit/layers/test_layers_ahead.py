@@ -3,20 +3,14 @@
 
 from __future__ import annotations
 
-import gzip
-import random
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 
 import pytest
 
-from kedge.errors import CorruptImage, DigestMismatch
-from kedge.formats.compression import gzip_segments
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.errors import DigestMismatch
 from kedge.frozen import replace
 from kedge.layers.flatten import flatten
 from kedge.layers.layer_source import LayerSource
@@ -125,91 +119,6 @@ def test_layers_are_read_here_when_no_thread_can_be_started(monkeypatch: pytest.
     monkeypatch.setattr(threading.Thread, "start", refuse)
     root = flatten(layers, MemorySink(), FlattenOptions(threads=16, ahead=64 << 20))
     assert [path for path, _ in walk(root)] == expected
-
-
-@dataclass
-class _Blob:
-    """A stored layer that counts how often it is opened, and from where."""
-
-    data: bytes
-    opened: list[int] = field(default_factory=list)
-    second: bytes | None = None  # what it is the second time
-
-    def open(self) -> Iterator[bytes]:
-        self.opened.append(-1)
-        yield from (self.data[start : start + 50_000] for start in range(0, len(self.data), 50_000))
-
-    def open_at(self, start: int) -> Iterator[bytes]:
-        self.opened.append(start)
-        yield (self.second or self.data)[start:]
-
-
-def make_blobs(monkeypatch: pytest.MonkeyPatch) -> tuple[list[_Blob], list[LayerSource]]:
-    """Layers that no memory is left for, so that they are inflated twice, but for the one in hand."""
-    monkeypatch.setattr(gzip_segments, "_FIRST_MEMBER", 4096)
-    monkeypatch.setattr(gzip_segments, "_LENGTH", 16_384)
-    chooser = random.Random(16)
-    tars = [
-        layer(file("same", chooser.randbytes(9000)), *(file(f"{x}/{y}", chooser.randbytes(70_000)) for y in range(30)))
-        for x in range(4)
-    ]
-    blobs = [_Blob(gzip.compress(tar, 1)) for tar in tars]
-    names = sources(*tars)
-    return blobs, [
-        LayerSource(name.name, None, name.diff_id, blob.open, blob.open_at)
-        for name, blob in zip(names, blobs, strict=True)
-    ]
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("threads", [1, 2, 4, 6, 16])
-def test_layers_beyond_the_memory_are_inflated_again_in_segments(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    blobs, layers = make_blobs(monkeypatch)
-    expected, sink = MemorySink(), MemorySink()
-    flatten(layers, expected)
-    for blob in blobs:
-        blob.opened.clear()
-    flatten(layers, sink, FlattenOptions(threads=threads, ahead=1))
-    assert sink.stored == expected.stored
-    assert [blob.opened.count(-1) for blob in blobs] == [1] * 4
-    assert any(len(blob.opened) > 3 for blob in blobs) == (threads >= 6)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
-
-
-@pytest.mark.timeout(60)
-def test_an_image_has_the_same_bytes_with_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, layers = make_blobs(monkeypatch)
-
-    def write(threads: int, ahead: int) -> bytes:
-        with tempfile.TemporaryFile() as image:
-            with SquashWriter(image, SquashOptions(codec="zstd", threads=threads, mtime=0)) as writer:
-                writer.finish(flatten(layers, writer, FlattenOptions(threads=threads, ahead=ahead)))
-            image.seek(0)
-            return image.read()
-
-    expected = write(1, 0)
-    assert len(expected) > 1 << 20
-    for threads in (2, 4, 16):
-        for ahead in (1, 4 << 20, 64 << 20):
-            assert write(threads, ahead) == expected, (threads, ahead)
-
-
-@pytest.mark.timeout(60)
-def test_a_layer_that_changes_between_two_reads_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    blobs, layers = make_blobs(monkeypatch)
-    blobs[0].second = blobs[0].data[:-3000] + bytes(3000)
-    with pytest.raises(CorruptImage, match=r"layer layer0.*(changed between two reads|damaged)"):
-        flatten(layers, MemorySink(), FlattenOptions(threads=16, ahead=1))
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
-
-
-@pytest.mark.timeout(60)
-def test_a_damaged_layer_that_is_scanned_is_refused_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    blobs, layers = make_blobs(monkeypatch)
-    blobs[0].data = blobs[0].data[:-5000]
-    with pytest.raises(CorruptImage, match="layer layer0: the gzip data ends too early"):
-        flatten(layers, MemorySink(), FlattenOptions(threads=16, ahead=1))
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kedge-")]
 
 
 @pytest.mark.timeout(60)

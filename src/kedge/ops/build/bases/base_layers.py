@@ -48,7 +48,9 @@ def as_one_layer(
     assert record.layer is not None
     layer, raw = record.layer, str(record.extra["config"]).encode()
     config = parse_config(raw)
-    source = LayerSource(layer.digest.hex[:12], layer.digest, record.diff_id, partial(read_cached_layer, store, layer))
+    source = LayerSource(
+        layer.digest.hex[:12], layer.digest, record.diff_id, partial(read_cached_layer, store, layer), layer.size
+    )
     origin = SourceRecord(str(record.extra["kind"]), name, None, config.platform, int(record.extra["created"]))
     options = choose_reading(workplace)
     manifest = make_manifest(raw, [layer])

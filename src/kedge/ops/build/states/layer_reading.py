@@ -22,4 +22,6 @@ def read_layer(store: Store, layer: StepLayer) -> LayerSource:
             while piece := file.read(_PIECE):
                 yield piece
 
-    return LayerSource(layer.descriptor.digest.hex[:12], layer.descriptor.digest, layer.diff_id, read)
+    return LayerSource(
+        layer.descriptor.digest.hex[:12], layer.descriptor.digest, layer.diff_id, read, layer.descriptor.size
+    )
