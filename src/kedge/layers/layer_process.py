@@ -42,8 +42,8 @@ class LayerProcess:
         self._ledger = ledger
         self._problem: BaseException | None = None  # of the bytes that come to it
         self._is_closed = False
-        self._worker = PipedWorker(PACK_VERB, json.dumps(request))
-        self._parcels = receive_parcels(self._worker.talk, self._worker.memory)
+        self._worker = worker = PipedWorker(PACK_VERB, json.dumps(request))
+        self._parcels = receive_parcels(worker.messages, worker.replies, worker.memory)
         self._supply = threading.Thread(target=self._feed, name="kedge-supply", daemon=True)
         self._start()
 
@@ -70,7 +70,7 @@ class LayerProcess:
             # its input is closed after the problem is noted.
             if self._problem is not None:
                 raise self._problem from None
-            if isinstance(problem, EOFError | ConnectionError):
+            if isinstance(problem, EOFError):
                 raise self._explain_death() from None
             raise
         self._ledger.charge_inflated(inflated, f"layer {self._layer.name}")

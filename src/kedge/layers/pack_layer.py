@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -53,10 +53,11 @@ def pack_layer(request: PackRequest, given: int, sender: ParcelSender) -> None:
         with closing(PieceFeed(inflated, threaded=True)) as feed, ThreadPoolExecutor(request.threads) as pool:
             _Packer(request, ledger, sender, pool).run(feed)
         sender.end()
-    except ConnectionError:
+    except BrokenPipeError:
         return  # nobody wants it any more
     except BaseException as problem:
-        sender.fail(problem)
+        with suppress(BrokenPipeError):
+            sender.fail(problem)
 
 
 def _read(given: int) -> Iterator[bytes]:

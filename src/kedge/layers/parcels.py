@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
@@ -71,25 +70,26 @@ class Parcel:
 class ParcelSender:
     """The end of the process that packs."""
 
-    def __init__(self, talk: socket.socket, memory: int) -> None:
-        self._talk = talk
+    def __init__(self, messages: int, replies: int, memory: int) -> None:
+        self._messages = messages
+        self._replies = replies
         self._memory = memory
         self._free = list(range(_SLOTS))
 
     def send(self, parcel: Parcel, inflated: int) -> None:
         """Put a parcel into a slot, as soon as one is free."""
         while not self._free:
-            freed = self._talk.recv(_SLOTS)
+            freed = os.read(self._replies, _SLOTS)
             if not freed:
                 raise BrokenPipeError
             self._free += freed
         slot = self._free.pop()
         _write_at(self._memory, slot * _SLOT, [memoryview(parcel.numbers).cast("B"), *parcel.parts])
-        self._talk.sendall(_MESSAGE.pack(_PARCEL, slot, len(parcel.numbers), inflated, parcel.size))
+        self._write(_MESSAGE.pack(_PARCEL, slot, len(parcel.numbers), inflated, parcel.size))
 
     def end(self) -> None:
         """All was sent, and the layer is what it should be."""
-        self._talk.sendall(_MESSAGE.pack(_END, 0, 0, 0, 0))
+        self._write(_MESSAGE.pack(_END, 0, 0, 0, 0))
 
     def fail(self, problem: BaseException) -> None:
         """What came was not a layer."""
@@ -97,25 +97,29 @@ class ParcelSender:
             problem.as_dict() if isinstance(problem, KedgeError) else {"bug": f"{type(problem).__name__}: {problem}"}
         )
         text = json.dumps(fields).encode()
-        self._talk.sendall(_MESSAGE.pack(_ERROR, 0, 0, 0, len(text)) + text)
+        self._write(_MESSAGE.pack(_ERROR, 0, 0, 0, len(text)) + text)
+
+    def _write(self, message: bytes) -> None:
+        while message:
+            message = message[os.write(self._messages, message) :]
 
 
-def receive_parcels(talk: socket.socket, memory: int) -> Iterator[tuple[Parts, int]]:
+def receive_parcels(messages: int, replies: int, memory: int) -> Iterator[tuple[Parts, int]]:
     """Parcels as they come, with the number of bytes inflated for them; raises what the other end met.
 
     EOFError where it ends without a word: the process was killed.
     """
     while True:
-        kind, slot, count, inflated, size = _MESSAGE.unpack(_receive(talk, _MESSAGE.size))
+        kind, slot, count, inflated, size = _MESSAGE.unpack(_receive(messages, _MESSAGE.size))
         if kind == _END:
             return
         if kind == _ERROR:
-            fields = json.loads(_receive(talk, size))
+            fields = json.loads(_receive(messages, size))
             raise RuntimeError(fields["bug"]) if "bug" in fields else rebuild_error(fields)
         data = bytearray(count * 4 + size)
         _read_at(memory, slot * _SLOT, memoryview(data))
         with contextlib.suppress(BrokenPipeError):  # it was the last, and the process has ended
-            talk.sendall(bytes((slot,)))
+            os.write(replies, bytes((slot,)))
         yield _split(memoryview(data), count * 4), inflated
 
 
@@ -138,10 +142,10 @@ def _split(data: memoryview, start: int) -> Parts:
     return parts
 
 
-def _receive(talk: socket.socket, size: int) -> bytes:
+def _receive(messages: int, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        piece = talk.recv(size - len(data))
+        piece = os.read(messages, size - len(data))
         if not piece:
             raise EOFError
         data += piece

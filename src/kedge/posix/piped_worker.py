@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A kedge process beside this one: a pipe for what it gets, a socket to talk, and memory that both share.
+"""A kedge process beside this one: a pipe for what it gets, two to talk, and memory that both share.
 
 It may be started from a process that has threads, because it begins with a program of its own.
 """
@@ -10,38 +10,36 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import threading
 
 from kedge.posix.start_kedge import own_command
 
-INPUT, TALK, MEMORY = 0, 1, 3  # open files of the worker
+INPUT, MESSAGES, MEMORY, REPLIES = 0, 1, 3, 4  # open files of the worker
 _PIPE_SIZE = 1 << 20  # what a user may ask for, where the administrator has not said otherwise
 _ABOVE = 10  # files for the worker are moved there first, so that none of them has the number of another
 
 
 class PipedWorker:
-    """`kedge WORDS`, which reads what is written to `input`, answers by `talk`, and shares `memory`.
+    """`kedge WORDS`, which reads what is written to `input`, talks by `messages` and `replies`, and shares `memory`.
 
-    It ends when its input and the talk do, so it does not outlive this process. OSError where it cannot be started.
+    It ends when its pipes do, so it does not outlive this process. OSError where it cannot be started.
     """
 
     def __init__(self, *words: str) -> None:
         self._lock = threading.Lock()
         self._is_over = False
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as given:
-            reading, self.input = os.pipe()
-            given.callback(os.close, reading)
-            undo.callback(os.close, self.input)
+            reading, self.input = _make_pipe(given, undo)
+            self.messages, messaging = _make_pipe(undo, given)
+            replied, self.replies = _make_pipe(given, undo)
             with contextlib.suppress(OSError):  # the user has many pipes: they are small then
                 fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-            self.talk, talking = socket.socketpair()
-            given.callback(talking.close)
-            undo.callback(self.talk.close)
-            self.memory = os.memfd_create("kedge-parcels")
+            self.memory = os.memfd_create("kedge-worker")
             undo.callback(os.close, self.memory)
             actions = []
-            for file, number in ((reading, INPUT), (talking.fileno(), TALK), (self.memory, MEMORY)):
+            for file, number in (
+                (reading, INPUT), (messaging, MESSAGES), (self.memory, MEMORY), (replied, REPLIES),
+            ):  # fmt: skip
                 moved = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, _ABOVE)
                 given.callback(os.close, moved)
                 actions.append((os.POSIX_SPAWN_DUP2, moved, number))
@@ -62,11 +60,19 @@ class PipedWorker:
         with self._lock:  # from here on its number may be another's
             self._is_over = True
             os.waitpid(self._pid, 0)
-        self.talk.close()
-        os.close(self.memory)
+        for file in (self.messages, self.replies, self.memory):
+            os.close(file)
 
 
 def ignore_endings() -> None:
     """In the worker: what a terminal or a batch system sends to all is for the process that started it to answer."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+
+
+def _make_pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe, each end of which one of the two closes."""
+    reading, writing = os.pipe()
+    reader.callback(os.close, reading)
+    writer.callback(os.close, writing)
+    return reading, writing

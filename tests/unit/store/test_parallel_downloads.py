@@ -213,14 +213,6 @@ def test_ingest_can_be_followed_twice_and_by_several_threads(store: Store) -> No
     assert source.offsets == [0]
 
 
-@pytest.mark.parametrize("start", [0, 1, len(CONTENT) - 1, len(CONTENT)])
-def test_ingest_can_be_read_from_an_offset_once_it_is_there(store: Store, start: int) -> None:
-    source = BlobSource(CONTENT)
-    with store.ingest(describe(CONTENT), source.open_at) as ingest:
-        assert b"".join(ingest.read_from(start)) == CONTENT[start:]
-        assert b"".join(ingest.read_from(start)) == CONTENT[start:]
-
-
 def test_ingest_slow_follower_does_not_hold_up_the_download(store: Store) -> None:
     content = make_content(12 << 20)
     source = BlobSource(content)
