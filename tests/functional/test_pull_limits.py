@@ -106,6 +106,22 @@ def test_pull_with_little_memory_and_few_processes(registry: FakeRegistry, accou
     assert left_behind(account.home) == []
 
 
+@pytest.mark.parametrize(("memory", "limits"), [
+    (1 << 30, ""), (512 << 20, ""), (0, "ulimit -u 48"), (0, "ulimit -u 12"), (0, "ulimit -v 3000000"),
+])  # fmt: skip
+def test_pull_with_many_threads_and_little_of_all_else(
+    registry: FakeRegistry, account: Account, expected: str, memory: int, limits: str
+) -> None:
+    """Layers have processes where these fit, and threads where they do not."""
+    reference = f"docker://{registry.host}/team/machine:1"
+    with contextlib.ExitStack() as stack:
+        group = stack.enter_context(memory_group(memory)) if memory else None
+        done = account.run("pull", "--threads", "12", "x.sif", reference, limits=limits, group=group)
+    assert done.returncode == 0, done.stderr
+    assert hash_file(account.home / "x.sif") == expected
+    assert left_behind(account.home) == []
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_pull_where_no_thread_can_be_started(
     registry: FakeRegistry, account: Account, expected: str, count: int
