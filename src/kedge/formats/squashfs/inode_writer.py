@@ -39,11 +39,12 @@ class BlockMap:
 class _Folder:
     """A directory of the tree on its way into the tables."""
 
-    __slots__ = ("first", "has_folders", "has_links", "listing", "node", "number", "parent")
+    __slots__ = ("first", "has_files_only", "has_folders", "has_links", "listing", "node", "number", "parent")
 
     def __init__(self, node: Node, parent: _Folder | None) -> None:
         self.node = node
         self.parent = parent
+        self.has_files_only = False
         self.has_folders = False
         self.has_links = False  # names of files that have others, too
         self.number = 1  # of its own inode
@@ -82,9 +83,12 @@ class TreeTables:
                     self._count_names(folder.node, set())
             else:
                 self._count_names(folder.node, seen)
-            below = [(name, child) for name, child in children.items() if child.kind is NodeKind.DIRECTORY]
-            folder.has_folders = bool(below)
-            stack += [_Folder(child, folder) for _, child in sorted(below, reverse=True)]
+            kinds = [child.kind for child in children.values()]
+            folder.has_files_only = kinds.count(NodeKind.FILE) == len(kinds)
+            if not folder.has_files_only:
+                below = [(name, child) for name, child in children.items() if child.kind is NodeKind.DIRECTORY]
+                folder.has_folders = bool(below)
+                stack += [_Folder(child, folder) for _, child in sorted(below, reverse=True)]
 
     def _count_names(self, directory: Node, seen: set[Node]) -> None:
         for name, child in directory.sorted_children():
@@ -130,18 +134,22 @@ class TreeTables:
             numbers, addresses = self._place_linked(nodes, first)
         else:
             addresses = self._place_row(nodes, first)
-            self.addresses[first - 1 : first - 1 + len(nodes)] = array("Q", addresses)
+            self.addresses[first - 1 : first - 1 + len(nodes)] = addresses
         subdirectories = sum(node.kind is NodeKind.DIRECTORY for node in nodes) if folder.has_folders else 0
         writer = ListingWriter()
-        writer.add(Children(names, addresses, numbers, [node.kind for node in nodes]))
+        kinds = b"\2" * len(nodes) if folder.has_files_only else bytes([node.kind for node in nodes])
+        writer.add(Children(names, addresses, numbers, kinds))
         return writer.store(self.directories, subdirectories)
 
-    def _place_row(self, nodes: list[Node], number: int) -> list[int]:
+    def _place_row(self, nodes: list[Node], number: int) -> array[int]:
         """Store inodes of nodes with one name each, numbered from `number` on; returns their addresses."""
+        records = small_files.pack_all_small(nodes, number, self.ids.indices) if nodes else b""
+        if records:
+            return self.inodes.extend_equal(records, small_files.SIZE)
         others = small_files.find_others(nodes)
         if len(others) * _MOSTLY > len(nodes):
             return self.inodes.extend([self._pack(node, place) for place, node in enumerate(nodes, number)])
-        addresses: list[int] = []
+        addresses = array("Q")
         start = 0
         for place in (*others, len(nodes)):
             if start < place:
@@ -152,7 +160,7 @@ class TreeTables:
             start = place + 1
         return addresses
 
-    def _place_linked(self, nodes: list[Node], following: int) -> tuple[list[int], list[int]]:
+    def _place_linked(self, nodes: list[Node], following: int) -> tuple[list[int], array[int]]:
         """Store inodes of which some have other names and may be stored already; returns numbers and addresses."""
         numbers: list[int] = []
         for node in nodes:
@@ -161,7 +169,7 @@ class TreeTables:
             numbers.append(number)
             if self.addresses[number - 1] == _UNPLACED:
                 self.addresses[number - 1] = self.inodes.append(self._pack(node, number))
-        return numbers, [self.addresses[number - 1] for number in numbers]
+        return numbers, array("Q", [self.addresses[number - 1] for number in numbers])
 
     def _pack(self, node: Node, number: int) -> bytes:
         """The inode of any node."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -49,30 +50,37 @@ class MetadataWriter:
         buffer = self._buffer
         address = self.starts[-1] << 16 | len(buffer)
         buffer += record
-        while len(buffer) >= METADATA_SIZE:
-            self._pack(bytes(buffer[:METADATA_SIZE]))
-            del buffer[:METADATA_SIZE]
+        if len(buffer) >= METADATA_SIZE:
+            self._pack_whole()
         return address
 
-    def extend(self, records: Sequence[Buffer]) -> list[int]:
+    def _pack_whole(self) -> None:
+        """Compress the blocks that are full."""
+        data = bytes(self._buffer)
+        end = len(data) - len(data) % METADATA_SIZE
+        for start in range(0, end, METADATA_SIZE):
+            self._pack(data[start : start + METADATA_SIZE])
+        del self._buffer[:end]
+
+    def extend(self, records: Sequence[Buffer]) -> array[int]:
         """Add records and return their addresses; as `append` for each, in one go."""
         places = list(accumulate(map(len, records), initial=self.offset))
         self.append(b"".join(records))
         starts = self.starts
-        return [starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE for place in places[:-1]]
+        return array("Q", [starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE for place in places[:-1]])
 
-    def extend_equal(self, records: bytes, size: int) -> list[int]:
+    def extend_equal(self, records: bytes, size: int) -> array[int]:
         """Add records of `size` bytes each, given in one piece, and return their addresses."""
         place = self.offset
         end = place + len(records)
         self.append(records)
-        addresses: list[int] = []
+        addresses = array("Q")
         while place < end:
             block, within = divmod(place, METADATA_SIZE)
             room = min(METADATA_SIZE - within, end - place)
             address = self.starts[block] << 16 | within
             begun = range(address, address + room, size)  # in this block; the last may end in the next one
-            addresses += begun
+            addresses += array("Q", list(begun))
             place += len(begun) * size
         return addresses
 
