@@ -87,6 +87,7 @@ def test_start_loads_no_heavy_module(runner: Runner, image: str) -> None:
     nothing = list_modules(runner, sys.executable, "-c", "pass")
     loaded = list_modules(runner, *find_script(), "exec", image, "true") - nothing
     own = {name for name in loaded if name.startswith("kedge")} - {
+        "kedge.late_functions",
         "kedge.lean_code",
         "kedge.start_modules",
     }  # for who writes the archive

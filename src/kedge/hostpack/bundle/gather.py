@@ -81,7 +81,7 @@ def _archive_modules(kind: str, compiled: dict[str, bytes]) -> bytes:
             continue  # another version of Python may have no such module
         body = compiled[file][_PYC_HEAD:]
         modules.append((name, f"/{file.removeprefix('kedge/')}c", body, 0, UNCHECKED))
-    return pack_archive(modules, early, together, is_twice=kind == START)
+    return pack_archive(modules, early, together, {}, is_twice=kind == START)
 
 
 def _is_module(name: str, library: str) -> bool:
