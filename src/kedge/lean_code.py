@@ -8,8 +8,6 @@ trees are walked here: `ast` imports enum and functools. Functions that are name
 own, for the archive to unpack when they are called.
 """
 
-import marshal
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast as _ast
@@ -28,8 +26,8 @@ def compile_lean(source: bytes, path: str) -> "CodeType":
     return compile_split(source, path, ())[0]
 
 
-def compile_split(source: bytes, path: str, late: "Collection[str]") -> "tuple[CodeType, dict[str, bytes]]":
-    """The code of a module without its late functions, and the packed definition of each, which names no file yet."""
+def compile_split(source: bytes, path: str, late: "Collection[str]") -> "tuple[CodeType, dict[str, CodeType]]":
+    """The code of a module without its late functions, and the definition of each, which names no file yet."""
     tree: _ast.Module = compile(source, path, "exec", _TREE, dont_inherit=True)
     flags = _AS_TEXT if any(_is_future(statement) for statement in tree.body) else 0
     _strip(tree)
@@ -38,7 +36,7 @@ def compile_split(source: bytes, path: str, late: "Collection[str]") -> "tuple[C
     pieces = {}
     for function in apart:
         alone = _ast.Module(body=[function], type_ignores=[])
-        pieces[str(function.name)] = marshal.dumps(compile(alone, "", "exec", flags, dont_inherit=True))
+        pieces[str(function.name)] = compile(alone, "", "exec", flags, dont_inherit=True)
     code: CodeType = compile(tree, path, "exec", flags, dont_inherit=True)
     return code, pieces
 

@@ -379,7 +379,8 @@ def make_archive(kind: str = START) -> bytes | None:
                 text = loader.get_data(source)
                 body = marshal.dumps(compiled(text, source))
                 if name in together and name in LATE:
-                    split[name] = compile_split(text, source, LATE[name])
+                    code, late = compile_split(text, source, LATE[name])
+                    split[name] = code, {each: marshal.dumps(piece) for each, piece in late.items()}
             else:
                 body = marshal.dumps(loader.get_code(name))
         except (OSError, SyntaxError, ValueError, ImportError):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import marshal
 import traceback
 from pathlib import Path
 from typing import Any
@@ -105,7 +104,7 @@ def test_late_functions_are_pieces_of_their_own() -> None:
     assert "fail" not in names
     assert "Options" in names, "a class is not late"
     assert list(late) == ["fail"]
-    exec(marshal.loads(late["fail"]), names)
+    exec(late["fail"], names)
     with pytest.raises(ValueError, match="no docstring") as caught:
         names["fail"](1)
     line = SOURCE.decode().splitlines().index("    raise ValueError(found)") + 1
