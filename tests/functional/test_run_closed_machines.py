@@ -53,6 +53,16 @@ def test_exec_without_proc_says_so(runner: Runner, image: str) -> None:
     assert "/proc is not mounted" in done.stderr
 
 
+def test_exec_by_root_without_proc_does_not_blame_the_image(image: str) -> None:
+    """Root needs no user namespace, so that its first mount is what fails."""
+    for root in each_role("root"):
+        for words in (("exec",), ("exec", "--writable-tmpfs")):
+            done = run_after("umount -l /proc", root, *words, image, "true")
+            assert done.returncode == 255
+            assert "kedge cannot read /proc/self/fd" in done.stderr
+            assert "mount it first: mount -t proc proc /proc" in done.stderr
+
+
 def test_exec_on_a_full_disk_makes_room_or_says_what_helps(runner: Runner) -> None:
     place = runner.folder / "full"
     place.mkdir(exist_ok=True)
