@@ -29,13 +29,19 @@ _NO_NAMES = frozenset((b"", b".", b".."))
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A directory's listing in the directory table; `index` holds packed entries that help find names in long ones."""
+    """A directory's listing: its place in the directory table; `index` names runs that help find names in long ones."""
 
-    address: int
+    place: int
     size: int
-    index_count: int
-    index: bytes
+    index: list[tuple[int, bytes]]  # offset in the listing, first name
     subdirectories: int
+
+    def pack_index(self, table: MetadataWriter) -> bytes:
+        """The index, once all of the listing is settled."""
+        return b"".join(
+            layout.DIRECTORY_INDEX.pack(offset, table.find_address(self.place + offset) >> 16, len(name) - 1) + name
+            for offset, name in self.index
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +87,10 @@ class ListingWriter:
         self._size += DIRECTORY_HEADER.size
 
     def store(self, table: MetadataWriter, subdirectories: int) -> Listing:
-        """Append the listing to the directory table."""
+        """Add the listing to the directory table."""
         if len(self._index) > layout.MAXIMUM_INDEX:
             raise UnsupportedFormat(f"the names in one directory take {self._size} bytes, more than SquashFS can index")
-        base = table.offset
-        address = table.append(b"".join(self._parts))
-        index = b"".join(
-            layout.DIRECTORY_INDEX.pack(offset, table.starts[(base + offset) // layout.METADATA_SIZE], len(name) - 1)
-            + name
-            for offset, name in self._index
-        )
-        return Listing(address, self._size, len(self._index), index, subdirectories)
+        return Listing(table.add(b"".join(self._parts)), self._size, self._index, subdirectories)
 
 
 def _end_block(children: Children, start: int, end: int) -> int:
