@@ -291,7 +291,8 @@ class LateFunction(tuple):  # type: ignore[type-arg]  # made by the hundred, and
         if self not in _unpacked:
             names, name, packed = self
             code = marshal.loads(packed)
-            fix_file_name(code, names["__file__"])
+            if not _IS_BUNDLED:
+                fix_file_name(code, names["__file__"])
             made: dict[str, FunctionType] = {}
             exec(code, names, made)
             _unpacked[self] = made[name]
@@ -435,6 +436,12 @@ def pack_archive(
     sizes = len(packed).to_bytes(4, "little") + first_size.to_bytes(4, "little")
     digest = hash_bytes(int.from_bytes(sizes, "little"), packed)
     return b"".join((MARK, MAGIC_NUMBER, sizes, digest, packed, *pieces))
+
+
+def unpack_lean(data: bytes) -> "tuple[bytes, tuple[CodeType, dict[str, bytes]]]":
+    """What a bundle has of a module of every start: its code packed, and the same without its late functions."""
+    whole, code, late = marshal.loads(data)
+    return whole, (code, late)
 
 
 def _read_trusted(place: str, start: int = 0, size: int = 0) -> bytes:
