@@ -64,7 +64,7 @@ def test_bench_refuses_what_the_image_lacks(runner: Runner, images: dict[str, Pa
 
 
 TORCH = """
-import sys, time, types
+import os, sys, time, types
 
 __version__ = "0.0.hanging"
 device = lambda *words: None
@@ -86,23 +86,24 @@ def hang():
     time.sleep(3600)
 
 
-import os
-names = {name: lambda *words, **named: None for name in ("all_reduce", "barrier")}
+done = []
+barrier = lambda: hang() if len(done) == BARRIERS else done.append(1)
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 distributed = sys.modules["torch.distributed"] = types.SimpleNamespace(
-    **names, ReduceOp=types.SimpleNamespace(MAX=0), get_rank=lambda: rank, get_world_size=lambda: size,
-    init_process_group=BEGIN, destroy_process_group=END,
+    all_reduce=lambda *words, **named: None, barrier=barrier, ReduceOp=types.SimpleNamespace(MAX=0),
+    get_rank=lambda: rank, get_world_size=lambda: size,
+    init_process_group=BEGIN, destroy_process_group=hang,
 )
 """
 
 
 @pytest.mark.parametrize("is_done", [True, False], ids=["at-the-end", "at-the-beginning"])
 def test_bench_allreduce_by_a_library_that_hangs(runner: Runner, is_done: bool) -> None:
-    """At its end the result is there already; before it there is a time limit, and what the ranks said."""
+    """At its end, in the last barrier, the result is there; before it there is a limit, and what the ranks said."""
     package = runner.home / f"hanging-{is_done}/torch"
     package.mkdir(parents=True)
     hang, go_on = "lambda *_: hang()", "lambda *_: None"
-    text = TORCH.replace("BEGIN", go_on if is_done else hang).replace("END", hang)
+    text = TORCH.replace("BEGIN", go_on if is_done else hang).replace("BARRIERS", "4")  # one for each size
     (package / "__init__.py").write_text(text)
     words = ("--way", "gloo", "--tasks", "2", "--bytes", "1K", "--rounds", "1", "--warm-up", "0", "--repeats", "1")
     done = runner.run(

@@ -6,22 +6,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.containers import each_role
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.builders.small_disks import small_memory
 from tests.builders.waiting import wait_until
 from tests.fakes.http_server import FakeServer, Reply
-
-
-@pytest.fixture
-def shop() -> Iterator[Workshop]:
-    for runner in each_role("user"):
-        yield Workshop.open(runner)
 
 
 def test_failing_step_names_its_line_and_leaves_nothing(shop: Workshop) -> None:

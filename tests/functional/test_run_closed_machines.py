@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
+from tests.builders.containers import Runner, each_role, run_after
 from tests.requirements import require_root
 
 READ_ONLY = (
@@ -23,11 +23,6 @@ READ_ONLY = (
 def runner() -> Iterator[Runner]:
     require_root()
     yield from each_role("user")
-
-
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
 
 
 def test_exec_where_nothing_can_be_written(runner: Runner, image: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from kedge.late_functions import LATE
 from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
-from tests.builders.containers import Runner, give_to, make_sandbox, run_after
+from tests.builders.containers import Runner, run_after
 from tests.functional.test_start_cost import PACKAGE, as_user, find_script, list_modules
 from tests.requirements import open_way, require_program, require_root
 
@@ -50,11 +50,6 @@ main()
 FLAGS = ("--contain", "--containall", "--fakeroot", "--writable-tmpfs", "--pid", "--nv", "--rocm", "--cleanenv")
 OPENED = 60  # files outside of the image and of what is made for it: what the issue of a shared file system is
 OWN = 4  # of kedge's: the package, its command line, the reader of the archive, the archive
-
-
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
 
 
 class Installed:
