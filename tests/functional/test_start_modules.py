@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kedge.late_functions import LATE
-from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
+from kedge.start_modules import EARLY, EVERY_START, INSPECTIONS, RECORDS, SOME_STARTS
 from tests.builders.containers import Runner, run_after
 from tests.functional.test_start_cost import PACKAGE, as_user, find_script, list_modules
 from tests.requirements import open_way, require_program, require_root
@@ -150,6 +150,15 @@ def test_modules_of_the_list_are_there() -> None:
     for name in names:
         path = PACKAGE / name.removeprefix("kedge.").replace(".", "/")
         assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), name
+
+
+def test_modules_of_a_recorded_start_are_archived(runner: Runner, image: str) -> None:
+    record = str(runner.home / "record.json")
+    words = (*find_script(), "exec", "--record-to", record, image, "true")
+    loaded = {name for name in list_modules(runner, *words) if name.startswith("kedge")}
+    assert "kedge.ops.records.recorder" in loaded
+    known = {*EARLY, *EVERY_START, *RECORDS, *INSPECTIONS}
+    assert loaded - BEFORE - known == set(), "add these to start_modules.RECORDS"
 
 
 def test_late_functions_are_there() -> None:
