@@ -3,16 +3,13 @@
 
 `tests/functional/test_start_modules.py` starts containers and names what is missing here, `test_submit_cost.py` and
 `test_explain_cost.py` do so for verbs. Of Python's own modules there are those that are written in Python and that the
-interpreter has not loaded by itself.
+interpreter has not loaded by itself. `record_modules` has those of recorded starts.
 """
 
+from kedge.record_modules import INSPECTIONS, RECORDS
+
 # what the command imports before it knows whether it starts a container
-EARLY = (
-    "kedge.cli.entry",
-    "kedge.cli.light_imports",
-    "kedge.cli.shim_words",
-    "kedge.release",
-)
+EARLY = ("kedge.cli.entry", "kedge.cli.light_imports", "kedge.cli.shim_words", "kedge.release")
 # loaded in this order: each stands behind those that it imports, else they are looked for, which takes longer
 EVERY_START = (
     "kedge.runtime",
@@ -397,42 +394,6 @@ REGISTRIES = (
     "kedge.registry.tag_list",
     "kedge.registry.upload",
     "kedge.registry.client",
-)
-# besides those of a start, for a run that is recorded
-RECORDS = tuple(
-    """
-    types operator keyword reprlib collections functools enum re._constants re._parser re._casefix re._compiler
-    copyreg re fnmatch pathlib collections.abc kedge.ops kedge.ops.records signal kedge.errors kedge.host
-    contextlib kedge.frozen kedge.host.cgroups json.scanner json.decoder json.encoder json
-    kedge.posix.bounded_children struct ctypes._endian ctypes kedge.posix.nvml kedge.posix.process_tree
-    kedge.host.usage_watch kedge.model kedge.posix.owned_names kedge.posix.files kedge.model.run_record
-    kedge.model.image_argument kedge.model.secret_text kedge.ops.records.image_facts kedge.host.limits
-    kedge.host.gpu_devices kedge.model.allocation kedge.host.this_host kedge.patterns kedge.launch.hosts
-    kedge.launch.ranks kedge.release kedge.schedulers kedge.schedulers.facts kedge.schedulers.choose
-    kedge.schedulers.current_job kedge.schedulers.current_allocation kedge.ops.records.run_facts
-    kedge.ops.records.recorder kedge.runtime.processes kedge.runtime.processes.supervise kedge.cli.record_run
-    warnings importlib kedge.schedulers.slurm kedge.schedulers.gridengine kedge.schedulers.pbs
-    kedge.schedulers.local kedge.schedulers.local.allocation
-    """.split()
-)
-# besides, for what a record says of an image
-INSPECTIONS = tuple(
-    """
-    kedge.ops.images _weakrefset weakref copy ast opcode dis token tokenize linecache inspect dataclasses typing
-    kedge.formats.sif.layout kedge.formats.identify kedge.formats.sif.reader kedge.formats.go_json
-    kedge.formats.singularityd.fixed_files datetime hashlib kedge.model.digest kedge.model.platform
-    kedge.model.manifest kedge.formats.singularityd.documents kedge.formats.singularityd.inspect_report
-    kedge.formats.singularityd.scripts kedge.model.tree kedge.formats.singularityd.decorate_tree
-    kedge.formats.singularityd kedge.formats.squashfs threading platform _compression gzip
-    kedge.formats.compression.lzo kedge.formats.compression.blocks concurrent textwrap traceback string logging
-    concurrent.futures._base concurrent.futures heapq queue concurrent.futures.thread
-    kedge.formats.compression.gzip_layers kedge.formats.compression.damaged_streams
-    kedge.formats.compression.gzip_segments kedge.formats.compression.zstd_frames
-    kedge.formats.compression.streams kedge.formats.compression kedge.formats.squashfs.layout
-    kedge.formats.squashfs.metadata_reader kedge.formats.squashfs.block_reader
-    kedge.formats.squashfs.inode_reader kedge.formats.squashfs.xattr_reader kedge.formats.squashfs.reader
-    kedge.model.tree_view kedge.formats.squashfs.view kedge.ops.images.inspect
-    """.split()
 )
 # besides those of a start, for a rank of a launch
 RANKS = (

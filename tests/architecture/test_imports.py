@@ -44,6 +44,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("posix",),
     ("module_archive",),  # serves the modules of a start to all above
     ("errors", "frozen", "late_functions", "lean_code", "patterns", "plain_enum", "release", "start_modules"),
+    ("record_modules",),
 )
 # The rooms of ops/, from the top: each may use those below it.
 ROOMS = (

@@ -84,6 +84,7 @@ def test_start_loads_no_heavy_module(runner: Runner, image: str) -> None:
     own = {name for name in loaded if name.startswith("kedge")} - {
         "kedge.late_functions",
         "kedge.lean_code",
+        "kedge.record_modules",
         "kedge.start_modules",
     }  # for who writes the archive
     assert not loaded & HEAVY

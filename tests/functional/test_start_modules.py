@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from kedge.late_functions import LATE
-from kedge.start_modules import EARLY, EVERY_START, INSPECTIONS, RECORDS, SOME_STARTS
+from kedge.record_modules import INSPECTIONS, RECORDS
+from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
 from tests.builders.containers import Runner, run_after
 from tests.functional.test_start_cost import PACKAGE, as_user, find_script, list_modules
 from tests.requirements import open_way, require_program, require_root
@@ -29,6 +30,7 @@ BEFORE = {
     "kedge.late_functions",
     "kedge.lean_code",
     "kedge.module_archive",
+    "kedge.record_modules",
     "kedge.start_modules",
 }
 CALLED = """
