@@ -196,10 +196,10 @@ class ModuleArchive:
 
     def _find_unchanged(self, name: str) -> str | None:
         """The path of a module's source, empty in a bundle; None if it is not as it was."""
-        tail, size, changed = self._table[name][3:]
+        _, _, _, tail, size, changed = self._table[name]
         if changed == UNCHECKED and _IS_BUNDLED:
             return ""
-        source = _root_of(name) + tail
+        source = (_PACKAGE if name[:6] == "kedge." else _root_of(name)) + tail
         found = os.stat(source)
         return source if (found.st_size, found.st_mtime_ns) == (size, changed) else None
 

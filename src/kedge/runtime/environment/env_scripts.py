@@ -93,9 +93,9 @@ class EnvironmentInputs:
         self.notes: list[str] = []
 
 
-def list_scripts(view: View, folder: str) -> list[str]:
-    """The names of an image's scripts, in the order they are run."""
-    names = [name for name in view.names(folder) if name.endswith(".sh") and not name.startswith(".")]
+def list_scripts(present: list[str], folder: str) -> list[str]:
+    """Those of the names in a folder of the image that are scripts, in the order they are run."""
+    names = [name for name in present if name.endswith(".sh") and not name.startswith(".")]
     if len(names) <= _MOST:
         return names
     from kedge.errors import CannotStart  # late: only for an error
