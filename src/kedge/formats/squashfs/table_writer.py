@@ -84,9 +84,10 @@ class MetadataWriter:
         buffer = self._buffer
         end = len(buffer) - len(buffer) % METADATA_SIZE
         if end:
-            data = bytes(buffer)
-            self._pack([data[start : start + METADATA_SIZE] for start in range(0, end, METADATA_SIZE)])
+            with memoryview(buffer) as view:  # which no longer is when the buffer shrinks
+                data = memoryview(bytes(view[:end]))
             del buffer[:end]
+            self._pack([data[start : start + METADATA_SIZE] for start in range(0, end, METADATA_SIZE)])
 
     def close(self) -> bytes:
         """End the stream: all blocks, as they are stored. `starts` then has one entry per block and the end."""
@@ -96,7 +97,7 @@ class MetadataWriter:
             self._buffer.clear()
         return b"".join(self._packed)
 
-    def _pack(self, blocks: list[bytes]) -> None:
+    def _pack(self, blocks: Sequence[Buffer]) -> None:
         if len(blocks) < _TOGETHER:
             compressed: Sequence[Buffer] = [self._codec.compress_block(block) for block in blocks]
         else:
