@@ -20,6 +20,7 @@ import pytest
 from tests.requirements import REPOSITORY, SHARED_REASON, must_run
 
 if TYPE_CHECKING:
+    from tests.builders.builds import Workshop
     from tests.builders.containers import Runner
 
 _KEPT = ("KEDGE_SHARED", "KEDGE_PEERS")
@@ -99,6 +100,24 @@ def runner() -> Iterator[Runner]:
     from tests.builders.containers import each_role  # late: most tests start no containers
 
     yield from each_role("user")
+
+
+@pytest.fixture(scope="module")
+def image(runner: Runner) -> str:
+    """A directory with busybox that the user of `runner` owns; files of tests that need more in it have their own."""
+    from tests.builders.containers import give_to, make_sandbox  # late: as above
+
+    return str(give_to(runner, make_sandbox(runner.folder / "image")))
+
+
+@pytest.fixture
+def shop() -> Iterator[Workshop]:
+    """Where an ordinary user builds, empty for each test; files of tests that need something there have their own."""
+    from tests.builders.builds import Workshop  # late: as above
+    from tests.builders.containers import each_role
+
+    for user in each_role("user"):
+        yield Workshop.open(user)
 
 
 def is_loopback(host: str) -> bool:

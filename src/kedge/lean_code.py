@@ -4,13 +4,16 @@
 Docstrings, annotations of functions, and what stands under `if TYPE_CHECKING:` are a sixth of the code, and each
 annotated function builds a tuple when its module is loaded. Annotations of classes stay: `frozen` and the tables of
 options read them. Lines keep their numbers, so that tracebacks are as they were. A start may write the archive, so
-trees are walked here: `ast` imports enum and functools.
+trees are walked here: `ast` imports enum and functools. Functions that are named as late become pieces of code of their
+own, for the archive to unpack when they are called.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast as _ast
+    from collections.abc import Collection
     from types import CodeType
+    from typing import TypeGuard
 else:
     import _ast
 
@@ -20,11 +23,31 @@ _AS_TEXT = 0x1000000  # what `from __future__ import annotations` asks the compi
 
 def compile_lean(source: bytes, path: str) -> "CodeType":
     """The code of a module; raises SyntaxError or ValueError as `compile` does."""
+    return compile_split(source, path, ())[0]
+
+
+def compile_split(source: bytes, path: str, late: "Collection[str]") -> "tuple[CodeType, dict[str, CodeType]]":
+    """The code of a module without its late functions, and the definition of each, which names no file yet."""
     tree: _ast.Module = compile(source, path, "exec", _TREE, dont_inherit=True)
-    has_future = any(_is_future(statement) for statement in tree.body)
+    flags = _AS_TEXT if any(_is_future(statement) for statement in tree.body) else 0
     _strip(tree)
-    code: CodeType = compile(tree, path, "exec", _AS_TEXT if has_future else 0, dont_inherit=True)
-    return code
+    apart = [statement for statement in tree.body if _can_be_late(statement, late)]
+    tree.body = [statement for statement in tree.body if statement not in apart]
+    pieces = {}
+    for function in apart:
+        alone = _ast.Module(body=[function], type_ignores=[])
+        pieces[str(function.name)] = compile(alone, "", "exec", flags, dont_inherit=True)
+    code: CodeType = compile(tree, path, "exec", flags, dont_inherit=True)
+    return code, pieces
+
+
+def _can_be_late(statement: "_ast.stmt", late: "Collection[str]") -> "TypeGuard[_ast.FunctionDef]":
+    """Whether it is a plain function of the module: a decorator or a default value is evaluated in its turn."""
+    if not isinstance(statement, _ast.FunctionDef) or statement.name not in late:
+        return False
+    defaults = (*statement.args.defaults, *statement.args.kw_defaults)
+    is_plain = all(default is None or isinstance(default, _ast.Constant) for default in defaults)
+    return is_plain and not statement.decorator_list
 
 
 def _strip(node: "_ast.AST") -> None:

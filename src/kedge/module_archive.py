@@ -17,7 +17,8 @@ own, so that a start reads none of it.
     table         marshal: {module: (offset behind the table, size, hash, source, its size, its time of change)},
                   (offset, size, hash, names) of the modules that are loaded together
     early modules marshal, one code object each: what is imported before it is known that a container is started
-    together      marshal, a tuple of code objects, in an order in which each finds what it imports
+    together      marshal: a tuple of code objects, in an order in which each finds what it imports, and
+                  {module: {function: code}} of functions that few starts call, packed once more
     modules       marshal, one code object each: the same again, for when one of them has changed, and all others; in
                   archives of verbs nothing, and the sizes in the table are 0
 """
@@ -30,10 +31,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec, SourceFileLoader
-    from types import CodeType, ModuleType
+    from types import CodeType, FunctionType, ModuleType
 
     Entry = tuple[int, int, bytes, str, int, int]
     Together = tuple[int, int, bytes, tuple[str, ...]]
+    Split = dict[str, tuple[CodeType, dict[str, bytes]]]
+    Loaded = tuple[tuple[CodeType, ...], dict[str, dict[str, bytes]]]
     MAGIC_NUMBER: bytes
     fix_file_name: Callable[[CodeType, str], None]
     hash_bytes: Callable[[int, bytes | memoryview], bytes]
@@ -43,13 +46,14 @@ else:  # loaded with every interpreter; the public names of these import more
     from _imp import _fix_co_filename as fix_file_name
     from _imp import source_hash as hash_bytes
 
-MARK = b"kedge modules 2\n"
+MARK = b"kedge modules 3\n"
 _TABLE = 36  # where it begins
 START = "start"
 UNCHECKED = -1  # for a time of change: the module is in a bundle, without a source that could be another
 _LARGEST = 64 << 20
 _FEW = 4  # modules that are read one by one
 _Module = type(sys)
+_unpacked: "dict[LateFunction, FunctionType]" = {}
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _IS_BUNDLED = __file__.endswith(".pyc")  # compiled modules alone, below a directory that is named by their digest
 
@@ -104,6 +108,7 @@ class ModuleArchive:
         self._together: Together = (0, 0, b"", ())
         # of those that are being loaded together: some import one before its turn
         self._codes: dict[str, CodeType] = {}
+        self._late: dict[str, dict[str, bytes]] = {}
         self._pieces = 0
         self._is_renewed = False
 
@@ -128,7 +133,7 @@ class ModuleArchive:
         return self._describe(name, _root_of(name) + self._table[name][3], code)
 
     def _describe(self, name: str, source: str, code: "CodeType") -> "ModuleSpec":
-        spec = ModuleSpec(name, ArchivedModule(name, source, code), origin=source)
+        spec = ModuleSpec(name, ArchivedModule(name, source, code, self._late.get(name)), origin=source)
         spec.has_location = True
         folder, _, file = source.rpartition("/")
         if file in ("__init__.py", "__init__.pyc"):
@@ -137,10 +142,11 @@ class ModuleArchive:
 
     def load_together(self) -> None:
         """Load the modules of every start; what is not as it was is left to Python's imports, one by one."""
-        codes = self._load_together()
-        if codes is None and self.renew():
-            codes = self._load_together()
-        self._codes = dict(zip(self._together[3], codes or (), strict=False))
+        loaded = self._load_together()
+        if loaded is None and self.renew():
+            loaded = self._load_together()
+        codes, self._late = loaded or ((), {})
+        self._codes = dict(zip(self._together[3], codes, strict=False))
         try:
             for name, code in self._codes.items():
                 parent = name.rpartition(".")[0]
@@ -148,7 +154,7 @@ class ModuleArchive:
                 if name not in sys.modules and (not parent or parent in sys.modules):
                     self._run(name, code)
         finally:
-            self._codes = {}
+            self._codes, self._late = {}, {}
 
     def _run(self, name: str, code: "CodeType") -> None:
         """What Python does for an import, without its search: nobody else imports meanwhile."""
@@ -161,6 +167,7 @@ class ModuleArchive:
         names["__package__"] = parent
         if spec.submodule_search_locations is not None:
             names["__package__"], names["__path__"] = name, spec.submodule_search_locations
+        _add_late(names, self._late.get(name))
         sys.modules[name] = module
         try:
             exec(code, names)
@@ -170,7 +177,7 @@ class ModuleArchive:
         if parent in sys.modules:
             setattr(sys.modules[parent], last, module)
 
-    def _load_together(self) -> "tuple[CodeType, ...] | None":
+    def _load_together(self) -> "Loaded | None":
         """The code of the modules of every start, if all sources are as they were and the archive undamaged."""
         offset, size, digest, members = self._together
         try:
@@ -179,20 +186,20 @@ class ModuleArchive:
             data = memoryview(self._data)[start : start + size]  # half a megabyte: no copy of it
             if None in sources or hash_bytes(offset, data) != digest:
                 return None
-            codes: tuple[CodeType, ...] = marshal.loads(data)
-            for code, source in zip(codes, sources, strict=True):
+            loaded: Loaded = marshal.loads(data)
+            for code, source in zip(loaded[0], sources, strict=True):
                 if source:
                     fix_file_name(code, source)  # the package may have been moved
-            return codes
+            return loaded
         except (OSError, ValueError, EOFError, TypeError, KeyError):
             return None
 
     def _find_unchanged(self, name: str) -> str | None:
         """The path of a module's source, empty in a bundle; None if it is not as it was."""
-        tail, size, changed = self._table[name][3:]
+        _, _, _, tail, size, changed = self._table[name]
         if changed == UNCHECKED and _IS_BUNDLED:
             return ""
-        source = _root_of(name) + tail
+        source = (_PACKAGE if name[:6] == "kedge." else _root_of(name)) + tail
         found = os.stat(source)
         return source if (found.st_size, found.st_mtime_ns) == (size, changed) else None
 
@@ -260,12 +267,56 @@ class ModuleArchive:
         return True
 
 
+class LateFunction(tuple):  # type: ignore[type-arg]  # made by the hundred, and a tuple is made in no time
+    """A function of a module that few starts call: the module's names, its own, and its packed definition.
+
+    It is unpacked from memory when it is first called, which may be where the host's files are out of reach. It stays
+    in its place then: a function may be a key, or be compared.
+    """
+
+    __slots__ = ()
+    __hash__, __eq__ = object.__hash__, object.__eq__
+
+    def __call__(self, *words: object, **named: object) -> object:
+        """Call the function itself."""
+        return self._unpack()(*words, **named)
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        return self._unpack().__get__(instance, owner)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._unpack(), name)
+
+    def _unpack(self) -> "FunctionType":
+        if self not in _unpacked:
+            names, name, packed = self
+            code = marshal.loads(packed)
+            if not _IS_BUNDLED:
+                fix_file_name(code, names["__file__"])
+            made: dict[str, FunctionType] = {}
+            exec(code, names, made)
+            _unpacked[self] = made[name]
+        return _unpacked[self]
+
+
+def _add_late(names: dict[str, object], late: "dict[str, bytes] | None") -> None:
+    """Give a module the functions that its code does not define."""
+    if late is not None:
+        for name, packed in late.items():
+            names[name] = LateFunction((names, name, packed))
+
+
 class ArchivedModule(SourceFileLoader):
     """A module that is found at a file, as any other; only its code is there already."""
 
-    def __init__(self, name: str, path: str, code: "CodeType") -> None:
+    def __init__(self, name: str, path: str, code: "CodeType", late: "dict[str, bytes] | None") -> None:
         super().__init__(name, path)
-        self._code = code
+        self._code, self._late = code, late
+
+    def exec_module(self, module: "ModuleType") -> None:
+        """Run the module, as Python asks for it where it is imported before its turn."""
+        _add_late(module.__dict__, self._late)
+        super().exec_module(module)
 
     def get_code(self, fullname: str) -> "CodeType":  # noqa: ARG002 - of every loader
         """The code of the module."""
@@ -307,11 +358,13 @@ def make_archive(kind: str = START) -> bytes | None:
     """
     import time  # late: only for writing
 
-    from kedge.lean_code import compile_lean
+    from kedge.late_functions import LATE
+    from kedge.lean_code import compile_lean, compile_split
     from kedge.start_modules import ARCHIVES
 
     early, together, more = ARCHIVES[kind]
     modules: list[tuple[str, str, bytes, int, int]] = []
+    split: Split = {}
     for name in (*early, *together, *more):
         tail = locate_source(name)
         source = _root_of(name) + tail
@@ -324,13 +377,17 @@ def make_archive(kind: str = START) -> bytes | None:
                 # the others have classes of the Python interface, whose docstrings are shown
                 compiled = compile_lean if name in (*early, *together) else loader.source_to_code
                 # not Python's bytecode of it, which counts by whole seconds
-                body = marshal.dumps(compiled(loader.get_data(source), source))
+                text = loader.get_data(source)
+                body = marshal.dumps(compiled(text, source))
+                if name in together and name in LATE:
+                    code, late = compile_split(text, source, LATE[name])
+                    split[name] = code, {each: marshal.dumps(piece) for each, piece in late.items()}
             else:
                 body = marshal.dumps(loader.get_code(name))
         except (OSError, SyntaxError, ValueError, ImportError):
             continue  # importing it says what is wrong
         modules.append((name, tail, body, found.st_size, found.st_mtime_ns))
-    return pack_archive(modules, early, together, is_twice=kind == START) if modules else None
+    return pack_archive(modules, early, together, split, is_twice=kind == START) if modules else None
 
 
 def _settle_time(changed: int) -> int:
@@ -343,12 +400,14 @@ def pack_archive(
     modules: "Sequence[tuple[str, str, bytes, int, int]]",
     early: "Sequence[str]",
     together: "Sequence[str]",
+    split: "Split",
     *,
     is_twice: bool = True,
 ) -> bytes:
     """The bytes of an archive: of each module its name, file, code, and the file's size and time or UNCHECKED.
 
-    Of those that are loaded `together` the order is the one in which they are run; twice, each is there by itself, too.
+    Of those that are loaded `together` the order is the one in which they are run, and some are `split` into the module
+    and its late functions; twice, each is there by itself and whole, too.
     """
     known = {module[0]: module for module in modules}
     table: dict[str, Entry] = {}
@@ -365,7 +424,8 @@ def pack_archive(
 
     add([name for name in early if name in known])
     members = tuple(name for name in together if name in known)
-    joined = marshal.dumps(tuple(marshal.loads(known[name][2]) for name in members))
+    codes = tuple(split[name][0] if name in split else marshal.loads(known[name][2]) for name in members)
+    joined = marshal.dumps((codes, {name: split[name][1] for name in members if name in split}))
     group: Together = (offset, len(joined), hash_bytes(offset, joined), members)
     pieces.append(joined)
     offset += len(joined)
@@ -376,6 +436,12 @@ def pack_archive(
     sizes = len(packed).to_bytes(4, "little") + first_size.to_bytes(4, "little")
     digest = hash_bytes(int.from_bytes(sizes, "little"), packed)
     return b"".join((MARK, MAGIC_NUMBER, sizes, digest, packed, *pieces))
+
+
+def unpack_lean(data: bytes) -> "tuple[bytes, tuple[CodeType, dict[str, bytes]]]":
+    """What a bundle has of a module of every start: its code packed, and the same without its late functions."""
+    whole, code, late = marshal.loads(data)
+    return whole, (code, late)
 
 
 def _read_trusted(place: str, start: int = 0, size: int = 0) -> bytes:

@@ -3,16 +3,13 @@
 
 `tests/functional/test_start_modules.py` starts containers and names what is missing here, `test_submit_cost.py` and
 `test_explain_cost.py` do so for verbs. Of Python's own modules there are those that are written in Python and that the
-interpreter has not loaded by itself.
+interpreter has not loaded by itself. `record_modules` has those of recorded starts.
 """
 
+from kedge.record_modules import INSPECTIONS, RECORDS
+
 # what the command imports before it knows whether it starts a container
-EARLY = (
-    "kedge.cli.entry",
-    "kedge.cli.light_imports",
-    "kedge.cli.shim_words",
-    "kedge.release",
-)
+EARLY = ("kedge.cli.entry", "kedge.cli.light_imports", "kedge.cli.shim_words", "kedge.release")
 # loaded in this order: each stands behind those that it imports, else they are looked for, which takes longer
 EVERY_START = (
     "kedge.runtime",
@@ -495,4 +492,6 @@ ARCHIVES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = 
     "submit": ((), SUBMISSIONS, ()),
     "explain": ((), EXPLANATIONS, ()),
     "registry": ((), REGISTRIES, ()),
+    "record": ((), RECORDS, ()),
+    "inspect": ((), INSPECTIONS, ()),
 }

@@ -43,7 +43,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("posix",),
     ("module_archive",),  # serves the modules of a start to all above
-    ("errors", "frozen", "lean_code", "patterns", "plain_enum", "release", "start_modules"),
+    ("errors", "frozen", "late_functions", "lean_code", "patterns", "plain_enum", "release", "start_modules"),
+    ("record_modules",),
 )
 # The rooms of ops/, from the top: each may use those below it.
 ROOMS = (

@@ -63,12 +63,69 @@ def test_bench_refuses_what_the_image_lacks(runner: Runner, images: dict[str, Pa
     assert "possible here: mpi" in done.stderr
 
 
+TORCH = """
+import os, sys, time, types
+
+__version__ = "0.0.hanging"
+device = lambda *words: None
+
+
+class Data:
+    def __init__(self, *_, **__): pass
+    def __getitem__(self, _): return 0.001
+    def __ne__(self, _): return self
+    def fill_(self, _): pass
+    def sum(self): return 0
+
+
+zeros = tensor = Data
+
+
+def hang():
+    print("about to hang", flush=True)
+    time.sleep(3600)
+
+
+done = []
+barrier = lambda: hang() if len(done) == BARRIERS else done.append(1)
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+distributed = sys.modules["torch.distributed"] = types.SimpleNamespace(
+    all_reduce=lambda *words, **named: None, barrier=barrier, ReduceOp=types.SimpleNamespace(MAX=0),
+    get_rank=lambda: rank, get_world_size=lambda: size,
+    init_process_group=BEGIN, destroy_process_group=hang,
+)
+"""
+
+
+@pytest.mark.parametrize("is_done", [True, False], ids=["at-the-end", "at-the-beginning"])
+def test_bench_allreduce_by_a_library_that_hangs(runner: Runner, is_done: bool) -> None:
+    """At its end, in the last barrier, the result is there; before it there is a limit, and what the ranks said."""
+    package = runner.home / f"hanging-{is_done}/torch"
+    package.mkdir(parents=True)
+    hang, go_on = "lambda *_: hang()", "lambda *_: None"
+    text = TORCH.replace("BEGIN", go_on if is_done else hang).replace("BARRIERS", "4")  # one for each size
+    (package / "__init__.py").write_text(text)
+    words = ("--way", "gloo", "--tasks", "2", "--bytes", "1K", "--rounds", "1", "--warm-up", "0", "--repeats", "1")
+    done = runner.run(
+        *("bench", "allreduce", *words, "--json", "--timeout", "60" if is_done else "10"),
+        *("--env", f"PYTHONPATH={package.parent}"),
+    )
+    if is_done:
+        assert done.returncode == 0, done.stderr
+        assert [row["bytes"] for row in json.loads(done.stdout)["report"]["rows"]] == [8, 64, 512, 1024]
+    else:
+        problem = json.loads(done.stdout)
+        assert problem["message"] == "the measurement did not end within 10 s"
+        assert "about to hang" in problem["context"]["said"]
+
+
 def test_bench_allreduce_by_gloo(runner: Runner) -> None:
     """Through torch, in a container of the host's own root."""
     if os.uname().machine != "aarch64":
         pytest.skip("torch for this CPU comes with CUDA, which is ten times as large")
     (packages,) = require_tool("learning").parent.glob("lib/python3*/site-packages")
     words = ("--way", "gloo", "--tasks", "2", "--bytes", "32K", "--rounds", "3", "--env", f"PYTHONPATH={packages}")
+    words += ("--timeout", "120")  # before pytest's own, which would not say where it hangs
     report = bench(runner, "allreduce", *words)["report"]
     assert (report["way"], report["ranks"], report["version"]) == ("Gloo", 2, "torch 2.4.1")
     assert [row["bytes"] for row in report["rows"]] == [8, 64, 512, 4096, 32768]

@@ -4,21 +4,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.containers import each_role
 
 BIG = "RUN i=0; while [ $i -lt 20000 ]; do echo $i $i; i=$((i+1)); done > /big\n"
-
-
-@pytest.fixture
-def shop() -> Iterator[Workshop]:
-    for user in each_role("user"):
-        yield Workshop.open(user)
 
 
 def find_layer(shop: Workshop, least: int, most: int) -> Path:

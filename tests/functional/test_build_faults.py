@@ -6,22 +6,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.containers import each_role
+from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.builders.small_disks import small_memory
 from tests.builders.waiting import wait_until
 from tests.fakes.http_server import FakeServer, Reply
-
-
-@pytest.fixture
-def shop() -> Iterator[Workshop]:
-    for runner in each_role("user"):
-        yield Workshop.open(runner)
 
 
 def test_failing_step_names_its_line_and_leaves_nothing(shop: Workshop) -> None:
@@ -52,35 +44,24 @@ def test_failing_stage_ends_the_others(shop: Workshop) -> None:
     assert shop.list_builds() == []
 
 
-def start_sleeping(shop: Workshop) -> subprocess.Popen[bytes]:
-    shop.write("Dockerfile", f"{SHELL}RUN echo made > /made; sleep 61\n")
+def start_sleeping(shop: Workshop) -> tuple[subprocess.Popen[bytes], str]:
+    """A build whose step sleeps, and for how long."""
+    seconds = make_seconds()
+    shop.write("Dockerfile", f"{SHELL}RUN echo made > /made; sleep {seconds}\n")
     words = shop.runner.argv("build", "out.sif", "Dockerfile")
     child = subprocess.Popen(
         words, cwd=shop.context, env=shop.runner.variables(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    wait_until("the step runs", lambda: is_sleeping(shop))
-    return child
-
-
-def is_sleeping(shop: Workshop) -> bool:
-    return any(find_sleepers(shop.runner.uid))
-
-
-def find_sleepers(uid: int) -> Iterator[Path]:
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if place.stat().st_uid == uid and b"sleep\x0061" in (place / "cmdline").read_bytes():
-                yield place
-        except OSError:
-            continue
+    wait_until("the step runs", lambda: bool(find_sleepers(seconds)))
+    return child, seconds
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_ended_build_leaves_no_process_and_the_next_one_cleans_up(shop: Workshop, number: signal.Signals) -> None:
-    child = start_sleeping(shop)
+    child, seconds = start_sleeping(shop)
     child.send_signal(number)
     assert child.wait(30) != 0
-    wait_until("the step has ended", lambda: not is_sleeping(shop), timeout=20)
+    wait_until("the step has ended", lambda: not find_sleepers(seconds), timeout=20)
     if number is not signal.SIGKILL:
         assert shop.list_builds() == []
     assert not (shop.context / "out.sif").exists()

@@ -16,7 +16,6 @@ import pytest
 from tests.builders import layers as build
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.busybox import read_busybox
-from tests.builders.containers import each_role
 from tests.builders.images import make_config, noise
 from tests.builders.waiting import wait_until
 from tests.fakes.http_server import FakeServer, Reply
@@ -24,12 +23,6 @@ from tests.fakes.registry import FakeRegistry
 
 SOON = {"KEDGE_STALL_TIMEOUT": "1", "KEDGE_RETRIES": "1"}
 ARRIVES = 100_000
-
-
-@pytest.fixture
-def shop() -> Iterator[Workshop]:
-    for runner in each_role("user"):
-        yield Workshop.open(runner)
 
 
 @pytest.fixture

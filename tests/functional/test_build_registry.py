@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.containers import each_role
 from tests.builders.docker_registry import DockerRegistry, docker_registry
-
-
-@pytest.fixture
-def shop() -> Iterator[Workshop]:
-    for runner in each_role("user"):
-        yield Workshop.open(runner)
 
 
 @pytest.fixture

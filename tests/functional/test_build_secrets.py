@@ -22,6 +22,7 @@ from tests.builders.busybox import read_busybox
 from tests.builders.containers import each_role
 from tests.builders.images import make_config
 from tests.builders.old_kernels import play_refusals
+from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.builders.text_search import find_text
 from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry, Policy
@@ -98,27 +99,17 @@ def test_failing_step_shows_no_secret(shop: Workshop, way: dict[str, str]) -> No
 
 
 def test_killed_build_leaves_no_secret(shop: Workshop, way: dict[str, str]) -> None:
-    shop.write("Dockerfile", f"{SHELL}{USE} && sleep 61\n")
+    seconds = make_seconds()
+    shop.write("Dockerfile", f"{SHELL}{USE} && sleep {seconds}\n")
     child = subprocess.Popen(
         shop.runner.argv("build", *WORDS, "../out.sif", "."), cwd=shop.context, env=shop.runner.variables(way),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    wait_until("the step runs", lambda: bool(find_sleepers(shop.runner.uid)))
+    wait_until("the step runs", lambda: bool(find_sleepers(seconds)))
     child.send_signal(signal.SIGKILL)
     child.wait(30)
-    wait_until("the step has ended", lambda: not find_sleepers(shop.runner.uid), timeout=20)
+    wait_until("the step has ended", lambda: not find_sleepers(seconds), timeout=20)
     assert_nowhere(shop, SECRET, OTHER)
-
-
-def find_sleepers(uid: int) -> list[Path]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if place.stat().st_uid == uid and b"sleep\x0061" in (place / "cmdline").read_bytes():
-                found.append(place)
-        except OSError:
-            continue
-    return found
 
 
 def test_agent_is_a_socket_of_one_step(shop: Workshop) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import stat
@@ -22,6 +21,7 @@ from kedge.model.owner_attribute import OWNER_ATTRIBUTE
 from kedge.model.tree import walk
 from tests.builders.build_steps import Steps, give
 from tests.builders.containers import each_role, give_to, make_sandbox
+from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.requirements import require_program, require_root
 
 WAYS = ("layers", "directory")
@@ -171,21 +171,22 @@ def test_step_without_network(steps: Steps) -> None:
 
 
 def test_step_leaves_no_process_behind(steps: Steps) -> None:
-    began = time.monotonic()
-    assert steps.read("sh", "-c", "sleep 6001 & (sleep 6002 &) ; echo started") == "started\n"
-    done = steps.run("sh", "-c", "trap '' TERM; sleep 6003", named={"timeout": 1})
+    began, seconds = time.monotonic(), make_seconds()
+    assert steps.read("sh", "-c", f"sleep {seconds} & (sleep {seconds} &) ; echo started") == "started\n"
+    done = steps.run("sh", "-c", f"trap '' TERM; sleep {seconds}", named={"timeout": 1})
     assert "did not end within 1 s" in done.error
     assert time.monotonic() - began < 60
-    assert not find_sleepers()
+    assert not find_sleepers(seconds)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_step_ends_with_the_build(layered: Steps, number: signal.Signals) -> None:
+    seconds = make_seconds()
     program = (
         "import sys\n"
         "from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step\n"
         "def say(data): print('said', flush=True)\n"
-        "program = StepProgram(['sh', '-c', 'echo x; sleep 6004'])\n"
+        f"program = StepProgram(['sh', '-c', 'echo x; sleep {seconds}'])\n"
         "run_build_step(StepRoot(sys.argv[1], (), sys.argv[2]), program, say)\n"
     )
     words = layered.runner.argv()
@@ -205,9 +206,9 @@ def test_step_ends_with_the_build(layered: Steps, number: signal.Signals) -> Non
         build.send_signal(number)
         build.wait(20)
     deadline = time.monotonic() + 10
-    while find_sleepers() and time.monotonic() < deadline:
+    while find_sleepers(seconds) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not find_sleepers()
+    assert not find_sleepers(seconds)
 
 
 def test_step_as_root_of_the_machine() -> None:
@@ -276,14 +277,3 @@ def test_step_serves_package_managers(steps: Steps) -> None:
     found = os.listxattr(steps.upper / "opt/program")
     assert "security.capability" in found
     assert not (steps.upper / "opt/null").exists()
-
-
-def find_sleepers() -> list[str]:
-    """Processes of the steps above that are still there."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_bytes().split(b"\0")
-            if words[0].endswith(b"sleep") and words[1:2] and words[1].startswith(b"600"):
-                found.append(str(words))
-    return found

@@ -10,16 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.containers import each_role
 from tests.requirements import require_program, require_root
 
 COUNT = 4
-
-
-@pytest.fixture
-def shop() -> Iterator[Workshop]:
-    for runner in each_role("user"):
-        yield Workshop.open(runner)
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ import pty
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.containers import as_user, each_role
+from tests.builders.containers import as_user
 from tests.builders.control_group import enter_group, memory_group
 from tests.requirements import REPOSITORY
 
@@ -40,12 +39,6 @@ try:
 except KedgeError as problem:
     print("failed", type(problem).__name__, problem.message)
 """
-
-
-@pytest.fixture
-def shop() -> Iterator[Workshop]:
-    for runner in each_role("user"):
-        yield Workshop.open(runner)
 
 
 @pytest.mark.root

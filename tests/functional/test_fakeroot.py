@@ -15,11 +15,6 @@ from tests.requirements import REPOSITORY, require_program, require_root
 MAP = "cat /proc/self/uid_map"
 
 
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
-
-
 def read_map(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 

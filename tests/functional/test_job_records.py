@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, each_role
 
 
 @pytest.fixture(scope="module")
@@ -18,11 +18,6 @@ def runner() -> Iterator[Runner]:
         folder = runner.home / "queue"
         runner.environment.update(KEDGE_LOCAL_QUEUE=str(folder), KEDGE_LOCAL_GPUS="0", KEDGE_SITE="local")
         yield runner
-
-
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
 
 
 def test_job_leaves_a_record_that_can_be_measured_and_repeated(runner: Runner, image: str) -> None:

@@ -173,11 +173,32 @@ def test_mistakes_are_named(runner: Runner, image: Path, words: tuple[str, str])
     assert words[1] in done.stderr
 
 
-@pytest.mark.parametrize("words", [(), ("x",), ("{}", "--", "exec"), ("--packed", "!"), ("{", "--", "exec", "x")])
+PACKED_OBJECT = "eyJhIjogMX0="  # {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("x",), ("{}", "--", "exec"), ("--packed", "!"), ("--packed", PACKED_OBJECT), ("{", "--", "exec", "x")],
+)
 def test_rank_says_that_launches_start_it(runner: Runner, words: tuple[str, ...]) -> None:
     done = runner.run("rank", *words)
     assert done.returncode == 255, done.stderr
     assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
+    assert "use 'kedge launch', which starts it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "newer", [{"contract": "telepathy"}, {"contract": "none", "colour": "red"}], ids=["contract", "field"]
+)
+def test_a_rank_of_an_older_kedge_names_the_remedy(runner: Runner, image: Path, newer: dict[str, str]) -> None:
+    order = {"kedge": "9.1", "layout": [1], "address": "n1", "port": 20001, "id": "x", **newer}
+    ranked = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
+    done = runner.run("rank", json.dumps(order), "--", "exec", str(image), "true", env=ranked)
+    assert done.returncode == 255
+    assert "is another version than the kedge that started the launch" in done.stderr
+    assert "to the version that runs 'kedge launch' (9.1)" in done.stderr
+    assert "bug" not in done.stderr
 
 
 def test_the_same_words_in_a_job_of_pbs(runner: Runner, image: Path) -> None:

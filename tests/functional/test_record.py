@@ -15,17 +15,12 @@ from typing import Any
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.containers import Runner, each_role
 
 
 @pytest.fixture(scope="module", params=["user"])
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
     yield from each_role(request.param)
-
-
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
 
 
 def read(path: Path) -> dict[str, Any]:

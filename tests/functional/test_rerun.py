@@ -10,17 +10,12 @@ from typing import Any
 import pytest
 
 from tests.builders.busybox import read_busybox
-from tests.builders.containers import Runner, give_to, make_sandbox
+from tests.builders.containers import Runner
 from tests.builders.images import make_config
 from tests.builders.layers import compress, file, layer
 from tests.fakes.registry import FakeRegistry
 
 _RUN_DIFFERS, _INVALID = 87, 86
-
-
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
 
 
 def make_record(runner: Runner, root: str, name: str, /, **changes: Any) -> Path:

@@ -26,11 +26,6 @@ FULL = "head -c 100k /dev/zero > {}/full || :\n"
 
 
 @pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
-
-
-@pytest.fixture(scope="module")
 def packed(runner: Runner, image: str) -> Path:
     return pack(image, runner.folder / "image.sqsh")
 

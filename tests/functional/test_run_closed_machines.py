@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
+from tests.builders.containers import Runner, each_role, run_after
 from tests.requirements import require_root
 
 READ_ONLY = (
@@ -23,11 +23,6 @@ READ_ONLY = (
 def runner() -> Iterator[Runner]:
     require_root()
     yield from each_role("user")
-
-
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
 
 
 def test_exec_where_nothing_can_be_written(runner: Runner, image: str) -> None:
@@ -51,6 +46,16 @@ def test_exec_without_proc_says_so(runner: Runner, image: str) -> None:
     done = run_after("umount -l /proc", runner, "exec", image, "true")
     assert done.returncode == 255
     assert "/proc is not mounted" in done.stderr
+
+
+def test_exec_by_root_without_proc_does_not_blame_the_image(image: str) -> None:
+    """Root needs no user namespace, so that its first mount is what fails."""
+    for root in each_role("root"):
+        for words in (("exec",), ("exec", "--writable-tmpfs")):
+            done = run_after("umount -l /proc", root, *words, image, "true")
+            assert done.returncode == 255
+            assert "kedge cannot read /proc/self/fd" in done.stderr
+            assert "mount it first: mount -t proc proc /proc" in done.stderr
 
 
 def test_exec_on_a_full_disk_makes_room_or_says_what_helps(runner: Runner) -> None:

@@ -15,13 +15,8 @@ from pathlib import Path
 import pytest
 
 from kedge.runtime.command_line.shim_file import make_shim
-from tests.builders.containers import Runner, give_to, make_sandbox
+from tests.builders.containers import Runner
 from tests.requirements import REPOSITORY
-
-
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
 
 
 @pytest.mark.parametrize("words", [("exec", "IMAGE", "sleep", "5"), ("pull", "x.sif", "docker://[::1]:1/a/b")])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -15,20 +16,42 @@ from pathlib import Path
 
 import pytest
 
+from kedge.late_functions import LATE
+from kedge.record_modules import INSPECTIONS, RECORDS
 from kedge.start_modules import EARLY, EVERY_START, SOME_STARTS
-from tests.builders.containers import Runner, give_to, make_sandbox, run_after
+from tests.builders.containers import Runner, run_after
 from tests.functional.test_start_cost import PACKAGE, as_user, find_script, list_modules
 from tests.requirements import open_way, require_program, require_root
 
-BEFORE = {"kedge", "kedge.cli", "kedge.lean_code", "kedge.module_archive", "kedge.start_modules"}  # to have the archive
+# to have the archive
+BEFORE = {
+    "kedge",
+    "kedge.cli",
+    "kedge.late_functions",
+    "kedge.lean_code",
+    "kedge.module_archive",
+    "kedge.record_modules",
+    "kedge.start_modules",
+}
+CALLED = """
+import os, sys
+called = set()
+def note(frame, event, argument):
+    if event == 'call' and 'kedge/' in frame.f_code.co_filename:
+        called.add(frame.f_code.co_filename.rpartition('src/')[2] + ' ' + frame.f_code.co_qualname)
+def show(*words):
+    sys.setprofile(None)
+    print(*sorted(called), sep='\\n', flush=True)
+    os._exit(0)
+os.execve = show
+from kedge.cli.entry import main
+sys.argv[1:1] = ['exec']
+sys.setprofile(note)
+main()
+"""
 FLAGS = ("--contain", "--containall", "--fakeroot", "--writable-tmpfs", "--pid", "--nv", "--rocm", "--cleanenv")
 OPENED = 60  # files outside of the image and of what is made for it: what the issue of a shared file system is
 OWN = 4  # of kedge's: the package, its command line, the reader of the archive, the archive
-
-
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
 
 
 class Installed:
@@ -129,6 +152,34 @@ def test_modules_of_the_list_are_there() -> None:
     for name in names:
         path = PACKAGE / name.removeprefix("kedge.").replace(".", "/")
         assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), name
+
+
+def test_modules_of_a_recorded_start_are_archived(runner: Runner, image: str) -> None:
+    record = str(runner.home / "record.json")
+    words = (*find_script(), "exec", "--record-to", record, image, "true")
+    loaded = {name for name in list_modules(runner, *words) if name.startswith("kedge")}
+    assert "kedge.ops.records.recorder" in loaded
+    known = {*EARLY, *EVERY_START, *RECORDS, *INSPECTIONS}
+    assert loaded - BEFORE - known == set(), "add these to start_modules.RECORDS"
+
+
+def test_late_functions_are_there() -> None:
+    for name, functions in LATE.items():
+        assert name in EVERY_START, f"{name} is not loaded with the others"
+        path = PACKAGE / name.removeprefix("kedge.").replace(".", "/")
+        tree = ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
+        defined = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
+        assert {*functions} <= defined, f"remove these of {name} from late_functions.LATE"
+
+
+def test_plain_starts_call_no_late_function(runner: Runner, image: str) -> None:
+    words = as_user(runner, sys.executable, "-c", CALLED, image, "/bin/true")
+    environment = {**runner.variables(), "PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, cwd=runner.home)
+    called = {*done.stdout.splitlines()}
+    assert "kedge/runtime/start/run.py run_container" in called
+    late = {f"{name.replace('.', '/')}.py {each}" for name, functions in LATE.items() for each in functions}
+    assert called & late == set(), "remove these from late_functions.LATE"
 
 
 def test_version_loads_next_to_nothing(runner: Runner) -> None:

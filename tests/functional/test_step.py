@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 from kedge.errors import CannotStart, ProgramFailed
 from kedge.runtime.start.step import run_step
 from tests.builders.containers import each_role, give_to, make_sandbox
+from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.requirements import require_user_namespaces
 
 # What an ordinary user's program does: two steps at once in one root, as root of the container.
@@ -81,24 +81,13 @@ def test_step_as_root_of_the_container_by_an_ordinary_user() -> None:
 
 
 def test_step_with_its_own_process_ids_leaves_no_process(root: str) -> None:
-    began = time.monotonic()
-    done = run_step(root, ["sh", "-c", "sleep 600 & echo started"], options=["--pid"])
+    began, seconds = time.monotonic(), make_seconds()
+    done = run_step(root, ["sh", "-c", f"sleep {seconds} & echo started"], options=["--pid"])
     assert (done.status, done.text) == (0, "started\n")
     with pytest.raises(ProgramFailed, match="gave no answer within 1 s"):
-        run_step(root, ["sh", "-c", "sleep 601 & sleep 602"], options=["--pid"], timeout=1)
+        run_step(root, ["sh", "-c", f"sleep {seconds} & sleep {seconds}"], options=["--pid"], timeout=1)
     assert time.monotonic() - began < 60
     deadline = time.monotonic() + 10
-    while find_sleepers() and time.monotonic() < deadline:
+    while find_sleepers(seconds) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not find_sleepers()
-
-
-def find_sleepers() -> list[str]:
-    """Processes of the steps above that are still there."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = path.read_bytes().split(b"\0")
-            if words[0].endswith(b"sleep") and words[1:2] in ([b"600"], [b"601"], [b"602"]):
-                found.append(str(words))
-    return found
+    assert not find_sleepers(seconds)

@@ -7,22 +7,14 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kedge.model.platform import Platform
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.containers import each_role
 from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.old_kernels import play_refusals
-
-
-@pytest.fixture
-def shop() -> Iterator[Workshop]:
-    for runner in each_role("user"):
-        yield Workshop.open(runner)
 
 
 @pytest.fixture(params=["overlay", "directory"])

@@ -10,7 +10,6 @@ import pytest
 from tests.builders.installed import INSTALLED, InstalledRunner, each_installed
 from tests.hostile.test_run_reach import (  # noqa: F401 - run here too, with the runner below
     canary,
-    image,
     packed,
     test_file_system_servers_cannot_be_entered,
     test_root_inside_is_kept_in_by_a_process_id_namespace,

@@ -34,11 +34,6 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
 
 
 @pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
-
-
-@pytest.fixture(scope="module")
 def packed(runner: Runner, image: str) -> str:
     """The same in a file."""
     path = runner.folder / "image.sqsh"

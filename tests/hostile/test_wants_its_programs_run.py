@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.programs import find_program
-from tests.builders.containers import Runner, give_to, make_sandbox
+from tests.builders.containers import Runner, give_to
 
 PLANTED = (
     *("sbatch", "srun", "salloc", "squeue", "sacct", "sinfo", "scontrol", "sacctmgr", "scancel"),
@@ -40,11 +40,6 @@ VERBS = (
     ("exec", "--runtime", "enroot", "IMAGE", "true"),
     ("exec", "--writable-tmpfs", "IMAGE", "true"),
 )
-
-
-@pytest.fixture(scope="module")
-def image(runner: Runner) -> str:
-    return str(give_to(runner, make_sandbox(runner.folder / "image")))
 
 
 @pytest.fixture

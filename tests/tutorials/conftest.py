@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tests.cluster.gridengine_cell import GridEngineCell, GridEngineOptions
 from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
 from tests.requirements import require_root
 from tests.tutorials.internet import Internet, open_internet
+from tests.tutorials.mount_points import mount_point
 
 PARTITIONS = ("alpha", "alpha-interactive", "sequana_gpu_dev", "sequana_cpu_dev", "cpu_dev", "interactive", "rtx")
 
@@ -41,7 +42,7 @@ def big_disks(slurm_lessons: SlurmCluster) -> Iterator[None]:
     assert slurm_lessons.hosts is not None
     with ExitStack() as stack:
         for name in ("scratch", "beegfs"):
-            stack.enter_context(_mount_point(Path("/", name)))
+            stack.enter_context(mount_point(Path("/", name)))
             shared = slurm_lessons.folder / name
             shared.mkdir()
             shared.chmod(0o1777)
@@ -65,13 +66,3 @@ def abci_internet(abci_lessons: GridEngineCell) -> Iterator[Internet]:
     """The servers of the tutorials, reached from that cell."""
     with open_internet(abci_lessons.folder / "internet", abci_lessons.hosts) as internet:
         yield internet
-
-
-@contextmanager
-def _mount_point(path: Path) -> Iterator[None]:
-    is_new = not path.exists()
-    path.mkdir(exist_ok=True)
-    yield
-    if is_new:
-        with suppress(OSError):
-            path.rmdir()

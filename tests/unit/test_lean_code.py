@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kedge.lean_code import compile_lean
+from kedge.lean_code import compile_lean, compile_split
 from kedge.start_modules import EARLY, EVERY_START
 from tests.requirements import REPOSITORY
 
@@ -95,3 +95,22 @@ def test_no_lean_module_reads_a_docstring_or_annotations_of_functions() -> None:
         assert "__doc__" not in text, name
         assert "get_type_hints" not in text, name
         assert "signature(" not in text, name
+
+
+def test_late_functions_are_pieces_of_their_own() -> None:
+    names: dict[str, Any] = {"__name__": "module"}
+    code, late = compile_split(SOURCE, "/place/module.py", ("fail", "gone", "Options"))
+    exec(code, names)
+    assert "fail" not in names
+    assert "Options" in names, "a class is not late"
+    assert list(late) == ["fail"]
+    exec(late["fail"], names)
+    with pytest.raises(ValueError, match="no docstring") as caught:
+        names["fail"](1)
+    line = SOURCE.decode().splitlines().index("    raise ValueError(found)") + 1
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].lineno == line
+
+
+@pytest.mark.parametrize("source", [b"@hook\ndef f(): pass\n", b"def f(a=[]): pass\n", b"if 1:\n    def f(): pass\n"])
+def test_functions_that_must_be_defined_in_their_turn_are_not_late(source: bytes) -> None:
+    assert compile_split(source, "x", ("f",))[1] == {}

@@ -41,6 +41,9 @@ class Package:
         for module in (module_archive, lean_code):
             shutil.copy(module.__file__, self.package)
         (self.package / "__init__.py").write_text("")
+        (self.package / "late_functions.py").write_text(
+            "LATE = {'kedge.part': ('fail',), 'kedge.room.deep': ('fail',)}\n"
+        )
         self.list_modules(start=((), ("kedge.part", "kedge.room", "kedge.room.deep"), ("kedge.rare",)))
         for name in ("part", "room/__init__", "room/deep", "rare"):
             self.write(name, "one")
@@ -340,7 +343,7 @@ def pack_unchecked(package: Package, value: str, suffix: str) -> bytes:
     for name, path in (("part", "part"), ("room", "room/__init__"), ("room.deep", "room/deep"), ("rare", "rare")):
         code = compile(f"VALUE = {value!r}\n", f"kedge/{path}.py", "exec")
         modules.append((f"kedge.{name}", f"/{path}{suffix}", marshal.dumps(code), 0, module_archive.UNCHECKED))
-    return module_archive.pack_archive(modules, ["kedge.part"], ["kedge.room", "kedge.room.deep"])
+    return module_archive.pack_archive(modules, ["kedge.part"], ["kedge.room", "kedge.room.deep"], {})
 
 
 def test_archive_of_a_bundle_needs_no_source(package: Package) -> None:
@@ -478,3 +481,77 @@ def test_a_module_is_not_loaded_before_its_package(package: Package) -> None:
     package.write("part", "two", CHANGED + 60)
     found = package.start(code, PYTHONDONTWRITEBYTECODE="1")
     assert [line.split()[0] for line in found] == ["two", "one", "one", "one"]
+
+
+LATE = """
+def fail(value="given", /, *more, by=3):
+    if value == "given":
+        raise ValueError(VALUE)
+    return VALUE, value, more, by, help()
+
+
+def help():
+    return "helped"
+
+
+class Other:
+    call = fail
+
+
+VALUE = "late"
+"""
+
+
+@pytest.fixture
+def with_late(package: Package) -> Package:
+    """A package whose function `fail` stays packed; `kedge.room` imports it before its turn."""
+    for name, text in (("part", LATE.replace("class Other:\n    call = fail\n", "")), ("room/deep", LATE)):
+        (package.package / f"{name}.py").write_text(text)
+    (package.package / "room/__init__.py").write_text("from kedge.room.deep import fail\nVALUE = 'one'\n")
+    for path in package.package.rglob("*.py"):
+        os.utime(path, (CHANGED, CHANGED))
+    package.start()
+    return package
+
+
+@pytest.mark.parametrize("module", ["part", "room.deep", "room"])
+def test_late_functions_are_unpacked_when_they_are_called(with_late: Package, module: str) -> None:
+    code = LOOK.split("for each", maxsplit=1)[0] + (
+        f"from kedge.{module} import fail\n"
+        f"kind = type(vars(kedge.{module})['fail']).__name__\n"
+        f"print(fail('a', 'b', by=4), fail('a'), kind, fail.__name__)\n"
+        f"import kedge.{module} as place\n"
+        "print(place.fail is fail, place.fail('a')[0], {fail: 'found'}[place.fail])\n"
+    )
+    kind = "LateFunction"
+    answer = "('late', 'a', ('b',), 4, 'helped') ('late', 'a', (), 3, 'helped')"
+    assert with_late.start(code)[0] == f"{answer} {kind} fail"
+    assert with_late.start(code)[1] == "True late found"
+
+
+def test_late_functions_are_methods_where_a_class_has_them(with_late: Package) -> None:
+    code = LOOK.split("for each", maxsplit=1)[0] + (
+        "from kedge.room.deep import Other\nprint(Other().call()[1].__class__.__name__)\n"
+    )
+    assert with_late.start(code) == ["Other"]
+
+
+def test_late_functions_need_no_file_once_modules_are_loaded(with_late: Package) -> None:
+    """The root may be an image's by then."""
+    code = LOOK.split("for each", maxsplit=1)[0] + (
+        "import os\nplace = os.path.dirname(kedge.__file__)\nos.rename(place, place + '-gone')\n"
+        "print(kedge.part.fail('a')[0])\n"
+    )
+    assert with_late.start(code) == ["late"]
+
+
+def test_late_functions_keep_their_lines(with_late: Package) -> None:
+    show = "import sys, traceback\ntry: kedge.part.fail()\nexcept ValueError: traceback.print_exc(file=sys.stdout)"
+    lines = with_late.start(LOOK.split("for each", maxsplit=1)[0] + show)
+    assert f'  File "{with_late.package}/part.py", line 4, in fail' in lines
+    assert "    raise ValueError(VALUE)" in lines
+
+
+def test_modules_are_whole_where_they_are_imported_one_by_one(with_late: Package) -> None:
+    code = ONE_BY_ONE.split("for each", maxsplit=1)[0] + "print(type(vars(kedge.part)['fail']).__name__)\n"
+    assert with_late.start(code) == ["function"]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 COMMAND = "command"  # the archive with the modules of all verbs
+RECORD = "record"  # with those of a start that is recorded
 VERBS = ("submit", "explain")  # those with an archive of what they need besides
 
 
@@ -35,7 +36,12 @@ def import_for_verb(words: list[str]) -> None:
     import_lightly(load)
 
 
-def import_lightly(load: Callable[[], None] = lambda: None) -> None:
+def import_for_record() -> None:
+    """The same for a start that is recorded, which needs no argparse."""
+    import_lightly(lambda: load_together(RECORD), ("pathlib",))
+
+
+def import_lightly(load: Callable[[], None] = lambda: None, modules: tuple[str, ...] = ("argparse", "pathlib")) -> None:
     """Import argparse and pathlib, and before them what `load` loads; for the command alone, before anything else."""
     stand_ins = [
         _make_stand_in("gettext", gettext=str, ngettext=_choose_text),
@@ -45,8 +51,8 @@ def import_lightly(load: Callable[[], None] = lambda: None) -> None:
     sys.modules.update((each.__name__, each) for each in placed)
     try:
         load()
-        __import__("argparse")
-        __import__("pathlib")
+        for name in modules:
+            __import__(name)
     finally:
         for each in placed:
             if sys.modules.get(each.__name__) is each:

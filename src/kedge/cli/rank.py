@@ -43,7 +43,9 @@ def _read_words(words: Sequence[str]) -> tuple[RankOrder, list[str]]:
 
         try:
             words = json.loads(base64.urlsafe_b64decode("".join(words[1:2])))
-        except ValueError:
+        except (ValueError, RecursionError):
+            words = ()
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             words = ()
     if len(words) < 3 or words[1] != "--":
         from kedge.errors import UsageError  # late: only for an error

@@ -22,6 +22,7 @@ class Diagnosis:
     seconds: Mapping[str, float] = NOTHING  # by check
     total_seconds: float = 0.0
     machine: Mapping[str, str] = NOTHING  # host, system, kernel, CPUs, memory, user: as text
+    slowness: float = 1.0  # by which all time limits were multiplied, as this host is slow
 
     def count(self, level: str) -> int:
         """Count the findings of a level."""
@@ -40,7 +41,10 @@ class Diagnosis:
         parts.append(count_things(self.count(WARNING), "warning"))
         if self.count(SKIPPED):
             parts.append(f"{self.count(SKIPPED)} skipped")
-        return ", ".join([*parts, f"{self.total_seconds:.1f} s"])
+        text = ", ".join([*parts, f"{self.total_seconds:.1f} s"])
+        if self.slowness > 1:
+            text += f" (this host is slow: time limits were multiplied by {self.slowness:.1f})"
+        return text
 
     def as_dict(self) -> dict[str, object]:
         """The diagnosis as `--json` prints it."""

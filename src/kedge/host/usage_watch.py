@@ -14,12 +14,15 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kedge.posix.bounded_children import leave_parent
 from kedge.posix.nvml import GpuMeter, NvmlError, ask_nvml
 from kedge.posix.process_tree import find_family
 from kedge.posix.spawn import fork_process
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
+if TYPE_CHECKING:
+    from typing import Any
 
 _SLOT = 1 << 18  # bytes for one state of what is known; two of them, written in turn
 _FIRST, _PAUSE = 0.1, 1.0  # seconds between two samples, at the beginning and later

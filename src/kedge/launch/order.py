@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.frozen import NOTHING, JsonValue, as_dict, frozen
-from kedge.launch.contracts import Terms
+from kedge.launch.contracts import Contract, Terms
 from kedge.launch.rendezvous import Rendezvous
 
 TYPE_CHECKING = False
@@ -39,26 +39,37 @@ class RankOrder(JsonValue):
     command_at: int = 0  # where the command begins among the words behind this
 
     def encode(self) -> str:
-        """As one word."""
+        """As one word, with the version that wrote it: on a node there may be another kedge."""
         import json  # late: who starts ranks has it loaded
 
-        return json.dumps(as_dict(self), separators=(",", ":"))
+        from kedge.release import VERSION  # late: ranks need it for an error alone
+
+        return json.dumps({"kedge": VERSION, **as_dict(self)}, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> RankOrder:
-        """From that word; raises LaunchRefused where it is none."""
+        """From that word; raises LaunchRefused where it is none, or one of another version of kedge."""
+        read: Any = None
         try:
-            read: dict[str, Any] = _read_json(text)
+            read = _read_json(text)
             values: dict[str, Any] = {
                 name: tuple(each) if isinstance(each, list) else each for name, each in read.items()
             }
-            return cls(**values)
-        except (ValueError, TypeError, AttributeError):
-            from kedge.errors import LaunchRefused  # late: only for an error
+            values.pop("kedge", None)  # for `unread_order`
+            order = cls(**values)
+            if order._is_sound():
+                return order
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            pass
+        from kedge.launch.unread_order import explain_order  # late: only for an error
 
-            raise LaunchRefused(
-                "kedge rank was given an order that it cannot read", hint="use 'kedge launch', which starts it"
-            ) from None
+        raise explain_order(read, cls)
+
+    def _is_sound(self) -> bool:
+        """Whether all values are what their names promise; raises ValueError for an unknown contract."""
+        Contract(self.contract)
+        fits = all(is_kind(getattr(self, name), kind) for name, kind in RankOrder.__annotations__.items())
+        return fits and self.node < len(self.layout)
 
     def terms_on(self, node: int, environ: Mapping[str, str] = NOTHING) -> Terms:
         """What a contract needs to know on a node; `environ` is what the user set already."""
@@ -74,6 +85,14 @@ class RankOrder(JsonValue):
         )
 
 
+def is_kind(value: object, kind: str) -> bool:
+    """Whether a value of an order is of the kind that its annotation names."""
+    if kind.startswith("tuple"):
+        items = int if "int" in kind else str
+        return isinstance(value, tuple) and all(type(item) is items for item in value)
+    return type(value).__name__ == kind
+
+
 def _read_json(text: str) -> Any:
     """What `json.loads` gives; raises ValueError. Its parser is in C, and the module around it compiles patterns."""
     try:
@@ -86,7 +105,7 @@ def _read_json(text: str) -> Any:
         return json.loads(text)
     try:
         value, end = scan(text, 0)
-    except StopIteration:
+    except (StopIteration, SystemError):  # the latter where json.decoder is not loaded: it has the parser's error
         raise ValueError("no JSON") from None
     if end != len(text):
         raise ValueError("more than one value")

@@ -16,7 +16,16 @@ import struct
 from functools import lru_cache
 
 from kedge.formats.compression import adler32
-from kedge.layers.tar_layout import BLOCK, POSIX_MAGIC, KnownNumbers, KnownSums, cut_string, sum_bytes
+from kedge.layers.tar_layout import (
+    BLOCK,
+    POSIX_MAGIC,
+    REMEMBERED,
+    KnownNumbers,
+    KnownSums,
+    cut_string,
+    parse_number,
+    sum_bytes,
+)
 
 Identity = tuple[int, int, int]  # mode, user, group
 
@@ -47,8 +56,24 @@ class PlainRun:
 
 @lru_cache(_NAME)
 def _split_header(length: int) -> struct.Struct:
-    """All before the type, for a directory of `length` bytes: directory, name, identity, size, mtime, checksum."""
-    return struct.Struct(f"{length}s{_NAME - length}s24s12s12s8s")
+    """A header, for a directory of `length` bytes: directory, name, identity, size, mtime, checksum, all the rest."""
+    return struct.Struct(f"{length}s{_NAME - length}s24s12s12s8s{BLOCK - _TYPE}s")
+
+
+class _Lengths(dict[bytes, tuple[int, int, int]]):
+    """By the field of a size: the size, what header and content take up, and the sum of the field's bytes.
+
+    Raises ValueError where that is no number of a file's bytes.
+    """
+
+    def __missing__(self, field: bytes) -> tuple[int, int, int]:
+        size = parse_number(field)
+        if size < 0:
+            raise ValueError("a negative size")
+        found = size, BLOCK + (size + BLOCK - 1 & -BLOCK), sum(field)
+        if len(self) < REMEMBERED:
+            self[field] = found
+        return found
 
 
 class PlainFiles:
@@ -59,6 +84,8 @@ class PlainFiles:
         self._parents = parents
         self.numbers = KnownNumbers()
         self.sums = KnownSums()
+        self._lengths = _Lengths()
+        self._identity, self._mtime = (0, 0, 0), 0  # of the file before
         self._rest = b""  # of the header before, from the type on
         self._rest_sum = 0  # of its bytes
         self._prefix = b""  # the part of names that stands in there
@@ -79,39 +106,45 @@ class PlainFiles:
         return run
 
     def _fill(self, run: PlainRun, piece: bytes, directory: bytes) -> None:
-        numbers, sums, rest, rest_sum = self.numbers, self.sums, self._rest, self._rest_sum - 1
-        unpack, end, position = _split_header(len(directory)).unpack, len(piece), run.end
-        names, identities, times, sizes, starts = run.names, run.identities, run.times, run.sizes, run.starts
+        lengths, numbers, rest = self._lengths, self.numbers, self._rest
+        unpack, end, position = _split_header(len(directory)).unpack_from, len(piece), run.end
+        last = end - BLOCK
+        names, sizes, starts = run.names, run.sizes, run.starts
         owner_text = time_text = b""
-        identity, mtime = (0, 0, 0), 0
-        while position + BLOCK <= end:
-            header = piece[position : position + _TYPE]
-            head, tail, owner, length, time, checksum = unpack(header)
-            if head != directory or piece[position + _TYPE : position + BLOCK] != rest:
+        # What adds up to the checksum, which counts its own field as spaces. `adler32` gives one too many each time, as
+        # in `sum_bytes`; 100 bytes are few
+        common, base = self._rest_sum + sum(directory) + 8 * 0x20 - 2, 0
+        while position <= last:
+            head, tail, owner, length, time, checksum, following = unpack(piece, position)
+            if head != directory or following != rest:
                 break
             try:
-                if owner != owner_text:
-                    identity, owner_text = self._identities[owner], owner
-                if time != time_text:
-                    mtime, time_text = numbers[time], time
-                size = numbers[length]
-                is_whole = (adler32(header) & 0xFFFF) + rest_sum == sums[checksum]  # as in `sum_bytes`: 156 are few
+                if owner != owner_text or time != time_text:
+                    self._repeat_common(run)
+                    self._identity, self._mtime = self._identities[owner], numbers[time]
+                    owner_text, time_text = owner, time
+                    base = common + (adler32(owner + time) & 0xFFFF)
+                size, span, digits = lengths[length]
+                is_whole = (adler32(tail) & 0xFFFF) + digits + base == numbers[checksum]
             except (KeyError, ValueError):
                 break
-            start = position + BLOCK
-            following = start + (size + BLOCK - 1 & -BLOCK)
             name = tail.partition(b"\0")[0]
-            if not is_whole or size < 0 or following > end or _SLASH in name:
+            if not is_whole or position + span > end or _SLASH in name:
                 break
             if tail < _FIRST_USUAL and tail[0] in _ODD_BEGINNINGS:
                 break
             names.append(name)
-            identities.append(identity)
-            times.append(mtime)
             sizes.append(size)
-            starts.append(start)
-            position = following
+            starts.append(position + BLOCK)
+            position += span
+        self._repeat_common(run)
         run.end = position
+
+    def _repeat_common(self, run: PlainRun) -> None:
+        """Complete the columns of what neighbours have in common."""
+        count = len(run.names) - len(run.times)
+        run.identities += [self._identity] * count
+        run.times += [self._mtime] * count
 
     def _is_file(self, rest: bytes) -> bool:
         """Whether a header with this from its type on is a regular file's."""

@@ -15,7 +15,7 @@ from kedge.formats.compression import adler32
 from kedge.model.tree import NodeKind
 
 BLOCK = 512
-_REMEMBERED = 16384  # fields of numbers
+REMEMBERED = 16384  # fields of numbers
 ZERO_BLOCK = bytes(BLOCK)
 POSIX_MAGIC = b"ustar\0"
 HEADER = struct.Struct("100s8s8s8s12s12s8sc100s6s2s32s32s8s8s155s12x")
@@ -68,7 +68,7 @@ class KnownNumbers(dict[bytes, int]):
 
     def __missing__(self, field: bytes) -> int:
         value = parse_number(field)
-        if len(self) < _REMEMBERED:
+        if len(self) < REMEMBERED:
             self[field] = value
         return value
 
@@ -84,7 +84,7 @@ class KnownSums(dict[bytes, int]):
         if not claimed:
             raise ValueError("no checksum")
         value = claimed - 8 * 0x20 + sum(field)
-        if len(self) < _REMEMBERED:
+        if len(self) < REMEMBERED:
             self[field] = value
         return value
 

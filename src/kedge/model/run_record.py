@@ -11,10 +11,13 @@ import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kedge.errors import FileProblem, InvalidRecord, OutputExists
 from kedge.posix.files import explained
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
+if TYPE_CHECKING:
+    from typing import Any
 
 SCHEMA = 1
 MARK = "kedge_record"  # the key that says what the file is, and in which version

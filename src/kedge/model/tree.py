@@ -77,13 +77,22 @@ def make_files(
 ) -> list[Node]:
     """Regular files from columns, as `Node` would make them, at half of the cost: there may be many."""
     nodes = []
-    new, kind = Node.__new__, NodeKind.FILE
+    new, kind, no_children = Node.__new__, NodeKind.FILE, _NO_CHILDREN
     for (mode, uid, gid), mtime, size, content in zip(identities, times, sizes, contents, strict=True):
         node = new(Node)
-        node.kind, node.mode, node.uid, node.gid, node.mtime = kind, mode, uid, gid, mtime
-        node.nanoseconds = node.rdev = 0
-        node.xattrs, node.target, node.children = (), b"", _NO_CHILDREN
-        node.size, node.content, node.layer = size, content, layer
+        node.kind = kind  # one by one: a row of targets makes a tuple first
+        node.mode = mode
+        node.uid = uid
+        node.gid = gid
+        node.mtime = mtime
+        node.nanoseconds = 0
+        node.xattrs = ()
+        node.size = size
+        node.content = content
+        node.target = b""
+        node.rdev = 0
+        node.children = no_children
+        node.layer = layer
         nodes.append(node)
     return nodes
 

@@ -86,6 +86,11 @@ def _claim_exclusively(path: Path, content: bytes) -> bool:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     except FileExistsError:
         return False
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except BaseException:  # a full disk, or a signal: an empty claim would be nobody's, for a minute
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
     return True

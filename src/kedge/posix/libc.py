@@ -22,6 +22,10 @@ from kedge.posix.constants import (
     PR_SET_SECCOMP,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes
+
 USRQUOTA = 0
 GRPQUOTA = 1
 _Q_GETQUOTA = 0x800007  # linux/quota.h; answered for ext4, XFS and all others with kernel quotas
@@ -36,10 +40,12 @@ _RESOLVE_IN_ROOT = 0x10
 _SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT = 428, 429  # the same numbers on all architectures (Linux 5.2)
 _AT_FDCWD = -100
+_DESCRIPTOR = 12  # the word of a message that holds it
 
 _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of linux/capability.h
 
 _library = c_types.open_own_library()
+_ZERO = c_types.c_ulong(0)
 
 
 class Quota:
@@ -194,8 +200,7 @@ def join_namespace(descriptor: int, kind: int) -> None:
 
 def control_process(option: int, value: int = 0) -> None:
     """prctl(2) with one argument."""
-    zero = c_types.c_ulong(0)
-    _check(_library.prctl(c_types.c_int(option), c_types.c_ulong(value), zero, zero, zero))
+    _check(_library.prctl(c_types.c_int(option), c_types.c_ulong(value), _ZERO, _ZERO, _ZERO))
 
 
 def keep_capability(capability: int) -> None:
@@ -281,51 +286,46 @@ def filter_calls_with_notices(program: bytes) -> int:
     return int(file)
 
 
-class _ControlMessage(c_types.Structure):
-    """struct cmsghdr of sys/socket.h, with one descriptor behind it."""
-
-    _fields_ = (
-        ("length", c_types.c_size_t),
-        ("level", c_types.c_int),
-        ("kind", c_types.c_int),
-        ("descriptor", c_types.c_int),
-        ("padding", c_types.c_int),
-    )
-
-
-class _Message(c_types.Structure):
-    """struct msghdr of sys/socket.h, for one byte (an empty message is none) and a control message."""
-
-    _fields_ = (
-        ("name", c_types.c_void_p),
-        ("name_length", c_types.c_size_t),
-        ("pieces", c_types.c_void_p),
-        ("piece_count", c_types.c_size_t),
-        ("control", c_types.c_void_p),
-        ("control_length", c_types.c_size_t),
-        ("flags", c_types.c_int),
-    )
+def _make_message(descriptor: int = 0) -> ctypes.Array[ctypes.c_uint64]:
+    """struct msghdr of sys/socket.h in the first seven words, and what it points to: one byte, which an empty message
+    would not be, and a control message with one descriptor. Types for these would cost every start.
+    """
+    words = _make_words()
+    place = c_types.addressof(words)
+    words[2], words[3] = place + 8 * 7, 1  # struct iovec
+    words[4], words[5] = place + 8 * 10, 8 * 3  # struct cmsghdr
+    words[7], words[8] = place + 8 * 9, 1  # the byte
+    words[10], words[11] = 20, 1 << 32 | 1  # its length; SOL_SOCKET, SCM_RIGHTS: two ints
+    words[_DESCRIPTOR] = _to_word(descriptor)
+    return words
 
 
-def _make_message(control: _ControlMessage) -> tuple[_Message, object]:
-    piece = (c_types.c_size_t * 3)()  # struct iovec, and the byte
-    piece[0], piece[1] = c_types.addressof(piece) + c_types.sizeof(c_types.c_size_t) * 2, 1
-    message = _Message(pieces=c_types.addressof(piece), piece_count=1)
-    message.control, message.control_length = c_types.addressof(control), c_types.sizeof(control)
-    return message, piece
+def _make_words() -> ctypes.Array[ctypes.c_uint64]:
+    """Sixteen words for a structure: making types takes longer than the calls that want one."""
+    return (c_types.c_uint64 * 16)()
+
+
+def _to_word(number: int) -> int:
+    """A word whose first four bytes are an int."""
+    return int.from_bytes(number.to_bytes(4, sys.byteorder) + bytes(4), sys.byteorder)
+
+
+def _to_ints(word: int) -> tuple[int, int]:
+    """The two ints that a word of 64 bits holds."""
+    data = word.to_bytes(8, sys.byteorder)
+    return int.from_bytes(data[:4], sys.byteorder), int.from_bytes(data[4:], sys.byteorder)
 
 
 def pair_sockets() -> tuple[int, int]:
     """Two sockets that are each other's end, for datagrams."""
-    pair = (c_types.c_int * 2)()
+    pair = _make_words()
     _check(_library.socketpair(c_types.c_int(1), c_types.c_int(2 | 0o2000000), c_types.c_int(0), pair))
-    return int(pair[0]), int(pair[1])
+    return _to_ints(pair[0])
 
 
 def send_descriptor(socket: int, descriptor: int) -> None:
     """Send an open file to the other end of a socket, where `fetch_descriptor` finds it."""
-    control = _ControlMessage(c_types.sizeof(c_types.c_size_t) + 12, 1, 1, descriptor)  # SOL_SOCKET, SCM_RIGHTS
-    message, _kept = _make_message(control)
+    message = _make_message(descriptor)
     _check(min(0, _library.sendmsg(c_types.c_int(socket), c_types.byref(message), c_types.c_int(0))))
 
 
@@ -345,11 +345,10 @@ def stow_descriptor(descriptor: int) -> int:
 
 def fetch_descriptor(stowed: int) -> int:
     """A descriptor of the file that was stowed in this socket; it stays there too."""
-    control = _ControlMessage()
-    message, _kept = _make_message(control)
+    message = _make_message()
     flags = 2 | 0x40 | 0x40000000  # MSG_PEEK, MSG_DONTWAIT, MSG_CMSG_CLOEXEC
     _check(min(0, _library.recvmsg(c_types.c_int(stowed), c_types.byref(message), c_types.c_int(flags))))
-    return int(control.descriptor)
+    return _to_ints(message[_DESCRIPTOR])[0]
 
 
 def open_in_root(folder: int, path: str, flags: int) -> int:
@@ -393,7 +392,7 @@ def set_host_name(name: str) -> None:
 
 def file_system_type(path: str) -> int:
     """The magic number of the file system that holds `path`: f_type of statfs(2)."""
-    answer = (c_types.c_long * 32)()  # struct statfs begins with f_type, a word, and has 120 bytes
+    answer = _make_words()  # struct statfs begins with f_type, a word, and has 120 bytes
     _check(_library.statfs(c_types.c_char_p(os.fsencode(path)), c_types.byref(answer)), path)
     return answer[0] & 0xFFFFFFFF
 

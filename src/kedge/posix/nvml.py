@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
+if TYPE_CHECKING:
+    from typing import Any
 
 NAME = "libnvidia-ml.so.1"
 NOT_LOADED = -1  # no code of NVML's: the library is not there, or cannot be loaded

@@ -72,6 +72,7 @@ class Download:
         self.flow = Flow(descriptor.size, str(descriptor.digest))
         self.cancelled = threading.Event()
         self._lease: Lease | None = None
+        self._is_abandoned = False
         self._file = -1  # the partial file; the flow owns and closes it
         self._offset = 0
         self._reported = 0
@@ -96,14 +97,17 @@ class Download:
             )
             if lease is None:
                 continue
-            self._lease = lease
             with lease:
+                self._lease = lease
+                if self._is_abandoned:  # meanwhile: nobody waits for this thread any more
+                    continue
                 yield from self._fetch(lease)
             return
         raise KedgeError(f"the download of {self._descriptor.digest} was stopped")
 
     def abandon(self) -> None:
         """Give the lease back while the thread still sits in a read: from now on it writes nothing any more."""
+        self._is_abandoned = True  # first: the thread may be about to get a lease
         if self._lease is not None:
             self._lease.is_lost = True
             self._lease.release()

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from kedge.errors import StoreBusy
+from kedge.errors import KedgeError, StoreBusy
 from kedge.frozen import frozen
 from kedge.posix.files import explained
 from kedge.posix.lease_holders import Holder, claim_name
@@ -30,6 +30,7 @@ STALE_AFTER = 60.0  # seconds without a touch after which another host's lease i
 SILENT_AFTER = 600.0  # a process that lives here but was stopped (Ctrl-Z) or hangs loses its lease only after this
 WATCH_AT_LEAST = 12.0  # even an old-looking lease is watched for two beats: the clocks may differ
 _LONGEST_PAUSE = 0.5  # seconds between two looks of a waiter
+_GUARD = ".break-"  # in the name of a file that makes one process remove a stale lease
 _LEASE_LIMIT = 4096  # bytes; a lease file is a line of JSON
 
 
@@ -115,11 +116,12 @@ class Lease:
 
     def release(self) -> None:
         """Let go; a lease somebody else took over is left alone."""
-        PULSE.remove(self._pulse)
-        lease = read_lease(self.path)
-        if lease is not None and lease.holder is not None and lease.holder.token == self.holder.token:
-            with contextlib.suppress(OSError):
-                self.path.unlink()
+        try:
+            PULSE.remove(self._pulse)
+            _drop_own(self.path, self.holder)
+        except BaseException:  # a signal, which may have come before the file was gone
+            _drop_own(self.path, self.holder)
+            raise
 
     def __enter__(self) -> Lease:
         return self
@@ -201,7 +203,7 @@ def break_lease(path: Path, stale: _LeaseState, scratch: Path) -> None:
     A guard named after this very lease is claimed first. So somebody slow, who judged the old lease, cannot remove
     the new one: its identity differs, and what was renamed away by mistake is put back.
     """
-    guard = path.with_name(f"{path.name}.break-{stale.identity}")
+    guard = path.with_name(f"{path.name}{_GUARD}{stale.identity}")
     if not claim_name(guard, Holder.of_this_process().encode(), scratch):
         _drop_dead_guard(guard, scratch)
         return
@@ -287,10 +289,7 @@ def acquire(path: Path, scratch: Path, is_done: Callable[[], bool], patience: Pa
         with explained(path):
             lease = _try_claim(path, scratch)
         if lease is not None:
-            if not is_done():
-                return lease
-            lease.release()  # the work was finished between the two looks
-            return None
+            return lease if _is_needed(lease, is_done) else None
         present, is_stale = watch.find_stale()
         if present is not None and is_stale:
             with explained(path):
@@ -308,7 +307,47 @@ def _try_claim(path: Path, scratch: Path) -> Lease | None:
     if os.path.lexists(path):
         return None  # saves the scratch file while somebody works
     holder = Holder.of_this_process()
-    return Lease(path, holder) if claim_name(path, holder.encode(), scratch) else None
+    try:
+        return Lease(path, holder) if claim_name(path, holder.encode(), scratch) else None
+    except BaseException:  # a signal between the claim and the value that would let go of it
+        _drop_own(path, holder)
+        raise
+
+
+def _is_needed(lease: Lease, is_done: Callable[[], bool]) -> bool:
+    """Whether there is still something to do; else, and when a signal ends the look, the lease is let go."""
+    is_needed = False
+    try:
+        is_needed = not is_done()
+    finally:
+        if not is_needed:  # the work was finished between the two looks
+            lease.release()
+    return is_needed
+
+
+def _drop_own(path: Path, holder: Holder) -> None:
+    lease = read_lease(path)
+    if lease is not None and lease.holder is not None and lease.holder.token == holder.token:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def drop_dead_leases(folder: Path, scratch: Path) -> None:
+    """Take away the leases of processes of this host that were killed, whatever they worked on."""
+    for entry in os.scandir(folder):
+        path = Path(entry.path)
+        with contextlib.suppress(KedgeError, OSError):  # another user's, in a shared cache: who needs it says so
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime < 2 * BEAT:
+                continue  # its holder lives, or died a moment ago: not worth a look into it
+            lease = read_lease(path)
+            if lease is None or lease.holder is None:
+                continue
+            if is_running(lease.holder.machine, lease.holder.pid, lease.holder.start) is not False:
+                continue
+            if _GUARD in entry.name:
+                _take_away(path, lease.identity, scratch)
+            else:
+                break_lease(path, lease, scratch)
 
 
 def _busy(path: Path, lease: _LeaseState, waited: float) -> StoreBusy:

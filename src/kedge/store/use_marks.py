@@ -21,13 +21,16 @@ class Use:
 
     def __init__(self, layout: Layout, name: str) -> None:
         self._path: Path | None = None
+        self._pulse = -1
         try:
             self._path = layout.folder("using") / own_name(name)
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, layout.file_mode))
+            self._pulse = PULSE.add(self._touch, _TOUCH_EVERY)
         except Exception:  # a read-only cache is used without marks
             self._path = None
-            return
-        self._pulse = PULSE.add(self._touch, _TOUCH_EVERY)
+        except BaseException:  # a signal: nobody has this mark yet who could take it away
+            self.end()
+            raise
 
     def _touch(self) -> None:
         if self._path is not None:
@@ -36,10 +39,14 @@ class Use:
 
     def end(self) -> None:
         """Take the mark away; may be called twice."""
-        if self._path is not None:
+        path = self._path
+        if path is None:
+            return
+        try:
             PULSE.remove(self._pulse)
+        finally:
             with contextlib.suppress(OSError):
-                self._path.unlink()
+                path.unlink()
             self._path = None
 
     def __enter__(self) -> Use:

@@ -10,6 +10,8 @@ import io
 import lzma
 import random
 import struct
+import subprocess
+import sys
 import zlib
 
 import pytest
@@ -154,6 +156,24 @@ def test_block_codec_round_trip(spec: str) -> None:
     packed = codec.compress_blocks([memoryview(block) for block in blocks])
     assert [codec.decompress_block(bytes(each), 131072) for each in packed] == blocks
     assert [bytes(codec.compress_block(block)) for block in blocks] == [bytes(each) for each in packed]
+    assert [bytes(each) for each in codec.compress_blocks(blocks, threads=3)] == [bytes(each) for each in packed]
+
+
+WITHOUT_THREADS = """
+import os, resource, sys
+from kedge.formats.compression import open_codec
+if os.geteuid() == 0:  # root may start as many as it likes
+    os.setgroups([])
+    os.setgid(1507)
+    os.setuid(1507)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+codec, blocks = open_codec("zstd"), [bytes(8192)] * 40
+sys.exit([bytes(each) for each in codec.compress_blocks(blocks, threads=4)] != [codec.compress_block(blocks[0])] * 40)
+"""
+
+
+def test_blocks_are_compressed_where_no_thread_may_be_started() -> None:
+    subprocess.run([sys.executable, "-c", WITHOUT_THREADS], check=True, timeout=60)
 
 
 def test_block_codec_zstd_frames_suit_the_kernel() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+from array import array
 from itertools import pairwise
 
 import pytest
@@ -60,6 +61,11 @@ def test_other_nodes_are_found() -> None:
     nodes[3].mtime = 1 << 32
     nodes[4].xattrs = ((b"user.a", b"b"),)
     assert small_files.find_others(nodes) == [1, 2, 3, 4]
+    for other in nodes[1:5]:
+        ids = IdTable()
+        assert not small_files.pack_all_small([nodes[0], other, nodes[5]], 1, ids.indices)
+        assert not len(ids)  # the owners of others before these have to come first
+    assert small_files.pack_all_small(nodes[5:], 1, IdTable().indices)
 
 
 @given(st.lists(st.integers(0, 700), max_size=6), st.integers(0, 9000))
@@ -67,8 +73,13 @@ def test_equal_records_get_the_addresses_of_single_ones(counts: list[int], befor
     together, single = MetadataWriter(open_codec("zstd")), MetadataWriter(open_codec("zstd"))
     for count in counts:
         records = [number.to_bytes(4, "little") * 8 for number in range(count)]
-        assert together.extend_equal(b"".join(records), 32) == [single.append(record) for record in records]
-        together.append(b"x" * before)  # the next do not begin at a multiple of their size
+        place = together.add(b"".join(records))
+        together.settle()
+        places = range(place, place + 32 * count, 32)
+        addresses = [single.append(record) for record in records]
+        assert together.find_addresses(places).tolist() == addresses
+        assert together.find_addresses(list(places)).tolist() == addresses
+        together.add(b"x" * before)  # the next do not begin at a multiple of their size
         single.append(b"x" * before)
     assert together.close() == single.close()
 
@@ -119,7 +130,7 @@ def test_listings_are_those_made_entry_by_entry(
         for place, number in linked:
             numbers[place % count] = number
             addresses[place % count] = number << 16 | 7
-    children = Children(names, addresses, numbers, [2] * count)
+    children = Children(names, array("Q", addresses), numbers, b"\2" * count)
     expected, index = list_one_by_one(children)
     table = MetadataWriter(open_codec("none"))
     writer = ListingWriter()
@@ -132,7 +143,7 @@ def test_listings_are_those_made_entry_by_entry(
     stored = table.close()
     starts = [start for start, _ in pairwise(table.starts)]
     assert b"".join(stored[start + 2 : end] for start, end in zip(starts, table.starts[1:], strict=True)) == expected
-    assert (listing.size, listing.index_count) == (len(expected), len(index))
+    assert (listing.size, [offset for offset, _ in listing.index]) == (len(expected), index)
 
 
 @pytest.mark.parametrize("block_size", [4096, 131072])

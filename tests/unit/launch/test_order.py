@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ import pytest
 
 from kedge.errors import LaunchRefused
 from kedge.launch.order import RankOrder
+from kedge.release import VERSION
 from tests.requirements import REPOSITORY
 
 ORDER = RankOrder(
@@ -27,11 +30,63 @@ def test_an_order_is_read_the_same_without_the_parser_in_c(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[1]", "7", '{"contract":1}', "{} {}", '{"a":NaN}', "nonsense", '{"contract":"x\n"}', " {}"]
+    "text", ["", "{", "[1]", "7", '{"layout":1}', "{} {}", '{"a":NaN}', "nonsense", '{"contract":"x\n"}', " {}"]
 )
 def test_what_is_no_order_is_refused(text: str) -> None:
     with pytest.raises(LaunchRefused, match="cannot read"):
         RankOrder.decode(text)
+
+
+def rewrite(**changes: object) -> str:
+    """The order with some fields changed; None leaves one out."""
+    document = {**json.loads(ORDER.encode()), **changes}
+    return json.dumps({name: value for name, value in document.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"kedge": "9.1", "colour": "red"}, "this node's does not know 'colour'"),
+        ({"kedge": "9.1", "contract": "telepathy"}, "this node's does not know the contract 'telepathy'"),
+        ({"kedge": "9.1", "contract": "a\n\x1b[31m" + "b" * 99}, "contract 'a??[31mbbb"),
+    ],
+)
+def test_an_order_of_a_newer_kedge_says_to_update_the_node(changes: dict[str, object], what: str) -> None:
+    host = os.uname().nodename
+    with pytest.raises(LaunchRefused) as refusal:
+        RankOrder.decode(rewrite(**changes))
+    assert f"kedge on {host} is another version than the kedge that started the launch" in refusal.value.message
+    assert what in refusal.value.message
+    assert refusal.value.context == {"kedge launch": "9.1", f"kedge on {host}": VERSION}
+    assert refusal.value.hint == f"update kedge on {host} to the version that runs 'kedge launch' (9.1)"
+
+
+def test_an_order_of_an_older_kedge_says_to_update_the_launch() -> None:
+    host = os.uname().nodename
+    with pytest.raises(LaunchRefused, match="the order lacks 'port'") as refusal:
+        RankOrder.decode(rewrite(kedge=None, port=None))
+    assert refusal.value.context["kedge launch"] == "unknown"
+    assert refusal.value.hint == f"update the kedge that runs 'kedge launch' to the version on {host} ({VERSION})"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"contract": ["ranks"]},
+        {"layout": 2},
+        {"layout": ["2", 2]},
+        {"port": "29500"},
+        {"is_checked": 1},
+        {"node": "a"},
+        {"node": 2},
+        {"hosts": [1, 2]},
+        {"address": {}},
+    ],
+)
+def test_values_of_another_kind_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(LaunchRefused, match="do not fit") as refusal:
+        RankOrder.decode(rewrite(**changes))
+    assert str(refusal.value.hint).startswith("install the same version of kedge on ")
 
 
 def test_reading_an_order_loads_no_patterns_and_no_enum() -> None:

@@ -28,6 +28,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_bundle_starts_itself(copy: Path) -> None:
     assert start_kedge.own_command("exec", "x") == ["/home/user/bin/kedge", "exec", "x"]
+    assert start_kedge.own_start_command("exec", "x") == ["/home/user/bin/kedge", "exec", "x"]
     assert start_kedge.own_python("-c", "x") == ["/home/user/bin/kedge", "python", "-c", "x"]
     assert start_kedge.own_program() == "/home/user/bin/kedge"
     assert start_kedge.find_bundle_copy() == str(copy)

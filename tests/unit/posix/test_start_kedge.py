@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import kedge
-from kedge.posix.start_kedge import own_command
+from kedge.posix import start_kedge
+from kedge.posix.start_kedge import own_command, own_start_command
 from kedge.release import VERSION
 from tests.requirements import REPOSITORY
 
@@ -24,6 +25,18 @@ def test_command_is_this_interpreter_and_this_package() -> None:
     assert (words[0], words[-4:]) == (sys.executable, [f"{PACKAGE}/__main__.py", "--json", "pull", "-m"])
     assert {"-E", "-P"} < set(words)
     done = subprocess.run(own_command("--version"), env={}, capture_output=True, text=True, check=True, cwd="/")
+    assert VERSION in done.stdout
+
+
+def test_starts_do_without_site_where_kedge_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a start may need later lies beside the package then; a checkout has it elsewhere."""
+    assert own_start_command("rank") == own_command("rank"), "this checkout"
+    monkeypatch.setattr(start_kedge, "_PACKAGE", str(tmp_path / "kedge"))
+    (tmp_path / "urllib3").mkdir()
+    (tmp_path / "kedge").symlink_to(PACKAGE)
+    words = own_start_command("--version")
+    assert words == [sys.executable, "-S", *own_command("--version")[1:]]
+    done = subprocess.run(words, env={}, capture_output=True, text=True, check=True, cwd="/")
     assert VERSION in done.stdout
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from kedge.posix.files import remove_abandoned
 from kedge.posix.lease_holders import Holder, claim_name
 from kedge.posix.owned_names import is_running, machine_name, own_name, owner_is_gone
 from kedge.store import lease as lease_module
-from kedge.store.lease import Lease, Patience, acquire, break_lease, read_lease
+from kedge.store.lease import Lease, Patience, acquire, break_lease, drop_dead_leases, read_lease
 
 
 @pytest.fixture
@@ -314,3 +315,91 @@ def test_holder_with_numbers_out_of_bounds_is_nobody() -> None:
     fields = {"machine": "m", "start": 1, "host": "h", "user": "u", "token": "t"}
     assert Holder.parse(json.dumps({**fields, "pid": 7}).encode()) is not None
     assert Holder.parse(json.dumps({**fields, "pid": float("inf")}).encode()) is None
+
+
+class Ended(BaseException):
+    """As a signal raises it."""
+
+
+def test_a_signal_while_the_lease_is_claimed_leaves_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the name and the value that would let go of it."""
+
+    def claim(path: Path, content: bytes, scratch: Path) -> bool:
+        assert claim_name(path, content, scratch)
+        raise Ended
+
+    monkeypatch.setattr(lease_module, "claim_name", claim)
+    with pytest.raises(Ended):
+        acquire(place / "lease", place, lambda: False, Patience())
+    assert sorted(p.name for p in place.iterdir()) == ["tmp"]
+
+
+def test_a_signal_while_the_claimed_work_is_looked_at_leaves_no_lease(place: Path) -> None:
+    looks = iter([False])
+
+    def is_done() -> bool:
+        for answer in looks:
+            return answer
+        assert (place / "lease").exists()
+        raise Ended
+
+    with pytest.raises(Ended):
+        acquire(place / "lease", place, is_done, Patience())
+    assert sorted(p.name for p in place.iterdir()) == ["tmp"]
+
+
+def test_a_signal_while_the_lease_is_let_go_leaves_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = acquire(place / "lease", place, lambda: False, Patience())
+    assert lease is not None
+    looks = 0
+
+    def read(path: Path) -> object:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise Ended
+        return read_lease(path)
+
+    monkeypatch.setattr(lease_module, "read_lease", read)
+    with pytest.raises(Ended):
+        lease.release()
+    assert sorted(p.name for p in place.iterdir()) == ["tmp"]
+
+
+def test_a_signal_while_a_claim_without_links_is_written_leaves_none(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no links here")
+
+    def end(*_: object) -> None:
+        raise Ended
+
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "fdopen", end)
+    with pytest.raises(Ended):
+        claim_name(place / "lease", b"{}", place)
+    assert sorted(p.name for p in place.iterdir()) == ["tmp"]
+
+
+def test_leases_of_killed_processes_are_dropped_and_others_stay(place: Path) -> None:
+    leases, scratch = place / "leases", place / "tmp"
+    leases.mkdir()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    here = Holder.of_this_process()
+    dead = replace(here, pid=ended.pid, start=1)
+    written = {
+        "dead": dead.encode(),
+        "dead.break-0123": dead.encode(),
+        "living": here.encode(),
+        "elsewhere": replace(dead, machine="another").encode(),
+        "odd": b"what is this",
+    }
+    for name, content in written.items():
+        (leases / name).write_bytes(content)
+        os.utime(leases / name, (time.time() - 60, time.time() - 60))
+    (leases / "fresh").write_bytes(dead.encode())
+    drop_dead_leases(leases, scratch)
+    assert sorted(path.name for path in leases.iterdir()) == ["elsewhere", "fresh", "living", "odd"]
+    assert list(scratch.iterdir()) == []

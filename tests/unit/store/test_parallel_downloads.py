@@ -15,7 +15,9 @@ import pytest
 from kedge.errors import DigestMismatch, KedgeError, NetworkFailed
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor
+from kedge.store import download
 from kedge.store.download import IngestOptions
+from kedge.store.lease import acquire
 from kedge.store.store import Store
 from tests.builders.blobs import BlobSource, describe, make_content
 
@@ -361,6 +363,29 @@ def test_ingest_closed_while_its_thread_sits_in_a_read_writes_into_no_other_file
         ingest.wait()
     for other in others:
         other.close()
+
+
+def test_ingest_closed_while_its_thread_gets_the_lease_asks_nobody_and_leaves_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claiming, go_on = threading.Event(), threading.Event()
+
+    def acquire_late(*given: object) -> object:
+        claiming.set()
+        go_on.wait(10)
+        return acquire(*given)  # type: ignore[arg-type]  # what it is called with
+
+    monkeypatch.setattr(download, "acquire", acquire_late)
+    source = BlobSource(CONTENT)
+    ingest = store.ingest(describe(CONTENT), source.open_at, QUICK)
+    assert claiming.wait(10)
+    ingest.close()
+    go_on.set()
+    with pytest.raises(KedgeError, match="stopped"):
+        ingest.wait()
+    ingest.run()  # until its thread has done its last step
+    assert source.offsets == []
+    assert list((store.root / "leases").iterdir()) == []
 
 
 def test_ingest_does_not_follow_a_link_that_somebody_laid(store: Store, tmp_path: Path) -> None:

@@ -38,8 +38,11 @@ class BlockCodec:
         self.level = level
         self.options = b""
 
-    def compress_blocks(self, blocks: Sequence[Buffer]) -> Sequence[Any]:
-        """Compress each block; the results are buffers, in order. Safe to call from several threads at once."""
+    def compress_blocks(self, blocks: Sequence[Buffer], threads: int = 1) -> Sequence[Any]:  # noqa: ARG002 - for zstd
+        """Compress each block; the results are buffers, in order. Safe to call from several threads at once.
+
+        `threads` may be used, whose number changes no byte.
+        """
         return [self.compress_block(block) for block in blocks]
 
     def compress_block(self, block: Buffer) -> Buffer:  # noqa: ARG002 - the protocol's
@@ -69,7 +72,7 @@ class _StoredCodec(BlockCodec):
 
     stores_all = True
 
-    def compress_blocks(self, blocks: Sequence[Buffer]) -> Sequence[Buffer]:
+    def compress_blocks(self, blocks: Sequence[Buffer], threads: int = 1) -> Sequence[Buffer]:  # noqa: ARG002
         """The blocks themselves."""
         return blocks
 
@@ -98,14 +101,19 @@ class _ZstdCodec(BlockCodec):
             return zstandard.ZstdCompressor(level=self.level, write_content_size=True, write_checksum=False)
         return zstandard.ZstdCompressor(compression_params=_DEFAULT_ZSTD)
 
-    def compress_blocks(self, blocks: Sequence[Buffer]) -> Sequence[Any]:
+    def compress_blocks(self, blocks: Sequence[Buffer], threads: int = 1) -> Sequence[Any]:
         """Compress the whole batch in one call that holds no interpreter lock."""
         compressor = self._new_compressor()  # cheap, and two threads may not share one
         if not hasattr(compressor, "multi_compress_to_buffer"):  # the cffi variant of the package
             return [compressor.compress(block) for block in blocks]
         if not blocks:
             return []
-        packed = compressor.multi_compress_to_buffer(list(blocks), threads=1)
+        try:
+            packed = compressor.multi_compress_to_buffer(list(blocks), threads=max(threads, 1))
+        except (zstandard.ZstdError, MemoryError):
+            if threads <= 1:
+                raise
+            packed = compressor.multi_compress_to_buffer(list(blocks), threads=1)  # no more threads may be had
         return [packed[index] for index in range(len(packed))]
 
     def compress_block(self, block: Buffer) -> bytes:

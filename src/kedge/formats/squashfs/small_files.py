@@ -35,18 +35,32 @@ def find_others(nodes: list[Node]) -> list[int]:
     ]
 
 
+def pack_all_small(nodes: list[Node], number: int, ids: Mapping[int, int]) -> bytes:
+    """As `pack_small`; nothing where a node has another inode, which columns find out at less than `find_others`."""
+    if any([node.xattrs for node in nodes]):
+        return b""
+    try:
+        return pack_small(nodes, number, ids)
+    except (TypeError, OverflowError):  # a content that is no token, a time that does not fit
+        return b""
+
+
 def pack_small(nodes: list[Node], number: int, ids: Mapping[int, int]) -> bytes:
-    """Inodes of small files alone, numbered from `number` on; new owners go into `ids` in the order of the nodes."""
+    """Inodes of small files alone, numbered from `number` on; new owners go into `ids` in the order of the nodes.
+
+    Raises TypeError or OverflowError, before anything goes into `ids`, where a file is no small one.
+    """
     count, first = len(nodes), nodes[0]
+    tokens: list[int] = [node.content for node in nodes]  # type: ignore[misc]  # of small files: numbers
+    places = array("I", array("Q", tokens).tobytes())
+    times = array("I", [node.mtime for node in nodes])
     mode, user, group = first.mode, first.uid, first.gid
     words = array("I", [2 | (mode & 0o7777) << 16, ids[user] | ids[group] << 16, 0, 0, 0, 0, 0, 0]) * count
     if not all([node.mode == mode and node.uid == user and node.gid == group for node in nodes]):
         words[0::_WORDS] = array("I", [2 | (node.mode & 0o7777) << 16 for node in nodes])
         words[1::_WORDS] = array("I", [ids[node.uid] | ids[node.gid] << 16 for node in nodes])
-    words[2::_WORDS] = array("I", [node.mtime for node in nodes])
-    words[3::_WORDS] = array("I", range(number, number + count))
-    tokens: list[int] = [node.content for node in nodes]  # type: ignore[misc]  # of small files: numbers
-    places = array("I", array("Q", tokens).tobytes())
+    words[2::_WORDS] = times
+    words[3::_WORDS] = array("I", list(range(number, number + count)))  # from a list: other iterables cost more
     words[5::_WORDS] = places[_FRAGMENT::2]
     words[6::_WORDS] = places[_OFFSET::2]
     words[7::_WORDS] = array("I", [node.size for node in nodes])

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from kedge.errors import UnsupportedFormat
 from kedge.formats.compression import BlockCodec
@@ -24,78 +25,98 @@ from kedge.formats.squashfs.layout import (
 )
 from kedge.model.tree import Buffer, Xattrs
 
+_TOGETHER = 16  # blocks that are worth what it takes to begin with many
+
 
 class MetadataWriter:
-    """A stream of records cut into compressed blocks of 8 KiB; addresses are known as soon as a record is appended."""
+    """A stream of records cut into compressed blocks of 8 KiB.
 
-    def __init__(self, codec: BlockCodec) -> None:
+    A record's address is known once all blocks before its own are compressed. `append` sees to that at once; `add` puts
+    it off until `settle`, which compresses many blocks together, on threads.
+    """
+
+    def __init__(self, codec: BlockCodec, threads: int = 1) -> None:
         self._codec = codec
-        self._buffer = bytearray()
+        self._threads = threads
+        self._buffer = bytearray()  # what is not compressed yet
         self._packed: list[bytes] = []
-        self.starts = [0]  # of each block in the compressed stream; the last is the block being filled
-
-    @property
-    def address(self) -> int:
-        """Where the next record will stand: block start << 16 | offset."""
-        return self.starts[-1] << 16 | len(self._buffer)
+        self.starts = [0]  # of each block in the compressed stream; the last is the block after those compressed
 
     @property
     def offset(self) -> int:
         """Where the next record will stand in the uncompressed stream."""
         return (len(self.starts) - 1) * METADATA_SIZE + len(self._buffer)
 
-    def append(self, record: Buffer) -> int:
-        """Add a record and return its address."""
-        buffer = self._buffer
-        address = self.starts[-1] << 16 | len(buffer)
-        buffer += record
-        while len(buffer) >= METADATA_SIZE:
-            self._pack(bytes(buffer[:METADATA_SIZE]))
-            del buffer[:METADATA_SIZE]
-        return address
-
-    def extend(self, records: Sequence[Buffer]) -> list[int]:
-        """Add records and return their addresses; as `append` for each, in one go."""
-        places = list(accumulate(map(len, records), initial=self.offset))
-        self.append(b"".join(records))
-        starts = self.starts
-        return [starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE for place in places[:-1]]
-
-    def extend_equal(self, records: bytes, size: int) -> list[int]:
-        """Add records of `size` bytes each, given in one piece, and return their addresses."""
+    def add(self, record: Buffer) -> int:
+        """Add a record, or several in one piece; returns the place in the uncompressed stream."""
         place = self.offset
-        end = place + len(records)
-        self.append(records)
+        self._buffer += record
+        return place
+
+    def append(self, record: Buffer) -> int:
+        """Add a record and return its address: block start << 16 | offset."""
+        self.settle()
+        place = self.add(record)
+        return self.find_address(place)
+
+    def find_address(self, place: int) -> int:
+        """The address of what stands at `place`, all before it being settled."""
+        return self.starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE
+
+    def find_addresses(self, places: Sequence[int]) -> array[int]:
+        """As `find_address` for each; a range is the places of records of one size."""
+        starts = self.starts
+        if not isinstance(places, range):
+            return array("Q", [starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE for place in places])
         addresses: list[int] = []
-        while place < end:
+        place, step = places.start, places.step
+        while place < places.stop:
             block, within = divmod(place, METADATA_SIZE)
-            room = min(METADATA_SIZE - within, end - place)
-            address = self.starts[block] << 16 | within
-            begun = range(address, address + room, size)  # in this block; the last may end in the next one
+            address = starts[block] << 16 | within
+            room = min(METADATA_SIZE - within, places.stop - place)
+            begun = range(address, address + room, step)  # in this block; the last may end in the next one
             addresses += begun
-            place += len(begun) * size
-        return addresses
+            place += len(begun) * step
+        return array("Q", addresses)
+
+    def settle(self) -> None:
+        """Compress the blocks that are full."""
+        buffer = self._buffer
+        end = len(buffer) - len(buffer) % METADATA_SIZE
+        if end:
+            with memoryview(buffer) as view:  # which no longer is when the buffer shrinks
+                data = memoryview(bytes(view[:end]))
+            del buffer[:end]
+            self._pack([data[start : start + METADATA_SIZE] for start in range(0, end, METADATA_SIZE)])
 
     def close(self) -> bytes:
         """End the stream: all blocks, as they are stored. `starts` then has one entry per block and the end."""
+        self.settle()
         if self._buffer:
-            self._pack(bytes(self._buffer))
+            self._pack([bytes(self._buffer)])
             self._buffer.clear()
         return b"".join(self._packed)
 
-    def _pack(self, block: bytes) -> None:
-        data = self._codec.compress_block(block)
-        word = len(data)
-        if word >= len(block):
-            data, word = block, len(block) | METADATA_STORED
-        self._packed += (U16.pack(word), bytes(data))
-        self.starts.append(self.starts[-1] + 2 + len(data))
+    def _pack(self, blocks: Sequence[Buffer]) -> None:
+        if len(blocks) < _TOGETHER:
+            compressed: Sequence[Buffer] = [self._codec.compress_block(block) for block in blocks]
+        else:
+            compressed = self._codec.compress_blocks(blocks, self._threads)
+        position = self.starts[-1]
+        for block, data in zip(blocks, compressed, strict=True):
+            word = size = len(data)
+            if size >= len(block):
+                data, size = block, len(block)
+                word = size | METADATA_STORED
+            self._packed += (U16.pack(word), bytes(data))
+            position += 2 + size
+            self.starts.append(position)
 
 
-def pack_table(codec: BlockCodec, entries: Buffer, position: int) -> tuple[bytes, int]:
+def pack_table(codec: BlockCodec, entries: Buffer, position: int, threads: int = 1) -> tuple[bytes, int]:
     """A table with an index of u64 behind its blocks, to stand at `position`; also returns where the index begins."""
-    stream = MetadataWriter(codec)
-    stream.append(entries)
+    stream = MetadataWriter(codec, threads)
+    stream.add(entries)
     blocks = stream.close()
     return blocks + _pack_index(stream, position), position + len(blocks)
 
@@ -176,7 +197,7 @@ class XattrTable:
             return b"", INVALID_TABLE
         entries = self._entries.close()
         ids = MetadataWriter(self._codec)
-        ids.append(b"".join(self._ids))
+        ids.add(b"".join(self._ids))
         blocks = entries + ids.close()
         header = XATTR_TABLE.pack(position, len(self._ids), 0)
         return blocks + header + _pack_index(ids, position + len(entries)), position + len(blocks)

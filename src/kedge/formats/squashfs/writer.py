@@ -87,7 +87,8 @@ class SquashWriter:
 
     def _write_tables(self, root: Node) -> int:
         pipeline, codec = self._pipeline, self._codec
-        tables = TreeTables(root, codec, BlockMap(pipeline.positions, pipeline.sizes, pipeline.block_size))
+        threads = self._options.threads
+        tables = TreeTables(root, codec, BlockMap(pipeline.positions, pipeline.sizes, pipeline.block_size), threads)
         self.skipped_xattrs = tables.xattrs.skipped
         parts = [tables.inodes.close(), tables.directories.close()]
         inode_table = pipeline.end
@@ -95,7 +96,7 @@ class SquashWriter:
         position = directory_table + len(parts[1])
         indices: list[int] = []
         for entries in (self._pack_fragments(), _little_endian(tables.addresses), tables.ids.pack()):
-            part, index = pack_table(codec, entries, position)
+            part, index = pack_table(codec, entries, position, threads)
             parts.append(part)
             indices.append(index)
             position += len(part)

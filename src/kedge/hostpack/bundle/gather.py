@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kedge.errors import FileProblem, UnsupportedFormat
@@ -17,7 +17,8 @@ from kedge.hostpack.bundle.compile_modules import compile_modules
 from kedge.hostpack.bundle.libraries import LibraryCollector
 from kedge.hostpack.bundle.write_bundle import BundledFile
 from kedge.hostpack.python_environment import ask_python
-from kedge.module_archive import START, UNCHECKED, pack_archive
+from kedge.late_functions import LATE
+from kedge.module_archive import START, UNCHECKED, pack_archive, unpack_lean
 from kedge.posix.files import explained
 from kedge.posix.process import run_program
 from kedge.posix.start_kedge import own_interpreter, own_package
@@ -46,7 +47,7 @@ def gather_files(work: Path) -> dict[str, BundledFile]:
     start = Path(own_package()) / "cli/bundle_start.py"
     (work / "start").mkdir()
     name = "kedge/cli/bundle_start.py"
-    files[layout.START] = BundledFile(compile_modules({name: start}, work / "start")[name], is_vital=True)
+    files[layout.START] = BundledFile(compile_modules({name: start}, work / "start")[0][name], is_vital=True)
     authorities = next((path for path in _CERTIFICATES if os.path.isfile(path)), None)  # noqa: PTH113
     if authorities is not None:
         files[layout.CERTIFICATES] = _read(Path(authorities))
@@ -58,9 +59,12 @@ def _compile(paths: dict[str, Path], library: str, work: Path) -> dict[str, Bund
     (work / "modules").mkdir()
     vital = {f"{library}/{name}" for name in rules.VITAL_MODULES}
     files = {}
-    compiled = compile_modules(sources, work / "modules")
+    places = {name: _find_source(name, sources) for names in ARCHIVES.values() for each in names for name in each}
+    early, together, _ = ARCHIVES[START]
+    late = {places[name]: LATE.get(name, ()) for name in (*early, *together)}
+    compiled, lean = compile_modules(sources, work / "modules", late)
     for kind in ARCHIVES:  # named as module_archive.find_archive does where there is no __pycache__
-        files[f"{library}/kedge/{kind}.modules"] = BundledFile(_archive_modules(kind, compiled))
+        files[f"{library}/kedge/{kind}.modules"] = BundledFile(_archive_modules(kind, places, compiled, lean))
     for name, code in compiled.items():
         place = f"{library}/{name}c"
         if name in rules.SOURCES_KEPT:  # beside its source, where the interpreter looks for it then
@@ -70,18 +74,28 @@ def _compile(paths: dict[str, Path], library: str, work: Path) -> dict[str, Bund
     return files
 
 
-def _archive_modules(kind: str, compiled: dict[str, bytes]) -> bytes:
+def _find_source(name: str, sources: Mapping[str, Path]) -> str:
+    """The file of a module; empty where this version of Python has no such module."""
+    path = name.replace(".", "/")
+    return next((each for each in (f"{path}.py", f"{path}/__init__.py") if each in sources), "")
+
+
+def _archive_modules(
+    kind: str, places: Mapping[str, str], compiled: Mapping[str, bytes], lean: Mapping[str, bytes]
+) -> bytes:
     """The modules of starts, or of verbs, in one file, which is found at one open."""
     early, together, more = ARCHIVES[kind]
     modules = []
+    split = {}
     for name in (*early, *together, *more):
-        path = name.replace(".", "/")
-        file = next((each for each in (f"{path}.py", f"{path}/__init__.py") if each in compiled), "")
+        file = places[name]
         if not file:
-            continue  # another version of Python may have no such module
+            continue
         body = compiled[file][_PYC_HEAD:]
+        if kind == START and file in lean:
+            body, split[name] = unpack_lean(lean[file])
         modules.append((name, f"/{file.removeprefix('kedge/')}c", body, 0, UNCHECKED))
-    return pack_archive(modules, early, together, is_twice=kind == START)
+    return pack_archive(modules, early, together, split, is_twice=kind == START)
 
 
 def _is_module(name: str, library: str) -> bool:

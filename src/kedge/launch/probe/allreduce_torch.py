@@ -68,6 +68,8 @@ def main(backend, largest, rounds):
         if rank == 0:
             say("allreduce", size=size, bytes=max(each // 4, 1) * 4, rounds=turns, seconds=seconds, wrong=wrong)
     distributed.barrier()
+    if backend == "gloo":  # its end may wait for a rank that has ended already, without end: torch 2.4, one in twenty
+        os._exit(0)
     distributed.destroy_process_group()
 
 

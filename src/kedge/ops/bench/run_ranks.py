@@ -36,9 +36,14 @@ class _Kept:
             (self.errors if is_error else self.lines).append(text.rstrip("\n"))
 
 
-def run_on_ranks(plan: LaunchPlan, environ: Mapping[str, str], seconds: float) -> list[str]:
-    """The lines that the plan's command prints on all ranks; raises LaunchFailed where it fails or is late."""
-    return _run(plan, None, environ, seconds)
+def run_on_ranks(
+    plan: LaunchPlan, environ: Mapping[str, str], seconds: float, result: tuple[str, ...] = ()
+) -> list[str]:
+    """The lines that the plan's command prints on all ranks; raises LaunchFailed where it fails or is late.
+
+    `result` are parts of its last line, after which only the end of its libraries is left: some hang there.
+    """
+    return _run(plan, None, environ, seconds, result)
 
 
 def run_probe(plan: LaunchPlan, environ: Mapping[str, str], seconds: float, command: str, **numbers: int) -> list[str]:
@@ -58,7 +63,7 @@ def _run(
     seconds: float,
     result: tuple[str, ...] = (),
 ) -> list[str]:
-    """`result` are parts of the line after which only MPI_Finalize is left, which hangs in some MPIs."""
+    """`result` are parts of the line after which only MPI_Finalize or the like is left, which hangs in some MPIs."""
     kept = _Kept(result)
     end = run_plan(
         plan, environ, kept.write, _ignore, command=command, timeout=seconds, has_done_all=lambda: kept.has_result
@@ -67,7 +72,9 @@ def _run(
         return kept.lines
     if end.is_late:
         raise LaunchFailed(
-            f"the measurement did not end within {seconds:g} s", hint="measure less, or wait longer: --timeout SECONDS"
+            f"the measurement did not end within {seconds:g} s",
+            context=_show_last(kept),
+            hint="measure less, or wait longer: --timeout SECONDS",
         )
     if end.status:
         raise _explain(end.status, end.failure, kept)
@@ -77,12 +84,17 @@ def _run(
 def _explain(status: int, failure: RankFailure | None, kept: _Kept) -> LaunchFailed:
     failures = read_failures(kept.lines)
     who = f"rank {failure.rank} on {failure.host}" if failure and failure.rank is not None else "the launcher"
-    said = [line for line in (*kept.lines, *kept.errors) if line.strip() and '{"kedge":"' not in line][-_SHOWN:]
     return LaunchFailed(
         f"the measurement failed: {who} ended with status {status}" + (f": {failures[0].reason}" if failures else ""),
-        context={"said": "\n".join(said)} if said else {},
+        context=_show_last(kept),
         hint="try the launch by itself: kedge launch --dry-run IMAGE COMMAND",
     )
+
+
+def _show_last(kept: _Kept) -> dict[str, str]:
+    """What the ranks printed last besides results, for an error."""
+    said = [line for line in (*kept.lines, *kept.errors) if line.strip() and '{"kedge":"' not in line][-_SHOWN:]
+    return {"said": "\n".join(said)} if said else {}
 
 
 def _ignore(failure: RankFailure) -> None:

@@ -22,6 +22,8 @@ from kedge.posix.files import atomic_output
 from kedge.settings import Settings
 
 _NETWORK = frozenset({"proxies", "registries", "credentials", "logins"})  # checks that need HTTP
+_USUAL = 0.5  # seconds for the imports: five times what they take on a common login node
+_SLOWEST = 20.0  # a user waits a minute at most
 _OWNERS_ONLY = 0o600  # a report says much about a user, and where
 
 __all__ = ["Check", "describe_surroundings", "diagnose", "list_checks", "write_private"]
@@ -69,9 +71,20 @@ def diagnose(
         # once, before there are children: each of them would import all of it, out of the time it has for answers
         load_together("registry")
         importlib.import_module("kedge.doctor.network.credentials")
-    diagnosis = run_checks(surroundings, wanted, checks=checks, seconds=TOTAL_SECONDS - (time.monotonic() - began))
+    spent = time.monotonic() - began
+    slowness = _measure_slowness(spent)
+    surroundings = replace(surroundings, patience=surroundings.patience * slowness)
+    diagnosis = run_checks(surroundings, wanted, checks=checks, seconds=TOTAL_SECONDS - min(spent, _USUAL))
     findings = tuple(_soften_namespaces(finding, surroundings.environ) for finding in diagnosis.findings)
-    return replace(diagnosis, findings=findings)
+    return replace(diagnosis, findings=findings, slowness=slowness)
+
+
+def _measure_slowness(spent: float) -> float:
+    """How many times longer than usual checks may take: where imports crawl, in a VM or from a network, so do checks.
+
+    Without this their time would be over before the first one begins.
+    """
+    return min(max(1.0, spent / _USUAL), _SLOWEST)
 
 
 def _soften_namespaces(finding: Finding, environ: Mapping[str, str]) -> Finding:

@@ -35,7 +35,7 @@ from kedge.ops.launch.surroundings import (
     take_number,
 )
 from kedge.posix.programs import find_program
-from kedge.posix.start_kedge import own_command
+from kedge.posix.start_kedge import own_start_command
 from kedge.schedulers.choose import find_facts
 
 _PORTS = 50  # that are tried
@@ -81,7 +81,7 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
         _make_request(setting),
         request.command,
         ("exec" if request.command and not request.is_runscript else "run", *request.options, request.image),
-        tuple(own_command()),
+        tuple(own_start_command()),
         changes,
         tuple(dict.fromkeys(reasons)),
         choice.mpi_type,

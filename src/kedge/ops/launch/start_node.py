@@ -18,7 +18,7 @@ from kedge.launch.ranks import Rank, own_variables
 from kedge.ops.launch.line_buffer import LineBuffer
 from kedge.ops.launch.rank_input import TAKEN, InputReceiver
 from kedge.posix.child_group import ChildGroup, GroupMember
-from kedge.posix.start_kedge import own_command
+from kedge.posix.start_kedge import own_start_command
 
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 _MOMENT = 0.1
@@ -40,7 +40,7 @@ class _Node:
         reading, writing = os.pipe() if self._order.node == 0 else (None, None)
         self._input = InputReceiver(self._group, writing, self._tell_taken)
         for local in range(self._order.layout[self._order.node]):
-            argv = own_command("rank", make_rank_order(self._order).encode(), "--", *words)
+            argv = own_start_command("rank", make_rank_order(self._order).encode(), "--", *words)
             variables = {**own_variables(self._rank(local)), OWN_LAUNCH: self._order.id + self._order.token}
             given = reading if local == 0 else None
             self._group.start(argv, {**environ, **variables}, stdin=given, own_group=False)

@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kedge.errors import KedgeError
 from kedge.model.image_argument import find_path
 from kedge.model.secret_text import redact
+from kedge.module_archive import load_together
 from kedge.runtime.images.image_file import identify, make_absolute
 from kedge.runtime.images.node_cache import find_by_reference
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
+if TYPE_CHECKING:
+    from typing import Any
 
 _EDGE = 1 << 20  # bytes at both ends of a file: headers, and the tables of names and times
 _DIGEST = "org.opencontainers.image.base.digest"  # kedge and Apptainer note the manifest so
@@ -45,6 +48,8 @@ def describe_image(word: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _fingerprint(path: str) -> dict[str, Any]:
+    import hashlib  # late: a library of its own, which the process that starts the program does without
+
     hashed = hashlib.sha256()
     with open(path, "rb") as file:  # noqa: PTH123 - as the start reads it
         size = os.fstat(file.fileno()).st_size
@@ -56,12 +61,15 @@ def _fingerprint(path: str) -> dict[str, Any]:
 
 def _read_notes(root: str, digest: str | None) -> dict[str, Any]:
     """What the image says of itself: the manifest it was made from, and how it was built."""
+    load_together("inspect")  # of a command, which describes images in a child without threads
     from kedge.ops.images.inspect import inspect_path  # late: readers of all formats
 
     try:
         report = inspect_path(Path(root)).report
     except (KedgeError, OSError):
         return {"digest": digest}
+    import hashlib  # late: as above
+
     text = json.dumps(report.build, sort_keys=True) if report.build else report.deffile
     recipe: dict[str, object] | None = None
     if text:

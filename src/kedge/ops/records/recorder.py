@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from kedge.errors import KedgeError, NoSpace
 from kedge.host.cgroups import read_hierarchies
@@ -21,6 +20,10 @@ from kedge.model.run_record import ENDED, encode_record, name_record, refuse_pla
 from kedge.ops.records.image_facts import describe_image
 from kedge.ops.records.run_facts import RunRequest, describe_run, format_time
 from kedge.posix.files import write_atomically
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
+if TYPE_CHECKING:
+    from typing import Any
 
 _MODE = 0o600  # variables and commands are the user's own business
 _PEAKS = {2: "memory.peak", 1: "memory.max_usage_in_bytes"}
@@ -65,11 +68,10 @@ class RunRecorder:
         else:
             if not self._request.record_to:
                 self._say("tell", f"record: {self.path}")
-        image, environ = self._request.image, self._environ
+        environ = self._environ
+        describe = _ImageOnNode(self._request.image, environ)
         try:
-            self._watch = UsageWatch(
-                lambda: {"image": describe_image(image, environ)}, has_gpus=self._request.has_gpus, environ=environ
-            )
+            self._watch = UsageWatch(describe, has_gpus=self._request.has_gpus, environ=environ)
         except (KedgeError, OSError) as problem:  # no more processes
             self._say("warn", f"the record will not say what the run used: {problem}")
 
@@ -108,6 +110,20 @@ class RunRecorder:
 
     def _write(self) -> None:
         write_atomically(self.path, encode_record(self._document), mode=_MODE)
+
+
+class _ImageOnNode:
+    """Says which image runs: looked at when the run begins, and at its end again if it had to be fetched first."""
+
+    def __init__(self, image: str, environ: Mapping[str, str]) -> None:
+        self._image = image
+        self._environ = environ
+        self._known: dict[str, Any] = {}
+
+    def __call__(self) -> dict[str, Any]:
+        if not (self._known.get("fingerprint") or self._known.get("digest")):
+            self._known = describe_image(self._image, self._environ)
+        return {"image": self._known}
 
 
 def split_status(status: int) -> tuple[int, int | None]:

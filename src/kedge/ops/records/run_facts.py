@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kedge.errors import KedgeError
 from kedge.frozen import frozen
@@ -20,6 +19,10 @@ from kedge.model.secret_text import HIDDEN, mask_value, mask_words, redact
 from kedge.release import VERSION
 from kedge.schedulers.current_allocation import find_allocation
 from kedge.schedulers.current_job import find_current_job
+
+TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
+if TYPE_CHECKING:
+    from typing import Any
 
 # What changes how a program runs or how fast; all else in an environment is noise, or private.
 _PREFIXES = (

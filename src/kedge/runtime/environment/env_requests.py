@@ -162,8 +162,14 @@ def _read_file(path: str, host: HostFacts) -> bytes:
         try:
             with open(int(number), "rb", closefd=False) as stream:
                 data = stream.read()
-        except OSError:
-            data = None
+        except (OSError, OverflowError, TypeError):  # the last two for numbers that no descriptor can have
+            from kedge.errors import FileProblem  # late: only for the message
+
+            raise FileProblem(
+                f"kedge cannot read the environment file {path}: its file descriptor {number} is not open for reading",
+                hint="a program between the shell and kedge, such as sudo, srun or ssh, closes what <(command) opens: "
+                "write the variables to a file, and give --env-file that",
+            ) from None
     else:
         data = host.view.read(os.path.join(host.cwd, path))
     if data is None:

@@ -7,6 +7,7 @@ Apptainer, Singularity and kedge write into every image and most of what people 
 
 from __future__ import annotations
 
+from kedge.module_archive import hash_bytes
 from kedge.runtime.environment.shell_words import NotPlain, is_name, read_word
 
 TYPE_CHECKING = False
@@ -22,6 +23,10 @@ PROMPT = "Apptainer> "
 _READ_ONLY = ("APPTAINER_NAME", "APPTAINER_CONTAINER", "APPTAINER_INSTANCE")
 _OWN_FOLDERS = ("/scif/", "/.singularity.d/")  # the view shows what binds change in these
 _FILE_TESTS = {"-d": "d", "-f": "f", "-e": "dfc"}
+# 95-apps.sh as kedge and as Apptainer write it into every image: one `if` around all of it, which takes a start longer
+# to read than all other scripts. By size, with a hash whose key is the size.
+_APPS_SCRIPTS = {930: b"`iU\x04_ls\x00", 1994: b")\x9c'\xc9\xea#T\xa0"}
+_APPS_CONDITION = "SINGULARITY_APPNAME"
 _BRANCH_WORDS = frozenset(("if", "elif", "else", "fi"))
 _LONGEST = 64_000  # characters; longer ones are read sooner by a shell
 _DEEPEST = 8  # scripts that source each other
@@ -88,9 +93,9 @@ class EnvironmentInputs:
         self.notes: list[str] = []
 
 
-def list_scripts(view: View, folder: str) -> list[str]:
-    """The names of an image's scripts, in the order they are run."""
-    names = [name for name in view.names(folder) if name.endswith(".sh") and not name.startswith(".")]
+def list_scripts(present: list[str], folder: str) -> list[str]:
+    """Those of the names in a folder of the image that are scripts, in the order they are run."""
+    names = [name for name in present if name.endswith(".sh") and not name.startswith(".")]
     if len(names) <= _MOST:
         return names
     from kedge.errors import CannotStart  # late: only for an error
@@ -112,10 +117,20 @@ def run_script(text: str, variables: Variables, view: View | None, depth: int = 
     """Do what the script does to `variables`; raises NotPlain, with `variables` half changed, when it needs a shell."""
     if len(text) > _LONGEST or "\0" in text or depth > _DEEPEST:
         raise NotPlain("a script of unusual size")
+    if is_idle_script(text, variables):
+        return
     try:
         _Reader(text, variables, view, depth).run()
     except RecursionError:
         raise NotPlain("nested too deeply") from None
+
+
+def is_idle_script(text: str, variables: Variables) -> bool:
+    """Whether it is known to do nothing, because no app of the image was asked for."""
+    known = _APPS_SCRIPTS.get(len(text))
+    if known is None or variables.values.get(_APPS_CONDITION):
+        return False
+    return hash_bytes(len(text), text.encode(errors="surrogateescape")) == known
 
 
 class _Reader:
@@ -152,16 +167,15 @@ class _Reader:
         """Go to the next statement, past blank lines and comments."""
         text, size, at = self.text, len(self.text), self.at
         while at < size:
-            character = text[at]
-            if character == "#":
-                at = text.find("\n", at)
-                at = size if at < 0 else at
-            elif character in " \t\n":
-                at += 1
-            else:
-                break
-        self.at = at
-        return at < size
+            end = text.find("\n", at)
+            end = size if end < 0 else end
+            rest = text[at:end].lstrip(" \t")  # a line at once: every start reads dozens of indented ones
+            if rest and rest[0] != "#":
+                self.at = end - len(rest)
+                return True
+            at = end + 1
+        self.at = size
+        return False
 
     def _skip_line(self) -> None:
         end = self.text.find("\n", self.at)

@@ -164,8 +164,9 @@ def _name_binds(binds: Sequence[Bind]) -> dict[str, str]:
 def _list_steps(view: View) -> list[Step]:
     """What happens to the environment, in order."""
     steps: list[Step] = []
-    if view.names(_FOLDER):
-        for name in list_scripts(view, _FOLDER):
+    present = view.names(_FOLDER)
+    if present:
+        for name in list_scripts(present, _FOLDER):
             path = f"{_FOLDER}/{name}"
             if name == "99-runtimevars.sh":
                 continue  # part of the last step, for all images

@@ -341,8 +341,9 @@ class Builder:
 
     def _explain(self, operation: Operation, problem: OSError) -> Exception:
         from kedge.errors import MountFailed  # late: success needs no errors
+        from kedge.runtime.mounts.missing_proc import explain_missing_proc
 
-        return MountFailed(
+        return explain_missing_proc() or MountFailed(
             f"cannot {describe(operation)}: {problem.strerror or problem}",
             context={"errno": errno.errorcode.get(problem.errno or 0, "")},
             hint=_find_hint(operation, problem),

@@ -229,8 +229,9 @@ def _check_owner(upper: str) -> None:
 
 def _explain(reasons: list[str], upper: str) -> Exception:
     from kedge.errors import MountFailed  # late: only when something is wrong
+    from kedge.runtime.mounts.missing_proc import explain_missing_proc
 
-    return MountFailed(
+    return explain_missing_proc() or MountFailed(
         f"cannot mount the overlay {upper} over the image on this node"
         if upper
         else "cannot mount an overlay on this node",

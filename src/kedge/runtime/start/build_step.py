@@ -15,7 +15,7 @@ from kedge.errors import MountFailed
 from kedge.frozen import NOTHING, frozen
 from kedge.posix.kedge_child import OWN_FAILURE, read_error
 from kedge.posix.process import make_memory_file, relay_program, run_program
-from kedge.posix.start_kedge import own_command
+from kedge.posix.start_kedge import own_start_command
 from kedge.runtime.command_line.binds import parse_bind
 from kedge.runtime.facts import Bind
 from kedge.runtime.mounts.step_points import StepPoints
@@ -186,7 +186,7 @@ class _StepChild:
         """Its status."""
         asking = make_memory_file(json.dumps(self._request).encode())
         telling, told = os.pipe()
-        command, environment = own_command("build-step", str(asking), str(told)), select_variables(os.environ)
+        command, environment = own_start_command("build-step", str(asking), str(told)), select_variables(os.environ)
         try:
             if output is None:
                 done = run_program(

@@ -20,7 +20,7 @@ from kedge.formats.singularityd.scripts import render_environment
 from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.environment.action_script import make_shell_payload, uses_bash
 from kedge.runtime.environment.entrypoint import Entrypoint
-from kedge.runtime.environment.env_scripts import EnvironmentInputs, Variables, run_script
+from kedge.runtime.environment.env_scripts import EnvironmentInputs, Variables, is_idle_script, run_script
 from kedge.runtime.environment.payload import make_plain_payload, run_steps
 from kedge.runtime.environment.shell_words import NotPlain, expand_quoted, split_words
 from tests.builders.busybox import read_busybox
@@ -298,3 +298,11 @@ def test_bash_words_are_known() -> None:
     for script in ("[[ a ]]", "source x", "A+=b", "a=(1 2)", "function f { :; }"):
         assert uses_bash(f"#!/bin/sh\n{script}\n")
     assert not uses_bash("#!/bin/sh\n# source it with [[ ]]\nexport A=http://x\n")
+
+
+def test_script_of_apps_is_known_and_idle_without_one() -> None:
+    text = fixed_files.ENVIRONMENT["95-apps.sh"]
+    assert is_idle_script(text, Variables()), "note its size and hash in env_scripts"
+    assert not is_idle_script(text, Variables({"SINGULARITY_APPNAME": "one"}))
+    assert not is_idle_script(text.replace("/scif", "/Scif"), Variables())
+    assert read(text, A="1") == read("", A="1")

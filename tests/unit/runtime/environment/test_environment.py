@@ -249,6 +249,13 @@ def test_environment_file_may_be_a_pipe_of_the_shell(tmp_path: Path) -> None:
     assert payload.environ["A"] == "piped"
 
 
+@pytest.mark.parametrize("path", ["/dev/fd/987", "/proc/self/fd/987", f"/dev/fd/{10**30}"])
+def test_environment_file_that_somebody_closed_is_said_to_be(path: str) -> None:
+    with pytest.raises(FileProblem, match="is not open for reading") as problem:
+        plan(make_image(), env_file=[path])
+    assert "closes what <(command) opens" in str(problem.value.hint)
+
+
 def test_environment_binds_are_named_inside() -> None:
     environ = plan(make_image(), bind=["/data:/mnt,/scratch"]).environ
     assert environ["APPTAINER_BIND"] == environ["SINGULARITY_BIND"] == "/mnt,/scratch"
