@@ -24,7 +24,6 @@ _AT_ONCE = 8  # layers that are inflated at the same time, at most
 _OPEN = 32  # layers whose parts may wait
 _MANY_THREADS = 6  # from here on layers have processes, if there is memory for some
 _LEAST_AHEAD = 128 << 20
-_SHARE = 3  # processors for each process: one inflates, its compressors have half of their time to spare
 _COMPRESSORS = 2  # threads of each
 _LARGE_LAYER = 8 << 20  # compressed bytes from which on a process is worth its start
 _OWN_PARCELS = 4
@@ -41,7 +40,7 @@ class LayersAhead:
         self._open: deque[PieceFeed] = deque()
         self._is_threaded = options.threaded
         self._has_processes = options.threaded and options.ahead >= _LEAST_AHEAD and options.threads >= _MANY_THREADS
-        at_once = options.threads // _SHARE if self._has_processes else options.threads
+        at_once = _count_processes(options.threads) if self._has_processes else options.threads
         self._at_once = max(1, min(_AT_ONCE, at_once)) if options.ahead else 1
         self._places = SharedPlaces(options.ahead // (LARGEST_PARCEL if self._has_processes else PIECE))
 
@@ -87,6 +86,11 @@ class LayersAhead:
         deadline = time.monotonic() + FAREWELL  # for all: each may wait for a download that stands still
         while self._open:
             self._open.popleft().close(deadline - time.monotonic())
+
+
+def _count_processes(threads: int) -> int:
+    """How many processes keep so many processors busy; as measured, 4 for 8 and 5 for 16."""
+    return max(min(threads // 2, 4), threads // 3)
 
 
 class _LayerFeed(PieceFeed):

@@ -9,7 +9,9 @@ numbers are as the machine has them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import mmap
 import os
 import struct
 from array import array
@@ -24,8 +26,8 @@ LARGEST_PARCEL = 4 << 20
 _MOST_NUMBERS = 1 << 15
 _SLOT = LARGEST_PARCEL + (1 << 18)  # with the numbers that describe its parts
 _SLOTS = 6
-# kind, slot, how many numbers describe the parts, bytes inflated since the last, bytes of the parts or of an error
-_MESSAGE = struct.Struct("=cxxxIIQQ")
+# kind, slot, bytes inflated since the last; how many numbers, bytes of the tar (or of an error) and of blocks follow
+_MESSAGE = struct.Struct("=cxxxIQIII")
 _PARCEL, _END, _ERROR = b"P", b"E", b"!"
 _VECTOR = 512  # parts written by one call
 Parts = list[bytes | PackedBlocks]
@@ -36,13 +38,15 @@ class Parcel:
 
     def __init__(self) -> None:
         self.numbers = array("I")
-        self.parts: list[Buffer] = []
-        self.size = 0
+        self.plain: list[Buffer] = []
+        self.packed: list[Buffer] = []
+        self.plain_size = self.packed_size = 0
 
     def add_bytes(self, part: Buffer) -> None:
         """A part that is the tar as it stands."""
         self.numbers.extend((0, len(part)))
-        self._take(part)
+        self.plain.append(part)
+        self.plain_size += len(part)
 
     def add_blocks(self, size: int, checksum: int, blocks: Sequence[tuple[int, Buffer]]) -> None:
         """Blocks of a file: of how many bytes, the first one's checksum; of each its size as noted, and its bytes."""
@@ -50,21 +54,21 @@ class Parcel:
         for word, data in blocks:
             self.numbers.append(word)
             if word:
-                self._take(data)
-
-    def _take(self, part: Buffer) -> None:
-        self.parts.append(part)
-        self.size += len(part)
+                self.packed.append(data)
+                self.packed_size += len(data)
 
     def has_room(self, other: Parcel) -> bool:
         """Whether another fits into it."""
-        return self.size + other.size <= LARGEST_PARCEL and len(self.numbers) + len(other.numbers) <= _MOST_NUMBERS
+        size = self.plain_size + self.packed_size + other.plain_size + other.packed_size
+        return size <= LARGEST_PARCEL and len(self.numbers) + len(other.numbers) <= _MOST_NUMBERS
 
     def append(self, other: Parcel) -> None:
         """Take the parts of another."""
         self.numbers += other.numbers
-        self.parts += other.parts
-        self.size += other.size
+        self.plain += other.plain
+        self.packed += other.packed
+        self.plain_size += other.plain_size
+        self.packed_size += other.packed_size
 
 
 class ParcelSender:
@@ -84,12 +88,14 @@ class ParcelSender:
                 raise BrokenPipeError
             self._free += freed
         slot = self._free.pop()
-        _write_at(self._memory, slot * _SLOT, [memoryview(parcel.numbers).cast("B"), *parcel.parts])
-        self._write(_MESSAGE.pack(_PARCEL, slot, len(parcel.numbers), inflated, parcel.size))
+        parts = [memoryview(parcel.numbers).cast("B"), *parcel.plain, *parcel.packed]
+        _write_at(self._memory, slot * _SLOT, parts)
+        sizes = len(parcel.numbers), parcel.plain_size, parcel.packed_size
+        self._write(_MESSAGE.pack(_PARCEL, slot, inflated, *sizes))
 
     def end(self) -> None:
         """All was sent, and the layer is what it should be."""
-        self._write(_MESSAGE.pack(_END, 0, 0, 0, 0))
+        self._write(_MESSAGE.pack(_END, 0, 0, 0, 0, 0))
 
     def fail(self, problem: BaseException) -> None:
         """What came was not a layer."""
@@ -97,7 +103,7 @@ class ParcelSender:
             problem.as_dict() if isinstance(problem, KedgeError) else {"bug": f"{type(problem).__name__}: {problem}"}
         )
         text = json.dumps(fields).encode()
-        self._write(_MESSAGE.pack(_ERROR, 0, 0, 0, len(text)) + text)
+        self._write(_MESSAGE.pack(_ERROR, 0, 0, 0, len(text), 0) + text)
 
     def _write(self, message: bytes) -> None:
         while message:
@@ -110,34 +116,42 @@ def receive_parcels(messages: int, replies: int, memory: int) -> Iterator[tuple[
     EOFError where it ends without a word: the process was killed.
     """
     while True:
-        kind, slot, count, inflated, size = _MESSAGE.unpack(_receive(messages, _MESSAGE.size))
+        kind, slot, inflated, count, plain, packed = _MESSAGE.unpack(_receive(messages, _MESSAGE.size))
         if kind == _END:
             return
         if kind == _ERROR:
-            fields = json.loads(_receive(messages, size))
+            fields = json.loads(_receive(messages, plain))
             raise RuntimeError(fields["bug"]) if "bug" in fields else rebuild_error(fields)
-        data = bytearray(count * 4 + size)
-        _read_at(memory, slot * _SLOT, memoryview(data))
+        numbers = array("I", bytes(count * 4))
+        _read_at(memory, slot * _SLOT, memoryview(numbers).cast("B"))
+        place = slot * _SLOT + count * 4
+        tar, blocks = os.pread(memory, plain, place), _make_room(packed)
+        _read_at(memory, place + plain, blocks)
         with contextlib.suppress(BrokenPipeError):  # it was the last, and the process has ended
             os.write(replies, bytes((slot,)))
-        yield _split(memoryview(data), count * 4), inflated
+        yield _split(numbers, tar, blocks), inflated
 
 
-def _split(data: memoryview, start: int) -> Parts:
-    """The parts of a parcel; `start` is where the numbers end that describe them."""
-    numbers, parts = data[:start].cast("I"), list[bytes | PackedBlocks]()
-    index = 0
+def _make_room(size: int) -> memoryview:
+    """Memory that goes back to the system when nobody needs it any more, and not to whoever allocates next."""
+    return memoryview(mmap.mmap(-1, size)) if size else memoryview(b"")
+
+
+def _split(numbers: array[int], tar: bytes, blocks: memoryview) -> Parts:
+    """The parts of a parcel, in their order."""
+    parts: Parts = []
+    index = start = first = 0
     while index < len(numbers):
         count, size = numbers[index], numbers[index + 1]
         if not count:
-            parts.append(bytes(data[start : start + size]))
+            parts.append(tar[start : start + size])
             start += size
             index += 2
             continue
-        words = array("I", numbers[index + 3 : index + 3 + count])
-        end = start + sum([word & BLOCK_SIZE_MASK for word in words])
-        parts.append(PackedBlocks(size, numbers[index + 2], words, data[start:end]))
-        start = end
+        words = numbers[index + 3 : index + 3 + count]
+        end = first + sum([word & BLOCK_SIZE_MASK for word in words])
+        parts.append(PackedBlocks(size, numbers[index + 2], words, blocks[first:end]))
+        first = end
         index += 3 + count
     return parts
 
@@ -165,5 +179,5 @@ def _write_at(memory: int, offset: int, parts: Sequence[Buffer]) -> None:
         vector = parts[first : first + _VECTOR]
         size = sum(map(len, vector))
         if os.pwritev(memory, vector, offset) != size:
-            raise OSError(28, "the shared memory is full")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         offset += size
