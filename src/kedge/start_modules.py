@@ -62,6 +62,8 @@ EVERY_START = (
     "kedge.runtime.start.container_root",
     "kedge.runtime.start.run",
 )
+# besides, where the user owns the interpreter, as all do who have a bundle (ADR 43)
+OWN_INTERPRETER = ("struct", "kedge.posix.memory_program", "kedge.runtime.start.exec_from_memory")
 # what every other verb imports, in the order in which it is loaded, as above
 COMMAND = (
     "__future__",

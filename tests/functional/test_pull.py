@@ -92,6 +92,30 @@ def test_pull_is_reproducible(tmp_path: Path) -> None:
     assert hash_file(tmp_path / "a.sif") == hash_file(tmp_path / "b.sif")
 
 
+def test_pull_gives_the_same_directory_with_any_number_of_threads(tmp_path: Path) -> None:
+    """With more than one, processes of their own make the files."""
+    with FakeRegistry() as registry:
+        add_rich_image(registry)
+        for threads in ("1", "4"):
+            words = ("pull", "--sandbox", "--threads", threads, tmp_path / threads)
+            kedge(*words, f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
+    one, four = (list_files(tmp_path / threads) for threads in ("1", "4"))
+    assert len(one) > 30
+    assert one == four
+
+
+def list_files(folder: Path) -> dict[str, tuple[object, ...]]:
+    """All of a directory but when directories were made that no layer names."""
+    found = {}
+    for path in folder.rglob("*"):
+        status = path.lstat()
+        is_file = path.is_file() and not path.is_symlink()
+        moment = 0 if path.is_dir() or ".singularity.d" in path.parts else status.st_mtime_ns
+        content = hash_file(path) if is_file and path.name != "labels.json" else ""
+        found[str(path.relative_to(folder))] = (oct(status.st_mode), status.st_nlink if is_file else 0, moment, content)
+    return found
+
+
 def test_pull_again_needs_no_layers_and_no_registry(tmp_path: Path) -> None:
     with FakeRegistry() as registry:
         digest = add_rich_image(registry)

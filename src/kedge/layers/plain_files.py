@@ -84,8 +84,8 @@ class PlainFiles:
         self._parents = parents
         self.numbers = KnownNumbers()
         self.sums = KnownSums()
+        self._claims = KnownNumbers()  # checksums, apart: there may be more times than are remembered
         self._lengths = _Lengths()
-        self._identity, self._mtime = (0, 0, 0), 0  # of the file before
         self._rest = b""  # of the header before, from the type on
         self._rest_sum = 0  # of its bytes
         self._prefix = b""  # the part of names that stands in there
@@ -106,26 +106,33 @@ class PlainFiles:
         return run
 
     def _fill(self, run: PlainRun, piece: bytes, directory: bytes) -> None:
-        lengths, numbers, rest = self._lengths, self.numbers, self._rest
+        lengths, claims, rest = self._lengths, self._claims, self._rest
         unpack, end, position = _split_header(len(directory)).unpack_from, len(piece), run.end
         last = end - BLOCK
         names, sizes, starts = run.names, run.sizes, run.starts
+        identities, times = run.identities, run.times  # completed when their text changes
         owner_text = time_text = b""
+        identity, mtime, owner_sum, base = (0, 0, 0), 0, 0, 0
         # What adds up to the checksum, which counts its own field as spaces. `adler32` gives one too many each time, as
         # in `sum_bytes`; 100 bytes are few
-        common, base = self._rest_sum + sum(directory) + 8 * 0x20 - 2, 0
+        common = self._rest_sum + sum(directory) + 8 * 0x20 - 3
         while position <= last:
             head, tail, owner, length, time, checksum, following = unpack(piece, position)
             if head != directory or following != rest:
                 break
             try:
-                if owner != owner_text or time != time_text:
-                    self._repeat_common(run)
-                    self._identity, self._mtime = self._identities[owner], numbers[time]
-                    owner_text, time_text = owner, time
-                    base = common + (adler32(owner + time) & 0xFFFF)
+                if owner != owner_text:
+                    identities += [identity] * (len(names) - len(identities))
+                    identity, owner_text = self._identities[owner], owner
+                    base -= owner_sum
+                    owner_sum = adler32(owner) & 0xFFFF
+                    base += owner_sum
+                if time != time_text:
+                    times += [mtime] * (len(names) - len(times))
+                    mtime, time_text = self.numbers[time], time
+                    base = common + owner_sum + (adler32(time) & 0xFFFF)
                 size, span, digits = lengths[length]
-                is_whole = (adler32(tail) & 0xFFFF) + digits + base == numbers[checksum]
+                is_whole = (adler32(tail) & 0xFFFF) + digits + base == claims[checksum]
             except (KeyError, ValueError):
                 break
             name = tail.partition(b"\0")[0]
@@ -137,14 +144,9 @@ class PlainFiles:
             sizes.append(size)
             starts.append(position + BLOCK)
             position += span
-        self._repeat_common(run)
+        identities += [identity] * (len(names) - len(identities))
+        times += [mtime] * (len(names) - len(times))
         run.end = position
-
-    def _repeat_common(self, run: PlainRun) -> None:
-        """Complete the columns of what neighbours have in common."""
-        count = len(run.names) - len(run.times)
-        run.identities += [self._identity] * count
-        run.times += [self._mtime] * count
 
     def _is_file(self, rest: bytes) -> bool:
         """Whether a header with this from its type on is a regular file's."""

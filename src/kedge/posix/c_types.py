@@ -52,11 +52,11 @@ else:
 
         _RARE = {
             "c_char": "c",
+            "c_char_p": "z",
             "c_short": "h",
             "c_ushort": "H",
+            "c_void_p": "P",
         }  # made when they are asked for: each takes as long as a mount
-        c_char_p = _simple("c_char_p", "z")
-        c_void_p = _simple("c_void_p", "P")
         c_int = _simple("c_int", "i")
         c_uint = c_uint32 = _simple("c_uint", "I")
         c_long = _simple("c_long", "l")

@@ -144,7 +144,7 @@ def copy_mounts(path: str) -> int:
     descriptor = _library.syscall(
         c_types.c_long(_SYS_OPEN_TREE),
         c_types.c_int(_AT_FDCWD),
-        c_types.c_char_p(os.fsencode(path)),
+        os.fsencode(path),
         c_types.c_uint(flags),
     )
     if descriptor < 0:
@@ -158,9 +158,9 @@ def place_mounts(copy: int, target: str) -> None:
     status = _library.syscall(
         c_types.c_long(_SYS_MOVE_MOUNT),
         c_types.c_int(copy),
-        c_types.c_char_p(b""),
+        b"",
         c_types.c_int(_AT_FDCWD),
-        c_types.c_char_p(os.fsencode(target)),
+        os.fsencode(target),
         c_types.c_uint(flags),
     )
     _check(status, target)
@@ -172,9 +172,9 @@ def set_mount_attributes(copy: int, attributes: int) -> None:
     status = _library.syscall(
         c_types.c_long(_SYS_MOUNT_SETATTR),
         c_types.c_int(copy),
-        c_types.c_char_p(b""),
+        b"",
         c_types.c_uint(AT_RECURSIVE | AT_EMPTY_PATH),
-        c_types.c_char_p(wanted),
+        wanted,
         c_types.c_size_t(len(wanted)),
     )
     _check(status)
@@ -182,9 +182,7 @@ def set_mount_attributes(copy: int, attributes: int) -> None:
 
 def pivot_root(new_root: str, put_old: str) -> None:
     """pivot_root(2)."""
-    status = _library.syscall(
-        c_types.c_long(_SYS_PIVOT_ROOT), c_types.c_char_p(os.fsencode(new_root)), c_types.c_char_p(os.fsencode(put_old))
-    )
+    status = _library.syscall(c_types.c_long(_SYS_PIVOT_ROOT), os.fsencode(new_root), os.fsencode(put_old))
     _check(status, new_root)
 
 
@@ -357,8 +355,8 @@ def open_in_root(folder: int, path: str, flags: int) -> int:
     descriptor = _library.syscall(
         c_types.c_long(_SYS_OPENAT2),
         c_types.c_int(folder),
-        c_types.c_char_p(os.fsencode(path)),
-        c_types.c_char_p(how),
+        os.fsencode(path),
+        how,
         c_types.c_size_t(len(how)),
     )
     if descriptor < 0:
@@ -387,13 +385,13 @@ def raise_loopback() -> None:
 def set_host_name(name: str) -> None:
     """sethostname(2)."""
     raw = os.fsencode(name)
-    _check(_library.sethostname(c_types.c_char_p(raw), c_types.c_size_t(len(raw))))
+    _check(_library.sethostname(raw, c_types.c_size_t(len(raw))))
 
 
 def file_system_type(path: str) -> int:
     """The magic number of the file system that holds `path`: f_type of statfs(2)."""
     answer = _make_words()  # struct statfs begins with f_type, a word, and has 120 bytes
-    _check(_library.statfs(c_types.c_char_p(os.fsencode(path)), c_types.byref(answer)), path)
+    _check(_library.statfs(os.fsencode(path), c_types.byref(answer)), path)
     return answer[0] & 0xFFFFFFFF
 
 

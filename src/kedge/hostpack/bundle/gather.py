@@ -22,7 +22,7 @@ from kedge.module_archive import START, UNCHECKED, pack_archive, unpack_lean
 from kedge.posix.files import explained
 from kedge.posix.process import run_program
 from kedge.posix.start_kedge import own_interpreter, own_package
-from kedge.start_modules import ARCHIVES
+from kedge.start_modules import ARCHIVES, OWN_INTERPRETER
 
 _PYC_HEAD = 16  # bytes before the code
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
@@ -60,8 +60,9 @@ def _compile(paths: dict[str, Path], library: str, work: Path) -> dict[str, Bund
     vital = {f"{library}/{name}" for name in rules.VITAL_MODULES}
     files = {}
     places = {name: _find_source(name, sources) for names in ARCHIVES.values() for each in names for name in each}
+    places |= {name: _find_source(name, sources) for name in OWN_INTERPRETER}
     early, together, _ = ARCHIVES[START]
-    late = {places[name]: LATE.get(name, ()) for name in (*early, *together)}
+    late = {places[name]: LATE.get(name, ()) for name in (*early, *together, *OWN_INTERPRETER[1:])}
     compiled, lean = compile_modules(sources, work / "modules", late)
     for kind in ARCHIVES:  # named as module_archive.find_archive does where there is no __pycache__
         files[f"{library}/kedge/{kind}.modules"] = BundledFile(_archive_modules(kind, places, compiled, lean))
@@ -85,6 +86,8 @@ def _archive_modules(
 ) -> bytes:
     """The modules of starts, or of verbs, in one file, which is found at one open."""
     early, together, more = ARCHIVES[kind]
+    if kind == START:
+        together, more = (*together, *OWN_INTERPRETER), tuple(name for name in more if name not in OWN_INTERPRETER)
     modules = []
     split = {}
     for name in (*early, *together, *more):

@@ -31,6 +31,7 @@ from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree
 from kedge.posix.files import atomic_output, copy_range
 
 _BLOCK = 4096
+_MAXIMUM_WRITERS = 4  # of a directory: that many keep up with one reader
 _FILE_MODES = {ImageFormat.SIF: 0o755}  # a SIF is executable: its first line starts it
 
 
@@ -147,8 +148,9 @@ def _copy_packed(packed: PackedTree, file: BinaryIO) -> int:
 
 
 def _write_sandbox(target: Path, image: ImageSource, options: WriteOptions) -> None:
-    """Write a directory."""
-    with SandboxSink(target, force=options.force, progress=options.progress) as sink:
+    """Write a directory; processes of their own make its files, which costs as much as reading the layers."""
+    writers = min(options.threads, _MAXIMUM_WRITERS) if options.threads > 1 else 0
+    with SandboxSink(target, force=options.force, progress=options.progress, writers=writers) as sink:
         sink.finish(fill_decorated(image, sink, options))
 
 
