@@ -12,7 +12,6 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
@@ -25,6 +24,7 @@ from kedge.layers.layer_source import LayerSource
 from kedge.layers.layers_ahead import LayersAhead
 from kedge.layers.limits import FlattenOptions, Ledger
 from kedge.layers.piece_feed import PieceFeed
+from tests.builders.own_children import list_children
 from tests.builders.waiting import wait_until
 
 _TIMES = 150  # a queue with a lock is stuck after some 100
@@ -102,9 +102,4 @@ def test_processes_of_layers_end_whenever_a_signal_comes(monkeypatch: pytest.Mon
     for _ in range(40):
         with suppress(_AskedToEnd), raised_soon(choose):
             read_layers_of_processes()
-    wait_until("all of them are gone", lambda: not _list_children())
-
-
-def _list_children() -> list[str]:
-    names = [path / "children" for path in Path("/proc/self/task").iterdir()]
-    return [pid for name in names for pid in name.read_text().split()]
+    wait_until("all of them are gone", lambda: not list_children())

@@ -28,6 +28,7 @@ from kedge.model.packed_blocks import PackedBlocks, Packing
 from kedge.model.tree import Node, walk
 from kedge.posix import piped_worker
 from tests.builders.layers import MemorySink, compress, file, hard_link, layer, pax, sources, whiteout
+from tests.builders.own_children import list_children
 from tests.builders.waiting import wait_until
 
 _BLOCK = 131072
@@ -42,9 +43,7 @@ def small_layers_have_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def list_left() -> list[str]:
-    tasks = [path / "children" for path in Path("/proc/self/task").iterdir()]
-    children = [pid for task in tasks for pid in task.read_text().split()]
-    return children + [thread.name for thread in threading.enumerate() if thread.name.startswith("kedge-")]
+    return list_children() + [thread.name for thread in threading.enumerate() if thread.name.startswith("kedge-")]
 
 
 def count_files() -> int:
