@@ -38,12 +38,13 @@ pytestmark = pytest.mark.timeout(120)
 @pytest.fixture(autouse=True)
 def small_layers_have_processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(layers_ahead, "_LARGE_LAYER", 1)
+    before = list_running()
     yield
-    wait_until("threads and processes are gone", lambda: not list_left())
+    wait_until("threads and processes are gone", lambda: list_running() <= before)
 
 
-def list_left() -> list[str]:
-    return list_children() + [thread.name for thread in threading.enumerate() if thread.name.startswith("kedge-")]
+def list_running() -> set[str]:
+    return {*list_children()} | {thread.name for thread in threading.enumerate() if thread.name.startswith("kedge-")}
 
 
 def count_files() -> int:
