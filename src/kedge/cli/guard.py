@@ -14,7 +14,7 @@ from kedge.posix.process import run_in_child
 
 _KILLED = 128 + 9
 _SCORE = Path("/proc/self/oom_score_adj")
-_TURN = 0.001  # seconds; threads that inflate need the interpreter's lock for an instant, and would wait 5 ms for it
+_TURN = 0.0002  # seconds; threads that inflate need the interpreter's lock for an instant, and would wait 5 ms for it
 _FIRST = 100  # thousandths of the memory limit by which the child seems larger to the kernel than it is
 
 
