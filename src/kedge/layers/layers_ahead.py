@@ -21,7 +21,7 @@ from kedge.layers.piece_feed import FAREWELL, OWN_PLACES, PieceFeed, SharedPlace
 from kedge.model.packed_blocks import Packing
 
 _AT_ONCE = 8  # layers that are inflated at the same time, at most
-_OPEN = 32  # layers whose parts may wait
+_OPEN = 12  # layers that may wait where processes fill them; each has some memory of its own
 _MANY_THREADS = 6  # from here on layers have processes, if there is memory for some
 _LEAST_AHEAD = 128 << 20
 _COMPRESSORS = 2  # threads of each
@@ -42,6 +42,7 @@ class LayersAhead:
         self._has_processes = options.threaded and options.ahead >= _LEAST_AHEAD and options.threads >= _MANY_THREADS
         at_once = _count_processes(options.threads) if self._has_processes else options.threads
         self._at_once = max(1, min(_AT_ONCE, at_once)) if options.ahead else 1
+        self._most_open = _OPEN if self._has_processes else self._at_once
         self._places = SharedPlaces(options.ahead // (LARGEST_PARCEL if self._has_processes else PIECE))
 
     @contextmanager
@@ -64,7 +65,7 @@ class LayersAhead:
             self._places.feeds.append(feed)
 
     def _may_open(self) -> bool:
-        if len(self._open) >= _OPEN or not self._open[-1].is_threaded:
+        if len(self._open) >= self._most_open or not self._open[-1].is_threaded:
             return False
         return sum(not feed.is_over for feed in self._open) < self._at_once
 

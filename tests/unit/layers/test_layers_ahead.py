@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -69,6 +70,25 @@ def test_pieces_that_wait_are_bounded_whatever_the_layers_hold() -> None:
         wait_until("all places are taken", lambda: sum(x.taken for x in layers) >= 3 * OWN_PLACES + shared + 3)
     assert [source.taken for source in layers[3:]] == [0] * 9
     assert sum(source.taken for source in layers) <= 3 * (OWN_PLACES + 2) + shared + 1
+
+
+@pytest.mark.timeout(60)
+def test_small_layers_do_not_wait_all_at_once() -> None:
+    """Each layer that is open may have some memory of its own, so few are, even where they are over at once."""
+    opened: list[int] = []
+
+    def open_layer(number: int) -> Iterator[bytes]:
+        opened.append(number)
+        return iter([bytes(_PIECE)] * 8)
+
+    given = [LayerSource(str(number), None, None, partial(open_layer, number)) for number in range(12)]
+    with closing(LayersAhead(given, Ledger(FlattenOptions(threads=3, ahead=4 * _PIECE)))) as ahead:
+        feed = ahead.next_feed().__enter__()
+        for _ in range(8):
+            next(feed)
+            wait_until("the first layers were opened", lambda: len(opened) >= 3)
+            time.sleep(0.01)
+    assert sorted(opened) == [0, 1, 2]
 
 
 @pytest.mark.timeout(60)
