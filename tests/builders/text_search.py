@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import tarfile
@@ -23,10 +24,11 @@ def find_text(text: bytes, folder: Path) -> list[str]:
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)
-            if path.is_symlink():
-                found += [str(path)] if text in os.fsencode(os.readlink(path)) else []  # noqa: PTH115
-            elif path.is_file():
-                found += [where for where, data in open_all(str(path), path.read_bytes()) if text in data]
+            with contextlib.suppress(FileNotFoundError):  # somebody cleans up meanwhile
+                if path.is_symlink():
+                    found += [str(path)] if text in os.fsencode(os.readlink(path)) else []  # noqa: PTH115
+                elif path.is_file():
+                    found += [where for where, data in open_all(str(path), path.read_bytes()) if text in data]
             found += [str(path)] if text in os.fsencode(name) else []
     return found
 

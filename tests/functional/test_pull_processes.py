@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,8 +62,9 @@ def start_pull(runner: Runner, registry: FakeRegistry) -> subprocess.Popen[str]:
     """A pull whose layers stand still, once its processes are there."""
     stall_layers(registry)
     words = ("pull", "--threads", "8", "--force", "x.sif", f"docker://{registry.host}/team/large:1")
+    own = {"KEDGE_CACHEDIR": f"{runner.home}/cache-{uuid.uuid4()}"}  # else a layer would be there, or a part of it
     process = subprocess.Popen(
-        runner.argv(*words), env=runner.variables(), cwd=runner.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        runner.argv(*words), env=runner.variables(own), cwd=runner.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,
     )  # fmt: skip
     wait_until("there are processes", lambda: len(list_packers(runner.uid)) == 2)
