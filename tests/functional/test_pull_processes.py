@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import uuid
@@ -46,81 +47,83 @@ def stall_layers(registry: FakeRegistry) -> None:
             registry.server.fail(f"GET .*/blobs/{digest}", times=1000, stall_at=_ARRIVES)
 
 
-def list_packers(uid: int) -> list[int]:
-    """The processes of a user that pack layers."""
+def list_packers(pull: subprocess.Popen[str]) -> list[int]:
+    """The processes of a pull that pack layers; other tests have theirs."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if path.stat().st_uid == uid and b"\0pack-layer\0" in (path / "cmdline").read_bytes():
+            session = int((path / "stat").read_text().rpartition(")")[2].split()[3])
+            if session == pull.pid and b"\0pack-layer\0" in (path / "cmdline").read_bytes():
                 found.append(int(path.name))
         except OSError:
             continue
     return found
 
 
-def start_pull(runner: Runner, registry: FakeRegistry) -> subprocess.Popen[str]:
+def start_kedge(runner: Runner, *words: str, limits: str = ":") -> subprocess.Popen[str]:
+    own = {"KEDGE_CACHEDIR": f"{runner.home}/cache-{uuid.uuid4()}"}  # else a layer would be there, or a part of it
+    argv = ["bash", "-c", f"{limits}; exec {shlex.join(runner.argv(*words))}"]
+    return subprocess.Popen(
+        argv, env=runner.variables(own), cwd=runner.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def stalled(runner: Runner, registry: FakeRegistry) -> Iterator[subprocess.Popen[str]]:
     """A pull whose layers stand still, once its processes are there."""
     stall_layers(registry)
-    words = ("pull", "--threads", "8", "--force", "x.sif", f"docker://{registry.host}/team/large:1")
-    own = {"KEDGE_CACHEDIR": f"{runner.home}/cache-{uuid.uuid4()}"}  # else a layer would be there, or a part of it
-    process = subprocess.Popen(
-        runner.argv(*words), env=runner.variables(own), cwd=runner.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
-    wait_until("there are processes", lambda: len(list_packers(runner.uid)) == 2)
-    return process
+    reference = f"docker://{registry.host}/team/large:1"
+    with start_kedge(runner, "pull", "--threads", "8", "--force", "x.sif", reference) as pull:
+        try:
+            wait_until("there are processes", lambda: len(list_packers(pull)) == 3)
+            yield pull
+            wait_until("nothing is left", lambda: not list_packers(pull))
+        finally:
+            pull.kill()
+    assert not (runner.home / "x.sif").exists()
 
 
 def test_the_number_of_threads_changes_no_byte(runner: Runner, registry: FakeRegistry) -> None:
     reference = f"docker://{registry.host}/team/large:1"
     for threads in ("1", "8"):
-        runner.read("pull", "--threads", threads, f"{threads}.sif", reference)
+        with start_kedge(runner, "pull", "--threads", threads, f"{threads}.sif", reference) as pull:
+            assert pull.wait(120) == 0
+            assert list_packers(pull) == []
     assert hash_file(runner.home / "1.sif") == hash_file(runner.home / "8.sif")
     runner.read("pull", "--sandbox", "--threads", "8", "tree", reference)
     assert (runner.home / "tree/2/large").read_bytes() == noise(_SIZE, "large 2")
     assert (runner.home / "tree/0/small").read_bytes() == b"small"
-    assert list_packers(runner.uid) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_all_of_them_is_told_once(runner: Runner, registry: FakeRegistry, number: signal.Signals) -> None:
-    process = start_pull(runner, registry)
-    os.killpg(process.pid, number)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 128 + number, said
+def test_a_signal_to_all_of_them_is_told_once(stalled: subprocess.Popen[str], number: signal.Signals) -> None:
+    os.killpg(stalled.pid, number)
+    said = stalled.communicate(timeout=60)[1]
+    assert stalled.returncode == 128 + number, said
     assert "Traceback" not in said
     assert "killed" not in said
-    wait_until("nothing is left", lambda: not list_packers(runner.uid))
-    assert not (runner.home / "x.sif").exists()
 
 
-def test_processes_end_with_the_command_that_is_killed(runner: Runner, registry: FakeRegistry) -> None:
-    process = start_pull(runner, registry)
-    process.kill()
-    said = process.communicate(timeout=60)[1]
-    assert "Traceback" not in said
-    wait_until("nothing is left", lambda: not list_packers(runner.uid))
+def test_processes_end_with_the_command_that_is_killed(stalled: subprocess.Popen[str]) -> None:
+    stalled.kill()
+    assert "Traceback" not in stalled.communicate(timeout=60)[1]
 
 
-def test_a_process_that_is_killed_ends_the_pull_with_a_word_about_it(runner: Runner, registry: FakeRegistry) -> None:
-    process = start_pull(runner, registry)
-    for packer in list_packers(runner.uid):
+def test_a_process_that_is_killed_ends_the_pull_with_a_word_about_it(stalled: subprocess.Popen[str]) -> None:
+    for packer in list_packers(stalled):
         os.kill(packer, signal.SIGKILL)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == LimitReached.exit_code, said
+    said = stalled.communicate(timeout=60)[1]
+    assert stalled.returncode == LimitReached.exit_code, said
     assert "the process that inflated layer" in said
     assert "--threads 2" in said
-    assert not (runner.home / "x.sif").exists()
-    assert list_packers(runner.uid) == []
 
 
-def test_a_file_system_that_is_full_is_told_as_with_few_threads(runner: Runner, registry: FakeRegistry) -> None:
-    reference = f"docker://{registry.host}/team/large:1"
-    script = f"ulimit -f 4000; trap '' XFSZ; exec {' '.join(runner.argv('pull', '--threads', '8', 'y.sif', reference))}"
-    done = subprocess.run(
-        ["bash", "-c", script], env=runner.variables(), cwd=runner.home, capture_output=True, text=True, check=False
-    )
-    assert done.returncode not in (0, 1), done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_file_that_may_not_grow_is_told_as_with_few_threads(runner: Runner, registry: FakeRegistry) -> None:
+    words = ("pull", "--threads", "8", "y.sif", f"docker://{registry.host}/team/large:1")
+    with start_kedge(runner, *words, limits="ulimit -f 4000; trap '' XFSZ") as pull:
+        said = pull.communicate(timeout=120)[1]
+        assert pull.returncode not in (0, 1), said
+        assert "Traceback" not in said
+        wait_until("nothing is left", lambda: not list_packers(pull))
     assert not (runner.home / "y.sif").exists()
-    wait_until("nothing is left", lambda: not list_packers(runner.uid))
