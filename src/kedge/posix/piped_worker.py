@@ -50,16 +50,18 @@ class PipedWorker:
 
     def kill(self) -> None:
         """End it, whatever it does; from any thread, and twice does no harm."""
-        with self._lock:
+        with self._lock, contextlib.suppress(ProcessLookupError):  # the kernel has buried it: SIGCHLD is ignored
             if not self._is_over:
                 os.kill(self._pid, signal.SIGKILL)
 
     def wait(self) -> None:
         """Wait for its end, and let go of all but `input`; to be called once."""
-        os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ChildProcessError):  # as above
+            os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
         with self._lock:  # from here on its number may be another's
             self._is_over = True
-            os.waitpid(self._pid, 0)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
         for file in (self.messages, self.replies, self.memory):
             os.close(file)
 

@@ -198,6 +198,17 @@ def test_a_process_that_is_killed_is_told_as_such() -> None:
     process.close()
 
 
+def test_the_kernel_may_bury_the_processes_itself() -> None:
+    """Where SIGCHLD is ignored, as some daemons leave it to what they start, nobody can wait for them."""
+    layers = sources(*make_tars(), compressed=True)
+    expected = write_image(layers, FlattenOptions(threads=1))
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert write_image(sized(layers), options()) == expected
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_layers_that_wait_for_a_download_do_not_hold_up_the_end() -> None:
     gate = threading.Event()
 
