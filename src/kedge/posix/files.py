@@ -123,7 +123,8 @@ def copy_range(source: BinaryIO, target: BinaryIO, offset: int, size: int) -> No
     """Copy `size` bytes from `offset` of one file to the position of another, inside the kernel where it can."""
     target.flush()
     start, done = target.tell(), 0
-    with contextlib.suppress(OSError):  # not on these file systems: the loop below does the rest, and meets real errors
+    # not on these file systems, or not in this Python: the loop below does the rest, and meets real errors
+    with contextlib.suppress(OSError, AttributeError):
         while done < size:
             wanted = min(size - done, 1 << 30)
             count = os.copy_file_range(source.fileno(), target.fileno(), wanted, offset + done, start + done)

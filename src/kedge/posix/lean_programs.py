@@ -72,6 +72,11 @@ def run_into_files_here(argv: Sequence[str], output: Path, errors: Path, environ
                 setsigmask=mask,
                 setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ),  # Python ignores them
             )
+        except NotImplementedError:  # setsid, of Pythons that were built with a C library before 2.26
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+            from kedge.posix.process import run_into_files  # late: hardly any Python is so old
+
+            return run_into_files(argv, output, errors, environment=environment, directory=".")
         except OSError as problem:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
             raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem

@@ -14,6 +14,7 @@ from kedge.posix.constants import (
     AT_EMPTY_PATH,
     AT_RECURSIVE,
     KEYCTL_JOIN_SESSION_KEYRING,
+    MFD_CLOEXEC,
     MOVE_MOUNT_F_EMPTY_PATH,
     MOVE_MOUNT_T_SYMLINKS,
     OPEN_TREE_CLONE,
@@ -35,6 +36,7 @@ _QIF_BLIMITS = 1
 _QIF_SPACE = 2
 _SYS_PIVOT_ROOT = {"x86_64": 155, "ppc64le": 203, "s390x": 217}.get(os.uname().machine, 41)  # 41: the generic table
 _SYS_SECCOMP = {"x86_64": 317, "ppc64le": 358, "s390x": 348}.get(os.uname().machine, 277)
+_SYS_MEMFD_CREATE = {"x86_64": 319, "ppc64le": 360, "s390x": 350}.get(os.uname().machine, 279)
 _SYS_OPENAT2 = 437  # the same number on all architectures (Linux 5.6)
 _RESOLVE_IN_ROOT = 0x10
 _SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
@@ -347,6 +349,16 @@ def fetch_descriptor(stowed: int) -> int:
     flags = 2 | 0x40 | 0x40000000  # MSG_PEEK, MSG_DONTWAIT, MSG_CMSG_CLOEXEC
     _check(min(0, _library.recvmsg(c_types.c_int(stowed), c_types.byref(message), c_types.c_int(flags))))
     return _to_ints(message[_DESCRIPTOR])[0]
+
+
+def create_memory(name: str, flags: int = MFD_CLOEXEC) -> int:
+    """memfd_create(2): an open file in memory. Pythons of conda and uv often lack it: their C library was older."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, flags)
+    descriptor = _library.syscall(c_types.c_long(_SYS_MEMFD_CREATE), os.fsencode(name), c_types.c_uint(flags))
+    if descriptor < 0:
+        _check(descriptor)
+    return int(descriptor)
 
 
 def open_in_root(folder: int, path: str, flags: int) -> int:

@@ -15,6 +15,8 @@ import fcntl
 import os
 import struct
 
+from kedge.posix.constants import F_ADD_SEALS, MFD_ALLOW_SEALING, MFD_CLOEXEC
+from kedge.posix.libc import create_memory
 from kedge.posix.spawn import fork_detached, replace_process
 
 TYPE_CHECKING = False
@@ -200,13 +202,13 @@ def make_program(
 
 def create_memory_file() -> int:
     """An empty file in memory that may be executed and sealed; OSError where the host forbids it."""
-    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    flags = MFD_CLOEXEC | MFD_ALLOW_SEALING
     try:
-        return os.memfd_create("kedge", flags | _MFD_EXEC)
+        return create_memory("kedge", flags | _MFD_EXEC)
     except OSError as problem:
         if problem.errno != errno.EINVAL:
             raise
-        return os.memfd_create("kedge", flags)  # before Linux 6.3
+        return create_memory("kedge", flags)  # before Linux 6.3
 
 
 def _fill(file: int, program: bytes) -> None:
@@ -221,4 +223,4 @@ def _fill(file: int, program: bytes) -> None:
 
 def seal_file(file: int) -> None:
     """Let nobody change a file in memory any more."""
-    fcntl.fcntl(file, fcntl.F_ADD_SEALS, _ALL_SEALS)
+    fcntl.fcntl(file, F_ADD_SEALS, _ALL_SEALS)

@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 
+from kedge.posix.libc import create_memory
 from kedge.posix.start_kedge import own_command
 
 INPUT, MESSAGES, MEMORY, REPLIES = 0, 1, 3, 4  # open files of the worker
@@ -34,7 +35,7 @@ class PipedWorker:
             replied, self.replies = _make_pipe(given, undo)
             with contextlib.suppress(OSError):  # the user has many pipes: they are small then
                 fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-            self.memory = os.memfd_create("kedge-worker")
+            self.memory = create_memory("kedge-worker")
             undo.callback(os.close, self.memory)
             actions = []
             for file, number in (

@@ -124,7 +124,9 @@ def relay_program(
 
 def make_memory_file(data: bytes) -> int:
     """An open file without a name that holds the bytes, to be read from its beginning."""
-    file = os.memfd_create("kedge", os.MFD_CLOEXEC)
+    from kedge.posix.libc import create_memory  # late: few programs are given bytes
+
+    file = create_memory("kedge")
     with open(file, "wb", closefd=False) as stream:
         stream.write(data)
     os.lseek(file, 0, os.SEEK_SET)
@@ -151,7 +153,7 @@ def _await_end(child: subprocess.Popen[bytes]) -> None:
     """Wait a moment for the end of a program; `Popen.wait` with a limit would look at growing intervals."""
     try:
         descriptor = os.pidfd_open(child.pid)
-    except OSError:  # a kernel before 5.3, or a filter in the way
+    except (OSError, AttributeError):  # a kernel before 5.3, a filter in the way, or a Python that has no such call
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_MOMENT)
         return

@@ -284,7 +284,7 @@ def _send(instance: Instance, number: int) -> None:
         process = os.pidfd_open(instance.pid)
     except ProcessLookupError:
         return
-    except OSError:  # older than Linux 5.3
+    except (OSError, AttributeError):  # older than Linux 5.3, or a Python that was built on one
         if instance.lives:
             os.kill(instance.pid, number)
         return

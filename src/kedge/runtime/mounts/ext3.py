@@ -146,7 +146,7 @@ def start_server(program: str, image: ExtImage, place: str, lock: int) -> str:
     """Start fuse2fs and wait for its mount; returns what went wrong, or the empty string."""
     import time  # late: only where an ext3 image is used
 
-    errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+    errors = libc.create_memory("errors")
     before = os.stat(place).st_dev
     child = fork_process()
     if child == 0:

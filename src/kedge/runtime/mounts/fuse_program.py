@@ -33,7 +33,7 @@ def serve_fuse(argv: list[str], target: str, kind: str, prepare: Callable[[], No
     `prepare` is called in the program's own mount namespace before it starts.
     """
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
-    errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+    errors = libc.create_memory("errors")
     reading, writing = os.pipe2(os.O_CLOEXEC)
     is_ready, say_ready = os.pipe2(os.O_CLOEXEC)
     try:

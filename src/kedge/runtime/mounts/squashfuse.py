@@ -42,7 +42,7 @@ class FuseServer:
     def __init__(self) -> None:
         self._maker = os.getpid()
         self._device = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
-        self._errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+        self._errors = libc.create_memory("errors")
         reading, self._writing = os.pipe2(os.O_CLOEXEC)
         self._life, living = os.pipe2(os.O_CLOEXEC)  # ends when the server does: nobody else has the other end
         run_detached(lambda: self._wait(reading, living))
@@ -224,7 +224,7 @@ def _mount_inside(argv: list[str], target: str) -> None:
     """Let a program of libfuse 2 mount by itself: inside the container's namespace, and as long as we live."""
     import time  # late: only with an old squashfuse
 
-    errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+    errors = libc.create_memory("errors")
     before = os.stat(target).st_dev
     parent = os.getpid()
     child = fork_process()

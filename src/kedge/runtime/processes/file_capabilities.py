@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from kedge.posix.constants import O_TMPFILE
+
 _ATTRIBUTE = "security.capability"
 _NONE = b"\x00\x00\x00\x02" + bytes(16)  # struct vfs_cap_data of linux/capability.h, revision 2: no capability
 
@@ -15,7 +17,7 @@ _NONE = b"\x00\x00\x00\x02" + bytes(16)  # struct vfs_cap_data of linux/capabili
 def takes_capabilities(folder: str) -> bool:
     """Tried with a file that never gets a name; to be asked inside of the user namespace."""
     try:
-        file = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        file = os.open(folder, O_TMPFILE | os.O_DIRECTORY | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except OSError:
         return False
     try:
