@@ -11,7 +11,7 @@ import venv
 
 import pytest
 
-from tests.builders.containers import Runner, open_way
+from tests.builders.containers import Runner, give_to, open_way
 from tests.builders.images import hash_file, make_config, noise
 from tests.builders.layers import compress, file, layer
 from tests.fakes.registry import FakeRegistry
@@ -43,7 +43,7 @@ os.posix_spawn = posix_spawn
 @pytest.fixture(scope="module")
 def older(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Runner:
     folder = tmp_path_factory.mktemp("older")
-    venv.create(folder, symlinks=True)
+    venv.create(folder, symlinks=False)  # the user's own, which images must not be able to change
     packages = folder / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     (packages / "older_calls.py").write_text(STRIPPED)
     paths = [str(REPOSITORY / "src"), *site.getsitepackages(), "import older_calls"]
@@ -51,6 +51,7 @@ def older(runner: Runner, tmp_path_factory: pytest.TempPathFactory) -> Runner:
     command = folder / "bin/kedge"  # jobs look for it
     command.write_text(f"#!{folder}/bin/python\nfrom kedge.cli.entry import main\nraise SystemExit(main())\n")
     command.chmod(0o755)
+    give_to(runner, folder)
     open_way(folder)
     environment = {**runner.environment, "PATH": f"{folder}/bin:/usr/bin:/bin"}
     return Runner(runner.folder, runner.uid, environment, program=(f"{folder}/bin/python", "-m", "kedge"))
@@ -78,5 +79,7 @@ def test_layers_have_processes(older: Runner) -> None:
         tars = [layer(file(f"{number}", noise(9_000_000, str(number)))) for number in range(2)]
         registry.add_image("team/large", "1", [compress(tar) for tar in tars], make_config(tars))
         for threads in ("1", "8"):
-            older.read("pull", "--threads", threads, f"{threads}.sif", f"docker://{registry.host}/team/large:1")
+            own = {"KEDGE_CACHEDIR": f"{older.home}/cache-{threads}"}  # else the second would be a copy
+            reference = f"docker://{registry.host}/team/large:1"
+            older.read("pull", "--threads", threads, f"{threads}.sif", reference, env=own)
     assert hash_file(older.home / "1.sif") == hash_file(older.home / "8.sif")
