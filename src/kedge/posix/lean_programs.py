@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 else:
     import _signal  # `signal` itself imports enum
 
@@ -63,20 +64,7 @@ def run_into_files_here(argv: Sequence[str], output: Path, errors: Path, environ
         # an interrupt between the start and the wait would lose the program
         mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGINT,))
         try:
-            child = os.posix_spawn(
-                path,
-                [path, *argv[1:]],
-                environment,
-                file_actions=files,
-                setsid=True,
-                setsigmask=mask,
-                setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ),  # Python ignores them
-            )
-        except NotImplementedError:  # setsid, of Pythons that were built with a C library before 2.26
-            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
-            from kedge.posix.process import run_into_files  # late: hardly any Python is so old
-
-            return run_into_files(argv, output, errors, environment=environment, directory=".")
+            child = _spawn_apart(path, argv, environment, files, mask)
         except OSError as problem:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
             raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
@@ -90,3 +78,19 @@ def run_into_files_here(argv: Sequence[str], output: Path, errors: Path, environ
     if interrupt is not None:
         raise interrupt
     return Finished(tuple(argv), code if code >= 0 else 128 - code, output.read_bytes(), errors.read_bytes())
+
+
+def _spawn_apart(
+    path: str, argv: Sequence[str], environment: Mapping[str, str], files: Sequence[Any], mask: Any
+) -> int:
+    """Start it where Ctrl-C at our terminal does not reach it: in a session of its own."""
+
+    def spawn(**apart: Any) -> int:
+        default = (_signal.SIGPIPE, _signal.SIGXFSZ)  # Python ignores them
+        words = [path, *argv[1:]]
+        return os.posix_spawn(path, words, environment, file_actions=files, setsigmask=mask, setsigdef=default, **apart)
+
+    try:
+        return spawn(setsid=True)
+    except NotImplementedError:  # a Python that was built with a C library before 2.26
+        return spawn(setpgroup=0)
