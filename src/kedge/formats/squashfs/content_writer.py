@@ -64,7 +64,7 @@ class ContentStore:
             data = piece[start : start + size]
             key = size << 32 | checksum(data)
             end = used + size
-            if key not in small and end <= limit and size:
+            if key not in small and end <= limit and 0 < size < limit:  # a whole block is never a fragment
                 view[used:end] = data
                 small[key] = place = used << OFFSET_SHIFT | fragment
                 tokens.append(place)
