@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An image has the bytes that the plain way gives, by whatever way its contents came and however many worked at it.
+
+And it is read as one file after the other is, by whatever way. Trees are generated; each failure is named by its seed.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from kedge.formats.compression import checksum
+from kedge.formats.squashfs.reader import SquashReader
+from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.model.packed_blocks import PackedBlocks
+from kedge.model.tree import Buffer, Node, NodeKind, walk
+from tests.builders.plain_squashfs import PlainImage
+from tests.builders.squashfs_images import describe
+
+CODECS = ("zstd", "zstd:1", "gzip:1", "lz4", "none")
+THREADS = (0, 1, 3, 8)
+SPECIALS = (NodeKind.SYMLINK, NodeKind.CHARACTER_DEVICE, NodeKind.BLOCK_DEVICE, NodeKind.FIFO, NodeKind.SOCKET)
+
+
+@dataclass
+class Plan:
+    """A tree without contents, and its files with theirs in the order in which a writer gets them."""
+
+    root: Node
+    files: list[tuple[Node, bytes]]
+    codec: str
+    block_size: int
+
+
+def plan_tree(seed: int) -> Plan:
+    """Sizes at the edges of a block, equal files and ends, holes, odd names, links, and here and there many files."""
+    chance = random.Random(seed)
+    block_size = chance.choice((4096, 4096, 4096, 16384, 131072))
+    root = Node(NodeKind.DIRECTORY, 0o755, 0, 0, 7)
+    folders, files = [root], list[tuple[Node, bytes]]()
+    for _ in range(chance.choice((0, 1, 3, 12))):
+        chance.choice(folders).children[make_name(chance)] = folder = make_node(chance, NodeKind.DIRECTORY)
+        folders.append(folder)
+    contents = [b""]
+    for folder in folders:
+        is_many = chance.random() < 0.07
+        for number in range(chance.choice((300, 1500)) if is_many else chance.choice((0, 1, 2, 9, 40))):
+            name = b"%d" % number * chance.choice((1, 1, 9)) if is_many else make_name(chance)
+            if not is_many and chance.random() < 0.1:
+                folder.children[name] = make_special(chance)
+            elif files and chance.random() < 0.02:
+                folder.children[name] = chance.choice(files)[0]
+            else:
+                node = folder.children[name] = make_node(chance, NodeKind.FILE)
+                data = make_content(chance, contents, block_size, is_small=is_many)
+                node.size = len(data)
+                files.append((node, data))
+    return Plan(root, files, chance.choice(CODECS), block_size)
+
+
+def make_name(chance: random.Random) -> bytes:
+    length = chance.choice((1, 3, 8, 20, 99, 100, 101, 255))
+    name = bytes(chance.choices([byte for byte in range(1, 256) if byte != ord("/")], k=length))
+    return name if name not in (b".", b"..") else b"x"
+
+
+def make_node(chance: random.Random, kind: NodeKind) -> Node:
+    owner = chance.choice(((0, 0), (0, 0), (0, 0), (1000, 100), (100, 0), (chance.randrange(1 << 32), 5)))
+    time = chance.choice((0, 1_700_000_000, 1_700_000_000, (1 << 32) - 1, 1 << 32, -1, chance.randrange(1 << 31)))
+    node = Node(kind, chance.choice((0o644, 0o644, 0o755, 0o4711, 0o2755, 0o1777, 0)), *owner, time)
+    if chance.random() < 0.03:
+        known = ((b"user.a", b"1"), (b"security.capability", b"c" * 20), (b"system.posix_acl_access", b"left out"))
+        node.xattrs = tuple(sorted(chance.sample(known, chance.randrange(1, 4))))
+    return node
+
+
+def make_special(chance: random.Random) -> Node:
+    node = make_node(chance, chance.choice(SPECIALS))
+    if node.kind is NodeKind.SYMLINK:
+        node.target = b"t" * chance.choice((1, 99, 4095))
+    elif node.kind in (NodeKind.CHARACTER_DEVICE, NodeKind.BLOCK_DEVICE):
+        node.rdev = os.makedev(chance.randrange(1 << 12), chance.randrange(1 << 20))
+    return node
+
+
+def make_content(chance: random.Random, earlier: list[bytes], block: int, *, is_small: bool) -> bytes:
+    """New, equal to an earlier one, or nearly so."""
+    edges = (0, 1, 2, block // 2, block - 1, block, block + 1, 2 * block - 1, 2 * block, 3 * block + 7, 5 * block)
+    size = chance.randrange(400) if is_small or chance.random() < 0.4 else chance.choice(edges)
+    old = chance.choice(earlier)
+    kind = chance.randrange(8)
+    if kind == 0:
+        data = old
+    elif kind == 1:  # parts from an earlier one late, or ends as one
+        data = old[:-1] + b"!" if chance.random() < 0.5 else b"?" + old[1:]
+    elif kind == 2:
+        data = bytes(size)
+    elif kind == 3:  # holes at its beginning, within or at its end
+        pieces = [chance.choice((bytes(block), b"x" * block)) for _ in range(-(-size // block))]
+        data = b"".join(pieces)[:size]
+    elif kind == 4:
+        data = (b"kedge %d " % chance.randrange(50) * (size // 8 + 1))[:size]
+    else:
+        data = chance.randbytes(size)
+    earlier.append(data)
+    return data
+
+
+Way = Callable[[SquashWriter, Plan, random.Random], None]
+
+
+def give_each(writer: SquashWriter, plan: Plan, chance: random.Random) -> None:
+    """Whole files, one after the other, in bytes or in memory that is used again."""
+    room = bytearray(max((len(data) for _, data in plan.files), default=0))
+    for node, data in plan.files:
+        room[: len(data)] = data
+        given: Buffer = chance.choice((data, memoryview(room)[: len(data)]))
+        node.content = writer.add(given)
+
+
+def give_together(writer: SquashWriter, plan: Plan, chance: random.Random) -> None:
+    """Files that lie in one piece of a tar."""
+    place = 0
+    while place < len(plan.files):
+        run = plan.files[place : place + chance.choice((1, 2, 30, 1000))]
+        place += len(run)
+        piece, starts = b"h" * 512, list[int]()
+        for _, data in run:
+            starts.append(len(piece))
+            piece += data + bytes(-len(data) % 512) + b"h" * 512
+        tokens = writer.add_all(memoryview(piece), starts, [len(data) for _, data in run])
+        for (node, _), token in zip(run, tokens, strict=True):
+            node.content = token
+
+
+def give_streams(writer: SquashWriter, plan: Plan, chance: random.Random) -> None:
+    """Chunks that stay, chunks of larger ones, and chunks whose memory is used again."""
+    for node, data in plan.files:
+        node.content = writer.add_stream(len(data), cut(data, chance))
+
+
+def cut(data: bytes, chance: random.Random) -> Iterator[Buffer]:
+    room = bytearray(len(data))
+    place = 0
+    while place < len(data):
+        chunk = data[place : place + chance.choice((1000, 4096, 5000, 131072, 1 << 20))]
+        place += len(chunk)
+        room[: len(chunk)] = chunk
+        before, behind = chance.choice((0, 9, 9000)), chance.choice((0, 9, 99_999))
+        inside = memoryview(bytes(before) + chunk + bytes(behind))[before : before + len(chunk)]
+        yield chance.choice((chunk, inside, memoryview(room)[: len(chunk)]))
+        room[: len(chunk)] = bytes(len(chunk))
+
+
+def give_packed(writer: SquashWriter, plan: Plan, chance: random.Random) -> None:
+    """Some large files in blocks that were compressed elsewhere, as the layers of an image come from processes."""
+    plain = PlainImage(plan.codec, plan.block_size)
+    for node, data in plan.files:
+        if len(data) < plan.block_size or chance.random() < 0.3:
+            node.content = writer.add(data)
+        else:
+            node.content = writer.add_packed(len(data), pack(data, plain, chance))
+
+
+def pack(data: bytes, plain: PlainImage, chance: random.Random) -> Iterator[PackedBlocks]:
+    size = plain.block_size
+    place = 0
+    while place < len(data):
+        part = data[place : place + size * chance.choice((1, 2, 100))]
+        place += len(part)
+        blocks = [plain.pack_block(part[start : start + size]) for start in range(0, len(part), size)]
+        words = array("I", [word for word, _ in blocks])
+        yield PackedBlocks(len(part), checksum(part[:size]), words, memoryview(b"".join(bytes for _, bytes in blocks)))
+
+
+def give_by_turns(writer: SquashWriter, plan: Plan, chance: random.Random) -> None:
+    """Every way in one image."""
+    rest = plan.files
+    while rest:
+        some = chance.choice((1, 5, 60))
+        part, rest = Plan(plan.root, rest[:some], plan.codec, plan.block_size), rest[some:]
+        chance.choice((give_each, give_together, give_streams, give_packed))(writer, part, chance)
+
+
+def write_fast(plan: Plan, way: Way, seed: int, threads: int) -> bytes:
+    file = io.BytesIO()
+    options = SquashOptions(codec=plan.codec, block_size=plan.block_size, threads=threads)
+    with SquashWriter(file, options) as writer:
+        way(writer, plan, random.Random(seed))
+        writer.finish(plan.root)
+    return file.getvalue()
+
+
+def write_plain(plan: Plan) -> bytes:
+    image = PlainImage(plan.codec, plan.block_size)
+    for node, data in plan.files:
+        node.content = image.add(data)
+    return image.finish(plan.root)
+
+
+@pytest.mark.parametrize("way", [give_each, give_together, give_streams, give_packed, give_by_turns])
+def test_image_has_the_bytes_of_the_plain_way(way: Way) -> None:
+    different = []
+    for seed in range(150):
+        plan = plan_tree(seed)
+        threads = THREADS[seed % len(THREADS)]
+        if write_fast(plan, way, seed, threads) != write_plain(plan):
+            different.append((seed, plan.codec, plan.block_size, threads))
+    assert not different
+
+
+def test_directory_of_many_files_has_the_bytes_of_the_plain_way() -> None:
+    """Runs of small files that others interrupt, in a listing with an index."""
+    different = []
+    for seed in range(12):
+        chance = random.Random(seed)
+        files = list[tuple[Node, bytes]]()
+        root, folder = Node(NodeKind.DIRECTORY), Node(NodeKind.DIRECTORY)
+        root.children[b"folder"] = folder
+        others = chance.choice((0, 3, 20, 300))
+        for number in range(chance.choice((255, 256, 257, 4000, 9000))):
+            node = folder.children[b"%07d" % number + b"n" * chance.choice((0, 5, 200))] = Node(NodeKind.FILE)
+            data = b"%d" % number if not others or chance.randrange(others) else b""
+            node.size = len(data)
+            files.append((node, data))
+        for number in range(chance.choice((0, 3))):
+            root.children[b"other name %d" % number] = chance.choice(files)[0]
+        plan = Plan(root, files, "zstd", 4096)
+        if write_fast(plan, give_together, seed, 2) != write_plain(plan):
+            different.append(seed)
+    assert not different
+
+
+def test_image_is_read_as_one_file_after_the_other_is() -> None:
+    """The whole tree at once against each directory alone, contents by threads against those by none, and stretches."""
+    different = []
+    for seed in range(150):
+        plan = plan_tree(seed)
+        image = io.BytesIO(write_plain(plan))
+        given = dict(plan.files)
+        with SquashReader(image) as alone, SquashReader(image, threads=4) as ahead:
+            found = {b"": alone.read_tree()}
+            found |= walk(found[b""])
+            for path, node in [(b"", plan.root), *walk(plan.root)]:
+                if node.kind is NodeKind.DIRECTORY:
+                    single = alone.find(path)
+                    is_alike = single is not None and describe_folder(found[path]) == describe_folder(single)
+                else:
+                    is_alike = node.kind is not NodeKind.FILE or is_read_alike(alone, ahead, found[path], given[node])
+                if not is_alike:
+                    different.append((seed, path))
+    assert not different
+
+
+def describe_folder(node: Node) -> tuple[object, ...]:
+    return describe(node), {name: describe(child) for name, child in node.children.items()}
+
+
+def is_read_alike(alone: SquashReader, ahead: SquashReader, node: Node, data: bytes) -> bool:
+    if b"".join(alone.chunks(node)) != data or b"".join(ahead.chunks(node)) != data:
+        return False
+    size = alone.superblock.block_size
+    stretches = [
+        b"".join(ahead.stretch(node, start, min(2 * size, len(data) - start)))
+        for start in range(0, len(data), 2 * size)
+    ]
+    return b"".join(stretches) == data
