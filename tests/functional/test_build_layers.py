@@ -58,7 +58,7 @@ def make_context(runner: Runner) -> Path:
     return give_to(runner, context)
 
 
-def list_layers(layout: Path) -> list[list[Member]]:
+def read_layers(layout: Path) -> list[list[tarfile.TarInfo]]:
     """The members of each layer of the image in an OCI layout, without links."""
     blobs = layout / "blobs/sha256"
     index = json.loads((layout / "index.json").read_text())
@@ -67,9 +67,13 @@ def list_layers(layout: Path) -> list[list[Member]]:
     for layer in manifest["layers"]:
         data = b"".join(inflate(iter([(blobs / layer["digest"][7:]).read_bytes()]), where="layer"))
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            members = [member for member in archive if not member.issym()]
-            layers.append([(member.name, oct(member.mode), member.uid, member.gid) for member in members])
+            layers.append([member for member in archive if not member.issym()])
     return layers
+
+
+def list_layers(layout: Path) -> list[list[Member]]:
+    """The same as names, modes and owners."""
+    return [[(each.name, oct(each.mode), each.uid, each.gid) for each in layer] for layer in read_layers(layout)]
 
 
 EXPECTED: list[list[Member]] = [

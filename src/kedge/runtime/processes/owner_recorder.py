@@ -25,6 +25,7 @@ from kedge.runtime.container_view import name_descriptor, open_inside
 from kedge.runtime.processes.emulated_calls import OWNER_CALLS
 
 _UNCHANGED = 0xFFFFFFFF
+_SETS_IDS = 0o6000  # setuid and setgid
 _NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
 
 
@@ -78,6 +79,7 @@ class OwnerRecorder:
                 notice.process
             ):  # else it is in a bind, and no part of a layer
                 numbers = (number & 0xFFFFFFFF for number in notice.arguments[first : first + 2])
+                _drop_privileges(name_descriptor(file))
                 _note_owner(name_descriptor(file), *numbers)
         except OSError:
             pass  # a file system without such attributes, or a kind of file that has none
@@ -155,6 +157,12 @@ def _open_absolute(notice: CallNotice, path: str, *, is_link: bool) -> int:
         return os.open(name or ".", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def _drop_privileges(path: str) -> None:
+    """Take setuid bits and capabilities from a file, as the kernel does when one is given away, be it to its owner."""
+    if os.stat(path).st_mode & _SETS_IDS or "security.capability" in os.listxattr(path):
+        os.chown(path, -1, -1)  # the kernel's own rules, without a change of owner
 
 
 def _note_owner(path: str, uid: int, gid: int) -> None:
