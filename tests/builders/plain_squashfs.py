@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -79,22 +80,21 @@ class PlainImage:
         self._data = bytearray(layout.SUPERBLOCK_SIZE + len(self._options))
         self._fragment = b""
         self._fragments: list[bytes] = []
-        self._small: dict[bytes, Place] = {}
-        self._large: dict[tuple[int, bytes], tuple[bytes, Place]] = {}
+        self._known: dict[tuple[int, int], tuple[bytes, Place]] = {}  # by size and checksum of the first block
 
     # -- contents
 
     def add(self, data: Buffer) -> object:
-        """A file that begins as an earlier one of its size is compared with the first such alone."""
+        """A content is compared with the first alone that has its size and the checksum of its first block."""
         content = bytes(data)
-        if len(content) < self.block_size:
-            return self._add_small(content) if content else None
-        key = len(content), content[: self.block_size]
-        known = self._large.get(key)
+        if not content:
+            return None
+        key = len(content), zlib.crc32(content[: self.block_size])
+        known = self._known.get(key)
         if known is not None and known[0] == content:
             return known[1]
-        place = self._add_blocks(content)
-        self._large.setdefault(key, (content, place))
+        place = self._add_blocks(content) if len(content) >= self.block_size else self._add_small(content)
+        self._known.setdefault(key, (content, place))
         return place
 
     def add_stream(self, size: int, chunks: Iterable[Buffer]) -> object:
@@ -110,12 +110,9 @@ class PlainImage:
         return (len(packed), packed) if len(packed) < len(block) else (len(block) | layout.BLOCK_STORED, block)
 
     def _add_small(self, content: bytes) -> Place:
-        known = self._small.get(content)
-        if known is not None:
-            return known
         if len(self._fragment) + len(content) > self.block_size:
             self._close_fragment()
-        place = self._small[content] = Place(fragment=len(self._fragments), offset=len(self._fragment))
+        place = Place(fragment=len(self._fragments), offset=len(self._fragment))
         self._fragment += content
         return place
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import io
 import random
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,6 +54,21 @@ def mixed_bytes(seed: int, size: int) -> bytes:
     """Bytes that compress to about half."""
     noise = random.Random(seed).randbytes(size // 2 + 1)
     return (noise + b"kedge " * (size // 12 + 2))[:size]
+
+
+def forge_checksum(prefix: bytes, model: bytes) -> bytes:
+    """`prefix` and four more bytes that give it the CRC-32 of `model`."""
+    wanted, base = zlib.crc32(model), zlib.crc32(prefix + bytes(4))
+    rows = [zlib.crc32(prefix + (1 << bit).to_bytes(4, "little")) ^ base for bit in range(32)]
+    solution, target = 0, wanted ^ base
+    pairs = [(row, 1 << bit) for bit, row in enumerate(rows)]
+    for bit in range(32):
+        pivot = next(pair for pair in pairs if pair[0] >> bit & 1)
+        pairs.remove(pivot)
+        pairs = [(row ^ pivot[0], mask ^ pivot[1]) if row >> bit & 1 else (row, mask) for row, mask in pairs]
+        if target >> bit & 1:
+            target, solution = target ^ pivot[0], solution ^ pivot[1]
+    return prefix + solution.to_bytes(4, "little")
 
 
 def fill_sample(sink: ContentSink) -> Node:

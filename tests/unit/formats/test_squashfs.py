@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from tests.builders.squashfs_images import (
     add_special,
     describe,
     fill_sample,
+    forge_checksum,
     mixed_bytes,
     read_image,
     write_image,
@@ -207,21 +207,6 @@ def test_writer_compares_bytes_not_checksums() -> None:
         root = reader.read_tree()
         contents = [b"".join(reader.chunks(node)) for _, node in sorted(root.children.items())]
     assert contents == [first, second, large, other] * 2
-
-
-def forge_checksum(prefix: bytes, model: bytes) -> bytes:
-    """`prefix` and four more bytes that give it the CRC-32 of `model`."""
-    wanted, base = zlib.crc32(model), zlib.crc32(prefix + bytes(4))
-    rows = [zlib.crc32(prefix + (1 << bit).to_bytes(4, "little")) ^ base for bit in range(32)]
-    solution, target = 0, wanted ^ base
-    pairs = [(row, 1 << bit) for bit, row in enumerate(rows)]
-    for bit in range(32):
-        pivot = next(pair for pair in pairs if pair[0] >> bit & 1)
-        pairs.remove(pivot)
-        pairs = [(row ^ pivot[0], mask ^ pivot[1]) if row >> bit & 1 else (row, mask) for row, mask in pairs]
-        if target >> bit & 1:
-            target, solution = target ^ pivot[0], solution ^ pivot[1]
-    return prefix + solution.to_bytes(4, "little")
 
 
 def test_writer_large_files_that_part_late_keep_their_own_end() -> None:
