@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Self
 
 from tests.cluster.daemons import Daemons, private_folder, wait_until
-from tests.cluster.users import ClusterUser, make_user
-from tests.cluster.virtual_hosts import USERS, VirtualHosts
+from tests.cluster.users import USERS, ClusterUser, make_user
+from tests.cluster.virtual_hosts import VirtualHosts
 from tests.requirements import require_program
 
 GROUP = "proj"  # a project that jobs can be charged to: -P, and ABCI's -g

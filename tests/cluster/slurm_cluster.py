@@ -24,9 +24,9 @@ from typing import Self
 
 import pytest
 
+from tests.builders.own_etc import make_etc
 from tests.cluster.daemons import Daemons, free_ports, private_folder, wait_until
-from tests.cluster.users import USERS, ClusterUser, make_user
-from tests.cluster.virtual_hosts import USERS as HOST_USERS
+from tests.cluster.users import USERS, ClusterUser, list_accounts, make_user
 from tests.cluster.virtual_hosts import VirtualHosts
 from tests.requirements import require_program
 
@@ -98,6 +98,7 @@ CREATE DATABASE slurm_acct_db;
 CREATE USER 'slurm'@'127.0.0.1' IDENTIFIED BY 'slurm';
 GRANT ALL ON slurm_acct_db.* TO 'slurm'@'127.0.0.1';
 """
+_HOLD = 'mount --bind "$1" /etc; touch "$2"; exec sleep infinity'
 _IMPATIENT = "MessageTimeout=1\n"
 _GROUPS = Path("/sys/fs/cgroup/memory")
 
@@ -146,6 +147,7 @@ class SlurmCluster:
             self.hosts: VirtualHosts | None = None
             if self.options.virtual_hosts:
                 self.hosts = stack.enter_context(VirtualHosts(["head", *self.nodes], self.folder / "users"))
+            self._at_home = self._hold_accounts()
             self._write_files()
             self._start()
             stack.callback(self._cancel_all)
@@ -155,15 +157,9 @@ class SlurmCluster:
     def __exit__(self, *problem: object) -> None:
         self._stack.close()
 
-    @property
-    def users(self) -> dict[str, int]:
-        """The names and numbers of users that can have jobs: the hosts' own ones, or two that every machine has."""
-        return HOST_USERS if self.options.virtual_hosts else USERS
-
-    def user(self, name: str = "") -> ClusterUser:
-        """An ordinary user (the first one when none is named), with the cluster in its environment."""
-        name = name or next(iter(self.users))
-        return make_user(self.folder / "users" / name, self.users[name], self.environment, self._place("head"))
+    def user(self, name: str = "alice") -> ClusterUser:
+        """An ordinary user, with the cluster in its environment."""
+        return make_user(self.folder / "users" / name, USERS[name], self.environment, self._place("head"))
 
     def read(self, *words: str) -> str:
         """What a program prints that the cluster's administrator runs."""
@@ -214,7 +210,17 @@ class SlurmCluster:
         self.daemons.wait_until("slurmctld answers", lambda: "is UP" in self._run("scontrol", "ping").stdout)
 
     def _place(self, host: str) -> tuple[str, ...]:
-        return self.hosts.prefix(host) if self.hosts else ()
+        return self.hosts.prefix(host) if self.hosts else self._at_home
+
+    def _hold_accounts(self) -> tuple[str, ...]:
+        """The words that bring a command line to where /etc knows our users."""
+        if self.hosts or not self._is_root:
+            return ()
+        etc, ready = make_etc(self.folder / "etc", list_accounts(self.folder / "users")), self.folder / "known"
+        hold = ["unshare", "--mount", "--propagation", "slave", "sh", "-ec", _HOLD, "hold", str(etc), str(ready)]
+        pid = self.daemons.start("accounts", hold).pid
+        self.daemons.wait_until("the users are known", ready.exists)
+        return (require_program("nsenter"), f"--target={pid}", "--mount", "--wd=.", "--")
 
     def _run(self, *words: str, check: bool = False) -> subprocess.CompletedProcess[str]:
         argv = [*self._place("head"), require_program(words[0]), *words[1:]]
@@ -368,7 +374,7 @@ class SlurmCluster:
 
     def _add_users(self) -> None:
         self.read("sacctmgr", "-i", "add", "account", ACCOUNT, "Cluster=tiny")
-        self.read("sacctmgr", "-i", "add", "user", ",".join(["root", *self.users]), f"Account={ACCOUNT}")
+        self.read("sacctmgr", "-i", "add", "user", ",".join(["root", *USERS]), f"Account={ACCOUNT}")
 
     def _cancel_all(self) -> None:
         """What containers left of their environment is not found by its name later: the jobs end while Slurm can."""

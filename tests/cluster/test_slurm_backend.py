@@ -48,7 +48,7 @@ def ask(user: ClusterUser, query: Query | None) -> str:
 
 
 def list_jobs(user: ClusterUser, *ids: str) -> list[JobStatus]:
-    return [each for each in SLURM.parse_list(ask(user, SLURM.list_query("nobody"))) if each.id in ids]
+    return [each for each in SLURM.parse_list(ask(user, SLURM.list_query("alice"))) if each.id in ids]
 
 
 def wait(user: ClusterUser, *ids: str) -> list[JobStatus]:
@@ -72,7 +72,7 @@ def test_slurm_user_text_arrives_unchanged(slurm: SlurmCluster, name: str, folde
     assert listed.state is State.DONE
     assert listed.name == name.replace("\n", " ")
     [shown] = SLURM.parse_detail(ask(user, SLURM.detail_query(id)))
-    assert (shown.name, shown.state, shown.exit_code, shown.user) == (listed.name, State.DONE, 0, "nobody")
+    assert (shown.name, shown.state, shown.exit_code, shown.user) == (listed.name, State.DONE, 0, "alice")
     output = Path(fill_pattern(place.output, name=name, id=id, index=None))
     assert json.loads(output.read_text()) == [HOSTILE, note, name]
 

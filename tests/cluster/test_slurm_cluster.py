@@ -19,7 +19,7 @@ def submit(user: ClusterUser, body: str, *options: str) -> str:
 
 def test_slurm_cluster_runs_tasks_of_an_ordinary_user_on_all_nodes(slurm: SlurmCluster) -> None:
     out = slurm.user().read_program("srun", "-N2", "--ntasks-per-node=2", "sh", "-c", "echo $SLURMD_NODENAME $(id -un)")
-    assert sorted(out.splitlines()) == ["n1 nobody", "n1 nobody", "n2 nobody", "n2 nobody"]
+    assert sorted(out.splitlines()) == ["n1 alice", "n1 alice", "n2 alice", "n2 alice"]
 
 
 def test_slurm_cluster_gives_gpus(slurm: SlurmCluster) -> None:
@@ -46,7 +46,7 @@ def test_slurm_cluster_cancels(slurm: SlurmCluster) -> None:
     user = slurm.user()
     job = submit(user, "sleep 600")
     slurm.wait_for_state(job, "RUNNING")
-    assert slurm.user("games").run_program("scancel", job).returncode != 0, "of another user"
+    assert slurm.user("bob").run_program("scancel", job).returncode != 0, "of another user"
     user.read_program("scancel", job)
     # a busy node kills before the script has heard that it is to end
     assert slurm.wait_for_state(job, "CANCELLED")["ExitCode"] in ("0:15", "0:9")

@@ -140,7 +140,7 @@ def test_records_of_two_submitters_and_a_reader_at_once(me: JobUser) -> None:
 def test_records_of_ten_thousand_jobs_need_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # while they are made
     with private_folder("many") as folder:
-        user = make_user(folder / "nobody", USERS["nobody"], {})
+        user = make_user(folder / "alice", USERS["alice"], {})
         make_records(user, 10_000)
         counter = folder / "count"
         squeue = fake_squeue(folder, 10_000, counter)

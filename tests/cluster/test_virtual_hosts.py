@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.daemons import processes_of
+from tests.builders.own_etc import make_etc
+from tests.cluster.daemons import processes_of, wait_until
+from tests.cluster.users import USERS
 from tests.cluster.virtual_hosts import NETWORK, VirtualHosts
-from tests.requirements import require_root
+from tests.requirements import REPOSITORY, require_program, require_root
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +48,17 @@ def test_virtual_hosts_have_local_disks_and_shared_folders(hosts: VirtualHosts, 
 
 def test_virtual_hosts_have_users_with_homes(hosts: VirtualHosts) -> None:
     line = hosts.run("two", "getent", "passwd", "alice").strip().split(":")
-    assert (line[2], line[6]) == ("20001", "/bin/bash")
+    assert (line[2], line[6]) == (str(USERS["alice"]), "/bin/bash")
+
+
+def test_virtual_hosts_keep_their_users_while_the_machine_gets_others(tmp_path: Path) -> None:
+    require_root()
+    etc = make_etc(tmp_path / "etc", ())
+    program = [sys.executable, REPOSITORY / "tests/programs/add_an_account_beside_hosts.py", tmp_path]
+    words = [require_program("unshare"), "--mount", "sh", "-ec", 'mount --bind "$0" /etc; exec "$@"', etc, *program]
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/src"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("True True\none False\n", "")
 
 
 def test_virtual_hosts_end(tmp_path: Path) -> None:
@@ -51,4 +66,4 @@ def test_virtual_hosts_end(tmp_path: Path) -> None:
     with VirtualHosts(["one"], tmp_path) as hosts:
         assert len(processes_of(hosts.folder)) == 2
     assert not processes_of(hosts.folder)
-    assert not hosts.folder.exists()
+    wait_until("its folder is gone", lambda: not hosts.folder.exists())

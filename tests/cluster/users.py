@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import os
-import pwd
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.builders.containers import Runner, make_runner
+from tests.builders.own_etc import Account
 
-# Schedulers want users that the machine's databases know, and every machine knows these.
-USERS = {name: pwd.getpwnam(name).pw_uid for name in ("nobody", "games")}
+# Clusters have an /etc of their own, in which these are. Runs of the tests side by side have other numbers.
+_FIRST = 20_000 + os.getpid() % 10_000 * 4
+USERS = {"alice": _FIRST + 1, "bob": _FIRST + 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ class ClusterUser(Runner):
         done = self.run_program(*program, stdin=stdin)
         assert done.returncode == 0, f"{program}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+
+def list_accounts(homes: Path) -> list[Account]:
+    """The users, as an /etc names them: each has a home in HOMES/USER/home, and a shell."""
+    return [Account(name, uid, homes / name / "home", "/bin/bash") for name, uid in USERS.items()]
 
 
 def make_user(folder: Path, uid: int, environment: Mapping[str, str], prefix: tuple[str, ...] = ()) -> ClusterUser:

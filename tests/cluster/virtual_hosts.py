@@ -17,15 +17,16 @@ from typing import Self
 
 from kedge.posix import libc
 from kedge.posix.constants import CLONE_NEWNET
+from tests.builders.own_etc import make_etc
 from tests.cluster.daemons import Daemons, private_folder
+from tests.cluster.users import list_accounts
 from tests.requirements import require_program, require_root
 
 NETWORK = "10.77.0"
-USERS = {"alice": 20_001, "bob": 20_002}  # they have a home and a shell, which users of every machine lack
 _HOLD = """\
 set -e
 hostname "$1"
-for name in hosts passwd group; do mount --bind "$2/$name" "/etc/$name"; done
+mount --bind "$2/etc" /etc
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs "$2/local"
 ip link set lo up
@@ -105,8 +106,7 @@ class VirtualHosts:
             (self.folder / name).mkdir()
         addresses = {name: f"{NETWORK}.{number}" for number, name in enumerate(self.names, start=1)}
         lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in addresses.items())]
-        (self.folder / "hosts").write_text("".join(f"{line}\n" for line in lines))
-        self._write_users()
+        make_etc(self.folder / "etc", list_accounts(self._homes), hosts="".join(f"{line}\n" for line in lines))
         for name in ("switch", *self.names):
             hold = ["unshare", "--net", "--uts", "--mount", "sh", "-c", _HOLD, "hold", name, str(self.folder)]
             self._pids[name] = self._daemons.start(name, hold).pid
@@ -115,12 +115,6 @@ class VirtualHosts:
         self.run("switch", "sh", "-ec", "ip link add bridge type bridge; ip link set bridge up")
         for number, (name, address) in enumerate(addresses.items(), start=1):
             self._connect(name, f"port{number}", address)
-
-    def _write_users(self) -> None:
-        users = [f"{name}:x:{uid}:{uid}::{self._homes}/{name}/home:/bin/bash\n" for name, uid in USERS.items()]
-        groups = [f"{name}:x:{uid}:\n" for name, uid in USERS.items()]
-        for name, lines in (("passwd", users), ("group", groups)):
-            (self.folder / name).write_text("".join([Path("/etc", name).read_text(), *lines]))
 
     def _connect(self, name: str, port: str, address: str) -> None:
         self.run("switch", "ip", *f"link add {port} type veth peer name eth0 netns {self._pids[name]}".split())

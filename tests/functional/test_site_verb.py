@@ -42,6 +42,8 @@ class Place:
         self.programs = folder / "bin"
         self.home.mkdir()
         self.programs.mkdir()
+        (folder / "settings").touch()
+        self.settings = str(folder / "settings")  # of a scheduler: that it is there says that the scheduler is
 
     @property
     def profiles(self) -> Path:
@@ -71,10 +73,10 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_site_detect_says_which_and_why(place: Place) -> None:
-    told = json.loads(place.site("detect", "--json", SLURM_CONF="/x", TACC_SYSTEM="vista").stdout)
+    told = json.loads(place.site("detect", "--json", SLURM_CONF=place.settings, TACC_SYSTEM="vista").stdout)
     assert (told["site"], told["reason"]) == ("tacc-vista", "TACC_SYSTEM is set for it")
     assert told["others"] == [{"site": "generic-slurm", "reason": "SLURM_CONF is set"}]
-    shown = place.site("detect", SLURM_CONF="/x", KEDGE_SITE="abci3").stdout.splitlines()
+    shown = place.site("detect", SLURM_CONF=place.settings, KEDGE_SITE="abci3").stdout.splitlines()
     assert shown[1].split(maxsplit=1) == ["abci3", "requested (environment: KEDGE_SITE)"]
 
 
@@ -149,15 +151,17 @@ def test_site_init_writes_a_profile_from_slurm(place: Place) -> None:
     place.add("scontrol", SCONTROL)
     place.add("sinfo", SINFO)
     place.add("sacctmgr", FAILING)
-    done = place.site("init", "tiny", SLURM_CONF="/x")
+    done = place.site("init", "tiny", SLURM_CONF=place.settings)
     assert done.returncode == 0, done.stderr
     path = place.profiles / "tiny.toml"
     assert done.stderr == f"Wrote {path}: tiny (Slurm 22.05.8), 4 partitions\n"
     assert list(place.profiles.iterdir()) == [path]
-    assert place.site("check", "tiny", SLURM_CONF="/x").stdout == "The profile of tiny matches the scheduler\n"
-    again = place.site("init", "tiny", SLURM_CONF="/x")
+    assert (
+        place.site("check", "tiny", SLURM_CONF=place.settings).stdout == "The profile of tiny matches the scheduler\n"
+    )
+    again = place.site("init", "tiny", SLURM_CONF=place.settings)
     assert again.returncode == 31
-    assert place.site("init", "tiny", "--force", SLURM_CONF="/x").returncode == 0
+    assert place.site("init", "tiny", "--force", SLURM_CONF=place.settings).returncode == 0
 
 
 def test_site_check_compares_with_the_scheduler(place: Place) -> None:
@@ -165,7 +169,7 @@ def test_site_check_compares_with_the_scheduler(place: Place) -> None:
     place.add("sinfo", SINFO)
     queue = '[[queues]]\nname = "gpu"\nmax_time = "1d"\n'
     place.add_profile("old", f'inherits = "generic-slurm"\ntitle = "Old"\n{queue}')
-    done = place.site("check", "old", SLURM_CONF="/x")
+    done = place.site("check", "old", SLURM_CONF=place.settings)
     assert done.returncode == 1
     assert done.stdout.splitlines()[0] == "gpu: max_time is 1d in the profile, 8h in the scheduler"
 
@@ -174,11 +178,11 @@ def test_site_init_writes_a_profile_from_pbs(place: Place) -> None:
     place.add("qstat", QSTAT)
     place.add("pbsnodes", PBSNODES)
     target = place.home / "pbs.toml"
-    done = place.site("init", "abc", "--output", str(target), PBS_CONF_FILE="/x", SLURM_CONF="")
+    done = place.site("init", "abc", "--output", str(target), PBS_CONF_FILE=place.settings, SLURM_CONF="")
     assert done.returncode == 0, done.stderr
     shown = json.loads(place.site("show", str(target), "--json").stdout)
     assert [each["name"] for each in shown["queues"]] == ["rt_HF", "rt_HG", "big"]
-    printed = place.site("init", "abc", "--output", "-", PBS_CONF_FILE="/x")
+    printed = place.site("init", "abc", "--output", "-", PBS_CONF_FILE=place.settings)
     assert printed.stdout == target.read_text()
 
 
@@ -186,7 +190,7 @@ def test_site_init_writes_a_profile_from_pbs(place: Place) -> None:
 def test_site_init_refuses_names_that_are_none(place: Place, name: str) -> None:
     place.add("scontrol", SCONTROL)
     place.add("sinfo", SINFO)
-    done = place.site("init", "--", name, SLURM_CONF="/x")
+    done = place.site("init", "--", name, SLURM_CONF=place.settings)
     assert done.returncode == (75 if name else 0)
     assert not (place.home / ".config/kedge/evil.toml").exists()
 
@@ -194,7 +198,7 @@ def test_site_init_refuses_names_that_are_none(place: Place, name: str) -> None:
 def test_site_init_of_a_scheduler_that_does_not_answer_writes_nothing(place: Place) -> None:
     place.add("scontrol", FAILING)
     place.add("sinfo", FAILING)
-    done = place.site("init", "x", SLURM_CONF="/x")
+    done = place.site("init", "x", SLURM_CONF=place.settings)
     assert done.returncode == 72
     assert "connect failure" in done.stderr
     assert not place.profiles.exists()
@@ -204,6 +208,6 @@ def test_site_init_where_the_place_cannot_be_written(place: Place) -> None:
     place.add("scontrol", SCONTROL)
     place.add("sinfo", SINFO)
     (place.home / "file").write_text("")
-    done = place.site("init", "x", "--output", str(place.home / "file/x.toml"), SLURM_CONF="/x")
+    done = place.site("init", "x", "--output", str(place.home / "file/x.toml"), SLURM_CONF=place.settings)
     assert done.returncode == 30
     assert "a part of this path is a file" in done.stderr

@@ -25,6 +25,7 @@ from kedge.formats.oci.writer import write_layout
 from kedge.model.digest import Digest
 from kedge.model.manifest import OCI_CONFIG, OCI_LAYER_TAR, OCI_MANIFEST, Manifest, parse_manifest
 from kedge.model.platform import Platform
+from tests.builders.buildah import run_buildah
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, Tree, describe_entry, write_tree
 from tests.requirements import REPOSITORY, require_program, require_root
 
@@ -60,14 +61,10 @@ IGNORED = (
 class Buildah:
     """buildah with a storage of its own."""
 
-    program: str
     folder: Path
 
     def run(self, *words: str) -> str:
-        argv = [self.program, "--storage-driver", "vfs", "--root", f"{self.folder}/s", "--runroot", f"{self.folder}/r"]
-        done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return run_buildah(self.folder, *words)
 
     def read_image(self, reference: str) -> dict[str, str]:
         container = self.run("from", "--pull-never" if ":" not in reference else "--pull", reference).strip()
@@ -77,7 +74,8 @@ class Buildah:
 @pytest.fixture(name="buildah")
 def make_buildah(tmp_path: Path) -> Buildah:
     require_root()
-    return Buildah(require_program("buildah"), tmp_path)
+    require_program("buildah")
+    return Buildah(tmp_path)
 
 
 def describe_directory(root: Path) -> dict[str, str]:

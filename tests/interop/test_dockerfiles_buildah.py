@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.buildah import run_buildah
 from tests.builders.builds import Workshop
 from tests.builders.containers import each_role
 from tests.builders.dockerfile_cases import BASE, CASES, CONTEXT, DockerfileCase
@@ -58,16 +58,13 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build_with_buildah(shop: Workshop, case: DockerfileCase, place: Path) -> Path:
     """A docker archive."""
-    program = [require_program("buildah"), "--root", str(place / "root"), "--runroot", str(place / "run")]
-    program += ["--storage-driver", "vfs"]
     words = ["bud", "--isolation", "chroot", "--format", "docker", "--layers", "-q", "-t", "case"]
     words += [f"--build-arg={name}={value}" for name, value in case.arguments.items()]
     words += [f"--target={case.target}"] if case.target else []
     archive = place / "buildah.tar"
     archive.unlink(missing_ok=True)
     for argv in ([*words, str(shop.context)], ["push", "-q", "case", f"docker-archive:{archive}:case"]):
-        done = subprocess.run([*program, *argv], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        run_buildah(place, *argv)
     return archive
 
 

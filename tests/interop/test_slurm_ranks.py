@@ -100,7 +100,7 @@ def test_slurm_job_that_is_cancelled_leaves_nothing(cluster: ClusterUser, image:
     end = time.monotonic() + 30
     while not any("squashfuse" in name for name in list_servers(image)) and time.monotonic() < end:
         time.sleep(0.1)
-    cluster.read_program("scancel", "--user=nobody")
+    cluster.read_program("scancel", "--user=alice")
     step.communicate(timeout=30)
     assert step.returncode != 0
     wait_until_gone(image)

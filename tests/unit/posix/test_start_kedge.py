@@ -62,16 +62,18 @@ def test_child_finds_what_pythonpath_names_and_nothing_relative(tmp_path: Path) 
         ({"PYTHONDONTWRITEBYTECODE": "1"}, ["-B"]),
         ({"PYTHONNOUSERSITE": "1"}, ["-s"]),
         ({"PYTHONUTF8": "1"}, ["-X", "utf8"]),
-        ({"PYTHONPYCACHEPREFIX": "/var/x"}, ["-X", "pycache_prefix=/var/x"]),
+        ({"PYTHONPYCACHEPREFIX": "{place}/x"}, ["-X", "pycache_prefix={place}/x"]),
         ({"PYTHONPYCACHEPREFIX": "x"}, []),
     ],
 )
-def test_command_repeats_what_variables_said(variables: dict[str, str], flags: list[str]) -> None:
+def test_command_repeats_what_variables_said(tmp_path: Path, variables: dict[str, str], flags: list[str]) -> None:
+    own = {name: value.format(place=tmp_path) for name, value in variables.items()}
     ask = "import json; from kedge.posix.start_kedge import own_command; print(json.dumps(own_command()))"
-    environment = {"LC_ALL": "C.UTF-8", "PYTHONPATH": str(REPOSITORY / "src"), "PYTHONCOERCECLOCALE": "0", **variables}
+    environment = {"LC_ALL": "C.UTF-8", "PYTHONPATH": str(REPOSITORY / "src"), "PYTHONCOERCECLOCALE": "0", **own}
     environment.setdefault("PYTHONUTF8", "0")
-    done = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, check=True, cwd="/")
-    assert json.loads(done.stdout) == [sys.executable, "-E", "-P", *flags, f"{PACKAGE}/__main__.py"]
+    done = subprocess.run([sys.executable, "-c", ask], env=environment, capture_output=True, check=True, cwd=tmp_path)
+    told = [flag.format(place=tmp_path) for flag in flags]
+    assert json.loads(done.stdout) == [sys.executable, "-E", "-P", *told, f"{PACKAGE}/__main__.py"]
 
 
 @pytest.mark.parametrize("search", [":/x", ".", "site-packages"])

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""buildah, for comparison: it keeps its storage, caches and networks in one directory, and nothing beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.requirements import require_program
+
+
+def run_buildah(place: Path, *words: str) -> str:
+    """What it prints; a failure fails the test."""
+    for name in ("temporary", "networks"):
+        (place / name).mkdir(exist_ok=True)
+    settings = place / "containers.conf"  # without it, it makes /etc/cni
+    settings.write_text(f'[network]\nnetwork_config_dir = "{place}/networks"\n')
+    argv = [require_program("buildah"), "--storage-driver", "vfs", "--root", f"{place}/s", "--runroot", f"{place}/r"]
+    environment = {**os.environ, "CONTAINERS_CONF": str(settings), "TMPDIR": f"{place}/temporary"}
+    done = subprocess.run([*argv, *words], env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    return done.stdout
