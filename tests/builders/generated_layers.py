@@ -28,6 +28,11 @@ def write_tars(rng: random.Random, block: int) -> tuple[list[bytes], Tree]:
     return tars, tree
 
 
+def write_tar(rng: random.Random, tree: Tree) -> bytes:
+    """A tree as one layer, directory after directory: GNU tar leaves each with its time then."""
+    return build.layer(*_write_members(rng, dict(sorted(tree.items(), key=lambda item: item[0].split(b"/")))))
+
+
 def _add_layer(rng: random.Random, below: Tree, own: Tree, *, is_first: bool) -> tuple[Tree, bytes]:
     """A layer over a tree: what it hides, what it brings, and a few names that stand below already."""
     parts: list[bytes] = []

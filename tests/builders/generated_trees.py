@@ -163,7 +163,7 @@ def _cut(rng: random.Random, total: int, count: int) -> list[int]:
 
 
 class Grower:
-    """Makes one tree. `plain`: without what a tar or an ordinary disk cannot keep (sockets, odd attributes)."""
+    """Makes one tree. `plain`: without what a tar or a disk of small blocks cannot keep (sockets, long links …)."""
 
     def __init__(self, rng: random.Random, block: int, *, plain: bool = False) -> None:
         self._rng = rng
@@ -229,7 +229,11 @@ class Grower:
         rng = self._rng
         for _ in range(rng.choice((1, 1, 2, 5))):
             prefix = rng.choice((b"user.", b"trusted."))
-            value = rng.randbytes(rng.choice((1, 2, 20, 300))) if rng.random() < 0.5 else b"the same"
+            value = (
+                rng.randbytes(rng.choice((1, 2, 20, 100 if self._plain else 300)))
+                if rng.random() < 0.5
+                else b"the same"
+            )
             if not self._plain and rng.random() < 0.2:
                 value = b""
             thing.xattrs[prefix + b"k%d" % rng.randrange(3)] = value
@@ -244,7 +248,7 @@ class Grower:
             if known and rng.random() < 0.6:
                 self.tree[path] = rng.choice(known)
             else:
-                target = b"t" * rng.choice((1, 99, 100, 101, 255, 4095))
+                target = b"t" * rng.choice((1, 99, 100, 101, 255, 1000 if self._plain else 4095))
                 self.tree[path] = self._dress_link(Thing(stat.S_IFLNK, 0o777, target=target))
 
     def _dress_link(self, thing: Thing) -> Thing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -29,6 +30,10 @@ TYPES = {
     NodeKind.BLOCK_DEVICE: stat.S_IFBLK, NodeKind.CHARACTER_DEVICE: stat.S_IFCHR,
     NodeKind.FIFO: stat.S_IFIFO, NodeKind.SOCKET: stat.S_IFSOCK,
 }  # fmt: skip
+DECORATION = re.compile(  # what a container needs besides what the layers have
+    rb"(\.singularity\.d(/.*)?|\.exec|\.run|\.shell|\.test|environment|singularity|dev|proc|root|sys|home|tmp|var|var/tmp"
+    rb"|etc|etc/hosts|etc/resolv\.conf)\Z"
+)
 PATIENCE = 60  # seconds that a reader may take for a small image; a broken one can keep it for ever
 Reader = Callable[[Path, Path], Seen]  # the image, an empty place
 

@@ -22,7 +22,7 @@ import pytest
 from kedge.formats.sif.reader import SifReader
 from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
-from tests.builders.image_judges import see_nodes
+from tests.builders.image_judges import DECORATION, see_nodes
 from tests.builders.images import kedge, make_config, rich_layers
 from tests.builders.judged_trees import SPARSE_SIZE, Seen, extract_layers, make_lengths_layer, make_odd_layer, scan_tree
 from tests.fakes.registry import FakeRegistry
@@ -34,11 +34,6 @@ CODECS = ["zstd", "gzip", "lz4", "none"]
 LISTED = re.compile(  # a line of `unsquashfs -lln`
     rb"(.{10}) (\d+)/(\d+) +(?:(\d+)|(\d+), *(\d+)) (\d{4}-\d\d-\d\d \d\d:\d\d) /?(.*?)(?: -> (.*))?"
 )
-DECORATION = re.compile(  # what a container needs besides what the layers have
-    rb"(\.singularity\.d(/.*)?|\.exec|\.run|\.shell|\.test|environment|singularity|dev|proc|root|sys|home|tmp|var|var/tmp"
-    rb"|etc|etc/hosts|etc/resolv\.conf)\Z"
-)
-
 # The decoration adds to the first three; no layer names the others when it changes them, so tar's clock is in them.
 CHANGED = frozenset({b"", b"etc", b"tmp", b"data", b"data/full", b"lengths"})
 
