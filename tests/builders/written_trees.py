@@ -7,10 +7,9 @@ import contextlib
 import json
 import os
 import random
-import stat
 import threading
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from kedge.model.tree import Node
 from kedge.posix.libc import create_memory
 from tests.builders import layers as build
 from tests.builders.generated_layers import write_tars
-from tests.builders.generated_trees import Tree
+from tests.builders.generated_trees import Thing, Tree
 from tests.builders.image_judges import TYPES
 
 KINDS = {number: kind for kind, number in TYPES.items()}
@@ -86,19 +85,23 @@ def write_by_calls(trial: Trial, tree: Tree, path: Path) -> None:
     rng = random.Random(f"calls {trial.seed}")
     with trial.open_writer(path) as writer:
         tokens = _Caller(rng, trial, writer).hand_over([t for t in dict.fromkeys(tree.values()) if t.data])
-        nodes: dict[int, Node] = {}
-        root = Node(KINDS[stat.S_IFDIR])
-        for place, thing in tree.items():
-            node = nodes.get(id(thing))
-            if node is None:
-                node = nodes[id(thing)] = root if not place else Node(KINDS[thing.kind])
-                node.mode, node.uid, node.gid, node.mtime = thing.mode, thing.uid, thing.gid, thing.mtime
-                node.size, node.content = len(thing.data), tokens.get(id(thing))
-                node.target, node.rdev, node.xattrs = thing.target, thing.rdev, tuple(sorted(thing.xattrs.items()))
-            if place:
-                folder, _, name = place.rpartition(b"/")
-                nodes[id(tree[folder])].children[name] = node
-        writer.finish(root)
+        writer.finish(make_nodes(tree, tokens))
+
+
+def make_nodes(tree: Tree, tokens: Mapping[int, object]) -> Node:
+    """A tree as kedge has it; `tokens` are the contents by the identity of their things. Returns the root."""
+    nodes: dict[int, Node] = {}
+    for place, thing in tree.items():
+        node = nodes.get(id(thing))
+        if node is None:
+            node = nodes[id(thing)] = Node(KINDS[thing.kind])
+            node.mode, node.uid, node.gid, node.mtime = thing.mode, thing.uid, thing.gid, thing.mtime
+            node.size, node.content = len(thing.data), tokens.get(id(thing))
+            node.target, node.rdev, node.xattrs = thing.target, thing.rdev, tuple(sorted(thing.xattrs.items()))
+        if place:
+            folder, _, name = place.rpartition(b"/")
+            nodes[id(tree[folder])].children[name] = node
+    return nodes[id(tree[b""])]
 
 
 class _Caller:
@@ -109,7 +112,7 @@ class _Caller:
         self._trial = trial
         self._writer = writer
 
-    def hand_over(self, things: list) -> dict[int, object]:  # type: ignore[type-arg]
+    def hand_over(self, things: list[Thing]) -> dict[int, object]:
         """The token of each thing."""
         rng, tokens = self._rng, {}
         favourite = rng.choice((None, self._add, self._stream, self._pack))
