@@ -9,6 +9,7 @@ Nothing here uses kedge: it is what kedge's images are compared with. Needs root
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -195,7 +196,7 @@ def _walk(top: bytes) -> list[bytes]:
     return found
 
 
-def scan_tree(top: Path) -> Seen:
+def scan_tree(top: Path, *, xattrs: bool = True) -> Seen:
     """By path: type and mode, owner, group, time, device, size, links, first name of the same file, xattrs, content."""
     root = os.fsencode(top)
     firsts: dict[tuple[int, int], bytes] = {}
@@ -214,14 +215,24 @@ def scan_tree(top: Path) -> Seen:
             None if is_folder else found.st_size,
             found.st_nlink,
             first,
-            tuple(sorted((key, os.getxattr(path, key, follow_symlinks=False)) for key in _list_xattrs(path))),
+            tuple(
+                sorted(
+                    (key, os.getxattr(path, key, follow_symlinks=False))
+                    for key in (_list_xattrs(path) if xattrs else ())
+                )
+            ),
             _read_content(path, found),
         )
     return seen
 
 
 def _list_xattrs(path: bytes) -> list[str]:
-    return os.listxattr(path, follow_symlinks=False)
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError as problem:
+        if problem.errno != errno.ENOTSUP:  # what the kernel says of an image that has none
+            raise
+        return []
 
 
 def _read_content(path: bytes, found: os.stat_result) -> bytes:

@@ -44,6 +44,20 @@ def make_image(
     """An OCI image of these layers, with the right digests throughout."""
     plain = [make_tar(files) for files in layers]
     blobs = [gzip.compress(data, mtime=0) if compressed else data for data in plain]
+    media_type = OCI_LAYER_GZIP if compressed else OCI_LAYER_TAR
+    return store_layers(plain, blobs, media_type, tag=tag, architecture=architecture, section=section)
+
+
+def store_layers(
+    plain: Sequence[bytes],
+    blobs: Sequence[bytes],
+    media_type: str,
+    *,
+    tag: str | None,
+    architecture: str,
+    section: Mapping[str, object] | None = None,
+) -> StoredImage:
+    """An OCI image of tars, each with the blob that holds it."""
     config = json.dumps(
         {
             "architecture": architecture,
@@ -52,7 +66,6 @@ def make_image(
             "rootfs": {"type": "layers", "diff_ids": [str(Digest.of(data)) for data in plain]},
         }
     ).encode()
-    media_type = OCI_LAYER_GZIP if compressed else OCI_LAYER_TAR
     document = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,

@@ -7,7 +7,6 @@ Needs root (mounts, owners, devices), squashfs-tools and squashfuse.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
@@ -21,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from kedge.formats.sif.reader import SifReader
-from kedge.model.tree import Node, NodeKind, walk
 from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
+from tests.builders.image_judges import DECORATION, see_nodes
 from tests.builders.images import kedge, make_config, rich_layers
 from tests.builders.judged_trees import SPARSE_SIZE, Seen, extract_layers, make_lengths_layer, make_odd_layer, scan_tree
 from tests.fakes.registry import FakeRegistry
@@ -32,19 +31,9 @@ from tests.requirements import require_program, require_root
 pytestmark = pytest.mark.root
 
 CODECS = ["zstd", "gzip", "lz4", "none"]
-TYPES = {
-    NodeKind.DIRECTORY: stat.S_IFDIR, NodeKind.FILE: stat.S_IFREG, NodeKind.SYMLINK: stat.S_IFLNK,
-    NodeKind.BLOCK_DEVICE: stat.S_IFBLK, NodeKind.CHARACTER_DEVICE: stat.S_IFCHR,
-    NodeKind.FIFO: stat.S_IFIFO, NodeKind.SOCKET: stat.S_IFSOCK,
-}  # fmt: skip
 LISTED = re.compile(  # a line of `unsquashfs -lln`
     rb"(.{10}) (\d+)/(\d+) +(?:(\d+)|(\d+), *(\d+)) (\d{4}-\d\d-\d\d \d\d:\d\d) /?(.*?)(?: -> (.*))?"
 )
-DECORATION = re.compile(  # what a container needs besides what the layers have
-    rb"(\.singularity\.d(/.*)?|\.exec|\.run|\.shell|\.test|environment|singularity|dev|proc|root|sys|home|tmp|var|var/tmp"
-    rb"|etc|etc/hosts|etc/resolv\.conf)\Z"
-)
-
 # The decoration adds to the first three; no layer names the others when it changes them, so tar's clock is in them.
 CHANGED = frozenset({b"", b"etc", b"tmp", b"data", b"data/full", b"lengths"})
 
@@ -227,35 +216,10 @@ def test_squashfuse_sees_what_the_kernel_sees(
 def test_our_reader_sees_what_the_kernel_sees(sif: Path, mounted: Seen) -> None:
     image = open_sif(sif)
     try:
-        names: dict[int, list[bytes]] = {}
-        nodes = [(b"", image.root), *walk(image.root)]
-        for name, node in nodes:
-            names.setdefault(id(node), []).append(name)
-        found = {name: describe_node(name, node, sorted(names[id(node)]), image.source) for name, node in nodes}
+        found = see_nodes(image.root, image.source)
     finally:
         image.close()
     compare(found, mounted)
-
-
-def describe_node(name: bytes, node: Node, names: list[bytes], source: object) -> tuple[object, ...]:
-    is_folder = node.kind is NodeKind.DIRECTORY
-    content = node.target
-    if node.kind is NodeKind.FILE:
-        content = hashlib.sha256(b"".join(source.chunks(node))).digest()  # type: ignore[attr-defined]
-    size = None if is_folder else len(node.target) if node.kind is NodeKind.SYMLINK else node.size
-    links = 2 + sum(child.kind is NodeKind.DIRECTORY for child in node.children.values()) if is_folder else len(names)
-    return (
-        oct(TYPES[node.kind] | node.mode),
-        node.uid,
-        node.gid,
-        node.mtime,
-        node.rdev,
-        size,
-        links,
-        name if is_folder else names[0],
-        tuple((key.decode(), value) for key, value in node.xattrs),
-        content,
-    )
 
 
 def test_small_reads_at_odd_places_agree(sif: Path, place: Path, expected: Seen) -> None:

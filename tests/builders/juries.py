@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many trees in one test: each is written and read by all, and what failed is listed at the end by its seed.
+
+`TREES=4711` in the environment takes that one tree, `TREES=1000-2000` all from the one up to the other.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.builders.generated_trees import Tree, expect
+from tests.builders.image_judges import (
+    Unreadable,
+    find_differences,
+    leave_out_links,
+    see_by_kedge,
+    see_by_kernel,
+    see_by_squashfuse,
+    see_by_unsquashfs,
+)
+from tests.builders.judged_trees import Seen
+
+SHOWN = 10  # failures that are told in full
+LONG = 300  # trees from which on a test is a long one, and tries other trees than the short one does
+LONG_FROM = 1_000_000
+
+
+def choose_seeds(count: int) -> range:
+    """The seeds of a test with so many trees: what the environment says, else the same every time."""
+    chosen = os.environ.get("TREES", "")
+    if chosen:
+        first, _, last = chosen.partition("-")
+        return range(int(first), int(last or first) + 1)
+    start = 0 if count < LONG else LONG_FROM
+    return range(start, start + count)
+
+
+class Jury:
+    """Collects the verdicts of one group of trees; `tell` fails the test with them."""
+
+    def __init__(self) -> None:
+        self.tried: Counter[str] = Counter()
+        self.failed: list[str] = []
+
+    def try_each(self, seeds: range, check: Callable[[int], None]) -> None:
+        """Check tree by tree; an exception of the writer is a failure as well."""
+        for seed in seeds:
+            self.tried["trees"] += 1
+            try:
+                check(seed)
+            except Exception:
+                self._note(seed, "cannot be written", traceback.format_exc(limit=-3))
+
+    def compare(self, seed: int, reader: str, wanted: Seen, see: Callable[[], Seen]) -> None:
+        """Ask a reader, and compare."""
+        self.tried[reader] += 1
+        try:
+            wrong = find_differences(see(), wanted)
+        except Unreadable as problem:
+            self._note(seed, f"cannot be read by {reader}", str(problem))
+            return
+        if wrong:
+            self._note(seed, f"is different for {reader}", "\n  ".join(wrong))
+
+    def _note(self, seed: int, verdict: str, details: str) -> None:
+        self.failed.append(f"tree {seed} {verdict} (TREES={seed} repeats it):\n  {details}")
+
+    def tell(self, record: Callable[[str, object], None]) -> None:
+        """The counts for the report; fails where a tree did."""
+        for name, count in self.tried.items():
+            record(name, count)
+        record("failures", len(self.failed))
+        assert self.tried["trees"], "no tree was tried"
+        shown = "\n".join(self.failed[:SHOWN])
+        assert not self.failed, f"{len(self.failed)} failures among {self.tried}:\n{shown}"
+
+
+def judge_image(jury: Jury, seed: int, image: Path, tree: Tree, block: int) -> None:
+    """Let all readers look that can here: two at every image, the two that mount it in turns at every second one."""
+    wanted, place, is_root = expect(tree), image.parent, os.geteuid() == 0
+    jury.compare(seed, "kedge", wanted, lambda: see_by_kedge(image))
+    if is_root:
+        jury.compare(seed, "unsquashfs", wanted, lambda: see_by_unsquashfs(image, place))
+    if is_root and seed % 4 == 0:
+        jury.compare(seed, "kernel", wanted, lambda: see_by_kernel(image, place, tree, block))
+    if seed % 4 == 2 or not is_root:
+        jury.compare(seed, "squashfuse", leave_out_links(wanted), lambda: see_by_squashfuse(image, place))
+    image.unlink()
