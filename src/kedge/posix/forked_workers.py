@@ -20,10 +20,12 @@ import kedge.errors
 from kedge.errors import KedgeError, ProgramFailed
 from kedge.posix.constants import PR_SET_PDEATHSIG
 from kedge.posix.libc import control_process
+from kedge.posix.undivided import Undivided
 
 _ITEM = struct.Struct("<I")
 _MAXIMUM_ITEMS = 4096 // _ITEM.size  # a pipe holds a page, however many others there are
 _RECORD = struct.Struct("<cQ")  # what it is, and what was done or the length of what follows
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _AT_ONCE = 4096  # PIPE_BUF: writes of up to this size are not mixed with those of others
 
 
@@ -48,16 +50,26 @@ def share_work(items: int, count: int, work: Callable[[int], int], advance: Call
 
 
 def fork_worker(serve: Callable[[], None]) -> int:
-    """A process that calls `serve` and ends; it dies with us, and signals end it. Its process id."""
+    """A process that calls `serve` and ends; it dies with us, and signals end it. Its process id.
+
+    To be called, and the number noted down, within `Undivided`.
+    """
     parent = os.getpid()
-    worker = os.fork()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)  # our handlers must not raise in the worker
+    worker = -1
+    try:
+        worker = os.fork()
+    finally:
+        if worker:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if worker:
         return worker
     status = 1
     try:
         control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in _ENDINGS:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if os.getppid() == parent:
             serve()
             status = 0
@@ -92,7 +104,8 @@ class _Crew:
             os.close(self._result_input)
 
     def _fork(self) -> None:
-        self._workers.append(fork_worker(self._serve))
+        with Undivided():
+            self._workers.append(fork_worker(self._serve))
 
     def _serve(self) -> None:
         os.close(self._results)

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from kedge.errors import ProgramFailed
 from kedge.posix.forked_workers import fork_worker
+from kedge.posix.undivided import Undivided
 
 LARGEST_FILE = 1 << 18  # bytes up to which a file is handed over whole
 _SLOT = 1 << 20
@@ -72,7 +73,8 @@ class WriterProcesses:
             for _ in range(count):
                 with contextlib.suppress(OSError), warnings.catch_warnings():  # a limit on processes makes it fewer
                     warnings.simplefilter("ignore")  # that there are threads: a process takes none of their locks
-                    self._workers.append(fork_worker(self._serve))
+                    with Undivided():
+                        self._workers.append(fork_worker(self._serve))
         finally:
             gc.unfreeze()
             os.close(self._tasks)
