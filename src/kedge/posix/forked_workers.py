@@ -42,11 +42,10 @@ def share_work(items: int, count: int, work: Callable[[int], int], advance: Call
     try:
         crew.start(min(count, items))
         crew.follow(advance)
+        crew.wait()
     except BaseException:
-        crew.end(kill=True)
+        crew.kill()
         raise
-    if not crew.end(kill=False):
-        raise ProgramFailed("a worker process was killed", hint="try again with --threads 1")
 
 
 def fork_worker(serve: Callable[[], None]) -> int:
@@ -85,6 +84,7 @@ class _Crew:
         self._workers: list[int] = []
         self._tasks, self._task_input = os.pipe()
         self._results, self._result_input = os.pipe()
+        self._open = [self._tasks, self._results]  # to be closed at the end
 
     def put(self, items: range) -> None:
         """All the work waits in the pipe; whoever is free takes the next piece."""
@@ -138,13 +138,29 @@ class _Crew:
                 advance(amount)
                 waiting = waiting[length:]
 
-    def end(self, *, kill: bool) -> bool:
-        """Wait for all; whether all of them ended well."""
-        os.close(self._tasks)
-        os.close(self._results)
-        for worker in self._workers if kill else ():
-            os.kill(worker, signal.SIGKILL)
-        return not [worker for worker in self._workers if os.waitpid(worker, 0)[1]]
+    def wait(self) -> None:
+        """Wait for all; raises ProgramFailed where one did not end well."""
+        statuses = []
+        while self._workers:
+            with Undivided():  # its pipe is closed: it ends at once
+                statuses.append(os.waitpid(self._workers[-1], 0)[1])
+                self._workers.pop()
+        self._close()
+        if any(statuses):
+            raise ProgramFailed("a worker process was killed", hint="try again with --threads 1")
+
+    def kill(self) -> None:
+        """End those that are left."""
+        with Undivided():
+            for worker in self._workers:
+                os.kill(worker, signal.SIGKILL)
+            while self._workers:
+                os.waitpid(self._workers.pop(), 0)
+        self._close()
+
+    def _close(self) -> None:
+        while self._open:
+            os.close(self._open.pop())
 
 
 def _pack_error(problem: Exception) -> bytes:
