@@ -3,11 +3,20 @@
 
 Nothing is on the path but the bundle's own library (-I, -S), which has kedge and its packages in it. A module that
 cannot be loaded here tells of a damaged copy: its mark is removed, and the bundle, which then unpacks itself anew, is
-started once more. `os` and `sys` are part of the interpreter; any other module may be what is damaged.
+started once more. `os`, `sys` and `_signal` are part of the interpreter; any other module may be what is damaged.
 """
 
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal  # built in
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # Ctrl-C while modules load is no traceback
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 _AGAIN = "KEDGE_UNPACKED_AGAIN"  # only from one start to the next
 

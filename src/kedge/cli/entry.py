@@ -19,6 +19,7 @@ STEP_VERB = "build-step"  # of builds that start their steps with it; no user ty
 RANK_VERB = "rank"  # of launches, likewise
 LAYER_VERB = "pack-layer"  # of conversions, likewise
 _VERSION = (["-V"], ["--version"])
+_HELD = "KEDGE_SIGNALS_HELD"  # set by `posix/spawn.py`
 _COLLECT_AFTER = 20_000  # new objects; Python's own 700 look for garbage dozens of times while modules load
 
 # the global options that may stand before a verb; `shell` has another use for -s
@@ -108,6 +109,10 @@ def end_on_interrupt() -> None:
     """
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    if os.environ.pop(_HELD, ""):
+        from kedge.posix.spawn import listen_again  # late: another kedge started this one
+
+        listen_again()
 
 
 def _raise_on_interrupt() -> None:

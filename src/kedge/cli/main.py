@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from kedge.cli.options import GLOBALS, GlobalOptions, Parser, add_globals
-from kedge.cli.signals import raised_signals
+from kedge.cli.signals import raised_signals, stop_raising
 from kedge.cli.verbs import GROUPS, VERBS, VerbModule, find_verb, load_verb
 from kedge.errors import UsageError
 from kedge.release import VERSION
@@ -161,6 +161,7 @@ def _run_verb(name: str, words: Sequence[str], options: GlobalOptions, *, dry_ru
     def report(problem: BaseException) -> int:  # in the child: only the status leaves it
         from kedge.cli.report import report_failure  # late: success needs none of it
 
+        stop_raising()
         return report_failure(problem, [name, *words], options)
 
     return run_guarded(f"kedge {name}", lambda: _run_module(module, arguments, options), report)

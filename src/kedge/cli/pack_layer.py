@@ -10,12 +10,11 @@ from typing import NoReturn
 
 from kedge.layers.pack_layer import PackRequest, pack_layer
 from kedge.layers.parcels import ParcelSender
-from kedge.posix.piped_worker import INPUT, MEMORY, MESSAGES, REPLIES, ignore_endings
+from kedge.posix.piped_worker import INPUT, MEMORY, MESSAGES, REPLIES
 
 
 def run_pack(words: Sequence[str]) -> NoReturn:
     """Pack the layer and end."""
-    ignore_endings()
     request = PackRequest(**json.loads(words[0]))
     pack_layer(request, INPUT, ParcelSender(MESSAGES, REPLIES, MEMORY))
     os._exit(0)  # nothing waits in a buffer

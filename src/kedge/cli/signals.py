@@ -6,19 +6,24 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
+
+from kedge.posix import undivided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
+    from weakref import ref
 else:
     import _signal  # `signal` makes enumerations of all of it, at every start
+    from _weakref import ref
 
 _SIGNALS = (_signal.SIGTERM, _signal.SIGHUP)
-_Handler = Callable[[int, FrameType | None], None]
 _MOMENT = 0.01  # seconds
 _ONE_INTERRUPT = 1.0  # seconds; a terminal sends SIGINT to us and to our parent, which passes it on: that is one
+# An exception in the middle of these leaves a lock taken for ever, or a `with` entered that nobody leaves.
+_UNSAFE = ("threading", "contextlib", "subprocess")
 
 
 class Terminated(BaseException):
@@ -27,6 +32,13 @@ class Terminated(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: a class of our own, because of Python's own exceptions nobody can tell when they are gone."""
+
+
+_raisers: list[_Raiser] = []  # of the `raised_signals` that we are in, the innermost last
 
 
 @contextlib.contextmanager
@@ -39,56 +51,93 @@ def raised_signals() -> Iterator[None]:
     if threads is not None and threads.current_thread() is not threads.main_thread():
         yield
         return
-    raisers: dict[int, _Handler] = {
-        **dict.fromkeys(_SIGNALS, _raise_terminated),
-        _signal.SIGINT: _InterruptRaiser(),
-    }
-    before = {number: _signal.getsignal(number) for number in (*raisers, _signal.SIGALRM)}
+    raiser = _Raiser()
+    numbers = (*_SIGNALS, _signal.SIGINT, _signal.SIGALRM)
+    before = {number: _signal.getsignal(number) for number in numbers}
     hook = sys.unraisablehook
     try:
-        sys.unraisablehook = _raise_again
-        for number, raiser in raisers.items():
-            if before[number] != _signal.SIG_IGN:
-                _signal.signal(number, raiser)
+        _raisers.append(raiser)
+        undivided.steps.clear()  # where handlers of others raised, as in a notebook, one may have been left
+        sys.unraisablehook = _hide_signals
+        for number in numbers:
+            if before[number] != _signal.SIG_IGN or number == _signal.SIGALRM:
+                _signal.signal(number, raiser.hear)
         yield
     finally:
-        sys.unraisablehook = hook
+        raiser.is_over = True
+        undivided.is_waiting = False
         _signal.setitimer(_signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
+        _raisers.remove(raiser)
         for number, handler in before.items():
             _signal.signal(number, handler if handler is not None else _signal.SIG_DFL)
 
 
-def _raise_again(missed: sys.UnraisableHookArgs) -> None:
-    """What came while the interpreter ran a callback of its own, and was swallowed there, is raised a moment later."""
-    swallowed = missed.exc_value
-    if not isinstance(swallowed, KeyboardInterrupt | Terminated):
+def stop_raising() -> None:
+    """What a signal raised has arrived where it is reported: nothing more is to come of it."""
+    for raiser in _raisers:
+        raiser.is_over = True
+
+
+def _hide_signals(missed: sys.UnraisableHookArgs) -> None:
+    """What was raised in a callback of the interpreter ends there, and is raised again: no word about that."""
+    if not isinstance(missed.exc_value, Interrupted | Terminated):
         sys.__unraisablehook__(missed)
-        return
-
-    def raise_late(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise swallowed
-
-    _signal.signal(_signal.SIGALRM, raise_late)
-    _signal.setitimer(_signal.ITIMER_REAL, _MOMENT)
 
 
-class _InterruptRaiser:
-    """Raises KeyboardInterrupt for the first of several SIGINTs that come together, so that the clean-up can end."""
+class _Raiser:
+    """Raises what a signal means: where that leaves nothing halfway, and again if somebody swallowed it.
+
+    Callbacks of the interpreter and finalizers of files do that, without a trace. The exception is gone then, while the
+    command goes on; one that is on its way, or follows from it, is kept by what handles it.
+    """
 
     def __init__(self) -> None:
-        self._last = -_ONE_INTERRUPT
+        self.is_over = False
+        self._interrupted = -_ONE_INTERRUPT
+        self._problem: BaseException | None = None  # to be raised
+        self._place: tuple[FrameType | None, int] = (None, 0)  # where it was to be raised last
+        self._raised: list[ref[BaseException]] = []
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        now = time.monotonic()
-        if now - self._last >= _ONE_INTERRUPT:
-            self._last = now
-            raise KeyboardInterrupt
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """The handler of all of them, and of the timer by which it is tried again."""
+        if number == _signal.SIGINT:
+            now = time.monotonic()
+            if now - self._interrupted < _ONE_INTERRUPT:
+                return  # so that the clean-up can end
+            self._interrupted = now
+            self._problem = Interrupted()
+        elif number in _SIGNALS:
+            for ending in _SIGNALS:
+                _signal.signal(ending, _signal.SIG_IGN)  # a shell that goes away sends SIGHUP twice, as above
+            self._problem = Terminated(number)
+        if self._problem is None or self.is_over:
+            _signal.setitimer(_signal.ITIMER_REAL, 0)
+            return
+        place = (frame, frame.f_lasti if frame is not None else 0)
+        if undivided.steps or (_is_unsafe(frame) and place != self._place):  # twice in one place: it waits there
+            self._place = place
+            self._try_later()
+            return
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        undivided.is_waiting = False
+        problem, self._problem, self._place = self._problem, None, (None, 0)
+        again = type(problem)(*problem.args)
+        self._raised.append(ref(problem, lambda _: self._raise_again(again)))
+        try:
+            raise problem
+        finally:
+            del problem  # else this frame, which belongs to its traceback, would keep it
+
+    def _raise_again(self, problem: BaseException) -> None:
+        if not self.is_over:
+            self._problem = problem
+            self._try_later()
+
+    def _try_later(self) -> None:
+        undivided.is_waiting = True
+        _signal.setitimer(_signal.ITIMER_REAL, _MOMENT, _MOMENT)
 
 
-def _raise_terminated(number: int, frame: FrameType | None) -> None:
-    del frame
-    for ending in _SIGNALS:
-        _signal.signal(ending, _signal.SIG_IGN)  # a shell that goes away sends SIGHUP twice; the clean-up must end
-    raise Terminated(number)
+def _is_unsafe(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_globals.get("__name__") in _UNSAFE

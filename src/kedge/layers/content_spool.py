@@ -11,6 +11,7 @@ from types import TracebackType
 from kedge.model.tree import Buffer
 from kedge.posix.confined_paths import open_folder, remove_tree
 from kedge.posix.files import explained, temporary_beside
+from kedge.posix.undivided import Undivided
 from kedge.posix.writer_processes import LARGEST_FILE, WriterProcesses
 
 # Files per directory: huge directories are slow on cluster file systems. Some are filled side by side, a few files to
@@ -35,7 +36,8 @@ class ContentSpool:
         with explained(self.place):
             self.place.mkdir(mode=0o700)
             self._spool_folder = open_folder(self.place)
-        self._writers = WriterProcesses.start(self._spool_folder, name_token, writers)
+        with Undivided():
+            self._writers = WriterProcesses.start(self._spool_folder, name_token, writers)
 
     def __enter__(self) -> ContentSpool:
         return self

@@ -19,6 +19,7 @@ from kedge.layers.limits import Ledger
 from kedge.layers.parcels import LARGEST_PARCEL, Parts
 from kedge.layers.piece_feed import FAREWELL, OWN_PLACES, PieceFeed, SharedPlaces
 from kedge.model.packed_blocks import Packing
+from kedge.posix.undivided import Undivided
 
 _AT_ONCE = 8  # layers that are inflated at the same time, at most
 _OPEN = 12  # layers that may wait where processes fill them; each has some memory of its own
@@ -60,9 +61,10 @@ class LayersAhead:
         """Begin with further layers, as long as there are threads for them."""
         while self._waiting and (not self._open or self._may_open()):
             layer = self._waiting.popleft()
-            feed = self._open_feed(layer)
-            self._open.append(feed)
-            self._places.feeds.append(feed)
+            with Undivided():  # else nobody would end its process
+                feed = self._open_feed(layer)
+                self._open.append(feed)
+                self._places.feeds.append(feed)
 
     def _may_open(self) -> bool:
         if len(self._open) >= self._most_open or not self._open[-1].is_threaded:

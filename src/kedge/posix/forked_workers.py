@@ -20,10 +20,12 @@ import kedge.errors
 from kedge.errors import KedgeError, ProgramFailed
 from kedge.posix.constants import PR_SET_PDEATHSIG
 from kedge.posix.libc import control_process
+from kedge.posix.undivided import Undivided
 
 _ITEM = struct.Struct("<I")
 _MAXIMUM_ITEMS = 4096 // _ITEM.size  # a pipe holds a page, however many others there are
 _RECORD = struct.Struct("<cQ")  # what it is, and what was done or the length of what follows
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _AT_ONCE = 4096  # PIPE_BUF: writes of up to this size are not mixed with those of others
 
 
@@ -40,24 +42,33 @@ def share_work(items: int, count: int, work: Callable[[int], int], advance: Call
     try:
         crew.start(min(count, items))
         crew.follow(advance)
+        crew.wait()
     except BaseException:
-        crew.end(kill=True)
+        crew.kill()
         raise
-    if not crew.end(kill=False):
-        raise ProgramFailed("a worker process was killed", hint="try again with --threads 1")
 
 
 def fork_worker(serve: Callable[[], None]) -> int:
-    """A process that calls `serve` and ends; it dies with us, and signals end it. Its process id."""
+    """A process that calls `serve` and ends; it dies with us, and signals end it. Its process id.
+
+    To be called, and the number noted down, within `Undivided`.
+    """
     parent = os.getpid()
-    worker = os.fork()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)  # our handlers must not raise in the worker
+    worker = -1
+    try:
+        worker = os.fork()
+    finally:
+        if worker:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if worker:
         return worker
     status = 1
     try:
         control_process(PR_SET_PDEATHSIG, signal.SIGKILL)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in _ENDINGS:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if os.getppid() == parent:
             serve()
             status = 0
@@ -73,6 +84,7 @@ class _Crew:
         self._workers: list[int] = []
         self._tasks, self._task_input = os.pipe()
         self._results, self._result_input = os.pipe()
+        self._open = [self._tasks, self._results]  # to be closed at the end
 
     def put(self, items: range) -> None:
         """All the work waits in the pipe; whoever is free takes the next piece."""
@@ -92,7 +104,8 @@ class _Crew:
             os.close(self._result_input)
 
     def _fork(self) -> None:
-        self._workers.append(fork_worker(self._serve))
+        with Undivided():
+            self._workers.append(fork_worker(self._serve))
 
     def _serve(self) -> None:
         os.close(self._results)
@@ -125,13 +138,29 @@ class _Crew:
                 advance(amount)
                 waiting = waiting[length:]
 
-    def end(self, *, kill: bool) -> bool:
-        """Wait for all; whether all of them ended well."""
-        os.close(self._tasks)
-        os.close(self._results)
-        for worker in self._workers if kill else ():
-            os.kill(worker, signal.SIGKILL)
-        return not [worker for worker in self._workers if os.waitpid(worker, 0)[1]]
+    def wait(self) -> None:
+        """Wait for all; raises ProgramFailed where one did not end well."""
+        statuses = []
+        while self._workers:
+            with Undivided():  # its pipe is closed: it ends at once
+                statuses.append(os.waitpid(self._workers[-1], 0)[1])
+                self._workers.pop()
+        self._close()
+        if any(statuses):
+            raise ProgramFailed("a worker process was killed", hint="try again with --threads 1")
+
+    def kill(self) -> None:
+        """End those that are left."""
+        with Undivided():
+            for worker in self._workers:
+                os.kill(worker, signal.SIGKILL)
+            while self._workers:
+                os.waitpid(self._workers.pop(), 0)
+        self._close()
+
+    def _close(self) -> None:
+        while self._open:
+            os.close(self._open.pop())
 
 
 def _pack_error(problem: Exception) -> bytes:

@@ -17,6 +17,9 @@ from kedge.posix.start_kedge import own_command
 
 INPUT, MESSAGES, MEMORY, REPLIES = 0, 1, 3, 4  # open files of the worker
 _PIPE_SIZE = 1 << 20  # what a user may ask for, where the administrator has not said otherwise
+# What a terminal or a batch system sends to all is for the process that started it to answer. The worker has it blocked
+# from its very beginning: while Python starts, SIGINT would be a traceback.
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ABOVE = 10  # files for the worker are moved there first, so that none of them has the number of another
 
 
@@ -46,7 +49,9 @@ class PipedWorker:
                 actions.append((os.POSIX_SPAWN_DUP2, moved, number))
             command = own_command(*words)
             ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python, and what is ignored stays so in a new program
-            self._pid = os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsigdef=ignored)
+            self._pid = os.posix_spawn(
+                command[0], command, os.environ, file_actions=actions, setsigmask=_ENDINGS, setsigdef=ignored
+            )
             undo.pop_all()
 
     def kill(self) -> None:
@@ -65,12 +70,6 @@ class PipedWorker:
                 os.waitpid(self._pid, 0)
         for file in (self.messages, self.replies, self.memory):
             os.close(file)
-
-
-def ignore_endings() -> None:
-    """In the worker: what a terminal or a batch system sends to all is for the process that started it to answer."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
 
 
 def _make_pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from kedge.errors import ProgramFailed
 from kedge.posix.files import explained
 from kedge.posix.lean_programs import Finished, require_program
 from kedge.posix.programs import find_program
+from kedge.posix.undivided import Undivided
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -46,12 +47,11 @@ def run_program(
     messages call it.
     """
     path = require_program(argv[0])
-    streams: dict[str, Any] = {"input": stdin, "capture_output": True} if capture else {}
+    pipe = subprocess.PIPE
+    streams: dict[str, Any] = {"given": stdin, "stdin": pipe, "stdout": pipe, "stderr": pipe} if capture else {}
     name = name or argv[0]
     try:
-        done = subprocess.run(
-            [path, *argv[1:]], env=environment, timeout=timeout, check=False, pass_fds=descriptors, **streams
-        )
+        done = _run_to_end([path, *argv[1:]], timeout=timeout, env=environment, pass_fds=descriptors, **streams)
     except subprocess.TimeoutExpired:
         raise ProgramFailed(f"'{name}' gave no answer within {timeout:g} s and was ended") from None
     except OSError as problem:
@@ -68,9 +68,7 @@ def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
     path = require_program(argv[0])
     output.flush()
     try:
-        done = subprocess.run(
-            [path, *argv[1:]], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, check=False
-        )
+        done = _run_to_end([path, *argv[1:]], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE)
     except OSError as problem:
         raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
     status = done.returncode if done.returncode >= 0 else 128 - done.returncode
@@ -97,29 +95,50 @@ def relay_program(
     path, name = require_program(argv[0]), name or argv[0]
     deadline = None if timeout is None else time.monotonic() + timeout
     given = make_memory_file(stdin) if stdin else subprocess.DEVNULL
+    child: subprocess.Popen[bytes] | None = None
     try:
-        child = subprocess.Popen(
-            [path, *argv[1:]], stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
-            pass_fds=descriptors, start_new_session=True,
-        )  # fmt: skip
-    except OSError as problem:
-        raise ProgramFailed(f"'{name}' could not be started: {problem.strerror}") from problem
-    finally:
-        if given >= 0:
-            os.close(given)
-    try:
+        with Undivided():
+            child = subprocess.Popen(
+                [path, *argv[1:]], stdin=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+                pass_fds=descriptors, start_new_session=True,
+            )  # fmt: skip
         while _relay_piece(child, output):
             if is_cancelled is not None and is_cancelled():
                 raise ProgramFailed(f"'{name}' was cancelled")
             if deadline is not None and time.monotonic() > deadline:
                 raise ProgramFailed(f"'{name}' did not end within {timeout:g} s and was ended")
-    except BaseException:
-        _end_child(child)
+    except BaseException as problem:
+        if child is not None:
+            _end_child(child)
+        elif isinstance(problem, OSError):
+            raise ProgramFailed(f"'{name}' could not be started: {problem.strerror}") from problem
         raise
     finally:
-        if child.stdout is not None:
+        if given >= 0:
+            os.close(given)
+        if child is not None and child.stdout is not None:
             child.stdout.close()
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _run_to_end(
+    argv: Sequence[str], *, given: bytes | None = None, timeout: float | None = None, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """`subprocess.run`, but a signal while the program is being started ends it, too."""
+    child: subprocess.Popen[bytes] | None = None
+    try:
+        with Undivided():
+            child = subprocess.Popen(argv, **options)
+        output, errors = child.communicate(given, timeout)
+    except BaseException:
+        if child is not None:
+            child.kill()
+        raise
+    finally:
+        if child is not None:
+            with child:  # which closes its pipes and waits for its end
+                pass
+    return subprocess.CompletedProcess(argv, child.returncode, output, errors)
 
 
 def make_memory_file(data: bytes) -> int:
@@ -318,17 +337,19 @@ def run_into_files(
     """
     path = require_program(argv[0])
     interrupt: BaseException | None = None
+    child: subprocess.Popen[bytes] | None = None
     with explained(output), output.open("wb") as out, errors.open("wb") as err:
-        try:
-            child = subprocess.Popen(
-                [path, *argv[1:]], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=dict(environment),
-                cwd=directory, start_new_session=True,
-            )  # fmt: skip
-        except OSError as problem:
-            raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
-        while child.returncode is None:
+        while child is None or child.returncode is None:
             try:
+                if child is None:
+                    with Undivided():
+                        child = subprocess.Popen(
+                            [path, *argv[1:]], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                            env=dict(environment), cwd=directory, start_new_session=True,
+                        )  # fmt: skip
                 child.wait()
+            except OSError as problem:
+                raise ProgramFailed(f"'{argv[0]}' could not be started: {problem.strerror}") from problem
             except KeyboardInterrupt as problem:
                 interrupt = problem
     if interrupt is not None:

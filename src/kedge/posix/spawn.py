@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 else:
     import _signal  # `signal` itself imports enum
 
+HELD = "KEDGE_SIGNALS_HELD"  # a variable, from the start of a kedge by a kedge to the moment when that one listens
 _ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 
 
@@ -138,8 +139,13 @@ def _read_stat(pid: int) -> list[bytes]:
         os.close(file)
 
 
-def run_attached(argv: Sequence[str], environ: Mapping[str, str], *, quiet: bool = False) -> int:
-    """Run a program to its end; its status as a shell shows it. What it prints goes to standard error, or nowhere."""
+def run_attached(
+    argv: Sequence[str], environ: Mapping[str, str], *, quiet: bool = False, is_kedge: bool = False
+) -> int:
+    """Run a program to its end; its status as a shell shows it. What it prints goes to standard error, or nowhere.
+
+    Signals that come while another kedge starts wait until it listens: SIGINT would be a traceback of Python's.
+    """
     # Whoever wants us to end means the child, which cleans up; we wait for that, as a shell does.
     held = HeldSignals()
     try:
@@ -149,7 +155,10 @@ def run_attached(argv: Sequence[str], environ: Mapping[str, str], *, quiet: bool
         raise
     if child == 0:
         try:
-            held.release()
+            if is_kedge:
+                environ = {**environ, HELD: "1"}
+            else:
+                held.release()
             if quiet:
                 os.dup2(os.open(os.devnull, os.O_RDWR), 2)
             os.dup2(2, 1)  # standard output belongs to the program that will run in the container
@@ -162,6 +171,11 @@ def run_attached(argv: Sequence[str], environ: Mapping[str, str], *, quiet: bool
         held.release()
 
 
+def listen_again() -> None:
+    """In a kedge that was started with its signals held back: they come now."""
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (*_ENDING, _signal.SIGCHLD))
+
+
 class HeldSignals:
     """The signals that ask a process to end, held back from here on, and passed to a child while it runs.
 
@@ -170,6 +184,9 @@ class HeldSignals:
     """
 
     def __init__(self) -> None:
+        from kedge.posix.undivided import settle_signals  # late: few starts of containers have such a child
+
+        settle_signals()
         ending = {number for number in _ENDING if _signal.getsignal(number) != _signal.SIG_IGN}
         self._child_action = _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # ignored, it would never come
         self._mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, {*ending, _signal.SIGCHLD})

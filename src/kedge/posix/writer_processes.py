@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from kedge.errors import ProgramFailed
 from kedge.posix.forked_workers import fork_worker
+from kedge.posix.undivided import Undivided
 
 LARGEST_FILE = 1 << 18  # bytes up to which a file is handed over whole
 _SLOT = 1 << 20
@@ -54,7 +55,10 @@ class WriterProcesses:
 
     @classmethod
     def start(cls, folder: int, find_name: Callable[[int], bytes], count: int) -> WriterProcesses | None:
-        """As many processes as may be had, at most `count`; None where there is none, and the caller has to write."""
+        """As many processes as may be had, at most `count`; None where there is none, and the caller has to write.
+
+        To be called, and what it gives noted down, within `Undivided`.
+        """
         if count < 1 or threading.current_thread() is not threading.main_thread():
             return None
         try:
@@ -101,7 +105,11 @@ class WriterProcesses:
             self._close_input()
             while raw := os.read(self._results, 4096):
                 self._take_back(raw)
-            statuses = [os.waitpid(self._workers.pop(), 0)[1] for _ in list(self._workers)]
+            statuses = []
+            while self._workers:
+                with Undivided():  # its pipe is closed: it ends at once
+                    statuses.append(os.waitpid(self._workers[-1], 0)[1])
+                    self._workers.pop()
             if self._given or any(statuses):
                 raise _explain_death()
         finally:
@@ -111,18 +119,19 @@ class WriterProcesses:
         """End the processes, whatever they have done; idempotent."""
         self._close_input()
         while self._workers:
-            os.kill(self._workers[-1], signal.SIGKILL)
-            os.waitpid(self._workers.pop(), 0)
-        if self._results >= 0:
-            os.close(self._results)
-            self._results = -1
+            with Undivided():
+                os.kill(self._workers[-1], signal.SIGKILL)
+                os.waitpid(self._workers.pop(), 0)
+        results, self._results = self._results, -1
+        if results >= 0:
+            os.close(results)
             self._view.release()
             self._memory.close()
 
     def _close_input(self) -> None:
-        if self._task_input >= 0:
-            os.close(self._task_input)
-            self._task_input = -1
+        task_input, self._task_input = self._task_input, -1
+        if task_input >= 0:
+            os.close(task_input)
 
     def _put(self, kind: int, token: int, number: int, data: bytes | bytearray | memoryview) -> None:
         length = len(data)

@@ -280,7 +280,7 @@ def unpack_in_child(options: RunOptions, word: str, *, may_mount: bool = False, 
         if may_mount:
             os.set_inheritable(telling, True)
             words += ["--or-mount", str(telling)]
-        status = run_attached(own_command(*words, "--", word), os.environ)
+        status = run_attached(own_command(*words, "--", word), os.environ, is_kedge=True)
         os.close(telling)
         mounted = os.read(answer, 1 << 16)
     finally:

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A signal at every point at which Python may raise it: it is raised, no lock stays taken, no process is left."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kedge.cli.signals import Terminated, raised_signals
+from kedge.posix.forked_workers import share_work
+from kedge.posix.process import relay_program, run_into_files, run_program
+from kedge.posix.undivided import Undivided
+from kedge.posix.writer_processes import WriterProcesses
+from tests.builders.own_children import list_children
+from tests.builders.signal_points import Point, SignalAt, list_points
+
+LOCKS = ("/threading.py", "/contextlib.py")
+STARTS = ("/subprocess.py", "/posix/process.py", "/posix/forked_workers.py", "/posix/writer_processes.py")
+
+
+def raise_at(point: Point, work: Callable[[], object], number: int = signal.SIGTERM) -> bool:
+    """Do the work with a signal at this point; whether the point was met. The signal must be raised if so."""
+    watcher = SignalAt(point, number)
+
+    def work_and_wait() -> None:
+        with raised_signals():
+            with watcher:
+                work()
+            for _ in range(3000 if watcher.came else 0):
+                time.sleep(0.01)
+
+    try:
+        work_and_wait()
+    except (Terminated, KeyboardInterrupt):
+        assert watcher.came
+    else:
+        assert not watcher.came, f"{point}: nothing was raised"
+    return watcher.came
+
+
+class UsedCondition:
+    """Takes a lock, waits and gives it back."""
+
+    def __init__(self) -> None:
+        self.condition = threading.Condition(threading.Lock())
+
+    def work(self) -> None:
+        with self.condition:
+            self.condition.wait(0.001)
+            self.condition.notify_all()
+
+    def is_free(self) -> bool:
+        return self.condition.acquire(timeout=1)
+
+
+class UsedEvent:
+    """Has a lock inside."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def work(self) -> None:
+        self.event.set()
+        self.event.wait()
+        self.event.clear()
+
+    def is_free(self) -> bool:
+        return self.event._cond.acquire(timeout=1)
+
+
+class UsedStack:
+    """Gives a lock back that it took in `enter_context`."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def work(self) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.lock)
+
+    def is_free(self) -> bool:
+        return self.lock.acquire(timeout=1)
+
+
+@pytest.mark.parametrize("used", [UsedCondition, UsedEvent, UsedStack])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_no_lock_stays_taken_at_any_point(used: type[UsedCondition | UsedEvent | UsedStack], number: int) -> None:
+    points = list_points(used().work, LOCKS)
+    assert len(points) > 3, points
+    for point in points:
+        each = used()
+        raise_at(point, each.work, number)
+        assert each.is_free(), point
+
+
+def test_a_wait_without_an_end_is_ended() -> None:
+    """In a lock that nobody gives back the signal is raised where the main thread waits, unsafe or not."""
+
+    def wait_for_ever() -> None:
+        with raised_signals():
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            threading.Event().wait()
+
+    with pytest.raises(Terminated):
+        wait_for_ever()
+
+
+class Swallowing(io.RawIOBase):
+    """A file whose end meets a signal: Python hides whatever is raised while a file that nobody uses is closed."""
+
+    def close(self) -> None:
+        if not self.closed:
+            signal.raise_signal(signal.SIGTERM)
+        super().close()
+
+
+def test_a_signal_that_the_end_of_a_file_swallows_is_raised_again() -> None:
+    def drop_and_wait() -> None:
+        with raised_signals():
+            Swallowing()
+            time.sleep(5)
+
+    with pytest.raises(Terminated):
+        drop_and_wait()
+
+
+def sleep_relayed() -> None:
+    relay_program(["sleep", "0.05"], lambda data: None)
+
+
+def sleep_collected() -> None:
+    run_program(["sleep", "0.05"])
+
+
+def sleep_in_workers() -> None:
+    share_work(2, 2, lambda item: time.sleep(0.02) or 0, lambda done: None)
+
+
+def write_in_processes() -> None:
+    writers = None
+    try:
+        with Undivided():
+            writers = WriterProcesses.start(0, lambda token: b"", 2)
+        assert writers is not None
+        writers.finish()
+    except BaseException:
+        if writers is not None:
+            writers.kill()
+        raise
+
+
+@pytest.mark.parametrize("work", [sleep_relayed, sleep_collected, sleep_in_workers, write_in_processes])
+def test_no_process_is_left_at_any_point(work: Callable[[], None]) -> None:
+    before = list_children()
+    points = list_points(work, STARTS)
+    assert len(points) > 20, points
+    ours = os.getpid()
+    for point in points:
+        try:
+            raise_at(point, work)
+        finally:
+            if os.getpid() != ours:  # a forked worker in which the handler has raised
+                os._exit(1)
+        assert list_children() == before, point
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_program_that_outlives_us_is_waited_for_at_any_point(tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"]}
+
+    def work() -> None:
+        mark = tmp_path / "mark"
+        mark.unlink(missing_ok=True)
+        words = ["sh", "-c", f"sleep 0.02; touch {mark}"]
+        run_into_files(words, tmp_path / "out", tmp_path / "err", environment=environment, directory=str(tmp_path))
+
+    for point in list_points(work, STARTS):
+        with contextlib.suppress(KeyboardInterrupt):
+            raise_at(point, work, signal.SIGINT)
+        assert list_children() == [], point
+
+
+PACKER = """
+import os, signal, sys, time
+from kedge.posix.piped_worker import PipedWorker
+request = '{"name": "x", "diff_id": "", "codec": "", "block_size": 0, "threads": 1, "limits": {}}'
+worker = PipedWorker("pack-layer", request)
+for moment in range(100):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(worker._pid, number)
+    time.sleep(0.003)
+ended, status = os.waitpid(worker._pid, os.WNOHANG)
+sys.exit(9 if ended else 0)
+"""
+
+
+def test_a_layers_process_hears_no_signal_from_its_very_beginning() -> None:
+    done = subprocess.run([sys.executable, "-c", PACKER], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# A kedge that gets a signal while its Python starts, as seen by the kedge that starts it.
+STARTING = """
+import os, sys
+from kedge.posix.spawn import run_attached
+started = (
+    "import os, sys, time; os.kill(os.getpid(), NUMBER); time.sleep(0.1); sys.argv = ['kedge', 'help'];"
+    "from kedge.cli.entry import main; sys.exit(main())"
+)
+sys.exit(run_attached([sys.executable, "-c", started], os.environ, is_kedge=True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_kedge_starts_a_kedge_ends_it_without_a_traceback(number: int) -> None:
+    words = [sys.executable, "-c", STARTING.replace("NUMBER", str(int(number)))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (128 + number, "")
