@@ -38,7 +38,7 @@ _EXCUSES = (
 _FIRST = ("test_conformance.py", "test_slurm_states.py", "test_run_hostile.py", "test_local_queue.py",
           "test_foreign_sifs.py", "test_convert.py")  # fmt: skip
 _TESTS = REPOSITORY / "tests"
-_GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries failures again, and no skip
+_GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries some failures again, and no skip
 _skipped: collections.Counter[str] = collections.Counter()
 
 
