@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Each target does its own set-up on a fresh Debian or Ubuntu: as root it installs what is missing, otherwise it says so.
 
-.PHONY: help venv setup demo test test-all check bench bundle reference site pictures format clean
+.PHONY: help venv setup demo test test-all clean-room check bench bundle reference site pictures format clean
 
 help:
 	@echo "make demo       build, explain, run, submit, launch, measure: two minutes, no network"
 	@echo "make test       check, then all tests"
 	@echo "make test-all   the same, and the long ones: 20,000 generated trees through every writer and reader, an hour"
+	@echo "make clean-room as root: demo and tests in a bare Debian root; ROOM='--suite trixie' and other options of scripts/clean-room"
 	@echo "make check      format, lint, types, architecture, documents"
 	@echo "make bench      pulls and starts, against the floor of the codecs and against other tools"
 	@echo "make bundle     one executable file with all of kedge, in dist/"
@@ -31,6 +32,9 @@ test:
 
 test-all:
 	@scripts/test --all
+
+clean-room:
+	@scripts/clean-room $(ROOM)
 
 check:
 	@scripts/check
