@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from kedge.errors import InvalidSetting
+from kedge.errors import CorruptImage, FaultyImage, HostileImage, InvalidSetting
 from kedge.formats.compression import BlockCodec, open_codec
 from kedge.formats.squashfs import layout
+from kedge.formats.squashfs.check_image import CheckOptions, check_image
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.formats.squashfs.content_writer import ContentStore
 from kedge.formats.squashfs.image_output import OutputFile
@@ -61,13 +62,24 @@ class SquashWriter:
         self.skipped_xattrs: dict[bytes, int] = {}  # by name: how many files have attributes SquashFS cannot hold
 
     def finish(self, root: Node) -> int:
-        """Write the tables and the superblock for this tree; returns the image's size, padded to 4096."""
+        """Write the tables and the superblock for this tree; returns the image's size, padded to 4096.
+
+        Then the image is read back: one that readers could not make sense of is `FaultyImage`.
+        """
         try:
             self._contents.close_fragment()
             self._pipeline.finish()
-            return self._write_tables(root)
+            size = self._write_tables(root)
+            self._look_back(size)
+            return size
         finally:
             self.abort()
+
+    def _look_back(self, size: int) -> None:
+        try:
+            self._output.read_whole(size, lambda file, base: check_image(file, base, size, CheckOptions(is_own=True)))
+        except (CorruptImage, HostileImage) as problem:
+            raise FaultyImage.of(problem) from problem
 
     def abort(self) -> None:
         """End the threads; what was written so far is no image. Harmless after `finish`."""
@@ -126,7 +138,6 @@ class SquashWriter:
         padding = -superblock.used % layout.PADDING
         self._output.write_at(superblock.inode_table, b"".join(parts) + bytes(padding))
         self._output.write_at(0, superblock.pack() + self._options_block())
-        self._output.leave_at(superblock.used + padding)
         return superblock.used + padding
 
     def _flags(self) -> int:

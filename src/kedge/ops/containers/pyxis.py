@@ -20,7 +20,7 @@ from kedge.frozen import JsonValue, replace
 from kedge.model.reference import Reference
 from kedge.ops.images.cached_image import CachedFile, CachedFormat, find_cached_file
 from kedge.ops.images.make_layers import make_section
-from kedge.ops.images.write_image import WriteOptions
+from kedge.ops.images.write_image import WriteOptions, naming_input
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, LayeredImage
 from kedge.registry.access_options import AccessOptions
@@ -80,7 +80,7 @@ def write_enroot(file: BinaryIO, image: ImageSource, options: WriteOptions) -> i
     """A SquashFS file with what Enroot wants to find in it; nothing in it depends on the image's name."""
     record = image.record
     made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(record.created, 0))
-    with SquashWriter(file, made) as writer:
+    with naming_input(image), SquashWriter(file, made) as writer:
         root = image.fill(writer)
         if isinstance(image, LayeredImage) or not has_enroot_files(root):
             section = make_section(image, options.progress)

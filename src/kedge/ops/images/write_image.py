@@ -6,12 +6,13 @@ The target appears whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import CorruptImage, UsageError
+from kedge.errors import CorruptImage, FaultyImage, UsageError
 from kedge.formats.go_json import encode_json, encode_text
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
 from kedge.formats.sif.layout import DataType, SifDescriptor
@@ -81,6 +82,22 @@ def write_image(target: Path, form: ImageFormat, image: ImageSource, options: Wr
 
 def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None:
     """Write a SIF: the small objects first, then the file system straight at its final place."""
+    with naming_input(image):
+        _write_sif(file, image, options)
+
+
+@contextlib.contextmanager
+def naming_input(image: ImageSource) -> Iterator[None]:
+    """Say from what a faulty image was made, so that whoever mends kedge can make it again."""
+    try:
+        yield
+    except FaultyImage as problem:
+        record = image.record
+        problem.context.setdefault("input", " ".join(str(part) for part in (record.reference, record.digest) if part))
+        raise
+
+
+def _write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None:
     objects = _find_objects(image)
     record = image.record
     for warning in objects.warnings:
@@ -130,7 +147,7 @@ def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) ->
     ):
         return _copy_packed(image.packed, file)
     made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(image.record.created, 0))
-    with SquashWriter(file, made) as writer:
+    with naming_input(image), SquashWriter(file, made) as writer:
         size = writer.finish(fill_decorated(image, writer, options))
     for name, count in sorted(writer.skipped_xattrs.items()):
         options.progress.warn(
