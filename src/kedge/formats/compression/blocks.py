@@ -63,9 +63,9 @@ class BlockCodec:
             raise CorruptImage(f"{self.name} data expands to more than {limit} bytes")
         return result
 
-    def measure_block(self, head: Buffer, limit: int) -> int:  # noqa: ARG002 - for zstd
-        """How many bytes a block gives, by the first 18 of what is stored; `limit` where a codec does not say it there."""
-        return limit
+    def measure_block(self, head: Buffer, limit: int) -> int | None:  # noqa: ARG002 - for zstd
+        """How many bytes a block gives, by the first 18 of those stored; None where the codec does not say it there."""
+        return None
 
     def _decompress(self, data: Buffer, limit: int) -> bytes:
         raise NotImplementedError
@@ -136,15 +136,15 @@ class _ZstdCodec(BlockCodec):
         result: bytes = decompressor.decompress(data, max_output_size=limit)
         return result
 
-    def measure_block(self, head: Buffer, limit: int) -> int:
-        """The size that the frame's head has; frames without one are as large as they may be."""
+    def measure_block(self, head: Buffer, limit: int) -> int | None:
+        """The size that the frame's head has, if any."""
         try:
             size = zstandard.frame_content_size(head)
         except zstandard.ZstdError as problem:
             raise CorruptImage(f"zstd data is damaged: {problem}") from problem
         if size > limit:
             raise CorruptImage(f"zstd data claims to expand to {size} bytes where {limit} are the limit")
-        return size if size >= 0 else limit
+        return size if size >= 0 else None
 
 
 class _GzipCodec(BlockCodec):

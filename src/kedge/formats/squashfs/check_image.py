@@ -42,6 +42,7 @@ class CheckOptions:
 
     is_own: bool = False  # made by this kedge: also what readers do not need, and only a faulty writer gets wrong
     with_contents: bool = False  # decompress every block and fragment
+    heads: int = 1 << 16  # blocks and fragments whose first bytes are read, which say their size with some codecs
     threads: int = 1  # that decompress
     advance: Callable[[int], object] | None = None  # told of bytes whose contents were read
 
@@ -71,6 +72,8 @@ class _ImageCheck:
             raise UnsupportedFormat(f"the SquashFS image has more inodes or fragments than kedge checks, {MOST_NAMES}")
         self._codec: BlockCodec = codec_of_image(superblock.compressor)
         self._blocks = BlockReader(image, self._codec, superblock.block_size, options.threads)
+        self._heads = options.heads
+        self._packs = superblock.flags & layout.FLAGS_ALL_STORED != layout.FLAGS_ALL_STORED
         self._read_already: set[tuple[int, int]] = set()
         self._ends: list[int] = []  # where tables begin that may follow the directory table
 
@@ -94,6 +97,8 @@ class _ImageCheck:
             len(ids) // layout.U32.size,
             self._check_xattrs(),
             rooms,
+            is_own,
+            self._packs,
         )
         inodes = self._check_inodes(bounds)
         if addresses is not None and addresses != inodes.addresses[1:]:
@@ -141,22 +146,31 @@ class _ImageCheck:
                 message = f"fragment {number} has {end - start} bytes, more than a block of {superblock.block_size}"
                 raise corrupt("fragment table", superblock.fragment_table, message)
             stretches.append((start, end))
-            rooms.append(self._measure_fragment(number, start, word))
+            rooms.append(self._measure_fragment(start, word))
+            if self._options.is_own and not word & BLOCK_STORED and (end - start >= rooms[-1] or not self._packs):
+                message = f"fragment {number} is compressed from {rooms[-1]} bytes to {end - start}"
+                raise corrupt("fragment table", superblock.fragment_table, message)
         return stretches, rooms
 
-    def _measure_fragment(self, number: int, start: int, word: int) -> int:
+    def _measure_fragment(self, start: int, word: int) -> int:
         """How many bytes a fragment gives: by its own head, or by all of it. A block is the most it can be."""
-        size, block_size = word & BLOCK_SIZE_MASK, self._superblock.block_size
+        size = word & BLOCK_SIZE_MASK
         if self._options.with_contents:
             room = len(self._blocks.read_fragment((start, word, 0)))
             self._advance(size)
             return room
-        if word & BLOCK_STORED:
-            return size
+        return size if word & BLOCK_STORED else self._measure(start, size) or self._superblock.block_size
+
+    def _measure(self, start: int, size: int) -> int | None:
+        """How many bytes a compressed block gives, by its head; None where that is unknown."""
+        if self._heads <= 0:
+            return None
+        head = self._image.read(start, min(size, _HEAD), "data block")
         try:
-            room = self._codec.measure_block(self._image.read(start, min(size, _HEAD), "fragment block"), block_size)
+            room = self._codec.measure_block(head, self._superblock.block_size)
         except CorruptImage as problem:
-            raise corrupt("fragment block", start, f"fragment {number}: {problem.message}") from problem
+            raise corrupt("data block", start, problem.message) from problem
+        self._heads = self._heads - 1 if room is not None else 0  # the others of this codec do not say it either
         return room
 
     def _check_xattrs(self) -> int:
@@ -175,13 +189,23 @@ class _ImageCheck:
     def _check_inodes(self, bounds: Bounds) -> Inodes:
         superblock = self._superblock
         place = (superblock.inode_table, superblock.directory_table)
-        on_blocks = self._read_blocks if self._options.with_contents else None
+        on_blocks = self._read_blocks if self._options.with_contents else self._measure_blocks
         check = InodeCheck(TableStream(self._image, self._codec, "inode table", *place), bounds, on_blocks)
         try:
             return check.run()
         except CorruptImage:
             self.address = check.address
             raise
+
+    def _measure_blocks(self, start: int, words: array[int], size: int) -> None:
+        """Whether compressed blocks give as many bytes as the file needs of them, where their heads say how many."""
+        if self._heads <= 0:
+            return
+        for position, word, length in self._list_places(start, words, size):
+            if word and not word & BLOCK_STORED:
+                room = self._measure(position, word & BLOCK_SIZE_MASK)
+                if room not in (None, length):
+                    raise corrupt("data block", position, f"gives {room} bytes where {length} are needed")
 
     def _read_blocks(self, start: int, words: array[int], size: int) -> None:
         """Decompress the blocks of a file, of which several may have the same."""

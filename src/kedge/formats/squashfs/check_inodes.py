@@ -34,6 +34,14 @@ class Bounds:
     ids: int
     xattrs: int
     fragments: list[int]  # how many bytes each gives
+    is_own: bool = False  # kedge stores what its codec does not make smaller
+    packs: bool = True  # a codec of kedge's own image makes blocks smaller
+
+    def largest_packed(self, length: int) -> int:
+        """How many bytes a compressed block may have that gives `length`."""
+        if not self.is_own:
+            return self.block_size
+        return length - 1 if self.packs else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,7 @@ OnBlocks = Callable[[int, "array[int]", int], None]  # start, size words, file s
 class InodeCheck:
     """Goes through the table once; `on_blocks` is told of each file with blocks."""
 
-    def __init__(self, stream: TableStream, bounds: Bounds, on_blocks: OnBlocks | None = None) -> None:
+    def __init__(self, stream: TableStream, bounds: Bounds, on_blocks: OnBlocks) -> None:
         self.place = 0  # of the inode in hand
         self._stream = stream
         self._bounds = bounds
@@ -86,9 +94,9 @@ class InodeCheck:
         }
 
     @property
-    def address(self) -> int:
-        """Of the inode in hand."""
-        return self._stream.find_address(self.place)
+    def address(self) -> int | None:
+        """Of the inode in hand, if the table got that far."""
+        return self._stream.find_address(self.place) if self.place < len(self._stream.data) else None
 
     def run(self) -> Inodes:
         """Look at all; raises `CorruptImage`, and `address` is then that of the inode in hand."""
@@ -223,18 +231,18 @@ class InodeCheck:
         for index, word in enumerate(words):
             length = last if index == len(words) - 1 else bounds.block_size
             stored = word & BLOCK_SIZE_MASK
-            is_wrong = stored != length if word & BLOCK_STORED else stored > bounds.block_size
+            is_wrong = stored != length if word & BLOCK_STORED else stored > bounds.largest_packed(length)
             if is_wrong or word > BLOCK_STORED | BLOCK_SIZE_MASK:
                 what = f"block {index + 1} of {len(words)}, which gives {length} bytes, has the size word {word:#x}"
                 raise stream.fault(place, f"file inode {number} of {size} bytes: {what}")
         end = start + sum(word & BLOCK_SIZE_MASK for word in words)
-        if end > start and not bounds.data_start <= start <= end <= bounds.data_end:
+        has_place = end > start or bounds.is_own  # of holes alone others say anything
+        if has_place and not bounds.data_start <= start <= end <= bounds.data_end:
             area = f"the data of the image, {bounds.data_start} to {bounds.data_end}"
             raise stream.fault(place, f"file inode {number}: its blocks, {start} to {end}, are not within {area}")
         if end > start:
             self.found.stretches.add((start, end))
-        if self._on_blocks is not None:
-            self._on_blocks(start, words, size)
+        self._on_blocks(start, words, size)
 
     def _take_folder(self, place: int) -> int:
         fields = self._unpack(layout.BASIC_DIRECTORY, place)
