@@ -19,7 +19,7 @@ from kedge.formats.squashfs.block_reader import BlockPlace, BlockReader
 from kedge.formats.squashfs.check_inodes import Bounds, Folder, InodeCheck, Inodes
 from kedge.formats.squashfs.check_listings import MOST_NAMES, ListingCheck
 from kedge.formats.squashfs.check_tables import TableStream, read_indexed, read_words
-from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED, INVALID_TABLE, Superblock
+from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED, INVALID_TABLE
 from kedge.formats.squashfs.metadata_reader import ImageRange, corrupt
 from kedge.formats.squashfs.reader import SquashReader, read_superblock
 from kedge.formats.squashfs.xattr_reader import XattrReader

@@ -60,7 +60,9 @@ class ListingCheck:
                 if folder.index:
                     runs[run - begin] = names[before]
         except (struct.error, IndexError):
-            raise self._fault(folder, place, "its listing is cut short, or refers to inodes that are not there") from None
+            raise self._fault(
+                folder, place, "its listing is cut short, or refers to inodes that are not there"
+            ) from None
         if place != end:
             raise self._fault(folder, place, f"its listing has {place - begin} bytes and should have {size}")
         self._count += len(names)
@@ -84,7 +86,9 @@ class ListingCheck:
             name = data[place + 8 : stop]
             number = base + delta
             if number < 1 or addresses[number] != block | offset or kinds[number] != kind or length >= _NAME_LIMIT:
-                raise self._fault(folder, place, f"{name[:80]!r}: the listing and inode {number} differ in type or place")
+                raise self._fault(
+                    folder, place, f"{name[:80]!r}: the listing and inode {number} differ in type or place"
+                )
             if kind == _FOLDER:
                 self._add_child(folder, number, name)
             if known[number]:
@@ -113,10 +117,12 @@ class ListingCheck:
         """An index helps readers to find a name: it has to point at runs, and say how their first names are."""
         for offset, block, name in folder.index:
             if runs.get(offset) != name or self._stream.find_address(begin + offset) >> 16 != block:
-                raise self._fault(folder, begin + offset, f"its index points at byte {offset}, where {name[:80]!r} is not first")
+                raise self._fault(
+                    folder, begin + offset, f"its index points at byte {offset}, where {name[:80]!r} is not first"
+                )
 
     def check_links(self, root: Folder) -> None:
-        """What only kedge's own images have to keep: every inode has as many names as it says, every parent is right."""
+        """What only kedge's own images have to keep: inodes have as many names as they say, and parents are right."""
         inodes, stream = self._inodes, self._stream
         self.names[root.number] = 1
         if 0 in self.names[1:]:
@@ -134,4 +140,3 @@ class ListingCheck:
 
     def _fault(self, folder: Folder, place: int, message: str) -> CorruptImage:
         return self._stream.fault(place, f"directory inode {folder.number}: {message}")
-

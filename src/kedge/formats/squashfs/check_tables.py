@@ -116,7 +116,9 @@ def read_indexed(image: ImageRange, codec: BlockCodec, name: str, index: int, si
     while len(stream.data) <= size and stream.grow():
         pass
     if len(stream.data) != size or [places[0] + start for start in stream.starts] != list(places):
-        raise corrupt(name, index, f"the index does not fit to its blocks, which give {len(stream.data)} of {size} bytes")
+        raise corrupt(
+            name, index, f"the index does not fit to its blocks, which give {len(stream.data)} of {size} bytes"
+        )
     return stream.data, places[0]
 
 

@@ -86,6 +86,6 @@ class OutputFile:
         return data
 
     def read_whole(self, size: int, read: Callable[[BinaryIO, int], object]) -> None:
-        """Let `read` have the file and where the image begins; then position it behind the image for who writes next."""
+        """Let `read` have the file and the image's start; then position it behind the image for whoever writes next."""
         read(self._file, self._base)
         self._file.seek(self._base + size)
