@@ -43,6 +43,7 @@ class CheckOptions:
     is_own: bool = False  # made by this kedge: also what readers do not need, and only a faulty writer gets wrong
     with_contents: bool = False  # decompress every block and fragment
     heads: int = 1 << 16  # blocks and fragments whose first bytes are read, which say their size with some codecs
+    most: int = MOST_NAMES  # inodes; a larger image is not looked at, but `UnsupportedFormat`
     threads: int = 1  # that decompress
     advance: Callable[[int], object] | None = None  # told of bytes whose contents were read
 
@@ -68,8 +69,10 @@ class _ImageCheck:
         self.address: int | None = None  # of the inode in hand
         self._image, self._options = image, options
         self._superblock = superblock = read_superblock(image)
-        if max(superblock.inodes, superblock.fragments) > MOST_NAMES:
-            raise UnsupportedFormat(f"the SquashFS image has more inodes or fragments than kedge checks, {MOST_NAMES}")
+        if max(superblock.inodes, superblock.fragments) > options.most:
+            raise UnsupportedFormat(
+                f"the SquashFS image has more inodes or fragments than kedge checks, {options.most}"
+            )
         self._codec: BlockCodec = codec_of_image(superblock.compressor)
         self._blocks = BlockReader(image, self._codec, superblock.block_size, options.threads)
         self._heads = options.heads
