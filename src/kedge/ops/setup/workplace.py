@@ -38,11 +38,13 @@ class Workplace:
     progress: Progress = Silent()
     access: AccessOptions | None = None
     fix_permissions: bool = False  # --fix-perms
+    verify: bool = False  # --verify: read images back that were written, and compare their contents
 
     @property
     def packing(self) -> str:
-        """How cached images are packed: part of their key."""
-        return self.settings.compression + ("+fix-perms" if self.fix_permissions else "")
+        """How cached images are packed, and whether they were compared with what came in: part of their key."""
+        wishes = ("+fix-perms" if self.fix_permissions else "") + ("+verify" if self.verify else "")
+        return self.settings.compression + wishes
 
     @property
     def platform(self) -> Platform:
