@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from kedge.frozen import replace
 from kedge.model.nearest import propose
+from kedge.recipe.addresses import is_address, is_git_address, read_git_address
 from kedge.recipe.dockerfile.checks import DockerfileWarning
 from kedge.recipe.dockerfile.expand import ExpansionRules
 from kedge.recipe.dockerfile.instructions import (
@@ -45,8 +46,6 @@ from kedge.recipe.steps import (
 )
 
 _SCRIPTS = "/dev/pipes"  # where BuildKit puts a heredoc that begins with #!
-_ADDRESS = ("http://", "https://")
-_REMOTE = (*_ADDRESS, "git@", "git://", "ssh://")
 _SYMBOLIC = re.compile(r"[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]))+(?:,[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]))+)*")
 _DOCUMENT = ExpansionRules(has_quotes=False)
 
@@ -291,9 +290,12 @@ class StagePlanner:
         return files
 
     def _check_sources(self, node: DockerfileNode, sources: tuple[str, ...], checksum: str) -> None:
-        remote = [source for source in sources if source.startswith(_REMOTE)]
+        remote = [source for source in sources if is_address(source)]
         if remote and node.keyword == "COPY":
             self._refuse(node, f"COPY cannot fetch '{remote[0]}'", "use ADD", remote[0])
+        for source in remote:
+            if is_git_address(source):
+                read_git_address(source, self._find(node, source))
         if checksum and len(sources) != 1:
             self._refuse(node, "--checksum is for one source", "use an ADD for each of them", "--checksum")
         if checksum and not remote:

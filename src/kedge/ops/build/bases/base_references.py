@@ -20,10 +20,6 @@ _PREFIXES = {
 }
 
 
-class BaseNotMadeError(Exception):
-    """A base that has to be made or fetched whole before anything is known of it, and must not be: a dry run."""
-
-
 def name_reference(base: Base) -> Reference:
     """The reference of a base. Raises InvalidReference, or InvalidRecipe for agents that name no image."""
     agent, text = base.agent, base.reference.strip()

@@ -27,6 +27,7 @@ from kedge.store.store import Store
 
 if TYPE_CHECKING:
     from kedge.ops.build.copies.added_files import AddedFiles
+    from kedge.ops.build.copies.git_repositories import GitAccess
     from kedge.ops.build.states.roots import NodeDirectories, StageRoot
 
 # Imports inside the methods below are late for start-up cost: a build whose steps are all in the cache needs none.
@@ -64,8 +65,21 @@ class BuildSession:
 
         with self._lock:
             if self._added is None:
-                self._added = self.marks.enter_context(AddedFiles(self.workplace, self.store))
+                added = AddedFiles(self.workplace, self.store, self._choose_git_access(), fetches=self.makes)
+                self._added = self.marks.enter_context(added)
             return self._added
+
+    def _choose_git_access(self) -> GitAccess:
+        """What the command line lends to git: --ssh, and tokens that are named after their host."""
+        from kedge.ops.build.copies.git_repositories import TOKEN_SECRET, GitAccess
+        from kedge.registry.secret import Secret
+
+        tokens = {
+            secret.id.removeprefix(TOKEN_SECRET).lower(): Secret(os.fsdecode(read_secret(secret)).strip())
+            for secret in self.request.secrets
+            if secret.id.startswith(TOKEN_SECRET)
+        }
+        return GitAccess(bool(self.request.ssh), tokens)
 
     @property
     def directories(self) -> NodeDirectories:
