@@ -226,7 +226,10 @@ class _Opening:
 
         if self.base.fields.get("fingerprints"):
             self._verify_signers(Path(self.reference.path))
-        image = open_local_image(self.reference, self.workplace)
+        from kedge.ops.sources.ask_inside import InsideQuestions
+
+        open_image = partial(open_local_image, self.reference, self.workplace, InsideQuestions(self.workplace))
+        image = open_image()
         if isinstance(image, LayeredImage):
             text = str(self.reference)
             digest = image.manifest.digest
@@ -241,7 +244,7 @@ class _Opening:
         from kedge.ops.build.bases.base_identity import identify_tree
 
         identity = identify_tree(image, self.workplace)
-        opened = self._open_tree(identity, partial(open_local_image, self.reference, self.workplace))
+        opened = self._open_tree(identity, open_image)
         image.close()
         if classify(self.reference).kind is not SourceKind.DIRECTORY:
             return opened
