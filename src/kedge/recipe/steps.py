@@ -48,6 +48,7 @@ class CopyOrigin:
     stage: int | None = None  # its index
     image: str = ""
     name: str = ""  # of a context given with --build-context
+    is_trigger: bool = False  # ONBUILD of a base image names it
 
 
 @frozen

@@ -67,6 +67,7 @@ class StagePlanner:
     has_command: bool = False
     author: str = ""
     place: RecipePlace | None = None  # of FROM, while the triggers of the base are read
+    is_foreign: bool = False  # the base is an image of somebody, and no stage of this file
 
     def plan(self, instructions: tuple[Instruction, ...]) -> StagePlan:
         """The steps, those of the base's ONBUILD first; their place is the FROM that names the base."""
@@ -221,7 +222,7 @@ class StagePlanner:
         context = MountContext(
             node,
             lambda text: self._expand(node, text),
-            lambda name: self.find_origin(name, node),
+            lambda name: self._find_origin(name, node),
             clean_path(self.state.directory or "/"),
         )
         return RunStep(
@@ -267,7 +268,7 @@ class StagePlanner:
             self._show(node),
             sources,
             resolve_destination(self.state.directory, self._expand(node, instruction.destination)),
-            self.find_origin(instruction.origin, node) if instruction.origin else CopyOrigin(),
+            self._find_origin(instruction.origin, node) if instruction.origin else CopyOrigin(),
             tuple(self._make_inline(instruction)),
             self._expand(node, flags.text("chown")),
             self._read_mode(node, self._expand(node, flags.text("chmod"))),
@@ -279,6 +280,10 @@ class StagePlanner:
             checksum=checksum,
             keeps_git=is_addition and bool(flags.switch("keep-git-dir")),
         )
+
+    def _find_origin(self, name: str, node: DockerfileNode) -> CopyOrigin:
+        origin = self.find_origin(name, node)
+        return replace(origin, is_trigger=True) if self.place is not None and self.is_foreign else origin
 
     def _make_inline(self, instruction: CopyInstruction) -> list[InlineFile]:
         files = []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kedge.errors import UsageError
 from kedge.ops.build.bases.bases import OpenedBase, open_base
+from kedge.ops.build.bases.local_bases import name_local_base
 from kedge.ops.build.copies.named_contexts import settle_context
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
 from kedge.ops.build.states.build_place import BuildPlace
@@ -100,8 +101,14 @@ class BuildSession:
         self.workplace.progress.detail(f"steps run in private directories: {self.lacks_overlay}")
 
     def open_base(self, base: Base) -> OpenedBase:
-        """What a stage begins with."""
-        base = settle_context(base, self.request.contexts)
+        """What a stage begins with; a path that the recipe names must be a root file system, and is shown."""
+        settled = settle_context(base, self.request.contexts)
+        if settled is base:
+            name_local_base(base, self.workplace.progress)
+        return self.open_origin(settled)
+
+    def open_origin(self, base: Base) -> OpenedBase:
+        """An image that the caller has settled."""
         opened = open_base(
             base, self.workplace, self.store, policy=self.request.pull, lock=self.locked, makes=self.makes
         )
