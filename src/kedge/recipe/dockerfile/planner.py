@@ -229,12 +229,13 @@ class StagePlanner:
             self._place(node),
             self._show(node),
             tuple(argv),
-            tuple(sorted({**self.scope.proxies, **self.values}.items())),
+            tuple(sorted(self.values.items())),
             clean_path(self.state.directory or "/"),
             self.state.user,
             tuple(read_mount(text, context) for text in instruction.mounts),
             instruction.network,
             script=script,
+            proxies=tuple(sorted(self.scope.proxies.items())),
         )
 
     def _warn_of_rights(self, instruction: RunInstruction) -> None:
