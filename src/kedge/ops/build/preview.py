@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 
 from kedge.frozen import JsonValue, replace
+from kedge.ops.build.bases.login_owner import bind_login
 from kedge.ops.build.build import open_session
 from kedge.ops.build.convert_spec import names_image
 from kedge.ops.build.recipe_input import load_recipe
@@ -66,6 +67,7 @@ def preview(request: BuildRequest, workplace: Workplace, display: BuildDisplay) 
     if names_image(request):
         return BuildPreview(request.spec, "image", "", output, (), ())
     source = load_recipe(request, workplace, os.environ)
+    workplace = bind_login(workplace, request, source.recipe)
     with open_session(request, workplace, display, source) as session:
         session.makes = False
         needed = list_needed(source.recipe.stages, source.recipe.target)

@@ -38,6 +38,7 @@ class Workplace:
     progress: Progress = Silent()
     access: AccessOptions | None = None
     fix_permissions: bool = False  # --fix-perms
+    login_registries: frozenset[str] | None = None  # in a build: who may get the login of the environment
 
     @property
     def packing(self) -> str:
@@ -91,6 +92,7 @@ class Workplace:
             patience=patience or asked.patience,
             stall_timeout=settings.stall_timeout,
             minimum_speed=settings.minimum_speed or 0,
+            login_registries=self.login_registries,
         )
         return Access.open(options, progress=self.progress)
 
