@@ -132,7 +132,11 @@ def _add_step_options(parser: argparse.ArgumentParser) -> None:
         help="secret for RUN --mount=type=secret; id=NAME,env=VARIABLE takes a variable",
     )
     group.add_argument(
-        "--ssh", metavar="ID[=SOCKET]", action="append", default=[], help="SSH agent for RUN --mount=type=ssh"
+        "--ssh",
+        metavar="ID[=SOCKET]",
+        action="append",
+        default=[],
+        help="your SSH for RUN --mount=type=ssh and ADD git@…",
     )
     group.add_argument("-B", "--bind", metavar="SRC[:DST[:OPT]]", action="append", default=[], help="bind in all steps")
     group.add_argument("--mount", metavar="SPEC", action="append", default=[], help="mount in all steps")

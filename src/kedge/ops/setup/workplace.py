@@ -39,6 +39,7 @@ class Workplace:
     access: AccessOptions | None = None
     fix_permissions: bool = False  # --fix-perms
     verify: bool = False  # --verify: read images back that were written, and compare their contents
+    login_registries: frozenset[str] | None = None  # in a build: who may get the login of the environment
 
     @property
     def packing(self) -> str:
@@ -93,6 +94,7 @@ class Workplace:
             patience=patience or asked.patience,
             stall_timeout=settings.stall_timeout,
             minimum_speed=settings.minimum_speed or 0,
+            login_registries=self.login_registries,
         )
         return Access.open(options, progress=self.progress)
 
