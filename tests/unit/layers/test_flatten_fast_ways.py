@@ -51,6 +51,7 @@ class Stack:
         chance = self.chance
         folder, owner, time = chance.choice(FOLDERS), chance.choice(OWNERS), chance.choice((0, 1_700_000_000))
         fields = {345: b"deep/prefix"} if chance.random() < 0.1 else {}
+        fields[265] = b"z" * 8  # the name of the owner
         members = [build.folder(folder)] if folder.strip(b"./") and chance.random() < 0.5 else []
         for _ in range(chance.choice((1, 2, 20, 60))):
             if chance.random() < 0.1:
@@ -59,7 +60,10 @@ class Stack:
                 time = chance.choice((0, 5, (1 << 33) - 1))
             name = folder + self._make_name(100 - len(folder))
             members.append(build.file(name, self._make_content(), owner=owner, mtime=time, fields=fields))
-            self.names.append(b"deep/prefix/" + name if fields else name)
+            self.names.append(b"deep/prefix/" + name if 345 in fields else name)
+        if chance.random() < 0.2:  # a link whose header adds up to what a file's would
+            fields[265] = b"z" * 7 + bytes([ord("z") - ord("2") + ord("0") - ord("a")])
+            members.append(build.entry(folder + b"~", b"2", link=b"a", owner=owner, mtime=time, fields=fields))
         return members
 
     def _make_name(self, room: int) -> bytes:
