@@ -98,7 +98,12 @@ CREATE DATABASE slurm_acct_db;
 CREATE USER 'slurm'@'127.0.0.1' IDENTIFIED BY 'slurm';
 GRANT ALL ON slurm_acct_db.* TO 'slurm'@'127.0.0.1';
 """
-_HOLD = 'mount --bind "$1" /etc; touch "$2"; exec sleep infinity'
+_HOLD = """\
+mount --bind "$1" /etc
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+touch "$2"
+exec sleep infinity
+"""
 _IMPATIENT = "MessageTimeout=1\n"
 _GROUPS = Path("/sys/fs/cgroup/memory")
 
@@ -217,7 +222,7 @@ class SlurmCluster:
         if self.hosts or not self._is_root:
             return ()
         etc, ready = make_etc(self.folder / "etc", list_accounts(self.folder / "users")), self.folder / "known"
-        hold = ["unshare", "--mount", "--propagation", "slave", "sh", "-ec", _HOLD, "hold", str(etc), str(ready)]
+        hold = ["unshare", "--mount", "sh", "-ec", _HOLD, "hold", str(etc), str(ready)]
         pid = self.daemons.start("accounts", hold).pid
         self.daemons.wait_until("the users are known", ready.exists)
         return (require_program("nsenter"), f"--target={pid}", "--mount", "--wd=.", "--")
