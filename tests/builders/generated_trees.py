@@ -277,9 +277,13 @@ class Grower:
             return
         self.tree[folder] = self._dress(Thing(stat.S_IFDIR, 0o755))
         length = rng.choice((1, 8, 60, 240))
+        others = rng.choice((0.0, 0.02, 0.5))  # how many are no plain small files
         for number in range(rng.choice((255, 256, 257, 8192 // (length + 12), 8192 // (length + 12) + 1, 600))):
             name = b"%05d" % number + b"c" * rng.randrange(max(length - 5, 1), max(length - 4, 2))
-            thing = self._dress(Thing(stat.S_IFREG, data=b"%d" % number if rng.random() < 0.5 else b""))
+            thing = Thing(stat.S_IFREG, data=b"%d" % number)
+            if rng.random() < others:
+                thing.data = rng.choice((b"", thing.data))
+                self._dress(thing)
             self.tree[folder + b"/" + name] = thing
 
 
