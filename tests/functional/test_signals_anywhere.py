@@ -61,7 +61,7 @@ def run_rounds(case: str, rounds: int, registry: FakeRegistry, folder: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     *wrong, last = done.stdout.splitlines()
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
     found = re.fullmatch(r"\d+ points, (\d+) signals", last)
     assert found, last
     return int(found[1])

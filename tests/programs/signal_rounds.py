@@ -150,7 +150,7 @@ def main() -> None:
         wrong = run_round(folder, words, point, count, sent)
         heard += wrong is not None
         if wrong:
-            sys.stdout.write(f"{point} {sent.name} {'; '.join(wrong)}\n")
+            sys.stdout.write(f"{point} {count} {sent.name} {'; '.join(wrong)}\n")
         shutil.rmtree(folder, ignore_errors=True)
     sys.stdout.write(f"{len(order)} points, {heard} signals\n")
 

@@ -57,6 +57,8 @@ def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False, exact
     Without `force` an existing target is refused before anything is written, and again at the end, so a file made
     meanwhile is not lost. Whatever happens, no temporary file stays behind (except after SIGKILL).
     """
+    from kedge.posix.undivided import Undivided  # late: starts of containers write no such file
+
     refuse_existing(target, force=force)
     remove_abandoned(target)
     temporary = temporary_beside(target)
@@ -67,10 +69,17 @@ def atomic_output(target: Path, *, mode: int = 0o644, force: bool = False, exact
             if exact:
                 os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        publish(temporary, target, force=force)
-    finally:
-        with contextlib.suppress(OSError):  # what went wrong before says more than that there is nothing to remove
-            temporary.unlink()
+        with Undivided():  # a signal now would meet the removal below
+            publish(temporary, target, force=force)
+            _remove_quietly(temporary)
+    except BaseException:
+        _remove_quietly(temporary)
+        raise
+
+
+def _remove_quietly(temporary: Path) -> None:
+    with contextlib.suppress(OSError):  # what went wrong before says more than that there is nothing to remove
+        temporary.unlink()
 
 
 def refuse_existing(target: Path, *, force: bool = False) -> None:

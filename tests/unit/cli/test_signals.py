@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.signals import Terminated, raised_signals
+from kedge.posix.files import atomic_output
 from kedge.posix.forked_workers import share_work
 from kedge.posix.process import relay_program, run_into_files, run_program
 from kedge.posix.undivided import Undivided
@@ -189,6 +190,19 @@ def test_a_program_that_outlives_us_is_waited_for_at_any_point(tmp_path: Path) -
         with contextlib.suppress(KeyboardInterrupt):
             raise_at(point, work, signal.SIGINT)
         assert list_children() == [], point
+
+
+def test_no_temporary_file_is_left_at_any_point(tmp_path: Path) -> None:
+    def work() -> None:
+        (tmp_path / "x.sif").unlink(missing_ok=True)
+        with atomic_output(tmp_path / "x.sif") as file:
+            file.write(b"x")
+
+    points = list_points(work, ("/posix/files.py", "/contextlib.py"))
+    assert len(points) > 20, points
+    for point in points:
+        raise_at(point, work)
+        assert [path.name for path in tmp_path.iterdir() if path.name != "x.sif"] == [], point
 
 
 PACKER = """
