@@ -156,7 +156,8 @@ class FaultyImage(KedgeError):
     def of(cls, problem: KedgeError) -> FaultyImage:
         """The error for an image of kedge's own in which `problem` was found."""
         return cls(
-            f"kedge wrote a broken image and removed it. This is a bug in kedge, not in your input: {problem.message}",
+            "the new image is broken, and kedge removed it. This is a bug in kedge, not in your input: "
+            f"{problem.message}",
             context=problem.context,
             hint="report it with this message, the version ('kedge version') and the input, if others may have it",
         )

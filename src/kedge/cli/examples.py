@@ -190,6 +190,7 @@ kedge push pytorch.sif docker://registry.example.org/team/pytorch:2
     "convert": """
 kedge convert pytorch.sif pytorch.sqsh
 kedge convert --format sandbox pytorch.sif pytorch
+kedge convert --verify pytorch.sif checked.sqsh        # read it back, compare
 kedge convert pytorch.sif pytorch.oci
 """,
     "unpack": """
@@ -224,6 +225,7 @@ kedge sif list pytorch.sif
 kedge sif header pytorch.sif
 kedge sif info 1 pytorch.sif
 kedge sif dump 1 pytorch.sif
+kedge sif verify pytorch.sif                           # can it be read whole?
 """,
     "overlay": """
 kedge overlay create --size 64 changes.img

@@ -21,6 +21,7 @@ from kedge.formats.squashfs import content_writer, inode_writer, layout, listing
 from kedge.formats.squashfs.check_image import CheckedImage, CheckOptions, check_image
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
+from tests.builders.faulty_writer import add_all_as_before
 from tests.builders.squashfs_images import add_file, add_folder, mixed_bytes, write_image
 from tests.requirements import require_program
 
@@ -62,22 +63,6 @@ def fill_blocks(sink: Any) -> Node:
         node = root.children[name] = Node(NodeKind.FILE, 0o644, 0, 0, 1)
         node.size, node.content = BLOCK, token
     return root
-
-
-def add_all_as_before(self: Any, piece: memoryview, starts: list[int], sizes: list[int]) -> list[object]:
-    """`ContentStore.add_all` with the condition that took a file of a whole block into an empty fragment."""
-    tokens: list[object] = []
-    for start, size in zip(starts, sizes, strict=True):
-        data, used = piece[start : start + size], self._used
-        key = size << 32 | content_writer.checksum(data)
-        if key not in self._small and used + size <= self._block_size and size:
-            self._view[used : used + size] = data
-            self._small[key] = place = used << content_writer.OFFSET_SHIFT | len(self.fragments)
-            tokens.append(place)
-            self._used = used + size
-        else:
-            tokens.append(self.add(data) if size else None)
-    return tokens
 
 
 # -- what is in order passes
