@@ -12,6 +12,7 @@ from kedge.recipe.convert.commands import write_command
 from kedge.recipe.convert.definition_draft import Command, DefinitionDraft
 from kedge.recipe.convert.notes import NoteTaker
 from kedge.recipe.convert.quoting import Pieces, Variable, join_literal, read_dockerfile_value, write_shell_value
+from kedge.recipe.dockerfile.expand import ExpansionBudget, ExpansionLimitError
 from kedge.recipe.dockerfile.instructions import (
     ArgInstruction,
     CopyInstruction,
@@ -24,6 +25,7 @@ from kedge.recipe.dockerfile.instructions import (
     WordsInstruction,
 )
 from kedge.recipe.dockerfile.section import clean_path, resolve_destination
+from kedge.recipe.steps import RecipePlace, refuse_recipe
 
 _DEFAULT_SHELL = ("/bin/sh", "-c")
 _ARCHIVE = re.compile(r"\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz|tar\.zst)$")
@@ -47,6 +49,7 @@ class DraftWriter:
     """Collects one stage."""
 
     def __init__(self, draft: DefinitionDraft, notes: NoteTaker, lines: list[str], escape: str) -> None:
+        self.budget = ExpansionBudget()
         self.draft = draft
         self.notes = notes
         self.lines = lines
@@ -104,7 +107,7 @@ class DraftWriter:
             if isinstance(piece, str):
                 result += piece
             elif self.values.get(piece.name) is not None and not is_base:
-                result += self.values[piece.name] or ""
+                result += self._take_value(piece.name, line, len(result))
             elif piece.name in self.draft.arguments or (is_base and piece.name in self.globals):
                 self.draft.arguments.setdefault(piece.name, self.globals.get(piece.name, piece.rest[2:]))
                 result += f"{{{{ {piece.name} }}}}"
@@ -112,6 +115,15 @@ class DraftWriter:
                 self._remark(line, f"the value of ${piece.name} is known only while the image is built")
                 result += str(piece)
         return result
+
+    def _take_value(self, name: str, line: int, so_far: int) -> str:
+        value = self.values[name] or ""
+        try:
+            self.budget.take(len(value), so_far)
+        except ExpansionLimitError as error:
+            hint = "use fewer or shorter values; long texts belong into files"
+            raise refuse_recipe(RecipePlace(self.notes.file, line), str(error), hint) from None
+        return value
 
     # ---- variables
 

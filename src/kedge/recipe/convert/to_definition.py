@@ -15,6 +15,7 @@ from kedge.recipe.convert.notes import ConvertedRecipe, NoteTaker
 from kedge.recipe.convert.quoting import join_literal, read_dockerfile_value
 from kedge.recipe.convert.stage_to_definition import DraftWriter
 from kedge.recipe.definition.arguments import list_arguments
+from kedge.recipe.dockerfile.expand import ExpansionBudget
 from kedge.recipe.dockerfile.instructions import (
     ArgInstruction,
     CopyInstruction,
@@ -43,6 +44,7 @@ class _Converter:
         self.escape = escape
         self.notes = NoteTaker(name)
         self.globals: dict[str, str] = {}
+        self.budget = ExpansionBudget()
         self.writers: list[DraftWriter] = []
         self.names: dict[str, int] = {}
         self.images: dict[str, str] = {}  # images that files are copied from, and the names of their stages
@@ -76,6 +78,7 @@ class _Converter:
             writer.inherit(self.writers[parent])
             draft.header = [line for line in draft.header if not line.startswith("Stage: ")]
         writer.globals = self.globals
+        writer.budget = self.budget
         writer.line = instruction.node.place.line
         draft.comments += [*self.comments, *(f"# {comment}".rstrip() for comment in instruction.node.line.comments)]
         self.comments = []

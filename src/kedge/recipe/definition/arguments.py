@@ -19,6 +19,8 @@ from kedge.recipe.steps import RecipePlace, refuse_recipe
 
 _TEMPLATE = re.compile(r"\{\{[\t\n\f\r ]*([0-9A-Za-z_]+)[\t\n\f\r ]*\}\}")
 _COMMENT = re.compile(r"#[^!]")
+_LARGEST_VALUE = 1 << 20  # characters, with the names in it replaced; values may be whole scripts
+_LARGEST_SUM = 64 << 20  # that all values of a stage put in, which is what a recipe may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,10 @@ def expand_arguments(stage: Definition, given: Mapping[str, str], *, keeps_undef
     values = {**defaults, **given}
     used = set()
     undefined: dict[str, str] = {}
+    total = 0
 
     def find_value(match: re.Match[str]) -> str:
+        nonlocal total
         if match[1] not in values:
             problem = _refuse_undefined(stage, match)
             if not keeps_undefined:
@@ -62,7 +66,11 @@ def expand_arguments(stage: Definition, given: Mapping[str, str], *, keeps_undef
             undefined.setdefault(match[1], problem.message)
             return match[0]
         used.add(match[1])
-        return _expand_nested(values[match[1]], values)
+        value = _expand_nested(values[match[1]], values)
+        total += 0 if value is None else len(value)
+        if value is None or total > _LARGEST_SUM:
+            raise _refuse_length(stage, match)
+        return value
 
     text = _replace(stage.raw, find_value)
     return ExpandedText(text, frozenset(used), (*warnings, *undefined.values()))
@@ -103,20 +111,33 @@ def _replace(text: str, find_value: Callable[[re.Match[str]], str]) -> str:
     return "".join(pieces) + text[position:]
 
 
-def _expand_nested(value: str, values: Mapping[str, str]) -> str:
-    """Names inside of a value, one after the other; unknown ones stay."""
+def _expand_nested(value: str, values: Mapping[str, str]) -> str | None:
+    """Names inside of a value, one after the other; unknown ones stay. None where that is too long."""
     result = value
-    for match in _TEMPLATE.finditer(value):
-        if match[1] in values:
-            result = result.replace(match[0], values[match[1]])
+    for text, name in dict.fromkeys((match[0], match[1]) for match in _TEMPLATE.finditer(value)):
+        if name in values:
+            if len(result) + result.count(text) * len(values[name]) > _LARGEST_VALUE:
+                return None
+            result = result.replace(text, values[name])
     return result
 
 
-def _refuse_undefined(stage: Definition, match: re.Match[str]) -> InvalidRecipe:
-    line = stage.line + stage.raw.count("\n", 0, match.start())
-    column = match.start() - stage.raw.rfind("\n", 0, match.start())
+def _refuse_length(stage: Definition, match: re.Match[str]) -> InvalidRecipe:
     return refuse_recipe(
-        RecipePlace(stage.name, line, column),
+        _find_place(stage, match),
+        f"the value of '{match[1]}' is too long with all that it names",
+        hint="use fewer or shorter values; long texts belong into files",
+    )
+
+
+def _find_place(stage: Definition, match: re.Match[str]) -> RecipePlace:
+    line = stage.line + stage.raw.count("\n", 0, match.start())
+    return RecipePlace(stage.name, line, match.start() - stage.raw.rfind("\n", 0, match.start()))
+
+
+def _refuse_undefined(stage: Definition, match: re.Match[str]) -> InvalidRecipe:
+    return refuse_recipe(
+        _find_place(stage, match),
         f"the build argument '{match[1]}' has no value",
         hint=f"give it with --build-arg {match[1]}=VALUE, or a default below %arguments: {match[1]}=VALUE",
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from kedge.frozen import frozen
 from kedge.recipe.dockerfile.content import DockerfileContent, StageContent
-from kedge.recipe.dockerfile.expand import ExpansionError, ExpansionRules, expand
+from kedge.recipe.dockerfile.expand import ExpansionBudget, ExpansionError, ExpansionRules, expand
 from kedge.recipe.dockerfile.instructions import ArgInstruction, Instruction, PairsInstruction, WordsInstruction
 from kedge.recipe.dockerfile.scope import list_platform_values
 from kedge.recipe.dockerfile.syntax import DockerfileNode
@@ -122,7 +122,7 @@ def _check_stage_names(content: DockerfileContent) -> Iterator[_Finding]:
 
 def _check_bases(content: DockerfileContent) -> Iterator[_Finding]:
     """Variables in FROM that nothing sets, and bases that are empty unless a build argument is given."""
-    rules = ExpansionRules(escape=content.syntax.escape)
+    rules = ExpansionRules(escape=content.syntax.escape, budget=ExpansionBudget())
     values = dict.fromkeys([*list_platform_values(BuildArguments()), "TARGETSTAGE"], "x")
     declared = set(values)
     for name, default in (pair for instruction in content.arguments for pair in instruction.arguments):

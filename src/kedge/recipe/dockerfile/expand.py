@@ -3,6 +3,9 @@
 
 `$x` and `${x}`; `${x:-w}`, `${x:+w}`, `${x:?w}` and the same without the colon; `${x#p}`, `${x##p}`, `${x%p}`,
 `${x%%p}`, `${x/p/r}` and `${x//p/r}`. Words may hold variables again.
+
+A value can hold others many times, and those others again: a few lines could fill any memory. So what variables put
+into one text is bounded, and what they put into all texts of a recipe.
 """
 
 from __future__ import annotations
@@ -12,16 +15,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kedge.frozen import frozen
-from kedge.recipe.dockerfile.patterns import PatternError, replace_pattern, trim_prefix, trim_suffix
+from kedge.recipe.dockerfile.patterns import PatternError, ReplacementTooLong, replace_pattern, trim_prefix, trim_suffix
 from kedge.recipe.go_strings import SPACES
 
 _DEEPEST = 50  # variables in words of variables
 _SPECIAL = "@*#?-$!"
+LARGEST_VALUE = 128 << 10  # characters that variables may put into one text; a longer word reaches no program of Linux
+LARGEST_SUM = 16 << 20  # into all texts of a recipe
 _SPACE = re.compile(f"[{SPACES}]+")
 
 
 class ExpansionError(ValueError):
     """A word cannot be expanded; the message says why."""
+
+
+class ExpansionLimitError(ExpansionError):
+    """Variables put in more text than any recipe needs."""
+
+
+class ExpansionBudget:
+    """How much text variables may still put into a recipe."""
+
+    def __init__(self, characters: int = LARGEST_SUM) -> None:
+        self._left = characters
+
+    def take(self, characters: int, so_far: int = 0) -> None:
+        """So many more for a text that has got `so_far`; raises ExpansionLimitError."""
+        if so_far + characters > LARGEST_VALUE:
+            raise ExpansionLimitError(f"its variables put in more than {LARGEST_VALUE >> 10} KiB of text")
+        self._left -= characters
+        if self._left < 0:
+            raise ExpansionLimitError(f"the variables of this file put in more than {LARGEST_SUM >> 20} MiB of text")
 
 
 @frozen
@@ -33,6 +57,7 @@ class ExpansionRules:
     keeps_escapes: bool = False
     has_quotes: bool = True  # False for the content of heredocs, where quotes are ordinary characters
     keeps_unset: bool = False  # a variable without a value stays as it stands
+    budget: ExpansionBudget | None = None  # of the recipe that the text stands in; None: of this text alone
 
 
 _DEFAULT = ExpansionRules()
@@ -52,7 +77,7 @@ def expand(text: str, values: Mapping[str, str], rules: ExpansionRules = _DEFAUL
     """The word with all variables replaced; raises ExpansionError."""
     if not any(character in text for character in ("$", "<", "'", '"', rules.escape)):
         return Expansion(text, tuple(word for word in _SPACE.split(text) if word))
-    reading = _Reading(text, values, rules, _compile_plain(rules))
+    reading = _Reading(text, values, rules, _compile_plain(rules), rules.budget or ExpansionBudget())
     try:
         result, words = reading.read_until("", keeps_escapes=rules.keeps_escapes)
     except PatternError as error:
@@ -95,8 +120,10 @@ class _Reading:
     values: Mapping[str, str]
     rules: ExpansionRules
     plain: re.Pattern[str]
+    budget: ExpansionBudget
     position: int = 0
     depth: int = 0
+    taken: int = 0  # characters that variables have put in
     used: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
 
@@ -250,7 +277,14 @@ class _Reading:
         value = self._get(name)
         if value is None and self.rules.keeps_unset:
             return f"${{{name}/{pattern}/{replacement}}}"
-        return replace_pattern(value or "", pattern, replacement, everywhere=everywhere)
+        room = LARGEST_VALUE - self.taken
+        try:
+            result = replace_pattern(value or "", pattern, replacement, everywhere=everywhere, room=room)
+        except ReplacementTooLong:
+            self._take(LARGEST_VALUE + 1)
+            raise
+        self._take(max(0, len(result) - len(value or "")))
+        return result
 
     def _read_name(self) -> str:
         """Letters, digits and `_`; a number, or one special character."""
@@ -268,7 +302,13 @@ class _Reading:
     def _get(self, name: str) -> str | None:
         value = self.values.get(name)
         (self.missing if value is None else self.used).add(name)
+        self._take(len(value or ""))
         return value
+
+    def _take(self, characters: int) -> None:
+        """Count what a variable puts in; raises ExpansionLimitError."""
+        self.budget.take(characters, self.taken)
+        self.taken += characters
 
     def _get_or_keep(self, name: str, shown: str) -> str:
         value = self._get(name)

@@ -17,6 +17,10 @@ class PatternError(ValueError):
     """The pattern cannot be read; the message says why."""
 
 
+class ReplacementTooLong(Exception):
+    """The result would have more characters than there is room for."""
+
+
 def trim_prefix(value: str, pattern: str, *, is_longest: bool) -> str:
     """The value without what the pattern matches at its beginning."""
     end = _match_at(value, _read_pieces(pattern), 0, is_longest=is_longest)
@@ -30,8 +34,11 @@ def trim_suffix(value: str, pattern: str, *, is_longest: bool) -> str:
     return value if end is None else value[: len(value) - end]
 
 
-def replace_pattern(value: str, pattern: str, replacement: str, *, everywhere: bool) -> str:
-    """The value with the first match replaced, or all of them; a match is as long as it can be."""
+def replace_pattern(value: str, pattern: str, replacement: str, *, everywhere: bool, room: int) -> str:
+    """The value with the first match replaced, or all of them; a match is as long as it can be.
+
+    Raises ReplacementTooLong before replacements take more than `room` characters.
+    """
     pieces = _read_pieces(pattern)
     result: list[str] = []
     position = end = 0
@@ -41,6 +48,9 @@ def replace_pattern(value: str, pattern: str, replacement: str, *, everywhere: b
         end = match[1]
         if end > last or begin == 0:
             result.append(replacement)
+            room -= len(replacement)
+            if room < 0:
+                raise ReplacementTooLong
         if not everywhere:
             break
         position = max(end, position + 1)
@@ -93,6 +103,9 @@ def _find_first(value: str, piece: _Piece, begin: int) -> int | None:
 
 
 def _find_last(value: str, piece: _Piece, begin: int) -> int | None:
+    if _ANY not in piece:
+        place = value.rfind("".join(piece), begin)
+        return None if place < 0 else place
     compiled = _compile(piece)
     return next((at for at in range(len(value) - len(piece), begin - 1, -1) if compiled.match(value, at)), None)
 

@@ -46,8 +46,8 @@ from kedge.recipe.steps import (
 )
 
 _SCRIPTS = "/dev/pipes"  # where BuildKit puts a heredoc that begins with #!
+_LONGEST_PATH = 4096
 _SYMBOLIC = re.compile(r"[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]))+(?:,[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]))+)*")
-_DOCUMENT = ExpansionRules(has_quotes=False)
 
 
 @dataclass(slots=True)
@@ -206,6 +206,8 @@ class StagePlanner:
     def _change_directory(self, instruction: WordsInstruction) -> None:
         node = instruction.node
         path = clean_path(self.state.change_directory(self._expand(node, instruction.words[0])))
+        if len(path) > _LONGEST_PATH:  # each relative one makes it longer
+            self._refuse(node, f"WORKDIR is longer than {_LONGEST_PATH} characters, which no path of Linux is")
         place, text = self._place(node), self._show(node)
         if path == "/":
             self.steps.append(ConfigStep(place, text))
@@ -288,10 +290,11 @@ class StagePlanner:
 
     def _make_inline(self, instruction: CopyInstruction) -> list[InlineFile]:
         files = []
+        rules = ExpansionRules(has_quotes=False, budget=self.scope.rules.budget)
         for heredoc in instruction.inline:
             data = heredoc.stripped
             if heredoc.expands:
-                data = expand_in(instruction.node, data, self.values, _DOCUMENT).text
+                data = expand_in(instruction.node, data, self.values, rules).text
             files.append(InlineFile(heredoc.name, data.encode("utf-8", "surrogateescape")))
         return files
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.frozen import frozen
-from kedge.recipe.dockerfile.expand import Expansion, ExpansionError, ExpansionRules, expand
+from kedge.recipe.dockerfile.expand import (
+    Expansion,
+    ExpansionBudget,
+    ExpansionError,
+    ExpansionLimitError,
+    ExpansionRules,
+    expand,
+)
 from kedge.recipe.dockerfile.instructions import ArgInstruction
 from kedge.recipe.dockerfile.syntax import DockerfileNode
 from kedge.recipe.steps import BuildArguments, refuse_recipe
@@ -26,12 +33,7 @@ class GlobalScope:
 
     given: BuildArguments
     values: Mapping[str, str]  # platforms and the ARGs before the first FROM
-    escape: str = "\\"
-
-    @property
-    def rules(self) -> ExpansionRules:
-        """How words of instructions are expanded."""
-        return ExpansionRules(escape=self.escape)
+    rules: ExpansionRules = ExpansionRules()  # how words of instructions are expanded
 
     @property
     def proxies(self) -> dict[str, str]:
@@ -56,14 +58,15 @@ def make_globals(
     values = list_platform_values(given) | {"TARGETSTAGE": target or "default"}
     values |= {} if given.epoch is None else {"SOURCE_DATE_EPOCH": str(given.epoch)}
     values |= {name: value for name, value in given.values.items() if name in values}
+    rules = ExpansionRules(escape=escape, budget=ExpansionBudget())
     for instruction in instructions:
         for name, default in instruction.arguments:
             value = given.values.get(name)
             if value is None and default is not None:
-                value = expand_in(instruction.node, default, values, ExpansionRules(escape=escape)).text
+                value = expand_in(instruction.node, default, values, rules).text
             if value is not None:
                 values[name] = value
-    return GlobalScope(given, values, escape)
+    return GlobalScope(given, values, rules)
 
 
 def list_platform_values(given: BuildArguments) -> dict[str, str]:
@@ -94,4 +97,7 @@ def expand_in(node: DockerfileNode, text: str, values: Mapping[str, str], rules:
         return expand(text, values, rules)
     except ExpansionError as error:
         place = node.find("$") if "$" in node.text else node.find(text)
-        raise refuse_recipe(place, f"{node.keyword}: {error}", "a dollar sign itself is written \\$") from None
+        hint = "a dollar sign itself is written \\$"
+        if isinstance(error, ExpansionLimitError):
+            hint = "use fewer or shorter values; long texts belong into files"
+        raise refuse_recipe(place, f"{node.keyword}: {error}", hint) from None

@@ -28,7 +28,7 @@ def test_patterns_agree_with_regular_expressions() -> None:
             backwards = re.sub(rf"\A{_compile(pattern[::-1], star)}", "", value[::-1], count=1)[::-1]
             assert trim_suffix(value, pattern, is_longest=is_longest) == backwards
         compiled = _compile(pattern, ".*")
-        assert replace_pattern(value, pattern, "-", everywhere=False) == re.sub(compiled, "-", value, count=1)
+        assert replace_pattern(value, pattern, "-", everywhere=False, room=99) == re.sub(compiled, "-", value, count=1)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_patterns_agree_with_regular_expressions() -> None:
     [("aXbXc", "X", "a-b-c"), ("aaa", "aa", "-a"), ("abc", "", "-a-b-c-"), ("abab", "a*", "-"), ("abc", "?", "---")],
 )
 def test_patterns_replace_all(value: str, pattern: str, result: str) -> None:
-    assert replace_pattern(value, pattern, "-", everywhere=True) == result
+    assert replace_pattern(value, pattern, "-", everywhere=True, room=99) == result
 
 
 @pytest.mark.parametrize("pattern", ["\\", "\\x", "a\\\\\\"])
