@@ -28,11 +28,8 @@ _FOREIGN = ("KEDGE_", "APPTAINER_", "SINGULARITY_", "DOCKER_", "XDG_", "SLURM_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "NO_COLOR", "SOURCE_DATE_EPOCH")
 _EXCUSES = (
     SHARED_REASON,
-    "user namespaces cannot be made here",
-    "root may",  # what only an ordinary user is refused; run as one, too
-    "as its own user",
-    "the test covers the checkout",
-    "PyPI cannot be reached",
+    "root may",  # one of two roles: the test runs as an ordinary user, too
+    "as its own user",  # the same, the other way round
     "torch for this CPU comes with CUDA",
     "no bullseye from the mirror",  # it leaves mirrors one day
     "the memory controller of version 1 is not here",  # nor to be had where the kernel has version 2 alone
@@ -41,7 +38,7 @@ _EXCUSES = (
 _FIRST = ("test_conformance.py", "test_slurm_states.py", "test_run_hostile.py", "test_local_queue.py",
           "test_foreign_sifs.py", "test_convert.py")  # fmt: skip
 _TESTS = REPOSITORY / "tests"
-_GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries failures again, and no skip
+_GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries some failures again, and no skip
 _skipped: collections.Counter[str] = collections.Counter()
 
 

@@ -32,6 +32,14 @@ def require_program(name: str) -> str:
     return str(path)
 
 
+def require_file(pattern: str) -> Path:
+    """A file or directory that a package brings, by its path or a pattern of it."""
+    found = sorted(Path("/").glob(pattern.lstrip("/")))
+    if not found:
+        _refuse(f"there is no {pattern} ('make setup' as root installs it)")
+    return found[0]
+
+
 def require_browser() -> str:
     """The path of a Chromium, which judges the pages that kedge writes."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
@@ -80,10 +88,8 @@ def require_peer() -> Path:
 
 @functools.cache
 def _has_user_namespaces() -> bool:
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        return False
-    return subprocess.run([unshare, "-r", "true"], capture_output=True, check=False).returncode == 0
+    words = [require_program("unshare"), "-r", "true"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
 def require_user_namespaces() -> None:

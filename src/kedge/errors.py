@@ -147,6 +147,21 @@ class KeyUnusable(KedgeError):
     reference, exit_code = "key-unusable", 26
 
 
+class FaultyImage(KedgeError):
+    """kedge wrote an image that it cannot read back, and removed it: a bug in kedge; context names the place."""
+
+    reference, exit_code = "faulty-image", 27
+
+    @classmethod
+    def of(cls, problem: KedgeError) -> FaultyImage:
+        """The error for an image of kedge's own in which `problem` was found."""
+        return cls(
+            f"kedge wrote a broken image and removed it. This is a bug in kedge, not in your input: {problem.message}",
+            context=problem.context,
+            hint="report it with this message, the version ('kedge version') and the input, if others may have it",
+        )
+
+
 class FileProblem(KedgeError):
     """A local file is missing, unreadable, unwritable or of the wrong kind."""
 

@@ -10,12 +10,10 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from kedge import errors
 from kedge.cli.verbs import VERBS
 from kedge.release import VERSION
-from tests.requirements import REPOSITORY
+from tests.requirements import REPOSITORY, require_program
 
 # Written in pieces, so that this file does not contain what it looks for.
 MACHINE_PATHS = ("/wo" + "rk/", "/var/tmp/" + "setup", "/home/" + "runner")
@@ -86,9 +84,7 @@ def test_repository_every_verb_has_a_man_page() -> None:
 
 
 def test_repository_man_pages_are_good_roff() -> None:
-    groff = shutil.which("groff")
-    if groff is None:
-        pytest.skip("groff is not installed")
+    groff = require_program("groff")
     for path in sorted((REPOSITORY / "docs/man").iterdir()):
         command = [groff, "-man", "-ww", "-Tascii", "-z", str(path)]
         done = subprocess.run(command, capture_output=True, check=False, text=True)

@@ -103,7 +103,7 @@ class Contents:
 
     def make(self, size: int) -> bytes:
         """A file of this size."""
-        data = self._vary(size) if self._made and self._rng.random() < 0.3 else b"".join(self._blocks(size))
+        data = self._vary(size) if self._made and self._rng.random() < 0.4 else b"".join(self._blocks(size))
         self._made.append(data)
         return data
 
@@ -119,14 +119,17 @@ class Contents:
         """A file that agrees with an earlier one at its beginning or at its end, but for a byte, or all over."""
         rng, known = self._rng, self._rng.choice(self._made)
         long = (known + b"".join(self._blocks(size)))[:size]
-        way = rng.randrange(4)
+        way = rng.randrange(5)
         if not long or way == 0:
             return known
         if way == 1:
             return long
         if way == 2:  # other blocks, the same end
             return (b"".join(self._blocks(size)) + known)[-size:]
-        place = rng.choice((0, len(long) - 1, min(self._block, len(long) - 1), rng.randrange(len(long))))
+        large = [each for each in self._made if len(each) >= 2 * self._block]
+        if large and rng.random() < 0.8:
+            long = rng.choice(large)  # of the same size, so that the writer compares them block by block
+        place = rng.choice((0, len(long) - 1, len(long) - 1, min(self._block, len(long) - 1), rng.randrange(len(long))))
         return long[:place] + bytes((long[place] ^ 1,)) + long[place + 1 :]
 
 

@@ -72,7 +72,8 @@ class _Metadata:
 class PlainImage:
     """A ContentSink of the least kind; `finish` gives the image."""
 
-    def __init__(self, codec: str, block_size: int) -> None:
+    def __init__(self, codec: str, block_size: int, *, has_tails: bool = False) -> None:
+        self._has_tails = has_tails  # ends of large files share fragments too, as mksquashfs can do it
         self.codec = open_codec(codec)
         self.block_size = block_size
         options = self.codec.options
@@ -126,8 +127,10 @@ class PlainImage:
             self._fragment = b""
 
     def _add_blocks(self, content: bytes) -> Place:
-        place = Place(len(self._data))
-        for start in range(0, len(content), self.block_size):
+        tail = len(content) % self.block_size if self._has_tails else 0
+        place = self._add_small(content[-tail:]) if tail else Place()
+        place.start = len(self._data)
+        for start in range(0, len(content) - tail, self.block_size):
             block = content[start : start + self.block_size]
             word, stored = self.pack_block(block)
             place.words += (word,)

@@ -9,9 +9,8 @@ import shutil
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from tests.builders.containers import Runner, give_to
+from tests.requirements import require_file
 
 _PROGRAMS = ("/usr/bin/python3", "/bin/sh", "/bin/ls", "/bin/cat", "/bin/rm", "/bin/mkdir", "/bin/cp", "/usr/bin/env")
 _SYSTEM = Path("/usr/lib/python3/dist-packages")
@@ -25,9 +24,9 @@ def make_python_image(runner: Runner, name: str = "python", programs: tuple[str,
 
     `programs` of the host are inside, too.
     """
-    missing = [part for part in _NEEDED if not (_SYSTEM / part).is_dir()]
-    if missing or not Path("/usr/bin/python3").exists():
-        pytest.skip(f"Python of this host has no {', '.join(missing) or 'interpreter'}")
+    require_file("/usr/lib/python3/dist-packages/pip")
+    require_file("/usr/lib/python3/dist-packages/setuptools")
+    require_file("/usr/lib/python3/dist-packages/pkg_resources")
     folder = runner.folder / name
     made = runner.home / name
     runner.read("pull", "--sandbox", str(made), f"host:{','.join((*_PROGRAMS, *programs))}")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import GROUP, GridEngineCell
 from tests.cluster.users import ClusterUser
+from tests.requirements import require_program
 
 SITE = Site("cell", "Grid Engine", "gridengine", options=(("mpi_environment", "ppn{tasks}"), ("gpu_per_slot", "yes")))
 ABCI = Site(
@@ -223,9 +223,7 @@ def test_gridengine_reasons_to_wait(gridengine: GridEngineCell) -> None:
 
 def test_gridengine_tasks_run_on_all_nodes(gridengine: GridEngineCell) -> None:
     user = gridengine.user()
-    mpirun = shutil.which("mpirun.openmpi")
-    if mpirun is None:
-        pytest.skip("Open MPI is not installed")
+    require_program("mpirun.openmpi")
     job = Job(
         name="ranks", command=("sh", "-c", 'echo "$OMPI_COMM_WORLD_RANK $(hostname) $NOTE"'), parallel=Parallel.MPI,
         nodes=2, tasks_per_node=2, gpus_per_node=2, time=60, memory_per_cpu=4 << 30, environment=(("NOTE", "it's"),),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
+from tests.builders.own_etc import Account, make_etc
 from tests.builders.python_images import PIP, make_python_image
 from tests.builders.servers import wait_until_unused
 from tests.requirements import require_program, require_root
@@ -110,14 +111,8 @@ def test_commit_of_files_of_subordinate_ids(image: str, overlay: Path, runner: R
     require_program("newuidmap")
     if runner.uid == 0:
         pytest.skip("root may read the files of all ids")
-    files = runner.folder / "etc"
-    files.mkdir()
-    for name in ("passwd", "group"):
-        line = f"subject:x:{runner.uid}:{runner.uid}::{runner.home}:/bin/sh\n"
-        (files / name).write_text(Path("/etc", name).read_text() + line)
-    (files / "subuid").write_text("subject:300000:65536\n")
-    places = (("passwd", "passwd"), ("group", "group"), ("subuid", "subuid"), ("subgid", "subuid"))
-    setup = "; ".join(f"touch /etc/{name}; mount --bind {files}/{source} /etc/{name}" for name, source in places)
+    ids = dict.fromkeys(("subuid", "subgid"), "subject:300000:65536\n")
+    setup = f"mount --bind {make_etc(runner.folder / 'etc', [Account('subject', runner.uid, runner.home)], **ids)} /etc"
     script = f"{CHANGE}; busybox chown 5:6 /etc/made; chmod 600 /etc/made; mkdir /opt/shut; busybox chown 7 /opt/shut"
     words = ("exec", "--fakeroot", "--overlay", str(overlay), image, "sh", "-c", f"{script}; chmod 700 /opt/shut")
     done = run_after(setup, runner, *words)
@@ -176,9 +171,6 @@ def type_commands(runner: Runner, words: list[str], lines: list[str]) -> str:
 
 def test_commit_prints_typed_commands_as_a_recipe(runner: Runner, overlay: Path) -> None:
     image = make_python_image(runner)
-    bash = Path("/bin/bash")
-    if not bash.exists():
-        pytest.skip("this host has no bash")
     runner.read("pull", "--sandbox", str(runner.home / "bash"), "host:/bin/bash,/bin/sh,/bin/ls,/bin/mkdir,/bin/touch")
     image = runner.home / "bash"
     shell = ["shell", "--record", "--fakeroot", "--overlay", str(overlay), str(image)]

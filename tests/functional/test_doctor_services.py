@@ -28,6 +28,7 @@ from kedge.ops.setup.seen_nodes import recall_nodes
 from kedge.settings import Settings
 from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site
 from tests.builders.certificates import make_authority
+from tests.builders.own_etc import make_etc
 from tests.builders.sif import fixture_path
 from tests.fakes.ngc import NgcSite, open_ngc
 from tests.fakes.proxy import ConnectProxy
@@ -155,12 +156,9 @@ BLACK_HOLE = read_program("reach_a_host_that_is_silent")
 def test_checks_of_services_end_in_time_where_packets_vanish(tmp_path: Path) -> None:
     """A network of our own: questions to the name server are swallowed, and so are connections to nvcr.io."""
     require_user_namespaces()
-    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
-    (tmp_path / "hosts").write_text("127.0.0.9 nvcr.io\n")
-    script = (
-        f"mount --bind {tmp_path}/resolv.conf /etc/resolv.conf && mount --bind {tmp_path}/hosts /etc/hosts && "
-        f'{require_program("ip")} link set lo up && exec "$@"'
-    )
+    files = {"resolv.conf": "nameserver 127.0.0.1\n", "hosts": "127.0.0.9 nvcr.io\n"}
+    etc = make_etc(tmp_path / "etc", (), **files)
+    script = f'mount --bind {etc} /etc && {require_program("ip")} link set lo up && exec "$@"'
     command = ["unshare", "-rnm", "sh", "-c", script, "sh", sys.executable, "-c", BLACK_HOLE, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

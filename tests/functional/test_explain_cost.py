@@ -7,7 +7,6 @@ The time itself is measured by bench/explain, not here.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 from kedge.start_modules import COMMAND, EARLY, EXPLANATIONS
 from tests.fakes.ngc import NgcSite, open_ngc
 from tests.functional.test_submit_cost import list_loaded
+from tests.requirements import require_program
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
 TARGET = ("--gpu", "A100", "--driver", "535.104")
@@ -46,8 +46,7 @@ sys.exit(status)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NgcSite]:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
+    require_program("openssl")
     with open_ngc(tmp_path_factory.mktemp("authority")) as ngc:
         yield ngc
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import Runner, give_to, make_sandbox, run_after
+from tests.builders.own_etc import Account, make_etc
 from tests.requirements import REPOSITORY, require_program, require_root
 
 MAP = "cat /proc/self/uid_map"
@@ -42,19 +43,11 @@ def test_root_may_mount_for_itself_and_not_change_what_it_was_given(runner: Runn
 
 @pytest.mark.root
 @pytest.mark.parametrize("flags", [(), ("--contain",), ("--containall",)], ids=" ".join)
-def test_subordinate_ids_are_users_inside(runner: Runner, image: str, flags: tuple[str, ...]) -> None:
+def test_subordinate_ids_are_users_inside(runner: Runner, image: str, tmp_path: Path, flags: tuple[str, ...]) -> None:
     require_root()
     require_program("newuidmap")
-    files = runner.folder / "etc"
-    files.mkdir(exist_ok=True)
-    line = f"{runner.uid}:x:{runner.uid}:{runner.uid}::{runner.home}:/bin/sh\n"
-    for name in ("passwd", "group"):
-        (files / name).write_text(Path("/etc", name).read_text() + f"subject:x:{line.partition(':x:')[2]}")
-    (files / "subuid").write_text("subject:300000:65536\n")
-    setup = "; ".join(
-        f"touch /etc/{name}; mount --bind {files}/{source} /etc/{name}"
-        for name, source in (("passwd", "passwd"), ("group", "group"), ("subuid", "subuid"), ("subgid", "subuid"))
-    )
+    ids = dict.fromkeys(("subuid", "subgid"), "subject:300000:65536\n")
+    setup = f"mount --bind {make_etc(tmp_path / 'etc', [Account('subject', runner.uid, runner.home)], **ids)} /etc"
     script = f"{MAP}; touch /tmp/x && busybox chown 5:6 /tmp/x && stat -c '%u %g' /tmp/x; rm /tmp/x"
     done = run_after(setup, runner, "exec", "--fakeroot", *flags, image, "sh", "-c", script)
     assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ import pytest
 
 from tests.builders.containers import USER, as_user
 from tests.interop.test_layers_tools import unpack_with_umoci
-from tests.requirements import open_way, require_root, require_user_namespaces
+from tests.requirements import open_way, require_program, require_root, require_user_namespaces
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
 SEEDS = ("one", "two", "three")
@@ -81,8 +81,7 @@ def test_all_ways_give_the_same(ways: tuple[Path, dict[str, dict[str, Any]]]) ->
 def test_umoci_unpacks_the_same(ways: tuple[Path, dict[str, dict[str, Any]]], way: str, tmp_path: Path) -> None:
     require_root()
     place, answers = ways
-    if way not in answers:
-        pytest.skip(f"{way} is not installed")
+    require_program("fuse-overlayfs")  # without it, answers are two
     tars = [(place / way / f"layer{number}.tar").read_bytes() for number in range(3)]
     root = unpack_with_umoci(tmp_path, tars)
     words = [sys.executable, PROGRAMS / "change_a_tree.py", "describe", root, "0"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -129,7 +128,7 @@ def test_what_a_failing_program_says_is_passed_on(runner: Runner, sif: Path, mor
 def test_program_that_mounts_by_itself_is_ended_with_the_container(runner: Runner, sif: Path) -> None:
     """One of libfuse 2 cannot be given a device; a script without that library's name stands for it."""
     program = runner.folder / "old_ll"
-    program.write_text(f'#!/bin/sh\nexec {shutil.which("squashfuse_ll")} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {require_program("squashfuse_ll")} "$@"\n')
     program.chmod(0o755)
     env = {"KEDGE_SQUASHFUSE": str(program)}
     words = ("exec", *as_words(runner.uid), *WAY, str(sif), "cat", "/etc/group")

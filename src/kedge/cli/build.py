@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.build_display import PROGRESS_MODES
 from kedge.cli.login import add_login, read_access
-from kedge.cli.options import add_dry_run, add_settings
+from kedge.cli.options import add_dry_run, add_settings, add_verify
 from kedge.cli.pull import FORMS
 from kedge.errors import OutputExists
 from kedge.model.setting_values import PULL_POLICIES
@@ -108,6 +108,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--iidfile", metavar="FILE", type=Path, help=argparse.SUPPRESS)  # docker's
     group.add_argument("--metadata-file", metavar="FILE", type=Path, help=argparse.SUPPRESS)
     group.add_argument("--label", metavar="NAME=VALUE", action="append", default=[], help="add a label")
+    add_verify(group)
     group.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
 
 
@@ -131,7 +132,11 @@ def _add_step_options(parser: argparse.ArgumentParser) -> None:
         help="secret for RUN --mount=type=secret; id=NAME,env=VARIABLE takes a variable",
     )
     group.add_argument(
-        "--ssh", metavar="ID[=SOCKET]", action="append", default=[], help="SSH agent for RUN --mount=type=ssh"
+        "--ssh",
+        metavar="ID[=SOCKET]",
+        action="append",
+        default=[],
+        help="your SSH for RUN --mount=type=ssh and ADD git@…",
     )
     group.add_argument("-B", "--bind", metavar="SRC[:DST[:OPT]]", action="append", default=[], help="bind in all steps")
     group.add_argument("--mount", metavar="SPEC", action="append", default=[], help="mount in all steps")
@@ -160,7 +165,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     request = read_request(arguments, console)
     display = make_display(console, arguments.progress)
     access = read_access(arguments, console, None) if arguments.docker_login or arguments.authfile else None
-    workplace = Workplace(_choose_settings(request, console), console.progress, access, arguments.fix_perms)
+    workplace = Workplace(
+        _choose_settings(request, console), console.progress, access, arguments.fix_perms, arguments.verify
+    )
     if console.dry_run:
         return _preview(request, workplace, console)
     if arguments.if_missing and _is_there(request, console):

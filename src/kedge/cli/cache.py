@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_dry_run, add_settings
-from kedge.errors import UsageError
+from kedge.errors import CorruptImage, UsageError
 from kedge.model.size import format_size
 from kedge.ops.setup import cache
 from kedge.ops.setup.config import format_size as format_exactly
@@ -42,7 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "limit", help="Show or set the cache limit; least recently used items are removed first"
     )
     limit.add_argument("size", metavar="SIZE", nargs="?", help="such as 20G; 'none' removes the limit")
-    verify = commands.add_parser("verify", help="Verify all checksums and remove damaged items")
+    verify = commands.add_parser("verify", help="Verify all checksums and images, and remove damaged items")
+    verify.add_argument("--contents", action="store_true", help="also decompress all contents of images")
     for command in (show, listing, clean, limit, verify):
         add_settings(command, "cache_directory")
     for command in (show, listing, clean):
@@ -62,8 +63,7 @@ def _parse_days(text: str) -> float:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Run one subcommand."""
     commands = {"show": _show, "list": _list, "clean": _clean, "limit": _limit, "verify": _verify}
-    commands[arguments.command](arguments, console)
-    return 0
+    return commands[arguments.command](arguments, console) or 0
 
 
 def _show(arguments: argparse.Namespace, console: Console) -> None:
@@ -177,12 +177,16 @@ def _limit(arguments: argparse.Namespace, console: Console) -> None:
     _report_removed(console, removed)
 
 
-def _verify(arguments: argparse.Namespace, console: Console) -> None:
-    del arguments
-    verified = cache.verify_cache(console.settings, console.progress)
+def _verify(arguments: argparse.Namespace, console: Console) -> int:
+    verified = cache.verify_cache(console.settings, console.progress, with_contents=arguments.contents)
     for path in verified.changed:
         console.progress.warn(f"{path} has changed since kedge wrote it; kedge leaves it as it is")
-    _report_removed(console, verified.broken, "damaged ", changed=[str(path) for path in verified.changed])
+    for fault in verified.faulty.values():
+        console.progress.warn(f"{fault}. kedge wrote it wrongly and leaves it as it is: pull or build it again")
+    faulty = [{"path": str(path), "problem": fault} for path, fault in verified.faulty.items()]
+    changed = [str(path) for path in verified.changed]
+    _report_removed(console, verified.broken, "damaged ", changed=changed, faulty=faulty)
+    return CorruptImage.exit_code if faulty else 0
 
 
 def _report_removed(console: Console, removed: list[CacheItem], state: str = "", **more: object) -> None:

@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
-from kedge.cli.options import add_settings
+from kedge.cli.options import add_settings, add_verify
 from kedge.errors import UsageError
 from kedge.model.image_format import ImageFormat
 
@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dockerfile", action="store_true", help="the same as a Dockerfile")
     parser.add_argument("--force", "-F", action="store_true", help="overwrite OUTPUT")
+    add_verify(parser)
     add_login(parser)
     add_settings(
         parser, "architecture", "compression", "no_https", "ca_bundle", "temporary_directory", "cache_directory"
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.output is None and not kind:
         raise UsageError("name the new image", hint=f"kedge commit {arguments.overlay} new.sif")
     access = read_access(arguments, console, Reference.parse(arguments.base)) if arguments.base else None
-    workplace = Workplace(console.settings, console.progress, access)
+    workplace = Workplace(console.settings, console.progress, access, verify=arguments.verify)
     form = ImageFormat(arguments.format) if arguments.format else None
     target = read_target(arguments.output, form, arguments.tag) if arguments.output else None
     epoch = read_epoch(console.environ)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kedge.cli.options import add_dry_run, add_settings
+from kedge.cli.options import add_dry_run, add_settings, add_verify
 from kedge.cli.pull import FORMS
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tag", help="name of the image inside OCI layouts and archives (default: latest)")
     parser.add_argument("-F", "--force", action="store_true", help="replace an existing target")
     parser.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
+    add_verify(parser)
     add_settings(parser, "compression", "threads", "architecture", "temporary_directory")
     add_dry_run(parser)
 
@@ -37,7 +38,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     target = read_target(arguments.target, ImageFormat(arguments.format) if arguments.format else None, arguments.tag)
     request = ConvertRequest(Reference.parse(arguments.source), target, arguments.force)
-    workplace = Workplace(console.settings, console.progress, fix_permissions=arguments.fix_perms)
+    workplace = Workplace(
+        console.settings, console.progress, fix_permissions=arguments.fix_perms, verify=arguments.verify
+    )
     done = convert(request, workplace, dry_run=console.dry_run)
     if console.json:
         console.print_json(done.as_dict())

@@ -206,6 +206,13 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
 
 
+def add_verify(parser: argparse._ActionsContainer) -> None:
+    """Add --verify."""
+    parser.add_argument(
+        "--verify", action="store_true", help="read the written image back and compare all contents with the input"
+    )
+
+
 def add_settings(parser: argparse._ActionsContainer, *names: str) -> None:
     """Add the standard option of each named setting; `console.settings` then holds the merged value."""
     from kedge.settings import SETTINGS

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
-from kedge.cli.options import add_dry_run, add_settings
+from kedge.cli.options import add_dry_run, add_settings, add_verify
 from kedge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="output name, the same as OUTPUT")
     parser.add_argument("-F", "--force", action="store_true", help="replace an existing output")
     parser.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
+    add_verify(parser)
     parser.add_argument("--if-missing", action="store_true", help="do nothing if the output exists")
     parser.add_argument("--offline", action="store_true", help="use the cache only, no network")
     parser.add_argument(
@@ -79,9 +80,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         arguments.last_wins,
         arguments.plain_name,
     )
-    workplace = Workplace(
-        console.settings, console.progress, read_access(arguments, console, reference), arguments.fix_perms
-    )
+    access = read_access(arguments, console, reference)
+    workplace = Workplace(console.settings, console.progress, access, arguments.fix_perms, arguments.verify)
     pulled = pull(request, workplace, dry_run=console.dry_run)
     if console.json:
         console.print_json(pulled.as_dict())

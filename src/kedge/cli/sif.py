@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import read_image_path
+from kedge.errors import CorruptImage
 from kedge.formats.sif import edit, listing
+from kedge.host.limits import choose_threads, read_limits
+from kedge.model.counting import count_things
 from kedge.ops.images import sif
 
 if TYPE_CHECKING:
@@ -35,6 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         command = commands.add_parser(name, help=text)
         command.add_argument("id", metavar="ID", type=int)
         command.add_argument("file", metavar="FILE", type=read_image_path)
+    verify = commands.add_parser("verify", help="Check that an image is whole: its tables and all contents")
+    verify.add_argument("files", metavar="FILE", nargs="+", type=read_image_path, help="SIF or SquashFS file")
+    verify.add_argument("--quick", action="store_true", help="check the tables only, not the contents")
     _configure_add(commands.add_parser("add", help="Add a file as an object"))
 
 
@@ -59,6 +65,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.command == "dump":
         for chunk in sif.dump_object(arguments.file, arguments.id):
             console.write_bytes(chunk)
+    elif arguments.command == "verify":
+        return _verify(arguments, console)
     elif arguments.command in ("list", "header", "info"):
         _show(arguments, console)
     else:
@@ -78,6 +86,22 @@ def _show(arguments: argparse.Namespace, console: Console) -> None:
     if console.json:
         console.print_json(document)
     console.print(text.removesuffix("\n"))
+
+
+def _verify(arguments: argparse.Namespace, console: Console) -> int:
+    threads = choose_threads(read_limits(), console.settings.threads)
+    found = [sif.verify_image(path, threads, is_quick=arguments.quick) for path in arguments.files]
+    broken = [image for image in found if image.state == "broken"]
+    if console.json:
+        console.print_json({"images": [image.as_dict() for image in found]})
+        return CorruptImage.exit_code if broken else 0
+    for image in found:
+        text = {"ok": f"ok, {count_things(image.files or 0, 'file')}", "broken": image.problem or ""}
+        console.print(f"{image.path}: {text.get(image.state, 'not checked: kedge cannot read its root file system')}")
+    if broken:
+        what = f"{count_things(len(broken), 'image')} of {len(found)} cannot be read whole"
+        raise CorruptImage(what, hint="pull, build or copy again: " + " ".join(str(image.path) for image in broken))
+    return 0
 
 
 def _change(arguments: argparse.Namespace, console: Console) -> None:

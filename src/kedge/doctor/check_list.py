@@ -56,6 +56,7 @@ _ROWS: tuple[tuple[str | float, ...], ...] = (
     ("credentials", "credentials", "Network", "network.credentials", "check_credentials"),
     ("logins", "logins", "Network", "network.credentials", "check_logins", 1.5),
     ("store", "store", "Storage", "storage.cache_home", "check_store", 1.5),
+    ("cached-images", "cached images", "Storage", "storage.cached_images", "check_cached_images", 1.5),
     ("home", "home", "Storage", "storage.cache_home", "check_home", 1.5),
     ("old-caches", "old caches", "Storage", "storage.cache_home", "check_old_caches"),
     ("temporary", "temporary files", "Storage", "storage.node_directories", "check_temporary"),

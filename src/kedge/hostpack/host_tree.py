@@ -35,7 +35,7 @@ class HostTree:
         self.packed: set[str] = set()  # every path added, links too, as it was asked for
         self._sink = sink
         self._inodes: dict[tuple[int, int], Node] = {}
-        self._homes = _find_homes()
+        self._homes = find_homes()
         self._allowed: list[str] = []
 
     def allow(self, path: str) -> None:
@@ -195,7 +195,7 @@ class HostTree:
         return NodeKind.DIRECTORY if stat.S_ISDIR(mode) else NodeKind.FILE if stat.S_ISREG(mode) else None
 
 
-def _find_homes() -> list[str]:
+def find_homes() -> list[str]:
     """The user's home under every name it has, with a slash at the end; empty if it is not a directory of theirs."""
     homes = {os.environ.get("HOME", "")}
     with contextlib.suppress(KeyError):

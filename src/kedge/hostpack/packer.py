@@ -20,7 +20,7 @@ from kedge.formats.elf import ElfObject
 from kedge.hostpack import rules
 from kedge.hostpack.host_tree import HostTree
 from kedge.hostpack.linker import Linker, Needer, name_musl_paths, write_cache
-from kedge.hostpack.python_environment import ask_python
+from kedge.hostpack.python_environment import StartsPython, ask_python, start_on_host
 from kedge.hostpack.shebang import read_interpreter
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.nearest import propose
@@ -75,10 +75,13 @@ class _Wanted:
     is_named: bool  # by a path, not found on PATH
 
 
-def pack_host(programs: Sequence[str], sink: ContentSink) -> PackedHost:
-    """Pack programs (`bash`, `/opt/x/bin/prog`, `python3+numpy`) of this host; their bytes go to `sink`."""
+def pack_host(programs: Sequence[str], sink: ContentSink, start_python: StartsPython = start_on_host) -> PackedHost:
+    """Pack programs (`bash`, `/opt/x/bin/prog`, `python3+numpy`) of this host; their bytes go to `sink`.
+
+    `start_python` starts interpreters, which are asked about themselves.
+    """
     wanted = [_find_wanted(text) for text in programs]
-    packer = _Packer(HostTree(sink))
+    packer = _Packer(HostTree(sink), start_python)
     for program in wanted:
         packer.allow(program)
     shell = find_program("/bin/sh")
@@ -168,8 +171,9 @@ def _list_folders(path: str, depth: int = 0) -> list[str]:
 class _Packer:
     """Follows what programs need until nothing new turns up."""
 
-    def __init__(self, tree: HostTree) -> None:
+    def __init__(self, tree: HostTree, start_python: StartsPython) -> None:
         self.tree = tree
+        self._start_python = start_python
         host = Platform.host()
         self._architecture = host.architecture
         self._bits = 32 if host.architecture in ("386", "arm") else 64
@@ -295,7 +299,8 @@ class _Packer:
                 self._add_if_object(path)
 
     def _add_python(self, path: str, packages: tuple[str, ...]) -> None:
-        environment = ask_python(path, packages)
+        folders = {place.rpartition("/")[0] for place in self.tree.packed}
+        environment = ask_python(path, packages, self._start_python, folders)
         for prefix in environment.prefixes:
             if os.path.isfile(f"{prefix}/pyvenv.cfg"):  # noqa: PTH113
                 self.tree.add(f"{prefix}/pyvenv.cfg")

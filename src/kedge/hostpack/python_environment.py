@@ -8,8 +8,9 @@ same questions. It runs isolated (`-I`), so neither PYTHONPATH nor the user's ow
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kedge.errors import FileProblem, ProgramFailed, UnsupportedFormat
 from kedge.posix.process import run_program
@@ -85,6 +86,18 @@ print(json.dumps({
 """
 
 
+_PLACES = ("prefixes", "library", "dynload", "zip", "files")  # lists of absolute paths
+
+# Starts an interpreter with these words, and gives what it prints; the directories hold its shared objects.
+StartsPython = Callable[[Sequence[str], Iterable[str]], bytes]
+
+
+def start_on_host(argv: Sequence[str], folders: Iterable[str]) -> bytes:
+    """As the user, outside of any container: for interpreters that the user names."""
+    del folders
+    return run_program(argv, timeout=120).output
+
+
 @dataclass(frozen=True, slots=True)
 class _PythonEnvironment:
     """Where an interpreter keeps its standard library, and files: packages asked for, certificates it trusts."""
@@ -94,12 +107,24 @@ class _PythonEnvironment:
     files: tuple[str, ...]
 
 
-def ask_python(interpreter: str, packages: tuple[str, ...]) -> _PythonEnvironment:
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What an interpreter says."""
+
+    lists: dict[str, list[str]]
+    missing: list[list[str]]
+
+
+def ask_python(
+    interpreter: str,
+    packages: tuple[str, ...],
+    start: StartsPython = start_on_host,
+    folders: Iterable[str] = (),
+) -> _PythonEnvironment:
     """Ask the interpreter about itself and these packages with what they require."""
     try:
         # -B: asking must not leave byte code behind, which would change what is packed next time
-        answer = run_program([interpreter, "-I", "-B", "-c", _QUESTION, json.dumps(packages)], timeout=120)
-        report: dict[str, Any] = json.loads(answer.output)
+        report = _read_report(start([interpreter, "-I", "-B", "-c", _QUESTION, json.dumps(packages)], folders))
     except ProgramFailed as problem:
         raise ProgramFailed(
             f"{interpreter} could not be asked about its packages",
@@ -107,25 +132,56 @@ def ask_python(interpreter: str, packages: tuple[str, ...]) -> _PythonEnvironmen
             hint="kedge packs Python 3.8 and newer; try it by hand: 'python3 -I -c \"import sysconfig\"'",
         ) from problem
     except ValueError:
-        raise ProgramFailed(f"{interpreter} did not list its packages") from None
+        raise ProgramFailed(
+            f"{interpreter} did not list its packages: it is not Python, or not a Python that kedge can pack",
+            hint="kedge packs Python 3.8 and newer; try it by hand: 'python3 -I -c \"import sysconfig\"'",
+        ) from None
     _check_packages(interpreter, report)
-    library = [*report["library"], *report["dynload"], *report["zip"]]
+    lists = report.lists
+    library = [*lists["library"], *lists["dynload"], *lists["zip"]]
     return _PythonEnvironment(
-        prefixes=tuple(dict.fromkeys(report["prefixes"])),
+        prefixes=tuple(dict.fromkeys(lists["prefixes"])),
         library=tuple(dict.fromkeys(library)),
-        files=tuple(report["files"]),
+        files=tuple(lists["files"]),
     )
 
 
-def _check_packages(interpreter: str, report: dict[str, Any]) -> None:
-    for name, needer in report["missing"]:
+def _read_report(output: bytes) -> _Report:
+    """The answer, which is the last line; ValueError for what is none: any program may be called python."""
+    lines = output.splitlines() or [b""]
+    try:
+        answer = json.loads(lines[-1])
+    except RecursionError:
+        raise ValueError from None
+    if not isinstance(answer, dict):
+        raise ValueError
+    lists = {key: _require_texts(answer.get(key)) for key in (*_PLACES, "editable")}
+    if not all(os.path.isabs(place) for key in _PLACES for place in lists[key]):  # noqa: PTH117
+        raise ValueError
+    missing = answer.get("missing")
+    if not isinstance(missing, list):
+        raise ValueError
+    return _Report(lists, [_require_texts(pair, 2) for pair in missing])
+
+
+def _require_texts(value: object, length: int | None = None) -> list[str]:
+    if not isinstance(value, list) or length not in (None, len(value)):
+        raise ValueError
+    for text in value:
+        if not isinstance(text, str) or "\0" in text:
+            raise ValueError
+    return value
+
+
+def _check_packages(interpreter: str, report: _Report) -> None:
+    for name, needer in report.missing:
         why = f", which {needer} requires" if needer else ""
         raise FileProblem(
             f"{interpreter} has no package '{name}'{why}",
             context={"package": name},
             hint=f"install it for that interpreter first: {interpreter} -m pip install {name}",
         )
-    for name in report["editable"]:
+    for name in report.lists["editable"]:
         raise UnsupportedFormat(
             f"the package '{name}' is installed as a link to its source directory (editable)",
             hint="install it first without -e: pip install .",

@@ -21,9 +21,7 @@ from kedge.recipe.steps import (
     WriteFilesStep,
 )
 
-_FORMAT = 1  # raise it when the same step makes another layer
-# How a host reaches the network says nothing about what is fetched there.
-PROXY_VARIABLES = frozenset({"http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy"})
+_FORMAT = 2  # raise it when the same step makes another layer
 
 
 def state_key(base: str, layers: Iterable[str]) -> str:
@@ -58,7 +56,9 @@ def _describe(step: Step) -> object:
 
 
 def _describe_run(step: RunStep) -> object:
-    environment = [[name, value] for name, value in step.environment if name.lower() not in PROXY_VARIABLES]
+    # Without `step.proxies`: how this host reaches the network says nothing about what is fetched there. A proxy that
+    # the recipe or its base names decides that, and counts.
+    environment = [[name, value] for name, value in step.environment]
     mounts = [_describe_mount(mount) for mount in step.mounts]
     script = [step.script.name, _hash_bytes(step.script.data)] if step.script else []
     words = [list(step.argv), sorted(environment), step.directory, step.user]

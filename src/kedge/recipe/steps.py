@@ -48,6 +48,7 @@ class CopyOrigin:
     stage: int | None = None  # its index
     image: str = ""
     name: str = ""  # of a context given with --build-context
+    is_trigger: bool = False  # ONBUILD of a base image names it
 
 
 @frozen
@@ -96,7 +97,9 @@ class RunStep:
     place: RecipePlace
     text: str
     argv: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...] = ()  # all of it, sorted by name; build arguments too
+    environment: tuple[
+        tuple[str, str], ...
+    ] = ()  # what the recipe and its base say, sorted by name; build arguments too
     directory: str = "/"
     user: str = ""
     mounts: tuple[StepMount, ...] = ()
@@ -104,6 +107,7 @@ class RunStep:
     stdin: bytes = b""
     section: str = "run"  # run, post, appinstall or test; what changes files in a test is thrown away
     script: InlineFile | None = None
+    proxies: tuple[tuple[str, str], ...] = ()  # how this host reaches the network; `environment` goes before them
 
 
 @frozen

@@ -27,3 +27,4 @@ class AccessOptions:
     count: Callable[[int, int], None] = lambda _answers, _received: None
     stall_timeout: float = 60.0  # seconds without data
     minimum_speed: int = 0  # bytes per second; 0: any
+    login_registries: frozenset[str] | None = None  # who may get a login that names no registry; None: who is asked

@@ -47,7 +47,9 @@ class Access:
             progress.detail(note)
         return cls(
             HttpTransport(_transport_options(options, environ, home, progress)),
-            CredentialSources(options.login, options.authfile, options.username, environ, home),
+            CredentialSources(
+                options.login, options.authfile, options.username, environ, home, options.login_registries
+            ),
             registries,
             options.no_https,
             frozenset(environ.get("KEDGE_TRUSTED_REALMS", "").lower().replace(",", " ").split()),

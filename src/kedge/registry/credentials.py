@@ -2,7 +2,8 @@
 """Where credentials for a registry come from, in order; the first that fits is used, and its source is remembered.
 
 Options, then the environment, then files. The environment's login is for the registry that is being pulled from, as in
-Apptainer, and never goes to a mirror. `~/.netrc` is not read: it is not about registries.
+Apptainer, and never goes to a mirror. In a build, where a recipe names registries, it is for those that the caller
+says. `~/.netrc` is not read: it is not about registries.
 """
 
 from __future__ import annotations
@@ -64,13 +65,14 @@ class CredentialSources:
     username: str | None = None  # USER@ of an Enroot reference: only entries of this user fit
     environ: Mapping[str, str] = NOTHING
     home: Path = Path("/")
+    registries: frozenset[str] | None = None  # who may get a login that names no registry; None: who is asked
 
     def find(self, registry: str, repository: str, *, is_mirror: bool = False) -> CredentialSearch:
         """The credential for a repository; what is not tied to a host is kept from mirrors."""
         notes: list[str] = []
         sources: list[Iterator[Credential]] = []
         if not is_mirror:
-            sources = [self._from_options(registry), self._from_environment(registry, notes)]
+            sources = [self._from_options(registry, notes), self._from_environment(registry, notes)]
         sources.append(self._from_files(registry, repository, notes))
         sources.append(self._from_enroot(registry, notes))
         for source in sources:
@@ -87,8 +89,19 @@ class CredentialSources:
         """Whether it is a key of NGC and the registry is not NVIDIA's."""
         return holds_ngc_key(credential.login, self.environ) and not is_ngc_registry(normalize_key(registry))
 
-    def _from_options(self, registry: str) -> Iterator[Credential]:
-        if self.explicit is None:
+    def _may_get(self, registry: str, source: str, notes: list[str]) -> bool:
+        """Whether a login that names no registry is for this one; a note says it where not."""
+        host = normalize_key(registry)
+        if self.registries is None or host in map(normalize_key, self.registries):
+            return True
+        owner = f"is for {', '.join(sorted(self.registries))}" if self.registries else "is for the base of the build"
+        notes.append(
+            f"{source} {owner}, and kedge does not send it to {host}; log in there: kedge registry login {host}"
+        )
+        return False
+
+    def _from_options(self, registry: str, notes: list[str]) -> Iterator[Credential]:
+        if self.explicit is None or not self._may_get(registry, self.explicit.source, notes):
             return
         if self._is_misdirected(self.explicit, registry):
             raise UsageError(
@@ -105,7 +118,9 @@ class CredentialSources:
             if user == NGC_USER and not is_ngc_registry(host):
                 notes.append(f"{user_variable} is $oauthtoken, which kedge sends to nvcr.io only, not to {host}")
             elif user and password:
-                yield Credential(make_login(user, Secret(password)), f"{user_variable} and {password_variable}")
+                source = f"{user_variable} and {password_variable}"
+                if self._may_get(registry, source, notes):
+                    yield Credential(make_login(user, Secret(password)), source)
             elif password:
                 notes.append(
                     f"{password_variable} is set, but {user_variable} is empty: write '$oauthtoken' with single quotes"

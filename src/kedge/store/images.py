@@ -88,6 +88,13 @@ class Images:
         """Take the image out of the cache; files of users stay."""
         self._remove(self.path(key))
 
+    def drop_faulty(self, path: Path, fault: str) -> None:
+        """Take an image out that has its bytes, and was written wrongly."""
+        record = ImageRecord.read(path)
+        self.warn(f"the cached image '{record.key if record is not None else path.name}' was written wrongly: {fault}")
+        with contextlib.suppress(KedgeError):
+            self._remove(path)
+
     def verify(self, path: Path) -> bool:
         """Hash an image of the cache, whatever its record says of its times; a changed one is dropped."""
         return self._check(path, is_thorough=True)

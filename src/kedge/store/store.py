@@ -38,10 +38,14 @@ _DEFAULT_DOWNLOADS = 4
 
 @frozen
 class Verified:
-    """What hashing found: items of the cache that were damaged, and are gone; changed files of users, which stay."""
+    """What was found: items of the cache that were damaged, and are gone; files of users, which stay.
+
+    `changed` are not what kedge delivered. `faulty` are, and were written wrongly: by path, what is wrong.
+    """
 
     broken: list[CacheItem]
     changed: list[Path]
+    faulty: dict[Path, str]
 
 
 class Store:
@@ -211,19 +215,31 @@ class Store:
         """Remove everything of these kinds that nobody uses and that was not used for so many seconds."""
         return eviction.clean(self.layout, kinds, unused_for, dry_run=dry_run)
 
-    def verify(self, advance: Callable[[int], None] | None = None) -> Verified:
-        """Hash all blobs, all images, and what users were given instead of an image; the damaged are dropped."""
+    def verify(
+        self, advance: Callable[[int], None] | None = None, find_fault: Callable[[Path], str] = lambda _: ""
+    ) -> Verified:
+        """Hash all blobs, all images, and what users were given instead of an image; the damaged are dropped.
+
+        `find_fault` says what is wrong with an image that has the bytes it was written with; empty if nothing is.
+        """
         broken: list[CacheItem] = []
         delivered: dict[Path, bool] = {}  # one that kedge replaced by another image is as that one was
+        faulty: dict[Path, str] = {}
         for entry in self.entries():
             if entry.kind is ItemKind.RECORD and (record := read_delivery(entry.path)) is not None:
                 for path, is_whole in self.images.verify_delivered(record).items():
                     delivered[path] = is_whole or delivered.get(path, False)
+                    if is_whole and (fault := find_fault(path)):
+                        self.images.deliveries.forget(record.key, path)
+                        faulty[path] = fault
             elif entry.kind in (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.RECORD) and not self._is_whole(entry):
+                broken.append(entry)
+            elif entry.kind is ItemKind.IMAGE and (fault := find_fault(entry.path)):
+                self.images.drop_faulty(entry.path, fault)
                 broken.append(entry)
             if advance is not None and entry.kind in (ItemKind.BLOB, ItemKind.IMAGE):
                 advance(entry.size)
-        return Verified(broken, [path for path, is_whole in delivered.items() if not is_whole])
+        return Verified(broken, [path for path, is_whole in delivered.items() if not is_whole], faulty)
 
     def _is_whole(self, entry: CacheItem) -> bool:
         """Whether an item of the cache has its bytes; if not, it is removed. Of a record that is known already."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.old_kernels import play_refusals
+from tests.builders.own_etc import Account, make_etc
 from tests.hostile.attacks.attack import WAYS
 from tests.hostile.attacks.conftest import Ground
 from tests.hostile.attacks.judging import list_missed, list_reached
@@ -60,16 +61,13 @@ def test_what_is_reached_is_what_is_open_by_design(ground: Ground, baseline: Mea
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "--fakeroot" in way])
-def test_the_same_holds_with_subordinate_ids(ground: Ground, baseline: Measured, way: str) -> None:
+def test_the_same_holds_with_subordinate_ids(ground: Ground, baseline: Measured, tmp_path: Path, way: str) -> None:
     require_root()
     require_program("newuidmap")
     scene = ground.scene
-    user = f"attacked:x:{scene.uid}:{scene.uid}::{scene.home}:/bin/sh\n"
-    for name, text in (("passwd", Path("/etc/passwd").read_text() + user), ("ids", "attacked:2000000:65536\n")):
-        (scene.base / name).write_text(text)
-    files = (("passwd", "passwd"), ("ids", "subuid"), ("ids", "subgid"))
-    mounts = "; ".join(f"touch /etc/{there} && mount --bind {scene.base}/{here} /etc/{there}" for here, there in files)
-    prefix = (require_program("unshare"), "--mount", "sh", "-ec", f'{mounts}; exec "$@"', "sh")
+    ids = dict.fromkeys(("subuid", "subgid"), "attacked:2000000:65536\n")
+    etc = make_etc(tmp_path / "etc", [Account("attacked", scene.uid, scene.home)], **ids)
+    prefix = (require_program("unshare"), "--mount", "sh", "-ec", f'mount --bind {etc} /etc; exec "$@"', "sh")
     measured = attack(ground, way, "overlay", prefix=prefix)
     assert measured.is_whole, measured.errors
     assert "subordinate ids" in measured.errors

@@ -26,6 +26,7 @@ import pytest
 from kedge.runtime.command_line.shim_file import make_shim
 from kedge.runtime.processes.subordinate_ids import find_helper
 from tests.builders.apptainer import PEER_USER
+from tests.builders.own_etc import make_etc
 from tests.builders.removal import remove_beside
 from tests.interop.conformance.case import HOME, Case
 from tests.interop.conformance.images import build_images, make_images
@@ -251,11 +252,12 @@ def open_places(built: Path | None = None, *, with_subordinates: bool = True) ->
         apptainer = Place(space / "apptainer", ("apptainer", "-q"), holder)
         if not built:
             build_images(images, functools.partial(apptainer.enter, limit=BUILD_LIMIT))
-        users = [f"mount --bind {tree}/etc/{name} /etc/{name}" for name in USERS if Path(f"/etc/{name}").exists()]
-        users += hiding or [f"mount --bind {tree}/etc/{name} /etc/{name}" for name in SUBORDINATES]
+        known = {name: (tree / "etc" / name).read_text() for name in USERS if Path(f"/etc/{name}").exists()}
+        known |= {name: "" if hiding else (tree / "etc" / name).read_text() for name in SUBORDINATES}
+        users = f"mount --bind {make_etc(space / 'etc', (), **known)} /etc"
         mounts = make_folders(space / "kedge", images, list_needed())
         start = ["unshare", "--mount", "--propagation", "private"]
-        holder = stack.enter_context(hold_namespace(start, "\n".join([*users, mounts])))
+        holder = stack.enter_context(hold_namespace(start, f"{users}\n{mounts}"))
         kedge = Place(space / "kedge", find_kedge(space / "kedge"), holder, make_apptainer(space / "kedge"))
         # The first start of an image says that it is unpacked; all cases are to be alike.
         kedge.enter(*kedge.program, "unpack", *(f"/srv/images/{each.name}" for each in sorted(images.glob("*.sif"))))

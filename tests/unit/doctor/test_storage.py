@@ -31,6 +31,7 @@ from kedge.frozen import replace
 from kedge.host.space import Space
 from kedge.settings import Settings
 from tests.builders.findings import require_whole
+from tests.builders.ordinary_user import as_ordinary_user
 from tests.requirements import require_root
 
 GIGA = 10**9
@@ -107,9 +108,8 @@ def test_store_of_this_machine_is_looked_at(tmp_path: Path) -> None:
     assert not (tmp_path / "not").exists()
 
 
+@as_ordinary_user
 def test_place_of_another_user_cannot_be_written(tmp_path: Path) -> None:
-    if os.getuid() == 0:
-        pytest.skip("root may write everywhere")
     place = look_at(Path("/usr/kedge"), "x", make_surroundings({"HOME": str(tmp_path)}))
     assert not place.is_writable
 

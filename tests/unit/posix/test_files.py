@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 from pathlib import Path
 
 import pytest
 
-from kedge.errors import LimitReached, OutputExists
-from kedge.posix.files import apply_umask, atomic_output, explain, refuse_existing
+from kedge.errors import CorruptImage, LimitReached, OutputExists
+from kedge.posix.files import apply_umask, atomic_output, copy_range, explain, refuse_existing
 
 
 @pytest.fixture
@@ -85,3 +86,36 @@ def test_atomic_output_leaves_nothing_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), atomic_output(tmp_path / "x") as file:
         file.write(b"half" * (1 // 0))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("way", ["in the kernel", "in steps", "given up halfway", "refused", "not in this Python"])
+def test_copy_is_the_same_by_the_kernel_and_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    real = os.copy_file_range
+
+    def copy(source: int, target: int, count: int, *places: int) -> int:
+        if way == "refused" or (way == "given up halfway" and places[0] > 3000):
+            raise OSError(errno.EXDEV, "other file systems")
+        return real(source, target, count if way == "in the kernel" else min(count, 1000), *places)
+
+    if way == "not in this Python":
+        monkeypatch.delattr(os, "copy_file_range")
+    else:
+        monkeypatch.setattr(os, "copy_file_range", copy)
+    chance = random.Random(7)
+    data = chance.randbytes(3 << 20)
+    (tmp_path / "source").write_bytes(data)
+    for size in (0, 1, 999, 1000, 1001, 5000, (1 << 20) - 1, (1 << 20) + 1, 2 << 20):
+        offset, before = chance.choice((0, 1, 4096)), chance.choice((0, 7, 4096))
+        with (tmp_path / "source").open("rb") as source, (tmp_path / "target").open("w+b") as target:
+            target.write(b"b" * before)
+            copy_range(source, target, offset, size)
+            target.write(b"behind")
+        assert (tmp_path / "target").read_bytes() == b"b" * before + data[offset : offset + size] + b"behind", size
+    with (
+        (tmp_path / "source").open("rb") as source,
+        (tmp_path / "target").open("w+b") as target,
+        pytest.raises(CorruptImage, match="was truncated"),
+    ):
+        copy_range(source, target, 5, len(data))

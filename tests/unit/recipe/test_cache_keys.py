@@ -37,7 +37,7 @@ def key(step: Step, state: str = "s", platform: str = "linux/arm64", **inputs: s
     [
         replace(RUN, place=RecipePlace("other", 99)),
         replace(RUN, text="RUN  make # twice"),
-        replace(RUN, environment=(("A", "1"), ("http_proxy", "http://b"), ("NO_PROXY", "x"))),
+        replace(RUN, proxies=(("http_proxy", "http://b"), ("NO_PROXY", "x"))),
         replace(RUN, environment=(("http_proxy", "http://a"), ("A", "1"))),
     ],
 )
@@ -51,6 +51,9 @@ def test_key_of_a_run_is_the_same(other: RunStep) -> None:
         replace(RUN, argv=("/bin/sh", "-c", "make all")),
         replace(RUN, argv=("/bin/sh -c", "make")),
         replace(RUN, environment=(("A", "2"),)),
+        replace(RUN, environment=(("A", "1"),)),
+        replace(RUN, environment=(("A", "1"), ("http_proxy", "http://b"))),
+        replace(RUN, environment=(("A", "1"), ("HTTP_PROXY", "http://a"))),
         replace(RUN, directory="/"),
         replace(RUN, user=""),
         replace(RUN, stdin=b"x"),

@@ -63,6 +63,10 @@ class BlockCodec:
             raise CorruptImage(f"{self.name} data expands to more than {limit} bytes")
         return result
 
+    def measure_block(self, head: Buffer, limit: int) -> int | None:  # noqa: ARG002 - for zstd
+        """How many bytes a block gives, by the first 18 of those stored; None where the codec does not say it there."""
+        return None
+
     def _decompress(self, data: Buffer, limit: int) -> bytes:
         raise NotImplementedError
 
@@ -131,6 +135,16 @@ class _ZstdCodec(BlockCodec):
             decompressor = self._local.decompressor = zstandard.ZstdDecompressor()
         result: bytes = decompressor.decompress(data, max_output_size=limit)
         return result
+
+    def measure_block(self, head: Buffer, limit: int) -> int | None:
+        """The size that the frame's head has, if any."""
+        try:
+            size = zstandard.frame_content_size(head)
+        except zstandard.ZstdError as problem:
+            raise CorruptImage(f"zstd data is damaged: {problem}") from problem
+        if size > limit:
+            raise CorruptImage(f"zstd data claims to expand to {size} bytes where {limit} are the limit")
+        return size if size >= 0 else None
 
 
 class _GzipCodec(BlockCodec):

@@ -8,7 +8,6 @@ crash must leave the old file or the new one. File systems that can share blocks
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
-from kedge.formats.sif.data_object import COPY_CHUNK, DataObject
+from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import (
     ARCHITECTURE_CODES,
     DESCRIPTOR,
@@ -31,7 +30,7 @@ from kedge.formats.sif.layout import (
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.frozen import replace
-from kedge.posix.files import atomic_output, explained
+from kedge.posix.files import atomic_output, copy_range, explained
 
 NO_TIME = -62_135_596_800  # the zero of Go's times, the year 1, in seconds
 Ranges = list[tuple[int, int]]
@@ -213,29 +212,7 @@ def _with_partition_type(descriptor: SifDescriptor, kind: PartitionType, now: in
 
 
 def _copy_ranges(source: BinaryIO, target: BinaryIO, ranges: Ranges) -> None:
-    """Copy stretches to the same offsets, inside the kernel where it can; what lies between stays a hole."""
-    target.flush()
+    """Copy stretches to the same offsets; what lies between stays a hole."""
     for offset, size in ranges:
-        done = _copy_in_kernel(source.fileno(), target.fileno(), offset, size)
-        source.seek(offset + done)
-        target.seek(offset + done)
-        while done < size and (chunk := source.read(min(COPY_CHUNK, size - done))):
-            target.write(chunk)
-            done += len(chunk)
-        target.flush()
-
-
-def _copy_in_kernel(source: int, target: int, offset: int, size: int) -> int:
-    done = 0
-    try:
-        while done < size:
-            count = os.copy_file_range(source, target, min(size - done, 1 << 30), offset + done, offset + done)
-            if count == 0:
-                break
-            done += count
-    except OSError as problem:
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            raise
-    except AttributeError:
-        pass  # a Python that has no such call
-    return done
+        target.seek(offset)
+        copy_range(source, target, offset, size)

@@ -12,6 +12,7 @@ import uuid
 from typing import BinaryIO
 
 from kedge.errors import UsageError
+from kedge.formats.sif.check_sif import check_written
 from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import (
     DATA_OFFSET,
@@ -110,7 +111,7 @@ class SifBuilder:
         return descriptor
 
     def finish(self) -> Header:
-        """Write header and table; the file then ends where the last object ends."""
+        """Write header and table, and read them back; the file then ends where the last object ends."""
         if self._open is not None:
             raise UsageError("the partition that was begun was not ended")
         header = self._make_header()
@@ -119,7 +120,7 @@ class SifBuilder:
         self._file.write(header.pack().ljust(TABLE_OFFSET, b"\0"))
         self._file.write(table.ljust(DATA_OFFSET - TABLE_OFFSET, b"\0"))
         self._file.truncate(self._end)
-        self._file.flush()
+        check_written(self._file)
         return header
 
     def _place(self, item: DataObject, size: int) -> SifDescriptor:

@@ -112,7 +112,7 @@ class BlockReader:
         if coming is not None and coming[0] == number:
             block = coming[1].result()
         else:
-            block = self._read_fragment(table.get(number, asked_by=asked_by))
+            block = self.read_fragment(table.get(number, asked_by=asked_by))
         if len(self._fragments) >= CACHED_FRAGMENTS:
             del self._fragments[next(iter(self._fragments))]
         self._fragments[number] = block
@@ -125,11 +125,12 @@ class BlockReader:
             entry = table.get(number, asked_by="")
         except CorruptImage:  # nobody asked for this one: whoever does gets the error
             return
-        future = self._submit(partial(self._read_fragment, entry))
+        future = self._submit(partial(self.read_fragment, entry))
         if future is not None:
             self._coming = (number, future)
 
-    def _read_fragment(self, entry: tuple[int, ...]) -> bytes:
+    def read_fragment(self, entry: tuple[int, ...]) -> bytes:
+        """The fragment block that an entry of the table is about."""
         position, word, _ = entry
         size = self.check_word(word, position, "fragment block")
         data = memoryview(self._image.read(position, size, "fragment block"))

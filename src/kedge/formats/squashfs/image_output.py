@@ -7,7 +7,7 @@ import fcntl
 import io
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from kedge.errors import FileProblem
@@ -22,7 +22,7 @@ _VECTOR = 512  # pieces in one call; the kernel takes 1024
 class OutputFile:
     """Positions are relative to where the file stood; works on descriptors, or through seek on files without one.
 
-    While an image is being written nobody else may use the file; `leave_at` puts its position back in order.
+    While an image is being written nobody else may use the file; `read_whole` puts its position back in order.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -85,6 +85,7 @@ class OutputFile:
             data += more
         return data
 
-    def leave_at(self, position: int) -> None:
-        """Position the file there for whoever writes next."""
-        self._file.seek(self._base + position)
+    def read_whole(self, size: int, read: Callable[[BinaryIO, int], object]) -> None:
+        """Let `read` have the file and the image's start; then position it behind the image for whoever writes next."""
+        read(self._file, self._base)
+        self._file.seek(self._base + size)

@@ -44,7 +44,7 @@ class SquashReader:
 
     def __init__(self, file: BinaryIO, offset: int = 0, size: int | None = None, *, threads: int = 1) -> None:
         image = ImageRange(file, offset, size)
-        self.superblock = superblock = _read_superblock(image)
+        self.superblock = superblock = read_superblock(image)
         codec = codec_of_image(superblock.compressor)
         self._image, self._codec = image, codec
         inodes = self._table("inode table", superblock.inode_table, superblock.directory_table)
@@ -126,6 +126,23 @@ class SquashReader:
                 self._check_growth(number, 0, entry, node)
                 node.children[entry.name] = self._node(self._read_entry(entry))
         return node
+
+    def find_path(self, address: int) -> bytes | None:
+        """The first path of the inode at an address, without a leading slash; None if no listing has it."""
+        root = self._read_root()
+        if address == self.superblock.root:
+            return b""
+        seen = {self.superblock.root}
+        stack = [(b"", root)]
+        while stack:
+            path, inode = stack.pop()
+            for entry in read_entries(self._directories, inode):
+                if entry.address == address:
+                    return path + entry.name
+                if entry.kind == 1:
+                    self._check_directory(entry, seen)
+                    stack.append((path + entry.name + b"/", self._read_entry(entry)))
+        return None
 
     def chunks(self, node: Node) -> Iterator[bytes]:
         """The content of a regular file of this image, in pieces of at most a block."""
@@ -249,7 +266,7 @@ class SquashReader:
         return node
 
 
-def _read_superblock(image: ImageRange) -> Superblock:
+def read_superblock(image: ImageRange) -> Superblock:
     """The superblock, every field of it plausible."""
     fields = layout.SUPERBLOCK.unpack(image.read(0, layout.SUPERBLOCK_SIZE, "superblock"))
     magic, inodes, mtime, block_size, fragments, compressor, log, flags, ids, major, minor = fields[:11]

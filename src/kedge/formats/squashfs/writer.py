@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from kedge.errors import InvalidSetting
+from kedge.errors import CorruptImage, FaultyImage, HostileImage, InvalidSetting
 from kedge.formats.compression import BlockCodec, open_codec
 from kedge.formats.squashfs import layout
+from kedge.formats.squashfs.check_image import CheckOptions, check_image
+from kedge.formats.squashfs.compare_contents import DigestSink, compare_image
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.formats.squashfs.content_writer import ContentStore
 from kedge.formats.squashfs.image_output import OutputFile
@@ -32,6 +34,7 @@ class SquashOptions:
     block_size: int = 131072
     threads: int = 1
     mtime: int = 0
+    verify: bool = False  # take a digest of every content, and read all of the image back at the end
 
 
 class SquashWriter:
@@ -53,21 +56,42 @@ class SquashWriter:
             self._output, self._codec, size, options.threads, start=layout.SUPERBLOCK_SIZE + len(self._options_block())
         )
         self._contents = ContentStore(self._pipeline, size)
-        self.add = self._contents.add  # takes a whole file; returns the token for `Node.content`
-        self.add_all = self._contents.add_all  # takes files that lie in one piece
-        self.add_stream = self._contents.add_stream  # takes a file of so many bytes in chunks; likewise
-        self.add_packed = self._contents.add_packed  # takes such a file in blocks that were made as `packing` says
-        self.packing = Packing(options.codec, size)
+        self._digests = DigestSink(self._contents) if options.verify else None
+        sink = self._digests or self._contents
+        self.add = sink.add  # takes a whole file; returns the token for `Node.content`
+        self.add_all = sink.add_all  # takes files that lie in one piece
+        self.add_stream = sink.add_stream  # takes a file of so many bytes in chunks; likewise
+        if not options.verify:  # or the digests would be of what came out of a codec
+            self.add_packed = self._contents.add_packed  # takes such a file in blocks that were made as `packing` says
+            self.packing = Packing(options.codec, size)
+        self.compared: int | None = None  # how many files were read back, if that was asked for
         self.skipped_xattrs: dict[bytes, int] = {}  # by name: how many files have attributes SquashFS cannot hold
 
     def finish(self, root: Node) -> int:
-        """Write the tables and the superblock for this tree; returns the image's size, padded to 4096."""
+        """Write the tables and the superblock for this tree; returns the image's size, padded to 4096.
+
+        Then the image is read back: one that readers could not make sense of is `FaultyImage`, and with `verify` one
+        that does not have what came in.
+        """
         try:
             self._contents.close_fragment()
             self._pipeline.finish()
-            return self._write_tables(root)
+            size = self._write_tables(root)
+            self._look_back(root, size)
+            return size
         finally:
             self.abort()
+
+    def _look_back(self, root: Node, size: int) -> None:
+        try:
+            self._output.read_whole(size, lambda file, base: self._check(file, base, root, size))
+        except (CorruptImage, HostileImage) as problem:
+            raise FaultyImage.of(problem) from problem
+
+    def _check(self, file: BinaryIO, base: int, root: Node, size: int) -> None:
+        check_image(file, base, size, CheckOptions(is_own=True))
+        if self._digests is not None:
+            self.compared = compare_image(file, (base, size), root, self._digests, threads=self._options.threads)
 
     def abort(self) -> None:
         """End the threads; what was written so far is no image. Harmless after `finish`."""
@@ -126,7 +150,6 @@ class SquashWriter:
         padding = -superblock.used % layout.PADDING
         self._output.write_at(superblock.inode_table, b"".join(parts) + bytes(padding))
         self._output.write_at(0, superblock.pack() + self._options_block())
-        self._output.leave_at(superblock.used + padding)
         return superblock.used + padding
 
     def _flags(self) -> int:

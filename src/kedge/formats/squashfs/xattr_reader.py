@@ -25,6 +25,7 @@ class XattrReader:
             raise corrupt(TABLE, start, f"its entries begin at {entries}, outside of the image")
         self._entries = MetadataReader(image, codec, TABLE, entries, start)
         ids = MetadataReader(image, codec, TABLE, 0, used)
+        self.count: int = count  # of the sets
         self._ids = IndexedTable(ids, image, start + layout.XATTR_TABLE.size, count=count, entry=layout.XATTR_ID)
         self._cache: dict[int, Xattrs] = {}
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from kedge.errors import CorruptImage, DigestMismatch, FileProblem, NoSpace
 from kedge.frozen import replace
+from kedge.ops.build.bases.login_owner import bind_login
 from kedge.ops.build.convert_spec import convert_spec, names_image
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult
@@ -43,6 +44,7 @@ def build(request: BuildRequest, workplace: Workplace, display: BuildDisplay) ->
     if names_image(request):
         return convert_spec(request, workplace)
     source = load_recipe(request, workplace, os.environ)
+    workplace = bind_login(workplace, request, source.recipe)
     if request.output.path is not None:
         ImageOutput(request.output.path, request.output.form).refuse_existing(force=request.output.force)
     try:

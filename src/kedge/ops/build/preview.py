@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass, field
 
 from kedge.frozen import JsonValue, replace
-from kedge.ops.build.bases.base_references import BaseNotMadeError
+from kedge.ops.build.bases.login_owner import bind_login
 from kedge.ops.build.build import open_session
 from kedge.ops.build.convert_spec import names_image
 from kedge.ops.build.recipe_input import load_recipe
-from kedge.ops.build.request import BuildDisplay, BuildRequest
+from kedge.ops.build.request import BuildDisplay, BuildRequest, NotMadeError
 from kedge.ops.build.states.build_state import StageResult
 from kedge.ops.build.steps.origins import FileOrigins
 from kedge.ops.build.steps.session import BuildSession
@@ -67,6 +67,7 @@ def preview(request: BuildRequest, workplace: Workplace, display: BuildDisplay) 
     if names_image(request):
         return BuildPreview(request.spec, "image", "", output, (), ())
     source = load_recipe(request, workplace, os.environ)
+    workplace = bind_login(workplace, request, source.recipe)
     with open_session(request, workplace, display, source) as session:
         session.makes = False
         needed = list_needed(source.recipe.stages, source.recipe.target)
@@ -91,7 +92,7 @@ class _Look:
         builder = StageBuilder(self.session, stage, self.origins, self._wait_for, self.titles[stage.index])
         try:
             section = builder.open_base()
-        except (_StageUnknownError, BaseNotMadeError):
+        except (_StageUnknownError, NotMadeError):
             steps = _list_shown(builder, stage.plan({}))
             return _show_stage(builder, steps, [None] * len(steps))
         plan = stage.plan(section)
@@ -113,7 +114,7 @@ class _Look:
         for step in steps if self.session.request.use_cache else ():
             try:
                 record = self.session.store.steps.find(builder.make_key(step))
-            except (_StageUnknownError, BaseNotMadeError):
+            except (_StageUnknownError, NotMadeError):
                 break
             if record is None:
                 break

@@ -15,7 +15,7 @@ from kedge.model.secret_text import mask_value
 from kedge.ops.build.request import BuildRequest
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
-from kedge.recipe.cache_keys import PROXY_VARIABLES
+from kedge.recipe.dockerfile.scope import PROXY_NAMES
 from kedge.recipe.read_recipe import read_recipe
 from kedge.recipe.steps import BuildArguments, Recipe
 
@@ -97,7 +97,7 @@ def _read_file(path: Path) -> bytes:
 
 def make_arguments(request: BuildRequest, workplace: Workplace, environ: Mapping[str, str]) -> BuildArguments:
     """What the user gives to the recipe."""
-    proxies = {name: value for name, value in environ.items() if name.lower() in PROXY_VARIABLES}
+    proxies = {name: value for name, value in environ.items() if name.upper() in PROXY_NAMES}
     target = request.platform or str(workplace.platform)
     return BuildArguments(
         request.arguments,

@@ -11,6 +11,10 @@ from kedge.frozen import NOTHING, JsonValue, frozen
 from kedge.model.image_format import ImageFormat
 
 
+class NotMadeError(Exception):
+    """What has to be made or fetched whole before anything is known of it, and must not be: a dry run."""
+
+
 @frozen
 class BuildSecret:
     """A secret for `RUN --mount=type=secret`: a file, or a variable of the caller."""

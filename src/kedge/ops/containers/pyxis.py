@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.formats.enroot import add_enroot_files, has_enroot_files
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.frozen import JsonValue, replace
 from kedge.model.reference import Reference
 from kedge.ops.images.cached_image import CachedFile, CachedFormat, find_cached_file
 from kedge.ops.images.make_layers import make_section
-from kedge.ops.images.write_image import WriteOptions
+from kedge.ops.images.write_image import WriteOptions, open_writer
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import ImageSource, LayeredImage
 from kedge.registry.access_options import AccessOptions
@@ -79,8 +78,7 @@ def _name_owner(environ: Mapping[str, str]) -> str:
 def write_enroot(file: BinaryIO, image: ImageSource, options: WriteOptions) -> int:
     """A SquashFS file with what Enroot wants to find in it; nothing in it depends on the image's name."""
     record = image.record
-    made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(record.created, 0))
-    with SquashWriter(file, made) as writer:
+    with open_writer(file, image, options) as writer:
         root = image.fill(writer)
         if isinstance(image, LayeredImage) or not has_enroot_files(root):
             section = make_section(image, options.progress)

@@ -78,7 +78,7 @@ class _Place:
     def key(self, identity: str) -> str:
         """Everything that the bytes depend on."""
         source = f" {self.reference}" if self.file_format.names_source else ""
-        return f"{self.file_format.name}{source} {identity} {self.workplace.settings.compression} v1"
+        return f"{self.file_format.name}{source} {identity} {self.workplace.settings.compression} v2"
 
     def from_layers(self, resolved: Resolved) -> CachedFile:
         """Layers of a registry: they stream through the cache."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Imports inside the functions below are late for start-up cost: a pull from the cache needs none of them.
 
 _THERE = "there already"
-_FORMAT_VERSION = 2  # part of the key of cached images: raise it when the written bytes change
+_FORMAT_VERSION = 3  # part of the key of cached images: raise it when the written bytes change
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,10 +264,17 @@ class _Puller:
                 with contextlib.suppress(CorruptImage, HostileImage, FileProblem):  # as above
                     check_architecture(stored, self.request.reference, self.workplace)
             if self.request.form is ImageFormat.SIF:
-                return self._deliver(plan, sif.key, sif.write, keep=sif.keep)
+                return self._deliver(plan, sif.key, lambda file: self._fetch_into(file, sif), keep=sif.keep)
         with self._attempt(), self._stored_sif(sif) as image:
             self._write(plan, image)
         return _measure(plan)
+
+    def _fetch_into(self, file: BinaryIO, sif: SifSource) -> None:
+        from kedge.ops.images.write_image import check_copy, choose_options
+
+        sif.write(file)
+        if self.workplace.verify:
+            check_copy(file, self.request.reference.redacted, choose_options(self.workplace))
 
     def _deliver(self, plan: Pulled, key: str, build: Callable[[BinaryIO], None], *, keep: bool = True) -> Pulled:
         keep = keep and not self.workplace.settings.disable_cache

@@ -11,7 +11,7 @@ from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
-from kedge.ops.images.write_image import WriteOptions, write_squashfs
+from kedge.ops.images.write_image import WriteOptions, check_copy, write_squashfs
 from kedge.ops.sources.open_local import open_sif
 from kedge.posix.files import atomic_output, copy_range, explained
 
@@ -25,6 +25,7 @@ def repack_sif(source: Path, target: Path, options: WriteOptions) -> None:
             if options.recompress or options.fix_permissions:
                 _rebuild(reader, source, file, options)
             else:
+                check_copy(original, str(source), options)
                 copy_range(original, file, 0, os.fstat(original.fileno()).st_size)
 
 

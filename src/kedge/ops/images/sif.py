@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.errors import UsageError
+from kedge.errors import CorruptImage, HostileImage, UsageError
+from kedge.formats.check_file import check_file
 from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import (
@@ -27,6 +28,8 @@ from kedge.formats.sif.layout import (
     pack_signature_extra,
 )
 from kedge.formats.sif.reader import SifReader
+from kedge.formats.squashfs.check_image import CheckOptions
+from kedge.frozen import JsonValue
 from kedge.posix.files import explained
 
 _TYPE_BASE = 0x4000  # `--datatype 4` is type 0x4004
@@ -54,6 +57,26 @@ def open_sif(path: Path) -> Iterator[SifReader]:
     """The file, opened and checked."""
     with explained(path), path.open("rb") as file:
         yield SifReader(file, str(path))
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedImage(JsonValue):
+    """What was found in an image: `state` is ok, broken, or unchecked where kedge cannot read its root."""
+
+    path: Path
+    state: str
+    files: int | None = None
+    problem: str | None = None
+
+
+def verify_image(path: Path, threads: int = 1, *, is_quick: bool = False) -> VerifiedImage:
+    """Look at all of an image: its tables, and unless `is_quick` its contents."""
+    with explained(path), path.open("rb") as file:
+        try:
+            found = check_file(file, str(path), CheckOptions(with_contents=not is_quick, threads=threads))
+        except (CorruptImage, HostileImage) as problem:
+            return VerifiedImage(path, "broken", problem=problem.message.removeprefix(f"{path} is "))
+    return VerifiedImage(path, "unchecked") if found is None else VerifiedImage(path, "ok", found.files)
 
 
 def dump_object(path: Path, identifier: int) -> Iterator[bytes]:

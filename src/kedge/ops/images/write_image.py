@@ -6,18 +6,21 @@ The target appears whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import CorruptImage, UsageError
+from kedge.errors import CorruptImage, FaultyImage, UsageError
+from kedge.formats.check_file import check_file, check_stretch
 from kedge.formats.go_json import encode_json, encode_text
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.writer import SifBuilder
 from kedge.formats.singularityd import ConversionRecord, decorate, describe, note_build
 from kedge.formats.singularityd.inspect_report import keep_own_parts, read_report
+from kedge.formats.squashfs.check_image import CheckOptions
 from kedge.formats.squashfs.view import SquashView
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.layers.sandbox import SandboxSink
@@ -46,6 +49,7 @@ class WriteOptions:
     temporary_directory: Path | None = None  # where a layer is put together before its size is known
     progress: Progress = field(default_factory=Silent)
     recompress: bool = False  # also what is packed already: a codec was asked for
+    verify: bool = False  # read everything back, and compare it with what came in
     fix_permissions: bool = False  # let the owner read and write everything, and enter all directories
 
 
@@ -61,12 +65,17 @@ def choose_options(workplace: Workplace, *, force: bool = False, tag: str | None
         workplace.progress,
         # a configuration file says how new images are packed, which is no reason to pack others again
         fix_permissions=workplace.fix_permissions,
+        verify=workplace.verify,
         recompress=settings.sources["compression"].kind in ("flag", "environment"),
     )
 
 
 def write_image(target: Path, form: ImageFormat, image: ImageSource, options: WriteOptions) -> None:
     """Write the image; refuses a target that exists unless `options.force`."""
+    if options.verify and form not in (ImageFormat.SIF, ImageFormat.SQUASHFS):
+        raise UsageError(
+            f"--verify does not work with --format {form}", hint="leave --verify out, or write a SIF or SquashFS file"
+        )
     if form is ImageFormat.SANDBOX:
         _write_sandbox(target, image, options)
     elif form in (ImageFormat.SIF, ImageFormat.SQUASHFS):
@@ -81,6 +90,22 @@ def write_image(target: Path, form: ImageFormat, image: ImageSource, options: Wr
 
 def write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None:
     """Write a SIF: the small objects first, then the file system straight at its final place."""
+    with naming_input(image):
+        _write_sif(file, image, options)
+
+
+@contextlib.contextmanager
+def naming_input(image: ImageSource) -> Iterator[None]:
+    """Say from what a faulty image was made, so that whoever mends kedge can make it again."""
+    try:
+        yield
+    except FaultyImage as problem:
+        record = image.record
+        problem.context.setdefault("input", " ".join(str(part) for part in (record.reference, record.digest) if part))
+        raise
+
+
+def _write_sif(file: BinaryIO, image: ImageSource, options: WriteOptions) -> None:
     objects = _find_objects(image)
     record = image.record
     for warning in objects.warnings:
@@ -128,9 +153,8 @@ def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) ->
         and image.is_decorated
         and not (options.recompress or options.fix_permissions)
     ):
-        return _copy_packed(image.packed, file)
-    made = SquashOptions(codec=options.codec, threads=options.threads, mtime=max(image.record.created, 0))
-    with SquashWriter(file, made) as writer:
+        return _copy_packed(image.packed, file, image.record.reference, options)
+    with open_writer(file, image, options) as writer:
         size = writer.finish(fill_decorated(image, writer, options))
     for name, count in sorted(writer.skipped_xattrs.items()):
         options.progress.warn(
@@ -139,8 +163,29 @@ def write_squashfs(file: BinaryIO, image: ImageSource, options: WriteOptions) ->
     return size
 
 
-def _copy_packed(packed: PackedTree, file: BinaryIO) -> int:
+@contextlib.contextmanager
+def open_writer(file: BinaryIO, image: ImageSource, options: WriteOptions) -> Iterator[SquashWriter]:
+    """A writer of the image's file system, at the file's position."""
+    made = SquashOptions(
+        codec=options.codec, threads=options.threads, mtime=max(image.record.created, 0), verify=options.verify
+    )
+    with naming_input(image), SquashWriter(file, made) as writer:
+        yield writer
+        if writer.compared is not None:
+            options.progress.note(f"Verified: {writer.compared} files read back and compared with the input")
+
+
+def check_copy(file: BinaryIO, where: str, options: WriteOptions, place: tuple[int, int | None] | None = None) -> None:
+    """Look at an image that is copied as it is, or at the file system at an offset: it may have been made wrong."""
+    looked = CheckOptions(with_contents=options.verify, threads=options.threads)
+    made = check_stretch(file, place, where, looked) if place else check_file(file, where, looked)
+    if options.verify and made is not None:
+        options.progress.note(f"Verified: {made.files} files read in the image, which is copied unchanged")
+
+
+def _copy_packed(packed: PackedTree, file: BinaryIO, where: str, options: WriteOptions) -> int:
     """The same file system at the file's position, byte for byte; its size, a multiple of 4096 as mounts need it."""
+    check_copy(packed.file, where, options, (packed.offset, packed.size))
     copy_range(packed.file, file, packed.offset, packed.size)
     padding = bytes(-packed.size % _BLOCK)
     file.write(padding)

@@ -92,6 +92,11 @@ class OutputFollower:
         others = tuple(self._kept.get(None, ())) if rank is not None else ()
         return RankFailure(rank, said, host, lines, is_shown, others)
 
+    @property
+    def has_abort(self) -> bool:
+        """Whether a rank said that it ends all."""
+        return self._aborted is not None
+
     def release(self) -> None:
         """Write what was held back."""
         held, self._held, self._held_size = self._held, [], 0

@@ -173,19 +173,22 @@ def run_plan(
         failure = _describe_loss(plan, follower, launch.lost)
         tell(failure)
     elif launch.status or follower.ended_at:
-        failure = _describe_failure(follower, launch)
+        failure = describe_failure(follower, launch.find_first(), launch.status or None)
         tell(failure)
     follower.release()
     status = (failure.status if failure and failure.status else launch.status) if is_whole else launch.status
     return LaunchEnd(status or (1 if failure else 0), failure, not is_whole, launch.is_cut)
 
 
-def _describe_failure(follower: OutputFollower, launch: _Launch) -> RankFailure:
-    first = launch.find_first()
-    if first is None:
-        return follower.find_failure(launch.status or None)
+def describe_failure(follower: OutputFollower, first: EndedRank | None, status: int | None) -> RankFailure:
+    """The rank that failed first: by its launcher, by the kernel, or by its own word that it aborts all.
+
+    Hydra kills the rank that aborts with the others: one that was killed is only the first of which the kernel told.
+    """
+    if first is None or (follower.has_abort and not first.is_certain):
+        return follower.find_failure(status)
     follower.end = RankEnd(first.rank.rank, first.status, first.rank.host)
-    failure = follower.find_failure(launch.status or None)
+    failure = follower.find_failure(status)
     return failure if first.status is not None else replace(failure, how="ended first")
 
 

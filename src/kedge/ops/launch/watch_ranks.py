@@ -34,6 +34,11 @@ class EndedRank:
         """By SIGKILL, which is how a launcher ends the others."""
         return self.status == 128 + signal.SIGKILL
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether it failed by itself, and was not only the first of which we heard."""
+        return bool(self.status) and not self.is_killed
+
 
 class RankWatch:
     """Notes the ends of ranks while the group is waited for.
@@ -90,7 +95,7 @@ def find_culprit(ended: list[EndedRank], *, is_alone: bool) -> EndedRank | None:
     Where none such is known, the first that ended shortly before or with those that were killed, if none ran elsewhere.
     """
     for each in ended:
-        if each.status and not each.is_killed:
+        if each.is_certain:
             return each
     killed = next((each.when for each in ended if each.is_killed), None)
     if killed is None or not is_alone:

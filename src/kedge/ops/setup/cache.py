@@ -8,7 +8,10 @@ import os
 from pathlib import Path
 
 from kedge.errors import FileProblem, KedgeError
+from kedge.formats.check_file import find_fault
+from kedge.formats.squashfs.check_image import CheckOptions
 from kedge.frozen import frozen
+from kedge.host.limits import choose_threads, read_limits
 from kedge.host.space import Space, free_space
 from kedge.model.progress import Progress
 from kedge.model.size import format_size
@@ -143,12 +146,17 @@ def limit_cache(settings: Settings, limit: int | None) -> list[CacheItem]:
     return store.evict()
 
 
-def verify_cache(settings: Settings, progress: Progress) -> Verified:
-    """Check the hash of every blob, image and delivered file; returns damaged items, which are removed."""
+def verify_cache(settings: Settings, progress: Progress, *, with_contents: bool = False) -> Verified:
+    """Check the hash of every blob, image and delivered file, and the tables of images, or all of their contents.
+
+    Returns damaged items, which are removed.
+    """
+    options = CheckOptions(with_contents=with_contents, threads=choose_threads(read_limits(), settings.threads))
     store = open_store(settings)
+    store.images.warn = progress.warn
     total = sum(entry.size for entry in store.entries() if entry.kind in (ItemKind.BLOB, ItemKind.IMAGE))
     task = progress.task("verifying the cache", total)
     try:
-        return store.verify(task.advance)
+        return store.verify(task.advance, lambda path: find_fault(path, options))
     finally:
         task.finish()

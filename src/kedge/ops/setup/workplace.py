@@ -38,11 +38,14 @@ class Workplace:
     progress: Progress = Silent()
     access: AccessOptions | None = None
     fix_permissions: bool = False  # --fix-perms
+    verify: bool = False  # --verify: read images back that were written, and compare their contents
+    login_registries: frozenset[str] | None = None  # in a build: who may get the login of the environment
 
     @property
     def packing(self) -> str:
-        """How cached images are packed: part of their key."""
-        return self.settings.compression + ("+fix-perms" if self.fix_permissions else "")
+        """How cached images are packed, and whether they were compared with what came in: part of their key."""
+        wishes = ("+fix-perms" if self.fix_permissions else "") + ("+verify" if self.verify else "")
+        return self.settings.compression + wishes
 
     @property
     def platform(self) -> Platform:
@@ -91,6 +94,7 @@ class Workplace:
             patience=patience or asked.patience,
             stall_timeout=settings.stall_timeout,
             minimum_speed=settings.minimum_speed or 0,
+            login_registries=self.login_registries,
         )
         return Access.open(options, progress=self.progress)
 

@@ -26,6 +26,7 @@ from kedge.formats.singularityd.documents import add_build, render_definition
 from kedge.formats.singularityd.inspect_report import InspectReport, read_report
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.hostpack import describe_host, pack_host
+from kedge.hostpack.python_environment import StartsPython, start_on_host
 from kedge.layers.directory_tree import FolderOptions, read_folder
 from kedge.layers.layer_source import LayerSource
 from kedge.model.manifest import ImageConfig, parse_config
@@ -45,12 +46,14 @@ _PROGRAM_DIRECTORIES = (b"usr/bin", b"bin", b"usr/sbin", b"sbin", b"usr/local/bi
 _TRIES = 50  # files looked at per directory
 
 
-def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
-    """Open whatever `reference` names, to use it; the caller closes it.
+def open_local_image(
+    reference: Reference, workplace: Workplace, start_python: StartsPython = start_on_host
+) -> ImageSource:
+    """Open whatever `reference` names, to use it; the caller closes it. `start_python` is for `pack_host`.
 
     An image for another architecture is warned about or refused by the same rule as in registries.
     """
-    image = open_any_image(reference, workplace)
+    image = open_any_image(reference, workplace, start_python)
     try:
         compare_platform(image.record.platform, reference, workplace)
     except BaseException:
@@ -59,14 +62,16 @@ def open_local_image(reference: Reference, workplace: Workplace) -> ImageSource:
     return image
 
 
-def open_any_image(reference: Reference, workplace: Workplace) -> ImageSource:
+def open_any_image(
+    reference: Reference, workplace: Workplace, start_python: StartsPython = start_on_host
+) -> ImageSource:
     """Open whatever `reference` names, to look at it, for any architecture; the caller closes it."""
     source, path = classify(reference), Path(reference.path)
     if not source.is_local:
         raise UsageError(f"{reference.redacted} is not on this host", hint=f"kedge pull {reference.redacted}")
     match source.kind:
         case SourceKind.PROGRAMS:
-            return _HostImage(reference, workplace)
+            return _HostImage(reference, workplace, start_python)
         case SourceKind.ENGINE:
             return _open_daemon(reference, workplace)
         case SourceKind.ARCHIVE:
@@ -266,8 +271,9 @@ class _HostImage:
 
     is_decorated = False
 
-    def __init__(self, reference: Reference, workplace: Workplace) -> None:
+    def __init__(self, reference: Reference, workplace: Workplace, start_python: StartsPython) -> None:
         self._programs = reference.programs
+        self._start_python = start_python
         self._progress = workplace.progress
         self.config = describe_host(reference.programs)
         _refuse_other_machine(self.config.platform, workplace)
@@ -276,7 +282,7 @@ class _HostImage:
 
     def fill(self, sink: ContentSink) -> Node:
         """Pack them now."""
-        packed = pack_host(self._programs, sink)
+        packed = pack_host(self._programs, sink, self._start_python)
         for name in packed.missing:
             self._progress.detail(f"left out: {name}")
         self._progress.detail(f"packed {packed.files} files of this host")

@@ -203,10 +203,15 @@ class DefinitionStage:
             self._make_environment(section, extra),
             section="post",
             script=InlineFile(_POST_SCRIPT, _encode(text)),
+            proxies=self._proxies,
         )
 
+    @property
+    def _proxies(self) -> tuple[tuple[str, str], ...]:
+        return tuple(sorted(self.arguments.environment.items()))
+
     def _make_environment(self, section: Mapping[str, Any], extra: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        values = {"PATH": _PATH, "HOME": "/root", "LANG": "C", **self.arguments.environment}
+        values = {"PATH": _PATH, "HOME": "/root", "LANG": "C"}
         values |= {f"{tool}_{key}": "rootfs" for key in ("CONTAINER", "NAME") for tool in ("APPTAINER", "SINGULARITY")}
         for entry in section.get("Env") or ():
             key, _, value = str(entry).partition("=")
@@ -217,7 +222,8 @@ class DefinitionStage:
         test = self.definition.script("test")
         if test.script and self._wants("test"):
             argv = ("/bin/sh", "-c", _SOURCE_ENVIRONMENT, "sh", "/.singularity.d/test")
-            yield RunStep(self._place(test.line), "%test", argv, self._make_environment(section, {}), section="test")
+            environment = self._make_environment(section, {})
+            yield RunStep(self._place(test.line), "%test", argv, environment, section="test", proxies=self._proxies)
 
     def _make_section(self, section: Mapping[str, Any]) -> dict[str, Any]:
         """The config for images that are no SIF: exports, run script and labels, as far as a config holds them."""

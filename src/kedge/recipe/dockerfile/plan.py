@@ -62,6 +62,7 @@ class DockerfileStage:
         parent = None if self.base.stage is None else self.family.stages[self.base.stage]
         start = {"WorkingDir": "/"} if self.base.agent == "scratch" else {}
         planner = StagePlanner(self.family.scope, self._find_origin, SectionState(start | dict(section)))
+        planner.is_foreign = parent is None
         if parent:
             planner.arguments = dict(parent.inherit_arguments())
             planner.declared = set(planner.arguments)

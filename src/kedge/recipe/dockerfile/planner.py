@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from kedge.frozen import replace
 from kedge.model.nearest import propose
+from kedge.recipe.addresses import is_address, is_git_address, read_git_address
 from kedge.recipe.dockerfile.checks import DockerfileWarning
 from kedge.recipe.dockerfile.expand import ExpansionRules
 from kedge.recipe.dockerfile.instructions import (
@@ -45,8 +46,6 @@ from kedge.recipe.steps import (
 )
 
 _SCRIPTS = "/dev/pipes"  # where BuildKit puts a heredoc that begins with #!
-_ADDRESS = ("http://", "https://")
-_REMOTE = (*_ADDRESS, "git@", "git://", "ssh://")
 _SYMBOLIC = re.compile(r"[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]))+(?:,[ugoa]*(?:[-+=](?:[rwxXst]*|[ugo]))+)*")
 _DOCUMENT = ExpansionRules(has_quotes=False)
 
@@ -68,6 +67,7 @@ class StagePlanner:
     has_command: bool = False
     author: str = ""
     place: RecipePlace | None = None  # of FROM, while the triggers of the base are read
+    is_foreign: bool = False  # the base is an image of somebody, and no stage of this file
 
     def plan(self, instructions: tuple[Instruction, ...]) -> StagePlan:
         """The steps, those of the base's ONBUILD first; their place is the FROM that names the base."""
@@ -222,19 +222,20 @@ class StagePlanner:
         context = MountContext(
             node,
             lambda text: self._expand(node, text),
-            lambda name: self.find_origin(name, node),
+            lambda name: self._find_origin(name, node),
             clean_path(self.state.directory or "/"),
         )
         return RunStep(
             self._place(node),
             self._show(node),
             tuple(argv),
-            tuple(sorted({**self.scope.proxies, **self.values}.items())),
+            tuple(sorted(self.values.items())),
             clean_path(self.state.directory or "/"),
             self.state.user,
             tuple(read_mount(text, context) for text in instruction.mounts),
             instruction.network,
             script=script,
+            proxies=tuple(sorted(self.scope.proxies.items())),
         )
 
     def _warn_of_rights(self, instruction: RunInstruction) -> None:
@@ -268,7 +269,7 @@ class StagePlanner:
             self._show(node),
             sources,
             resolve_destination(self.state.directory, self._expand(node, instruction.destination)),
-            self.find_origin(instruction.origin, node) if instruction.origin else CopyOrigin(),
+            self._find_origin(instruction.origin, node) if instruction.origin else CopyOrigin(),
             tuple(self._make_inline(instruction)),
             self._expand(node, flags.text("chown")),
             self._read_mode(node, self._expand(node, flags.text("chmod"))),
@@ -281,6 +282,10 @@ class StagePlanner:
             keeps_git=is_addition and bool(flags.switch("keep-git-dir")),
         )
 
+    def _find_origin(self, name: str, node: DockerfileNode) -> CopyOrigin:
+        origin = self.find_origin(name, node)
+        return replace(origin, is_trigger=True) if self.place is not None and self.is_foreign else origin
+
     def _make_inline(self, instruction: CopyInstruction) -> list[InlineFile]:
         files = []
         for heredoc in instruction.inline:
@@ -291,9 +296,12 @@ class StagePlanner:
         return files
 
     def _check_sources(self, node: DockerfileNode, sources: tuple[str, ...], checksum: str) -> None:
-        remote = [source for source in sources if source.startswith(_REMOTE)]
+        remote = [source for source in sources if is_address(source)]
         if remote and node.keyword == "COPY":
             self._refuse(node, f"COPY cannot fetch '{remote[0]}'", "use ADD", remote[0])
+        for source in remote:
+            if is_git_address(source):
+                read_git_address(source, self._find(node, source))
         if checksum and len(sources) != 1:
             self._refuse(node, "--checksum is for one source", "use an ADD for each of them", "--checksum")
         if checksum and not remote:

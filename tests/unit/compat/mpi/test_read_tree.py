@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-
-import pytest
 
 from kedge.compat.mpi.read_tree import find_mpis
 from kedge.model.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts
 from kedge.posix.views import DirectoryView, TableView
 from tests.builders.elf_files import make_library
+from tests.requirements import require_file
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 GLIBC = b"GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.\n"
@@ -128,10 +126,8 @@ def test_headers_tell_where_there_is_no_library() -> None:
 
 def test_mpis_of_this_host() -> None:
     """Debian's own, as they are installed."""
-    library = next(Path("/usr/lib").glob("*/libmpi.so.40"), None)
-    other = next(Path("/usr/lib").glob("*/libmpich.so.12"), None)
-    if library is None or other is None:
-        pytest.skip("needs Debian's packages libopenmpi3 and libmpich12")
+    require_file("/usr/lib/*/libmpi.so.40")
+    require_file("/usr/lib/*/libmpich.so.12")
     found = {mpi.family: mpi for mpi in find_mpis(DirectoryView("/"), {"PATH": os.environ["PATH"]})}
     assert found[OPEN_MPI].pmi == (PMIX,)
     assert found[MPICH].pmi == (PMI2, PMI1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from kedge.formats.elf import read_elf
 from kedge.launch.probe.words import MACHINES, find_probe
-from tests.requirements import REPOSITORY, require_program
+from tests.requirements import REPOSITORY, require_file, require_program
 
 SOURCES = [REPOSITORY / "src/kedge" / name for name in ("posix/no_libc.h", "launch/probe/probe.c")]
 
@@ -42,8 +41,7 @@ def test_program_needs_no_version_of_anything(machine: str) -> None:
 
 def test_program_comes_out_the_same_from_the_same_compiler(tmp_path: Path) -> None:
     for machine in MACHINES:
-        if shutil.which(f"{machine}-linux-gnu-gcc") is None:
-            pytest.skip(f"no compiler for {machine} is installed")
+        require_program(f"{machine}-linux-gnu-gcc")
     done = subprocess.run([REPOSITORY / "scripts/build-probe", tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for machine in MACHINES:
@@ -75,10 +73,8 @@ int MPI_Get_library_version(char *text, int *length) {
 
 
 def test_program_for_x86_64_runs_under_emulation(tmp_path: Path) -> None:
-    compiler, emulator = "x86_64-linux-gnu-gcc", require_program("qemu-x86_64")
-    loader = Path("/usr/x86_64-linux-gnu/lib/ld-linux-x86-64.so.2")
-    if shutil.which(compiler) is None or not loader.exists():
-        pytest.skip("no compiler and libc for x86_64 are installed")
+    compiler, emulator = require_program("x86_64-linux-gnu-gcc"), require_program("qemu-x86_64")
+    loader = require_file("/usr/x86_64-linux-gnu/lib/ld-linux-x86-64.so.2")
     (tmp_path / "mpi.c").write_text(PLAYED_MPI)
     subprocess.run([compiler, "-shared", "-fPIC", "-nostdlib", "-o", "libplayed.so", "mpi.c"], cwd=tmp_path, check=True)
 

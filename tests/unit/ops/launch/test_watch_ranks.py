@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from kedge.ops.launch.follow_output import StartedRank
+from kedge.launch.programs.hydra import HYDRA
+from kedge.ops.launch.follow_output import OutputFollower, StartedRank
+from kedge.ops.launch.run_plan import describe_failure
 from kedge.ops.launch.watch_ranks import EndedRank, RankWatch, find_culprit
 from kedge.posix.child_group import ChildGroup
 
@@ -38,6 +40,23 @@ def end(*ranks: tuple[int, float, int | None]) -> list[EndedRank]:
 def test_the_first_that_failed(ended: list[EndedRank], is_alone: bool, rank: int | None) -> None:
     found = find_culprit(ended, is_alone=is_alone)
     assert (found.rank.rank if found else None) == rank
+
+
+@pytest.mark.parametrize(
+    ("ended", "rank", "status"),
+    [
+        (end((0, 0.0, KILLED), (2, 0.01, KILLED)), 2, 5),  # Hydra kills the one that aborts with the others
+        (end((0, 0.0, None), (2, 0.01, KILLED)), 2, 5),
+        (end((2, 0.0, 5), (0, 0.01, KILLED)), 2, 5),
+        (end((1, 0.0, 139), (0, 0.01, KILLED)), 1, 139),  # what is printed may be wrong, this is not
+        ([], 2, 5),
+    ],
+)  # fmt: skip
+def test_a_rank_that_aborts_is_named_whichever_ends_first(ended: list[EndedRank], rank: int, status: int) -> None:
+    follower = OutputFollower(HYDRA, lambda *_: None)
+    follower.hear(0, True, b"[2] Abort(5) on node 2 (rank 2 in comm 0): application called MPI_Abort\n")
+    failure = describe_failure(follower, find_culprit(ended, is_alone=True), 5)
+    assert (failure.rank, failure.status, failure.how) == (rank, status, "")
 
 
 def test_the_end_of_a_process_is_seen_with_its_status() -> None:

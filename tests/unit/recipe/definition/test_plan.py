@@ -118,9 +118,11 @@ def test_plan_interpreter_of_scripts(arguments: str, argv: tuple[str, ...]) -> N
 
 def test_plan_variables_of_post() -> None:
     section = {"Env": ["PATH=/opt/bin:/bin", "A=b=c"]}
-    variables = dict(find_run(plan(HEADER + "%post\nx\n", section, environment={"https_proxy": "p"})).environment)
+    step = find_run(plan(HEADER + "%post\nx\n", section, environment={"https_proxy": "p"}))
+    variables = dict(step.environment)
+    assert step.proxies == (("https_proxy", "p"),)
     assert variables["PATH"] == "/opt/bin:/bin"
-    assert (variables["A"], variables["HOME"], variables["https_proxy"]) == ("b=c", "/root", "p")
+    assert (variables["A"], variables["HOME"]) == ("b=c", "/root")
     for tool in ("APPTAINER", "SINGULARITY"):
         assert variables[f"{tool}_ENVIRONMENT"] == "/.singularity.d/env/91-environment.sh"
         assert variables[f"{tool}_LABELS"] == "/.build.labels"

@@ -183,9 +183,8 @@ def test_plan_run_has_user_directory_variables_and_mounts() -> None:
 def test_plan_proxies_reach_every_command() -> None:
     given = {"environment": {"https_proxy": "p", "OTHER": "x"}, "values": {"HTTP_PROXY": "q"}}
     step = runs("FROM a\nENV NO_PROXY=mine\nRUN x", {"Env": ["PATH=/bin"]}, **given)
-    assert dict(step.environment) == {
-        "PATH": "/bin",
-        "NO_PROXY": "mine",
+    assert dict(step.environment) == {"PATH": "/bin", "NO_PROXY": "mine"}
+    assert dict(step.proxies) == {
         "http_proxy": "q",
         "HTTP_PROXY": "q",
         "https_proxy": "p",

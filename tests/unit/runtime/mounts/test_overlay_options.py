@@ -17,6 +17,7 @@ from kedge.runtime.facts import HostFacts
 from kedge.runtime.mounts import overlay_options
 from kedge.runtime.mounts.overlay_options import OverlayLayer, choose_tmpfs_size, plan_overlays
 from kedge.runtime.options import RunOptions
+from tests.builders.ordinary_user import as_ordinary_user
 from tests.builders.sif import build_sif
 from tests.builders.squashfs_images import write_image
 
@@ -148,14 +149,14 @@ def test_what_cannot_be_an_overlay_is_refused_in_one_sentence_with_a_remedy(host
     assert caught.value.hint
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@as_ordinary_user
 def test_a_folder_that_we_may_not_write_to_is_refused(host, tmp_path):
     (tmp_path / "o").mkdir(mode=0o500)
     with pytest.raises(FileProblem, match="no write permission"):
         plan(host, "o")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@as_ordinary_user
 def test_an_image_that_we_may_not_write_to_is_used_readonly_with_a_warning(host, tmp_path):
     make_ext(tmp_path / "env.img").chmod(0o444)
     (layer,) = plan(host, "env.img")

@@ -20,12 +20,20 @@ _PREFIXES = {
 }
 
 
-class BaseNotMadeError(Exception):
-    """A base that has to be made or fetched whole before anything is known of it, and must not be: a dry run."""
-
-
 def name_reference(base: Base) -> Reference:
-    """The reference of a base. Raises InvalidReference, or InvalidRecipe for agents that name no image."""
+    """The reference of a base. Raises InvalidReference, or InvalidRecipe for what a recipe may not name."""
+    reference = _find_reference(base)
+    for program in reference.programs:
+        if "/" in program:  # a recipe comes with files of its own, and must not have them taken for the host's
+            raise refuse_recipe(
+                base.place,
+                f"'host:{program}' names a file; in a recipe host: takes programs of PATH only",
+                f"pack it first: kedge pull NAME.sif host:{program}; then begin with 'Bootstrap: localimage'",
+            )
+    return reference
+
+
+def _find_reference(base: Base) -> Reference:
     agent, text = base.agent, base.reference.strip()
     if agent == "shub":
         raise refuse_recipe(

@@ -18,7 +18,8 @@ from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
-from kedge.ops.build.bases.base_references import BaseNotMadeError, name_reference
+from kedge.ops.build.bases.base_references import name_reference
+from kedge.ops.build.request import NotMadeError
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import Source, SourceKind, classify
 from kedge.recipe.steps import Base, refuse_recipe
@@ -81,7 +82,7 @@ def open_base(
     """Open what a stage begins with; `lock` says which digest a reference means. Earlier stages are the caller's.
 
     `policy` says when registries are asked: always, newer, auto, missing or never. Without `makes` a base that is
-    neither in the cache nor known by a manifest raises BaseNotMadeError.
+    neither in the cache nor known by a manifest raises NotMadeError.
     """
     workplace = _choose_platform(base, workplace)
     if base.agent == "scratch":
@@ -198,7 +199,7 @@ class _Opening:
 
         sif = find_sif_source(source, self.workplace, self.store, offline=self.policy == "never")
         if not self.makes and self.store.find_image(sif.key) is None:
-            raise BaseNotMadeError
+            raise NotMadeError
         path = self.store.build_image(sif.key, sif.write)
         return self._open_file(path, str(sif.digest or ""))
 
@@ -225,7 +226,10 @@ class _Opening:
 
         if self.base.fields.get("fingerprints"):
             self._verify_signers(Path(self.reference.path))
-        image = open_local_image(self.reference, self.workplace)
+        from kedge.ops.sources.ask_inside import InsideQuestions
+
+        open_image = partial(open_local_image, self.reference, self.workplace, InsideQuestions(self.workplace))
+        image = open_image()
         if isinstance(image, LayeredImage):
             text = str(self.reference)
             digest = image.manifest.digest
@@ -240,7 +244,7 @@ class _Opening:
         from kedge.ops.build.bases.base_identity import identify_tree
 
         identity = identify_tree(image, self.workplace)
-        opened = self._open_tree(identity, partial(open_local_image, self.reference, self.workplace))
+        opened = self._open_tree(identity, open_image)
         image.close()
         if classify(self.reference).kind is not SourceKind.DIRECTORY:
             return opened

@@ -19,8 +19,8 @@ from kedge.frozen import replace
 from kedge.layers.upper_directory import UpperOptions, read_upper
 from kedge.model.manifest import ImageConfig
 from kedge.ops.build.bases.base_layers import as_one_layer
-from kedge.ops.build.bases.base_references import BaseNotMadeError
 from kedge.ops.build.bases.bootstrap_programs import plan_bootstrap
+from kedge.ops.build.request import NotMadeError
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import LayeredImage, TreeImage
 from kedge.posix.confined_paths import remove_tree
@@ -71,7 +71,7 @@ def find_instead(base: Base, workplace: Workplace) -> Base | None:
 def make_bootstrapped(
     base: Base, workplace: Workplace, store: Store, *, anew: bool = False, makes: bool = True
 ) -> LayeredImage:
-    """The base of a header whose program is here; without `makes` one that the cache has, else BaseNotMadeError."""
+    """The base of a header whose program is here; without `makes` one that the cache has, else NotMadeError."""
     if base.agent == "busybox":
         return _make_busybox(base, workplace, store, anew=anew, makes=makes)
     plan = plan_bootstrap(base)
@@ -89,7 +89,7 @@ def make_bootstrapped(
 
 def _require_making(*, makes: bool) -> None:
     if not makes:
-        raise BaseNotMadeError
+        raise NotMadeError
 
 
 def _make_busybox(base: Base, workplace: Workplace, store: Store, *, anew: bool, makes: bool) -> LayeredImage:

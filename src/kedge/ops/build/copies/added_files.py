@@ -28,12 +28,14 @@ from kedge.layers.tar_layout import BLOCK, ZERO_BLOCK, is_header
 from kedge.layers.tar_writer import LayerResult
 from kedge.model.digest import Digest
 from kedge.model.tree import Node, NodeKind
-from kedge.ops.build.copies.git_repositories import clone_repository
+from kedge.ops.build.copies.git_repositories import GitAccess, clone_repository
 from kedge.ops.build.copies.lent_content import LentContent, lend_tree
+from kedge.ops.build.request import NotMadeError
 from kedge.ops.images.make_layers import FileSpool
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
+from kedge.recipe.addresses import read_git_address
 from kedge.recipe.steps import CopyStep, RecipePlace, refuse_recipe
 from kedge.registry.download import download_url, open_url
 from kedge.registry.secret import redact_url
@@ -52,6 +54,8 @@ class AddedFiles:
 
     workplace: Workplace
     store: Store
+    git_access: GitAccess = field(default_factory=GitAccess)
+    fetches: bool = True  # False in a dry run: what is not in the cache raises NotMadeError
     _downloads: dict[tuple[str, str], tuple[Digest, int]] = field(default_factory=dict)
     _clones: dict[tuple[str, bool], Path] = field(default_factory=dict)
     _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -82,14 +86,20 @@ class AddedFiles:
         transport = self.workplace.open_access().transport
         proof = str(wanted)
         if wanted is None:
+            self._require_fetching()
             with open_url(transport, address, takes_pages=True) as stream:
                 proof = stream.validator
         key = hashlib.sha256(f"{_FORMAT} {address} {proof}".encode("utf-8", "surrogateescape")).hexdigest()
         record = self.store.steps.find(key) if proof else None
         if record is None:
+            self._require_fetching()
             record = self._keep(key, address, wanted)
         assert record.layer is not None
         return record.layer.digest, int(record.extra.get("modified", 0))
+
+    def _require_fetching(self) -> None:
+        if not self.fetches:
+            raise NotMadeError
 
     def _keep(self, key: str, address: str, wanted: Digest | None) -> StepRecord:
         """Fetch the file into the cache; a checksum that differs leaves nothing."""
@@ -126,8 +136,9 @@ class AddedFiles:
         place = (address, step.keeps_git)
         folder = self._clones.get(place)
         if folder is None:
-            parent = self._make_directory()
-            folder = self._clones[place] = clone_repository(address, parent, step)
+            named = read_git_address(address, step.place)
+            self._require_fetching()
+            folder = self._clones[place] = clone_repository(named, self._make_directory(), step, self.git_access)
         reading = FolderReading(FolderOptions(all_root=True))
         return reading.run(str(folder).encode("utf-8", "surrogateescape"))
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from kedge.layers.directory_tree import FolderSource
 from kedge.model.tree import ContentSource, Node, NodeKind, walk
-from kedge.ops.build.copies.addresses import is_address, is_git_address
 from kedge.ops.build.copies.context import FileOrigin
 from kedge.ops.build.copies.copy_attributes import Owner, change_mode, check_mode, find_owner
 from kedge.ops.build.copies.copy_layer import CopyLayer
 from kedge.ops.build.copies.lent_content import LentContent
 from kedge.ops.build.states.merged_view import MergedView
+from kedge.recipe.addresses import is_address, is_git_address
 from kedge.recipe.patterns import BadPattern, IgnorePatterns, expand_braces, has_wildcard, parse_ignore_lines
 from kedge.recipe.steps import CopyStep, InlineFile, refuse_recipe
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Imports inside the methods below are late for start-up cost: an image that the cache has needs none of them.
 
-_FORMAT_VERSION = 2  # raise it when the written bytes change
+_FORMAT_VERSION = 3  # raise it when the written bytes change
 _DIGEST = "digest"
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem
+from kedge.frozen import replace
 from kedge.layers.directory_tree import FolderSource
 from kedge.ops.build.bases.bases import OpenedBase
 from kedge.ops.build.copies.context import FileOrigin, open_context, open_host_files
-from kedge.ops.build.copies.named_contexts import find_context_image
+from kedge.ops.build.copies.named_contexts import settle_origin
 from kedge.ops.build.states.build_state import BuildState
 from kedge.ops.build.steps.session import BuildSession, StageWaiter
 from kedge.posix.views import follow_links
@@ -41,23 +42,22 @@ class FileOrigins:
         """The files of a stage or an image; None for files of this host."""
         if origin.stage is not None:
             return wait_for(origin.stage).state
-        if origin.image:
-            return BuildState(self._open_image(origin.image, place))
-        named = find_context_image(self.session.request.contexts.get(origin.name, "")) if origin.name else ""
-        return BuildState(self._open_image(named, place)) if named else None
+        settled = settle_origin(origin, self.session.request.contexts, place)
+        return BuildState(self._open_image(settled)) if isinstance(settled, Base) else None
 
-    def _open_image(self, reference: str, place: RecipePlace) -> OpenedBase:
+    def _open_image(self, base: Base) -> OpenedBase:
         with self._lock:
-            if reference not in self._images:
-                base = Base(place, "docker", reference, platform=self.session.request.platform)
-                self._images[reference] = self.session.open_base(base)
-            return self._images[reference]
+            if base.reference not in self._images:
+                base = replace(base, platform=self.session.request.platform)
+                self._images[base.reference] = self.session.open_origin(base)
+            return self._images[base.reference]
 
     def open_host_files(self, origin: CopyOrigin, place: RecipePlace) -> FileOrigin:
         """Files of this host: the context, one with a name, or for a definition file any."""
         with self._lock:
-            if origin.name:
-                return self._open_named(origin.name, place)
+            settled = settle_origin(origin, self.session.request.contexts, place)
+            if isinstance(settled, Path):
+                return self._open_named(origin.name, settled)
             if self._context is None:
                 session = self.session
                 is_host = self.is_definition
@@ -76,16 +76,9 @@ class FileOrigins:
             return None
         return FileDigests(session.store.layout, os.path.realpath(session.context))
 
-    def _open_named(self, name: str, place: RecipePlace) -> FileOrigin:
+    def _open_named(self, name: str, folder: Path) -> FileOrigin:
         if name not in self._named:
-            path = self.session.request.contexts.get(name)
-            if path is None:
-                raise refuse_recipe(
-                    place,
-                    f"there is no stage and no context '{name}'",
-                    f"name an earlier stage, an image, or give the context: --build-context {name}=DIRECTORY",
-                )
-            self._named[name] = open_context(Path(path.removeprefix("local:")))
+            self._named[name] = open_context(folder)
         return self._named[name]
 
     # -- mounts

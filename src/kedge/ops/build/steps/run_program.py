@@ -20,7 +20,6 @@ from kedge.ops.build.steps.protect import CONSTRAINTS_PATH, Protection
 from kedge.ops.build.steps.session import BuildSession
 from kedge.ops.build.steps.step_deaths import StepDeath, describe_death
 from kedge.ops.build.steps.step_mounts import FolderFinder, MountPreparation, PreparedMounts
-from kedge.recipe.cache_keys import PROXY_VARIABLES
 from kedge.recipe.steps import RunStep
 from kedge.runtime.images.image_file import runs_here
 from kedge.runtime.start.build_step import StepProgram, run_build_step
@@ -48,7 +47,7 @@ def run_in_workspace(
             mounts.add(mount, find_folder)
         if step.script is not None:
             mounts.add_script(step.script)
-        environment = {**_list_proxies(), **dict(step.environment), **mounts.made.environment}
+        environment = {**dict(step.proxies), **dict(step.environment), **mounts.made.environment}
         if protection is not None:
             mounts.add_text(protection.text, CONSTRAINTS_PATH)
             environment = protection.extend_environment(environment)
@@ -119,11 +118,6 @@ def refuse_other_machine(platform: Platform, step: RunStep) -> None:
         context={"file": step.place.file, "line": str(step.place.line)},
         hint=f"build on a {platform.architecture} host, or leave --platform out",
     )
-
-
-def _list_proxies() -> dict[str, str]:
-    """How this host reaches the network."""
-    return {name: value for name, value in os.environ.items() if name.lower() in PROXY_VARIABLES}
 
 
 def _explain_failure(

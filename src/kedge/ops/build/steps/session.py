@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kedge.errors import UsageError
 from kedge.ops.build.bases.bases import OpenedBase, open_base
+from kedge.ops.build.bases.local_bases import name_local_base
 from kedge.ops.build.copies.named_contexts import settle_context
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
 from kedge.ops.build.states.build_place import BuildPlace
@@ -27,6 +28,7 @@ from kedge.store.store import Store
 
 if TYPE_CHECKING:
     from kedge.ops.build.copies.added_files import AddedFiles
+    from kedge.ops.build.copies.git_repositories import GitAccess
     from kedge.ops.build.states.roots import NodeDirectories, StageRoot
 
 # Imports inside the methods below are late for start-up cost: a build whose steps are all in the cache needs none.
@@ -64,8 +66,21 @@ class BuildSession:
 
         with self._lock:
             if self._added is None:
-                self._added = self.marks.enter_context(AddedFiles(self.workplace, self.store))
+                added = AddedFiles(self.workplace, self.store, self._choose_git_access(), fetches=self.makes)
+                self._added = self.marks.enter_context(added)
             return self._added
+
+    def _choose_git_access(self) -> GitAccess:
+        """What the command line lends to git: --ssh, and tokens that are named after their host."""
+        from kedge.ops.build.copies.git_repositories import TOKEN_SECRET, GitAccess
+        from kedge.registry.secret import Secret
+
+        tokens = {
+            secret.id.removeprefix(TOKEN_SECRET).lower(): Secret(os.fsdecode(read_secret(secret)).strip())
+            for secret in self.request.secrets
+            if secret.id.startswith(TOKEN_SECRET)
+        }
+        return GitAccess(bool(self.request.ssh), tokens)
 
     @property
     def directories(self) -> NodeDirectories:
@@ -86,8 +101,14 @@ class BuildSession:
         self.workplace.progress.detail(f"steps run in private directories: {self.lacks_overlay}")
 
     def open_base(self, base: Base) -> OpenedBase:
-        """What a stage begins with."""
-        base = settle_context(base, self.request.contexts)
+        """What a stage begins with; a path that the recipe names must be a root file system, and is shown."""
+        settled = settle_context(base, self.request.contexts)
+        if settled is base:
+            name_local_base(base, self.workplace.progress)
+        return self.open_origin(settled)
+
+    def open_origin(self, base: Base) -> OpenedBase:
+        """An image that the caller has settled."""
         opened = open_base(
             base, self.workplace, self.store, policy=self.request.pull, lock=self.locked, makes=self.makes
         )

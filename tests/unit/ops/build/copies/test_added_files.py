@@ -16,11 +16,11 @@ import zstandard
 from kedge.errors import CorruptImage, DigestMismatch, HostileImage, ImageNotFound, InvalidRecipe
 from kedge.model.tree import Node, walk
 from kedge.ops.build.copies.added_files import AddedFiles
-from kedge.ops.build.copies.addresses import is_address, is_git_address
 from kedge.ops.build.copies.context import open_context
 from kedge.ops.build.copies.copy_files import digest_copy, make_copy
 from kedge.ops.build.states.merged_view import view_directory
 from kedge.ops.setup.workplace import Workplace
+from kedge.recipe.addresses import is_address, is_git_address
 from kedge.recipe.steps import CopyStep, RecipePlace
 from kedge.settings import Settings
 from tests.builders import layers as build

@@ -14,6 +14,7 @@ from kedge.ops.build.copies.context import open_context
 from kedge.store.file_digests import FileDigests
 from kedge.store.layout import Layout
 from tests.builders.copy_cases import write_tree
+from tests.builders.ordinary_user import as_ordinary_user
 
 
 def list_names(tree: Node | None) -> list[str]:
@@ -75,7 +76,7 @@ def test_context_that_is_none_or_has_bad_patterns_is_refused(tmp_path: Path) -> 
         open_context(tmp_path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@as_ordinary_user
 def test_context_names_what_cannot_be_read(tmp_path: Path) -> None:
     write_tree(tmp_path, {"closed/x": b""})
     (tmp_path / "closed").chmod(0)

@@ -3,20 +3,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from kedge.ops.build.copies.named_contexts import find_context_image, settle_context
-from kedge.recipe.steps import Base, RecipePlace
+from kedge.ops.build.copies.named_contexts import settle_context, settle_origin
+from kedge.recipe.steps import Base, CopyOrigin, RecipePlace
 
 PLACE = RecipePlace("Dockerfile", 1)
 
 
 @pytest.mark.parametrize(
     ("value", "image"),
-    [("docker-image://alpine:3", "alpine:3"), ("oci:there", "oci:there"), ("../there", ""), ("local:there", "")],
+    [
+        ("docker-image://alpine:3", "alpine:3"),
+        ("oci:there", "oci:there"),
+        ("oci-layout://there", "oci:there"),
+        ("../there", ""),
+        ("local:../there", ""),
+    ],
 )
-def test_named_contexts_find_image(value: str, image: str) -> None:
-    assert find_context_image(value) == image
+def test_named_contexts_are_images_or_directories(value: str, image: str) -> None:
+    settled = settle_origin(CopyOrigin(name="x"), {"x": value}, PLACE)
+    assert settled == (Base(PLACE, "docker", image) if image else Path("../there"))
 
 
 def test_named_contexts_settle_bases() -> None:
