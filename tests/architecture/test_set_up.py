@@ -17,18 +17,20 @@ from tests.requirements import REPOSITORY
 # What the smallest Debian has (debootstrap --variant=minbase): by package, as far as it is asked for.
 MINIMAL = {
     "bash": "bash",
-    "coreutils": "basename cat chmod chown chroot comm cp cut dirname env head id install ln ls mkdir mkfifo mktemp"
-    " nproc realpath rm sha256sum sort stat sync tail timeout true wc",
+    "coreutils": "basename cat chmod chown chroot comm cp cut date dirname env head id install ln ls mkdir mkfifo mknod"
+    " mktemp mv nproc paste readlink realpath rm rmdir sha256sum sleep sort stat sync tail tee timeout"
+    " touch tr true uniq wc",
     "dash": "sh",
     "debconf": "debconf-set-selections",
     "dpkg": "dpkg dpkg-deb dpkg-query",
-    "apt": "apt-get",
+    "apt": "apt-config apt-get",
     "findutils": "find xargs",
     "grep": "grep",
     "gzip": "gzip",
     "libc-bin": "ldconfig ldd",
     "sed": "sed",
-    "util-linux": "setsid",
+    "mawk": "awk",
+    "util-linux": "pivot_root setsid",
 }
 # What others bring, and what is done without.
 ELSEWHERE = {
@@ -73,7 +75,13 @@ COMPUTED = {
 }
 READ = ("tests/", "scripts/", "bench/")
 # Run by hand, on another machine; recorded; inside of containers; what asks for others.
-APART = ("tests/gpu/", "tests/golden/", "scripts/demo-files/", "tests/requirements.py")
+APART = (
+    "tests/gpu/",
+    "tests/golden/",
+    "scripts/demo-files/",
+    "tests/requirements.py",
+    "tests/architecture/asked_programs.py",
+)
 UNKNOWN = ("no-such-program", "./")  # what must not be there
 
 
