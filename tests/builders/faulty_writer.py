@@ -6,27 +6,22 @@ from __future__ import annotations
 from typing import Any
 
 from kedge.formats.squashfs import content_writer, writer
+from kedge.model.tree import Buffer
+
+_add = content_writer.ContentStore.add
 
 
-def add_all_as_before(self: Any, piece: memoryview, starts: list[int], sizes: list[int]) -> list[object]:
-    """`ContentStore.add_all` with the condition that took a file of a whole block into an empty fragment."""
-    tokens: list[object] = []
-    for start, size in zip(starts, sizes, strict=True):
-        data, used = piece[start : start + size], self._used
-        key = size << 32 | content_writer.checksum(data)
-        if key not in self._small and used + size <= self._block_size and size:
-            self._view[used : used + size] = data
-            self._small[key] = place = used << content_writer.OFFSET_SHIFT | len(self.fragments)
-            tokens.append(place)
-            self._used = used + size
-        else:
-            tokens.append(self.add(data) if size else None)
-    return tokens
+def add_as_before(self: Any, data: Buffer) -> object:
+    """`ContentStore.add` that takes a file of a whole block into an empty fragment, as an earlier version did."""
+    size = len(data)
+    if size == self._block_size and not self._used:
+        return self._add_small(data, size << 32 | content_writer.checksum(data))
+    return _add(self, data)
 
 
 def write_as_before() -> None:
     """From now on files of exactly a block go into fragments."""
-    content_writer.ContentStore.add_all = add_all_as_before  # type: ignore[method-assign]
+    content_writer.ContentStore.add = add_as_before  # type: ignore[method-assign]
 
 
 def write_unseen() -> None:

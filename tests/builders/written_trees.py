@@ -122,7 +122,7 @@ class _Caller:
             count = rng.choice((1, 1, 1, 2, 5, 100))
             run, things = things[:count], things[count:]
             if count > 1:
-                made = self._add_all([each.data for each in run])
+                made = self._add_slices([each.data for each in run])
             else:
                 made = [(favourite or rng.choice((self._add, self._stream, self._pack)))(run[0].data)]
             tokens.update(zip(map(id, run), made, strict=True))
@@ -137,15 +137,16 @@ class _Caller:
         given[:] = b"\xee" * len(given)  # the caller may use its buffer again
         return token
 
-    def _add_all(self, contents: list[bytes]) -> list[object]:
+    def _add_slices(self, contents: list[bytes]) -> list[object]:
         gap = self._rng.choice((0, 1, 512))
         piece, starts = bytearray(), []
         for data in contents:
             piece += bytes(gap)
             starts.append(len(piece))
             piece += data
-        whole = bytes(piece)
-        return self._writer.add_all(memoryview(whole), starts, [len(data) for data in contents])
+        whole = memoryview(bytes(piece))
+        places = zip(starts, map(len, contents), strict=True)
+        return [self._writer.add(whole[start : start + size]) if size else None for start, size in places]
 
     def _stream(self, data: bytes) -> object:
         return self._writer.add_stream(len(data), self._cut(data))

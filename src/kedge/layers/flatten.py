@@ -23,7 +23,7 @@ from kedge.layers.tar_reader import Member, TarReader
 from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, LayerRecord
 from kedge.model.packed_blocks import PackedSink
 from kedge.model.progress import Task
-from kedge.model.tree import ContentSink, FilesSink, Node, NodeKind, make_files, walk
+from kedge.model.tree import ContentSink, Node, NodeKind, make_files, walk
 
 # The rules:
 #  1. A name in a higher layer hides the same name in lower ones. Two directories merge; the highest layer that names a
@@ -83,7 +83,6 @@ class LayerReading:
         self._layer = layer
         self._cover = cover
         self._sink = sink
-        self._add_all = sink.add_all if isinstance(sink, FilesSink) else self._add_each
         self._record = LayerRecord(index, layer.name)
         self._ordinal = 0  # of the next member
         self._parent: bytes | None = None
@@ -136,22 +135,18 @@ class LayerReading:
             self._ordinal += len(nodes)
 
     def _store_plain(self, run: PlainRun, piece: memoryview) -> list[Node]:
-        index, above = self._record.index, self._above
+        add, above, places = self._sink.add, self._above, zip(run.starts, run.sizes, strict=True)
         if not above.opaque and above.names.keys().isdisjoint(run.names):
-            contents = self._add_all(piece, run.starts, run.sizes)
-            return make_files(run.identities, run.times, run.sizes, contents, index)
-        nodes = make_files(run.identities, run.times, run.sizes, [None] * len(run.names), index)
+            contents = [add(piece[start : start + size]) if size else None for start, size in places]
+            return make_files(run.identities, run.times, run.sizes, contents, self._record.index)
+        nodes = make_files(run.identities, run.times, run.sizes, [None] * len(run.names), self._record.index)
         for ordinal, (node, name, start) in enumerate(zip(nodes, run.names, run.starts, strict=True), self._ordinal):
             if above.opaque or name in above.names:
                 node.content = _SKIPPED
                 self._record.skipped.append((ordinal, node))
             elif node.size:
-                node.content = self._sink.add(piece[start : start + node.size])
+                node.content = add(piece[start : start + node.size])
         return nodes
-
-    def _add_each(self, piece: memoryview, starts: list[int], sizes: list[int]) -> list[object]:
-        add = self._sink.add
-        return [add(piece[start : start + size]) if size else None for start, size in zip(starts, sizes, strict=True)]
 
 
 def make_node(member: Member, kind: NodeKind) -> Node:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 Xattrs = tuple[tuple[bytes, bytes], ...]
@@ -109,15 +109,6 @@ class ContentSink(Protocol):
 
     def add_stream(self, size: int, chunks: Iterable[Buffer]) -> object:
         """Take a file of `size` bytes; the chunks add up to exactly that, each valid until the next is asked for."""
-        ...
-
-
-@runtime_checkable
-class FilesSink(ContentSink, Protocol):
-    """A sink that takes many small files at less than `add` costs for each."""
-
-    def add_all(self, piece: memoryview, starts: list[int], sizes: list[int]) -> list[object]:
-        """Take files that lie in a piece, in their order; returns their tokens, None for empty ones."""
         ...
 
 

@@ -21,7 +21,7 @@ from kedge.formats.squashfs import content_writer, inode_writer, layout, listing
 from kedge.formats.squashfs.check_image import CheckedImage, CheckOptions, check_image
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
-from tests.builders.faulty_writer import add_all_as_before
+from tests.builders.faulty_writer import add_as_before
 from tests.builders.squashfs_images import add_file, add_folder, mixed_bytes, write_image
 from tests.requirements import require_program
 
@@ -37,7 +37,7 @@ def look(data: bytes, options: CheckOptions = OWN) -> CheckedImage:
 def fill_files(
     count: int, *, folders: int = 1, size: int = 50, has_empty: bool = True
 ) -> Callable[[ContentSink], Node]:
-    """So many small files, taken in bulk."""
+    """So many small files."""
 
     def fill(sink: Any) -> Node:
         root = Node(NodeKind.DIRECTORY, 0o755, 0, 0, 1)
@@ -45,7 +45,7 @@ def fill_files(
             folder = add_folder(root, b"folder%d" % number)
             piece = memoryview(random.Random(number).randbytes(count * size))
             sizes = [size if index % 7 or not has_empty else 0 for index in range(count)]
-            tokens = sink.add_all(piece, list(range(0, count * size, size)), sizes)
+            tokens = [sink.add(piece[index * size :][:used]) if used else None for index, used in enumerate(sizes)]
             for index, token in enumerate(tokens):
                 node = folder.children[b"file%06d" % index] = Node(NodeKind.FILE, 0o644, index % 3, 0, 1)
                 node.size, node.content = sizes[index], token
@@ -55,10 +55,10 @@ def fill_files(
 
 
 def fill_blocks(sink: Any) -> Node:
-    """Three files of exactly one block, in bulk: what an earlier version put into fragments."""
+    """Three files of exactly one block: what an earlier version put into fragments."""
     root = Node(NodeKind.DIRECTORY, 0o755, 0, 0, 1)
     piece = memoryview(random.Random(26).randbytes(3 * BLOCK))
-    tokens = sink.add_all(piece, [0, BLOCK, 2 * BLOCK], [BLOCK] * 3)
+    tokens = [sink.add(piece[start : start + BLOCK]) for start in range(0, 3 * BLOCK, BLOCK)]
     for name, token in zip((b"a", b"b", b"c"), tokens, strict=True):
         node = root.children[name] = Node(NodeKind.FILE, 0o644, 0, 0, 1)
         node.size, node.content = BLOCK, token
@@ -205,7 +205,7 @@ def test_padding_that_is_not_zero_is_found() -> None:
 
 
 def test_the_fault_of_the_version_before_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content_writer.ContentStore, "add_all", add_all_as_before)
+    monkeypatch.setattr(content_writer.ContentStore, "add", add_as_before)
     with pytest.raises(FaultyImage, match="bug in kedge") as caught:
         write_image(fill_blocks)
     assert "whole blocks of 131072, lies in fragment 0" in caught.value.message
@@ -216,7 +216,7 @@ def test_the_fault_of_the_version_before_is_found(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("codec", ["zstd", "gzip", "lz4", "none"])
 def test_images_with_that_fault_are_found_later(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(content_writer.ContentStore, "add_all", add_all_as_before)
+        patch.setattr(content_writer.ContentStore, "add", add_as_before)
         patch.setattr(writer.SquashWriter, "_look_back", lambda *_: None)
         data = write_image(fill_blocks, codec=codec)
     with pytest.raises(CorruptImage):

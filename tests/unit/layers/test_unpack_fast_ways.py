@@ -44,10 +44,27 @@ def write_image(plan: Plan) -> bytes:
 Way = Callable[[SquashReader, Path], None]
 
 
+class JoinedSource:
+    """Gives contents in chunks that are larger than what goes to a process at once."""
+
+    def __init__(self, reader: SquashReader) -> None:
+        self._reader = reader
+
+    def chunks(self, node: Node) -> Iterator[bytes]:
+        joined = b""
+        for chunk in self._reader.chunks(node):
+            joined += chunk
+            if len(joined) > 700_000:
+                yield joined
+                joined = b""
+        if joined:
+            yield joined
+
+
 def unpack_by_files(reader: SquashReader, target: Path, writers: int = 0) -> None:
     """As layers are: every content into a file of its own, which is then moved to its name."""
     with SandboxSink(target, writers=writers) as sink:
-        tree = copy_tree(reader.read_tree(), reader, sink)
+        tree = copy_tree(reader.read_tree(), JoinedSource(reader), sink)
         make_usable(tree)
         sink.finish(tree)
 

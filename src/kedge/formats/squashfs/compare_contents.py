@@ -32,13 +32,6 @@ class DigestSink:
         """Take a whole file."""
         return self._note(self._store.add(data), hashlib.sha256(data).digest())
 
-    def add_all(self, piece: memoryview, starts: list[int], sizes: list[int]) -> list[object]:
-        """Take files that lie in a piece."""
-        tokens = self._store.add_all(piece, starts, sizes)
-        for token, start, size in zip(tokens, starts, sizes, strict=True):
-            self._note(token, hashlib.sha256(piece[start : start + size]).digest())
-        return tokens
-
     def add_stream(self, size: int, chunks: Iterable[Buffer]) -> object:
         """Take a file in chunks."""
         digest = hashlib.sha256()

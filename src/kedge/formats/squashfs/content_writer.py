@@ -55,27 +55,6 @@ class ContentStore:
             return self.add_stream(size, (data,))
         return self._add_small(data, size << 32 | checksum(data))
 
-    def add_all(self, piece: memoryview, starts: list[int], sizes: list[int]) -> list[object]:
-        """Take files that lie in a piece: as `add` for each that is not empty, with less ado for small and new ones."""
-        small, view, limit, used = self._small, self._view, self._block_size, self._used
-        fragment = len(self.fragments)
-        tokens: list[object] = []
-        for start, size in zip(starts, sizes, strict=True):
-            data = piece[start : start + size]
-            key = size << 32 | checksum(data)
-            end = used + size
-            if key not in small and end <= limit and 0 < size < limit:  # a whole block is never a fragment
-                view[used:end] = data
-                small[key] = place = used << OFFSET_SHIFT | fragment
-                tokens.append(place)
-                used = end
-            else:
-                self._used = used
-                tokens.append(self.add(data) if size else None)
-                fragment, used = len(self.fragments), self._used
-        self._used = used
-        return tokens
-
     def _add_small(self, data: Buffer, key: int) -> int:
         """Take a file smaller than a block, that is not empty; `key` finds candidates for equality."""
         known = self._small.get(key)

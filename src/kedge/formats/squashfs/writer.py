@@ -59,7 +59,6 @@ class SquashWriter:
         self._digests = DigestSink(self._contents) if options.verify else None
         sink = self._digests or self._contents
         self.add = sink.add  # takes a whole file; returns the token for `Node.content`
-        self.add_all = sink.add_all  # takes files that lie in one piece
         self.add_stream = sink.add_stream  # takes a file of so many bytes in chunks; likewise
         if not options.verify:  # or the digests would be of what came out of a codec
             self.add_packed = self._contents.add_packed  # takes such a file in blocks that were made as `packing` says
