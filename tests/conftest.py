@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.leftovers_of_a_run import list_names
 from tests.requirements import REPOSITORY, SHARED_REASON, must_run
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ _FIRST = ("test_conformance.py", "test_slurm_states.py", "test_run_hostile.py", 
           "test_foreign_sifs.py", "test_convert.py")  # fmt: skip
 _TESTS = REPOSITORY / "tests"
 _GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries some failures again, and no skip
+_SOMETHING_LEFT = 7  # likewise
 _skipped: collections.Counter[str] = collections.Counter()
+_before = pytest.StashKey[set[str]]()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -150,8 +153,16 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _skipped[reason.removeprefix("Skipped: ")] += 1
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Look what the machine has, where one process speaks for all."""
+    if not hasattr(config, "workerinput"):
+        config.stash[_before] = list_names()
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say which groups were skipped, and why."""
+    """Say what was left, and which groups were skipped, and why."""
+    for path in sorted(list_names() - terminalreporter.config.stash[_before]):
+        terminalreporter.write_line(f"left on the machine, or put there by others meanwhile: {path}")
     if not _skipped:
         return
     terminalreporter.section("groups of tests that were skipped")
@@ -160,11 +171,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(f"{count:5} × {reason}{excuse}")
 
 
+@pytest.hookimpl(trylast=True)  # when the workers have ended
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run in CI where a group that can run was skipped."""
-    is_worker = hasattr(session.config, "workerinput")
-    if must_run() and not is_worker and session.exitstatus in (0, 1) and not all(map(is_excused, _skipped)):
+    """Fail a run in CI where a group that can run was skipped, or where something was left on the machine."""
+    if not must_run() or hasattr(session.config, "workerinput"):
+        return
+    if session.exitstatus in (0, 1) and not all(map(is_excused, _skipped)):
         session.exitstatus = _GROUP_SKIPPED
+    elif session.exitstatus == 0 and list_names() - session.config.stash[_before]:
+        session.exitstatus = _SOMETHING_LEFT
 
 
 def is_excused(reason: str) -> bool:

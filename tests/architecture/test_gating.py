@@ -14,10 +14,10 @@ import pytest
 
 from tests.conftest import is_excused
 from tests.flaky import MOST, read_list
-from tests.requirements import REPOSITORY, SHARED_REASON
+from tests.requirements import REPOSITORY, SHARED_REASON, require_program
 
 
-def run_pytest(folder: Path, body: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(folder: Path, body: str, *prefix: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run one small test under this repository's conftest."""
     path = folder / "test_small.py"
     path.write_text(f"import pytest, socket\nfrom tests import requirements\n\n\ndef test_small():\n    {body}\n")
@@ -25,7 +25,20 @@ def run_pytest(folder: Path, body: str, **variables: str) -> subprocess.Complete
     environ = {name: value for name, value in os.environ.items() if name != "CI"}
     paths = os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])
     environ |= {"PYTHONPATH": paths, **variables}
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    words = [*prefix, *command]
+    return subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs real root")
+@pytest.mark.parametrize(("name", "status"), [("left", 7), ("kedge-of-another-run", 0)])
+def test_gating_what_is_left_on_the_machine_fails_in_ci(tmp_path: Path, name: str, status: int) -> None:
+    """In a mount namespace, where /srv is empty."""
+    prefix = (require_program("unshare"), "--mount", "sh", "-ec", 'mount -t tmpfs tmpfs /srv; exec "$@"', "sh")
+    body = f'import pathlib; pathlib.Path("/srv/{name}").touch()'
+    assert run_pytest(tmp_path, body, *prefix).returncode == 0
+    done = run_pytest(tmp_path, body, *prefix, CI="true")
+    assert done.returncode == status, done.stdout
+    assert ("put there by others meanwhile: /srv/left" in done.stdout) == bool(status)
 
 
 def test_gating_skips_are_summarised(tmp_path: Path) -> None:

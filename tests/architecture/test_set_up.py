@@ -17,19 +17,20 @@ from tests.requirements import REPOSITORY
 # What the smallest Debian has (debootstrap --variant=minbase): by package, as far as it is asked for.
 MINIMAL = {
     "bash": "bash",
-    "coreutils": "basename cat chmod chown chroot comm cp cut date dirname env head id install ln ls mkdir mkfifo mknod"
-    " mktemp mv nproc paste readlink realpath rm rmdir sha256sum sleep sort stat sync tail tee timeout"
-    " touch tr true uniq wc",
+    "coreutils": "basename cat chgrp chmod chown chroot comm cp cut date dd df dirname du env expr head id install"
+    " ln ls md5sum mkdir mkfifo mknod mktemp mv nice nohup nproc od paste printenv readlink realpath rm rmdir seq"
+    " sha256sum sleep sort split stat sync tail tee timeout touch tr true truncate tty uname uniq wc whoami yes",
     "dash": "sh",
     "debconf": "debconf-set-selections",
     "dpkg": "dpkg dpkg-deb dpkg-query",
-    "apt": "apt-config apt-get",
+    "apt": "apt-cache apt-config apt-get",
     "findutils": "find xargs",
     "grep": "grep",
     "gzip": "gzip",
-    "libc-bin": "ldconfig ldd",
-    "sed": "sed",
+    "libc-bin": "getent ldconfig ldd",
     "mawk": "awk",
+    "sed": "sed",
+    "mount": "losetup",
     "util-linux": "pivot_root setsid",
 }
 # What others bring, and what is done without.
@@ -74,14 +75,9 @@ COMPUTED = {
     ("tests/unit/runtime/environment/test_env_scripts.py", "name"): "bash sh",
 }
 READ = ("tests/", "scripts/", "bench/")
-# Run by hand, on another machine; recorded; inside of containers; what asks for others.
-APART = (
-    "tests/gpu/",
-    "tests/golden/",
-    "scripts/demo-files/",
-    "tests/requirements.py",
-    "tests/architecture/asked_programs.py",
-)
+ASKING = ("tests/requirements.py", "tests/architecture/asked_programs.py")
+# Run by hand, on another machine; recorded; inside of containers; what asks for the names of others.
+APART = ("tests/gpu/", "tests/golden/", "scripts/demo-files/", *ASKING)
 UNKNOWN = ("no-such-program", "./")  # what must not be there
 
 
