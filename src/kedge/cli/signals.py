@@ -22,6 +22,7 @@ else:
 _SIGNALS = (_signal.SIGTERM, _signal.SIGHUP)
 _MOMENT = 0.01  # seconds
 _ONE_INTERRUPT = 1.0  # seconds; a terminal sends SIGINT to us and to our parent, which passes it on: that is one
+_LEAVING = 3.0  # seconds that the end of a `with` may take before it is interrupted, too
 # An exception in the middle of these leaves a lock taken for ever, or a `with` entered that nobody leaves.
 _UNSAFE = ("threading", "contextlib", "subprocess")
 
@@ -95,6 +96,7 @@ class _Raiser:
     def __init__(self) -> None:
         self.is_over = False
         self._interrupted = -_ONE_INTERRUPT
+        self._heard = 0.0  # when the last one came
         self._problem: BaseException | None = None  # to be raised
         self._place: tuple[FrameType | None, int] = (None, 0)  # where it was to be raised last
         self._raised: list[ref[BaseException]] = []
@@ -111,11 +113,13 @@ class _Raiser:
             for ending in _SIGNALS:
                 _signal.signal(ending, _signal.SIG_IGN)  # a shell that goes away sends SIGHUP twice, as above
             self._problem = Terminated(number)
+        if number != _signal.SIGALRM:
+            self._heard = time.monotonic()
         if self._problem is None or self.is_over:
             _signal.setitimer(_signal.ITIMER_REAL, 0)
             return
         place = (frame, frame.f_lasti if frame is not None else 0)
-        if undivided.steps or (_is_unsafe(frame) and place != self._place):  # twice in one place: it waits there
+        if undivided.steps or self._is_halfway(frame, is_waiting=place == self._place):  # twice in one place
             self._place = place
             self._try_later()
             return
@@ -129,6 +133,12 @@ class _Raiser:
         finally:
             del problem  # else this frame, which belongs to its traceback, would keep it
 
+    def _is_halfway(self, frame: FrameType | None, *, is_waiting: bool) -> bool:
+        """Whether what is raised here leaves something taken, or keeps it from being given back."""
+        if _is_unsafe(frame):
+            return not is_waiting
+        return time.monotonic() - self._heard < _LEAVING and _is_leaving(frame)
+
     def _raise_again(self, problem: BaseException) -> None:
         if not self.is_over:
             self._problem = problem
@@ -140,4 +150,11 @@ class _Raiser:
 
 
 def _is_unsafe(frame: FrameType | None) -> bool:
-    return frame is not None and frame.f_globals.get("__name__") in _UNSAFE
+    return frame is not None and (frame.f_globals.get("__name__") in _UNSAFE or frame.f_code.co_name == "__enter__")
+
+
+def _is_leaving(frame: FrameType | None) -> bool:
+    """Whether the end of a `with` is at work, which frees or removes something, and is not called again."""
+    while frame is not None and frame.f_code.co_name != "__exit__":
+        frame = frame.f_back
+    return frame is not None

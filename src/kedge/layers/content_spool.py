@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
+from kedge.errors import KedgeError
 from kedge.model.tree import Buffer
 from kedge.posix.confined_paths import open_folder, remove_tree
 from kedge.posix.files import explained, temporary_beside
@@ -33,11 +35,17 @@ class ContentSpool:
         self._count = 0
         self._spool_folder = -1
         self.place = temporary_beside(target)
-        with explained(self.place):
-            self.place.mkdir(mode=0o700)
-            self._spool_folder = open_folder(self.place)
-        with Undivided():
-            self._writers = WriterProcesses.start(self._spool_folder, name_token, writers)
+        self._writers: WriterProcesses | None = None
+        try:
+            with explained(self.place):
+                self.place.mkdir(mode=0o700)
+                self._spool_folder = open_folder(self.place)
+            with Undivided():
+                self._writers = WriterProcesses.start(self._spool_folder, name_token, writers)
+        except BaseException:  # by a signal's handler: nobody will close this spool
+            with contextlib.suppress(KedgeError):  # what went wrong before says more
+                self.close()
+            raise
 
     def __enter__(self) -> ContentSpool:
         return self
@@ -53,19 +61,19 @@ class ContentSpool:
 
     def settle(self) -> None:
         """Wait until every content is in its file; none may be added afterwards."""
-        writers, self._writers = self._writers, None
-        if writers is not None:
+        if self._writers is not None:
             with explained(self._spool_target):
-                writers.finish()
+                self._writers.finish()
+            self._writers = None
 
     def close(self) -> None:
         """Remove what is left; idempotent."""
         if self._writers is not None:
             self._writers.kill()
             self._writers = None
-        if self._spool_folder >= 0:
-            os.close(self._spool_folder)
-            self._spool_folder = -1
+        folder, self._spool_folder = self._spool_folder, -1  # a signal may end this, and it is called again
+        if folder >= 0:
+            os.close(folder)
         with explained(self.place):
             remove_tree(self.place)
 

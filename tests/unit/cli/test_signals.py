@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.signals import Terminated, raised_signals
+from kedge.layers.content_spool import ContentSpool
 from kedge.posix.files import atomic_output
 from kedge.posix.forked_workers import share_work
 from kedge.posix.process import relay_program, run_into_files, run_program
@@ -203,6 +204,19 @@ def test_no_temporary_file_is_left_at_any_point(tmp_path: Path) -> None:
     for point in points:
         raise_at(point, work)
         assert [path.name for path in tmp_path.iterdir() if path.name != "x.sif"] == [], point
+
+
+def test_no_spool_is_left_at_any_point(tmp_path: Path) -> None:
+    def work() -> None:
+        with ContentSpool(tmp_path / "x", writers=1) as spool:
+            spool.add(b"x")
+            spool.settle()
+
+    points = list_points(work, ("/content_spool.py",))
+    assert len(points) > 10, points
+    for point in points:
+        raise_at(point, work)
+        assert (list_children(), list(tmp_path.iterdir())) == ([], []), point
 
 
 PACKER = """
