@@ -132,14 +132,7 @@ class InodeCheck:
             return 0
         self._together = min(2 * self._together, _MANY)
         numbers = read_words(piece, "I")[3::8]
-        position, starts = self._stream.base + place, self._stream.starts
-        addresses = array(
-            "Q",
-            [
-                starts[where // METADATA_SIZE] << 16 | where % METADATA_SIZE
-                for where in range(position, position + len(piece), _FILE)
-            ],
-        )
+        addresses = self._find_addresses(place, len(piece))
         breaks = [index for index, (one, other) in enumerate(pairwise(numbers), 1) if other != one + 1]
         for start, end in pairwise((0, *breaks, count)):
             first, last = numbers[start], numbers[end - 1]
@@ -149,6 +142,16 @@ class InodeCheck:
             self.found.kinds[first : last + 1] = b"\2" * (end - start)
             self.found.files += end - start
         return len(piece)
+
+    def _find_addresses(self, place: int, size: int) -> array[int]:
+        """Those of inodes of plain files that stand one after the other."""
+        addresses: list[int] = []
+        while len(addresses) * _FILE < size:
+            begin = len(addresses) * _FILE
+            first = self._stream.find_address(place + begin)
+            room = min(METADATA_SIZE - first % METADATA_SIZE, size - begin)
+            addresses += range(first, first + room, _FILE)  # the last may end in the next block
+        return array("Q", addresses)
 
     def _are_plain(self, piece: bytes) -> bool:
         if any(piece[1::_FILE]):

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import operator
 import struct
+from array import array
 
 from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.check_inodes import Folder, Inodes
-from kedge.formats.squashfs.check_tables import TableStream
+from kedge.formats.squashfs.check_tables import TableStream, read_words
 
 _FOLDER = 1
+_ROW = array("H", range(layout.DIRECTORY_RUN))  # differences of numbers in a row
 _NO_NAMES = frozenset((b".", b".."))
 _DROPPED = 4 << 20  # bytes of the table that are kept behind the listing in hand, about
 MOST_NAMES = 1 << 24  # bounds the time that an image costs whose directories share a listing
@@ -73,14 +75,53 @@ class ListingCheck:
 
     def _check_run(self, folder: Folder, place: int, end: int, names: list[bytes]) -> int:
         """A header with its entries; returns where they end."""
-        data, unpack = self._stream.data, layout.DIRECTORY_ENTRY.unpack_from
-        addresses, kinds, known = self._inodes.addresses, self._inodes.kinds, self.names
-        count, block, base = layout.DIRECTORY_HEADER.unpack_from(data, place)
+        count, block, base = layout.DIRECTORY_HEADER.unpack_from(self._stream.data, place)
         if count >= layout.DIRECTORY_RUN:
             raise self._fault(folder, place, f"a header of its listing announces {count + 1} entries")
-        block <<= 16
+        header = (count + 1, block << 16, base)
         place += layout.DIRECTORY_HEADER.size
-        for _ in range(count + 1):
+        stop = self._take_files(place, header, names) or self._take_each(folder, place, header, names)
+        if stop > end:
+            raise self._fault(folder, stop, "the entries of its listing do not fit in its size")
+        return stop
+
+    def _take_files(self, place: int, header: tuple[int, int, int], names: list[bytes]) -> int:
+        """Entries whose inodes are numbered in a row and have no other names, none a directory: by columns.
+
+        Returns where they end; 0, and nothing is noted, where anything is not in order or not of this kind.
+        """
+        data, (count, block, base) = self._stream.data, header
+        heads: list[bytes] = []
+        found: list[bytes] = []
+        for _ in range(count):
+            stop = place + 9 + data[place + 6]
+            heads.append(data[place : place + 8])
+            found.append(data[place + 8 : stop])
+            place = stop
+        columns = read_words(b"".join(heads), "H")
+        kinds = self._inodes.kinds[base : base + count]
+        addresses = array("Q", [block | offset for offset in columns[0::4]])
+        if (
+            len(data) < place
+            or not base
+            or any(self.names[base : base + count])
+            or columns[1::4] != _ROW[:count]
+            or _FOLDER in kinds
+            or columns[2::4] != array("H", list(kinds))
+            or max(columns[3::4]) >= _NAME_LIMIT
+            or addresses != self._inodes.addresses[base : base + count]
+        ):
+            return 0
+        self.names[base : base + count] = b"\1" * count
+        names += found
+        return place
+
+    def _take_each(self, folder: Folder, place: int, header: tuple[int, int, int], names: list[bytes]) -> int:
+        """Entries one by one, which finds out what is wrong with them, if anything is."""
+        data, unpack = self._stream.data, layout.DIRECTORY_ENTRY.unpack_from
+        addresses, kinds, known = self._inodes.addresses, self._inodes.kinds, self.names
+        count, block, base = header
+        for _ in range(count):
             offset, delta, kind, length = unpack(data, place)
             stop = place + 9 + length
             name = data[place + 8 : stop]
@@ -96,8 +137,6 @@ class ListingCheck:
             known[number] = 1
             names.append(name)
             place = stop
-        if place > end:
-            raise self._fault(folder, place, "the entries of its listing do not fit in its size")
         return place
 
     def _add_child(self, folder: Folder, number: int, name: bytes) -> None:
