@@ -130,15 +130,15 @@ class SifMaker:
             wrong.append(f"the header says {found.architecture}")
         return wrong
 
-
-def check_padding(objects: tuple[ParsedObject, ...], start: int) -> list[str]:
-    """Of a file that was built in one pass: a padded size counts what lies before its object."""
-    wrong, end = [], start
-    for each in objects:
-        if each.padded_size != each.offset - end + each.size:
-            wrong.append(f"object {each.identifier} has padded size {each.padded_size}")
-        end = each.offset + each.size
-    return wrong
+    def check_places(self, objects: tuple[ParsedObject, ...], start: int) -> list[str]:
+        """Of a file that was built in one pass: each begins as early as it may, and its padded size says so."""
+        wrong, end = [], start
+        for each in objects:
+            step = 4096 if each.kind == PARTITION else self.slots[each.slot].alignment
+            if each.offset != end + -end % step or each.padded_size != each.offset - end + each.size:
+                wrong.append(f"object {each.identifier}: {each.offset}, padded to {each.padded_size}, after {end}")
+            end = each.offset + each.size
+        return wrong
 
 
 def _partition_type(wanted: Wanted) -> int:

@@ -208,7 +208,7 @@ class Grower:
             name = b"%s%d" % (rng.choice((b"f", b"a", b"z", b"\x01")), rng.randrange(100_000))
             if rng.random() < 0.1:
                 name = rng.choice(ODD_NAMES)
-            elif rng.random() < 0.1:
+            elif rng.random() < 0.2:
                 name = (name + b"n" * 255)[: rng.choice(EDGE_LENGTHS)]
             path = folder + b"/" + name if folder else name
             if path not in self.tree and len(path) < 1500:

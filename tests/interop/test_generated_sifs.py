@@ -15,7 +15,7 @@ from kedge.formats.sif.reader import SifReader
 from kedge.signing.openpgp.keys import armor_block, make_public
 from kedge.signing.sign import PgpSigner, SignSelection, sign_image
 from tests.builders.apptainer import apptainer_folder
-from tests.builders.generated_sifs import SifMaker, check_padding
+from tests.builders.generated_sifs import SifMaker
 from tests.builders.juries import Jury, choose_seeds
 from tests.builders.openpgp_keys import NOW, make_pair, simple_block
 from tests.builders.sif_parser import ParsedObject, ParsedSif, parse_sif
@@ -39,7 +39,7 @@ def test_files_that_kedge_builds_and_changes_are_what_the_format_says(
         maker.build()
         first = parse_sif(maker.path.read_bytes())
         jury.tried["files"] += 1
-        wrong = maker.find_differences(first) + check_padding(first.objects, 4096 + 48 * 585)
+        wrong = maker.find_differences(first) + maker.check_places(first.objects, 4096 + 48 * 585)
         for _ in range(CHANGES if not wrong else 0):
             maker.change()
             parsed = parse_sif(maker.path.read_bytes())
