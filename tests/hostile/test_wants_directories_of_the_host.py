@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InvalidRecipe
-from kedge.ops.build.copies.named_contexts import settle_origin
+from kedge.ops.build.bases.named_contexts import settle_origin
 from kedge.recipe.steps import Base, CopyOrigin, RecipePlace
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import give_to, make_sandbox

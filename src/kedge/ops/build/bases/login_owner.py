@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kedge.errors import KedgeError
 from kedge.frozen import replace
 from kedge.ops.build.bases.base_references import name_reference
-from kedge.ops.build.copies.named_contexts import settle_context
+from kedge.ops.build.bases.named_contexts import settle_context
 from kedge.ops.build.request import BuildRequest
 from kedge.ops.setup.workplace import Workplace
 from kedge.recipe.steps import Base, Recipe

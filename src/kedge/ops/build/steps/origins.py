@@ -16,8 +16,8 @@ from kedge.errors import FileProblem
 from kedge.frozen import replace
 from kedge.layers.directory_tree import FolderSource
 from kedge.ops.build.bases.bases import OpenedBase
+from kedge.ops.build.bases.named_contexts import settle_origin
 from kedge.ops.build.copies.context import FileOrigin, open_context, open_host_files
-from kedge.ops.build.copies.named_contexts import settle_origin
 from kedge.ops.build.states.build_state import BuildState
 from kedge.ops.build.steps.session import BuildSession, StageWaiter
 from kedge.posix.views import follow_links

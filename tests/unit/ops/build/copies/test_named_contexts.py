@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.ops.build.copies.named_contexts import settle_context, settle_origin
+from kedge.ops.build.bases.named_contexts import settle_context, settle_origin
 from kedge.recipe.steps import Base, CopyOrigin, RecipePlace
 
 PLACE = RecipePlace("Dockerfile", 1)
