@@ -20,6 +20,7 @@ from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED, INVALID
 
 _FILE = layout.BASIC_FILE.size
 _LONGEST = layout.EXTENDED_DIRECTORY.size + layout.EXTENDED_FILE.size  # more than any inode has before its lists
+_BASIC_FILE = 2
 _FEW, _MANY = 16, 8192  # files that are looked at together
 
 
@@ -120,17 +121,18 @@ class InodeCheck:
     def _take_plain(self, place: int) -> int:
         """Files in fragments, and empty ones, from `place` on: their bytes; 0 where there is none, or one is odd."""
         data = self._stream.data
+        if data[place] != _BASIC_FILE:
+            return 0
         count = min((len(data) - place) // _FILE, self._together)
         types = data[place : place + count * _FILE : _FILE]
         count -= len(types.lstrip(b"\2"))
         piece = data[place : place + count * _FILE]
         while count and not self._are_plain(piece):
-            self._together = _FEW
             count //= 4
             piece = piece[: count * _FILE]
         if not count:
             return 0
-        self._together = min(2 * self._together, _MANY)
+        self._together = min(max(2 * count, _FEW), _MANY)  # runs are about as long as the one before
         numbers = read_words(piece, "I")[3::8]
         addresses = self._find_addresses(place, len(piece))
         breaks = [index for index, (one, other) in enumerate(pairwise(numbers), 1) if other != one + 1]
