@@ -39,11 +39,6 @@ class Assembler:
 
     def _apply_run(self, run: Run) -> None:
         parent = run.parent
-        if run.is_plain:
-            children = self._open(parent, run.names[0]).children
-            if children.keys().isdisjoint(run.names):
-                children.update(zip(run.names, run.items, strict=True))  # type: ignore[arg-type]  # plain: nodes alone
-                return
         for name, item in zip(run.names, run.items, strict=True):
             folder = self._open(parent, name)
             if type(item) is HardLink:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kedge.model.tree import Node, NodeKind
+from kedge.model.tree import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +23,23 @@ Entry = tuple[bytes, bytes, Node | HardLink]  # parent, name, what is there
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Entries of one directory that follow each other in a layer; `is_plain`: all of them regular files."""
+    """Entries of one directory that follow each other in a layer."""
 
     parent: bytes
     names: list[bytes]
     items: list[Node | HardLink]
-    is_plain: bool
 
 
 class Entries:
     """The entries of a layer in their order. Kept as columns, because there may be millions; given back as runs."""
 
-    __slots__ = ("_items", "_names", "_parents", "_plain", "_starts")
+    __slots__ = ("_items", "_names", "_parents", "_starts")
 
     def __init__(self) -> None:
         self._names: list[bytes] = []
         self._items: list[Node | HardLink] = []
-        self._parents: list[bytes] = []  # by run, as the next two
+        self._parents: list[bytes] = []  # by run, as the next
         self._starts = array("Q")
-        self._plain = bytearray()
 
     def __len__(self) -> int:
         return len(self._names)
@@ -54,8 +52,6 @@ class Entries:
     def add(self, parent: bytes, name: bytes, item: Node | HardLink) -> None:
         """Take one entry of any kind."""
         self._begin(parent)
-        if not name or isinstance(item, HardLink) or item.kind is not NodeKind.FILE:
-            self._plain[-1] = False
         self._names.append(name)
         self._items.append(item)
 
@@ -69,10 +65,9 @@ class Entries:
         if not self._parents or parent != self._parents[-1]:
             self._parents.append(parent)
             self._starts.append(len(self._names))
-            self._plain.append(True)
 
     def runs(self) -> Iterator[Run]:
         """All entries, those of one directory together as long as no other comes between."""
         bounds = pairwise((*self._starts, len(self._names)))
-        for parent, (start, end), is_plain in zip(self._parents, bounds, self._plain, strict=True):
-            yield Run(parent, self._names[start:end], self._items[start:end], bool(is_plain))
+        for parent, (start, end) in zip(self._parents, bounds, strict=True):
+            yield Run(parent, self._names[start:end], self._items[start:end])

@@ -108,9 +108,6 @@ def is_opaque(node: Node) -> bool:
 
 
 def _take_names(above: Above, run: Run) -> None:
-    if run.is_plain and above.names.keys().isdisjoint(run.names):
-        above.names.update(dict.fromkeys(run.names))  # what follows would do the same, at ten times the cost
-        return
     for name, item in zip(run.names, run.items, strict=True):
         if not name:
             continue

@@ -69,6 +69,8 @@ class Stack:
     def _make_name(self, room: int) -> bytes:
         choose = self.chance.choice
         letters = bytes(byte for byte in range(1, 256) if byte != ord("/"))
+        if self.chance.random() < 0.03:
+            return b"b"  # which is a directory elsewhere
         if choose((True, True, False)):
             return b"%d" % self.chance.randrange(60)  # so that there are equal names, in a run and between layers
         name = choose((b"", b".", b"-", b"\xff", b"~")) + bytes(self.chance.choices(letters, k=choose((1, 9, room))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a layer names, kept as columns: the order stays, and runs say when they hold regular files alone."""
+"""What a layer names, kept as columns: the order stays, and neighbours come together."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ def test_entries_come_back_in_their_order() -> None:
     assert len(entries) == 5
 
 
-def test_runs_are_plain_as_long_as_all_is_files() -> None:
+def test_entries_of_one_directory_are_one_run() -> None:
     entries = Entries()
     assert list(entries.runs()) == []
     entries.add_files(b"a", [b"1"], [Node(NodeKind.FILE)])
-    entries.add(b"a", b"2", Node(NodeKind.FILE))
-    entries.add_files(b"b", [b"1"], [Node(NodeKind.FILE)])
-    entries.add(b"b", b"2", Node(NodeKind.SYMLINK))
-    entries.add(b"c", b"1", HardLink(b"a/1"))
-    entries.add(b"", b"", Node(NodeKind.FILE))  # the root as a file: not for a shortcut to judge
-    runs = [(run.parent, run.names, run.is_plain) for run in entries.runs()]
-    assert runs == [(b"a", [b"1", b"2"], True), (b"b", [b"1", b"2"], False), (b"c", [b"1"], False), (b"", [b""], False)]
+    entries.add(b"a", b"2", Node(NodeKind.SYMLINK))
+    entries.add(b"b", b"1", HardLink(b"a/1"))
+    entries.add_files(b"a", [b"3"], [Node(NodeKind.FILE)])
+    runs = [(run.parent, run.names, len(run.items)) for run in entries.runs()]
+    assert runs == [(b"a", [b"1", b"2"], 2), (b"b", [b"1"], 1), (b"a", [b"3"], 1)]
