@@ -61,7 +61,7 @@ def test_arguments_choose_tests() -> None:
     [
         (["--suite", "sarge"], "--suite sarge: use bookworm or trixie"),
         (["--only", "lint"], "--only lint: use demo or test"),
-        (["--root", "/"], "--root /: it exists, and is no root that --keep left"),
+        (["--root", "/usr"], "--root /usr: it exists, and is no root that --keep left"),
         (["--peers", "/etc"], "--peers /etc: it holds no finished tree (sid/.ready)"),
         (["--everything"], "unknown option: --everything"),
     ],

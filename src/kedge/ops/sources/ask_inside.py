@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Asks a Python interpreter of this host about itself inside a container: for recipes, which strangers write.
 
-It sees the host's programs, its own directories and those of its shared objects, all read-only, and no home.
+It sees the host's programs, its own directories and those of its shared objects, all read-only, and no home. Where no
+container can be made, an interpreter of the PATH is asked outside if the user cannot change it: the site installed it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from kedge.errors import ProgramFailed
+from kedge.errors import NamespaceRefused, ProgramFailed
 from kedge.hostpack.host_tree import find_homes
+from kedge.hostpack.python_environment import start_on_host
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
@@ -54,6 +56,10 @@ class InsideQuestions:
         try:
             script = HostScript(list(argv), environment=variables)
             status = run_host_script(StepRoot(str(root)), script, keep, binds=binds, timeout=_PATIENCE)
+        except NamespaceRefused:
+            if os.access(argv[0], os.W_OK):
+                raise
+            return start_on_host(argv, folders)
         finally:
             remove_tree(root)
         if status:
