@@ -34,6 +34,7 @@ RECORDS = (
     "json.decoder",
     "json.encoder",
     "json",
+    "kedge.posix.undivided",
     "kedge.posix.bounded_children",
     "struct",
     "ctypes._endian",

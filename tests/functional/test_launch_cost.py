@@ -14,7 +14,7 @@ import pytest
 from tests.builders.squashfs_images import write_image
 from tests.functional.test_submit_cost import list_modules
 
-MODULES = {"--ranks": 105, "--mpi": 117}  # of kedge, when the image's MPI was read before; one of them saves ranks enum
+MODULES = {"--ranks": 106, "--mpi": 118}  # of kedge, when the image's MPI was read before; one of them saves ranks enum
 HEAVY = {"socket", "ssl", "logging", "tempfile", "concurrent.futures", "asyncio", "urllib3", "zstandard", "http.client"}
 PARTS = ("registry", "layers", "signing", "hostpack", "batchscript", "localqueue")
 START = "import sys; from kedge.cli.entry import main; sys.exit(main())"  # without what -m itself loads

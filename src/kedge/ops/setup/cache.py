@@ -8,10 +8,7 @@ import os
 from pathlib import Path
 
 from kedge.errors import FileProblem, KedgeError
-from kedge.formats.check_file import find_fault
-from kedge.formats.squashfs.check_image import CheckOptions
 from kedge.frozen import frozen
-from kedge.host.limits import choose_threads, read_limits
 from kedge.host.space import Space, free_space
 from kedge.model.progress import Progress
 from kedge.model.size import format_size
@@ -151,6 +148,10 @@ def verify_cache(settings: Settings, progress: Progress, *, with_contents: bool 
 
     Returns damaged items, which are removed.
     """
+    from kedge.formats.check_file import find_fault  # late: every verb that looks into the cache comes here
+    from kedge.formats.squashfs.check_image import CheckOptions
+    from kedge.host.limits import choose_threads, read_limits
+
     options = CheckOptions(with_contents=with_contents, threads=choose_threads(read_limits(), settings.threads))
     store = open_store(settings)
     store.images.warn = progress.warn
