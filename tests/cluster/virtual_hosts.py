@@ -27,6 +27,12 @@ _HOLD = """\
 set -e
 hostname "$1"
 mount --bind "$2/etc" /etc
+# the one of the machine shows the interfaces of its own network, and programs look for theirs in it
+mkdir "$2/sys-$1"
+mount -t sysfs sysfs "$2/sys-$1"
+mount --rbind /sys/fs/cgroup "$2/sys-$1/fs/cgroup"
+mount --move "$2/sys-$1" /sys
+rmdir "$2/sys-$1"
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs "$2/local"
 ip link set lo up
