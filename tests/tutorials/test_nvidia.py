@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -177,4 +178,9 @@ def serve_images(reader: Reader, internet: Internet, folder: Path) -> None:
 @pytest.mark.usefixtures("big_disks")
 def test_nvidia(reader: Reader, slurm_internet: Internet, tmp_path: Path) -> None:
     serve_images(reader, slurm_internet, tmp_path)
-    check_page(LESSON, reader.follow(LESSON))
+    cache = Path(f"/tmp/{USERNAME}_apptainer_cache")  # the tutorial's own words; users differ from run to run
+    shutil.rmtree(cache, ignore_errors=True)
+    try:
+        check_page(LESSON, reader.follow(LESSON))
+    finally:
+        shutil.rmtree(cache, ignore_errors=True)

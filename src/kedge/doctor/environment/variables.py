@@ -37,6 +37,7 @@ _SET_BY_KEDGE = (
     "ENVIRONMENT",
     "INSTANCE",
     "UNPACKED_",
+    "SIGNALS_",
 )
 
 
