@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The modules that archives have: what starts of containers import, with the flags that many have, and verbs.
 
-`test_start_modules.py`, `test_submit_cost.py` and `test_explain_cost.py` name what is missing here. Of Python's own modules
-there are those written in Python that the interpreter does not load by itself. `record_modules`: those of recorded starts.
+`test_start_modules.py`, `test_submit_cost.py` and `test_explain_cost.py` name what is missing here. Of Python's modules
+there are those written in Python that it does not load by itself. `record_modules` has those of recorded starts.
 """
 
 from kedge.record_modules import INSPECTIONS, RECORDS
