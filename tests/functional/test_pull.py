@@ -357,7 +357,9 @@ def test_killed_pulls_leave_a_store_that_works(tmp_path: Path) -> None:
         kedge("pull", tmp_path / "last.sif", reference, cache=tmp_path / "c")
         kedge("pull", tmp_path / "clean.sif", reference, cache=tmp_path / "fresh")
     assert hash_file(tmp_path / "last.sif") == hash_file(tmp_path / "clean.sif")
-    assert leftovers(tmp_path / "c") == []
+    # An image is delivered once its layers are verified, before they have their names in the cache: who is killed
+    # between the two leaves them to be resumed, and the next pull has the image already.
+    assert leftovers(tmp_path / "c", may_resume=True) == []
 
 
 def test_terminated_pull_cleans_up(tmp_path: Path) -> None:
