@@ -48,6 +48,7 @@ ELSEWHERE = {
 COMPUTED = {
     ("bench/cold_tools.py", "program"): "skopeo umoci mksquashfs",
     ("bench/tools", "name"): "bash sh python3 perl",
+    ("tests/builders/mpi_images.py", "LAUNCHERS[family][0]"): "mpirun.openmpi mpirun.mpich",
     ("tests/builders/mpi_images.py", "name"): "mpirun.openmpi mpirun.mpich",
     ("tests/builders/mpi_images.py", "program"): "mpirun.openmpi mpirun.mpich",
     ("tests/builders/pytorch_standin.py", "name"): "mpirun.openmpi",

@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 
 from tests.builders.containers import Runner
 from tests.requirements import require_program
 
-# Programs that bring the library, its launcher and what they load while they run.
-_PROGRAMS = {
-    "openmpi": ("mpirun.openmpi", "orted", "ompi_info"),
-    "mpich": ("mpirun.mpich", "hydra_pmi_proxy", "mpivars"),
-}
+
+def find_programs(family: str) -> tuple[str, ...]:
+    """Programs of this host that bring the library, its launcher and what they load while they run."""
+    if family == "mpich":
+        return ("mpirun.mpich", "hydra_pmi_proxy", "mpivars")
+    daemons = ("orted",) if installed_title(family) < "Open MPI 5" else ("prterun", "prted")
+    return ("mpirun.openmpi", *daemons, "ompi_info")
+
+
 LAUNCHERS = {
     "openmpi": ("mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"),
     "mpich": ("mpirun.mpich",),
@@ -34,9 +40,19 @@ def make_mpi_image(runner: Runner, family: str) -> Path:
     """A SIF file with Debian's Open MPI (`openmpi`) or MPICH (`mpich`), packed by kedge as the runner's user."""
     path = runner.home / f"{family}.sif"
     if not path.exists():
-        programs = [require_program(name) for name in _PROGRAMS[family]]
+        programs = [require_program(name) for name in find_programs(family)]
         runner.read("pull", str(path), "host:" + ",".join([*programs, "sh"]))
     return path
+
+
+def installed_title(family: str) -> str:
+    """Name and version of this host's MPI, as its launcher says: `Open MPI 4.1.4`."""
+    done = subprocess.run(
+        [require_program(LAUNCHERS[family][0]), "--version"], capture_output=True, text=True, check=True
+    )
+    version = re.search(r"(?:\(Open(?: MPI|RTE)\)|Version:)\s+(\d[\w.]*)", done.stdout)
+    assert version, done.stdout
+    return {"openmpi": "Open MPI ", "mpich": "MPICH "}[family] + version[1]
 
 
 def launch_words(family: str, ranks: int) -> list[str]:

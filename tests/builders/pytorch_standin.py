@@ -24,6 +24,7 @@ import pytest
 from tests.builders import layers as build
 from tests.builders.containers import Runner, as_user, each_role, give_to
 from tests.builders.images import make_config
+from tests.builders.mpi_images import find_programs
 from tests.builders.pypi_tools import require_tool
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program
@@ -33,7 +34,6 @@ _IMAGES = (
     ("library/ubuntu", "24.04"),
 )
 _PROGRAMS = ("sh", "true", "cat", "ls", "env", "chmod", "mkdir", "cp", "ln", "rm")
-_MPI = ("mpirun.openmpi", "orted", "ompi_info")
 _SCRIPTS = {
     "apt-get": "echo nothing to install",
     "pip": 'if [ "$1" = list ]; then echo torch==2.4.1; fi',
@@ -118,7 +118,7 @@ def open_user(tool: str) -> Iterator[ExampleUser]:
 def _pack(runner: Runner) -> Path:
     """The stand-in's files."""
     folder = runner.home / "standin"
-    programs = ["/usr/bin/python3", *_PROGRAMS, *(require_program(name) for name in _MPI)]
+    programs = ["/usr/bin/python3", *_PROGRAMS, *(require_program(name) for name in find_programs("openmpi"))]
     runner.read("pull", "--sandbox", str(folder), f"host:{','.join(programs)}")
     for name, line in _SCRIPTS.items():
         (folder / "usr/bin" / name).write_text(f"#!/bin/sh\n{line}\n")

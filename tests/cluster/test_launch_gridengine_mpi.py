@@ -40,7 +40,7 @@ def launch(me: JobUser, *commands: str) -> str:
     return me.run_job(*TWO, "-", "sh", "-c", f"export UCX_TLS=tcp,self; {line}")
 
 
-@pytest.mark.parametrize("family", list(FAMILIES))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_gridengine_mpi_hybrid_and_bind(me: JobUser, images: dict[str, str], family: str) -> None:
     shown = launch(me, f"{images[family]} ranks-{family}", f"--mpi-mode bind {images['bare']} ranks-{family}")
     found = [re.fullmatch(r"rank (\d) of 4 on (ge0\d) sum 6", line) for line in list_ranks(shown)]

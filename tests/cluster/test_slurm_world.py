@@ -13,12 +13,12 @@ import pytest
 
 from kedge.launch.probe.answers import read_answers
 from kedge.launch.world import AskedWorld, compare_world
-from tests.builders.mpi_images import make_mpi_image, probe_rank
+from tests.builders.mpi_images import installed_title, make_mpi_image, probe_rank
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.requirements import require_program
 
-TITLES = {"openmpi": "Open MPI 4.1.4", "mpich": "MPICH 4.0.2"}
+FAMILIES = ("openmpi", "mpich")
 SIZE = ("-N", "2", "-n", "4")
 
 
@@ -31,7 +31,7 @@ def me(slurm_hosts: SlurmCluster) -> JobUser:
 
 @pytest.fixture(scope="module")
 def images(me: JobUser) -> dict[str, Path]:
-    return {family: make_mpi_image(me.user, family) for family in TITLES}
+    return {family: make_mpi_image(me.user, family) for family in FAMILIES}
 
 
 def allocate(me: JobUser, *words: str) -> subprocess.CompletedProcess[str]:
@@ -58,7 +58,7 @@ def test_slurm_world_of_a_pair_that_does_not_fit_is_refused(
     done = allocate(me, *me.user.program, *launch)
     assert done.returncode == 93, done.stderr
     assert "ran" not in done.stdout.split()
-    assert TITLES[family].rpartition(" ")[0] in done.stderr
+    assert installed_title(family).rpartition(" ")[0] in done.stderr
     assert "hint: " in done.stderr
 
 
@@ -74,11 +74,17 @@ def test_slurm_world_of_a_pair_that_does_not_fit_is_refused(
 def test_slurm_world_as_the_probe_sees_it(
     me: JobUser, images: dict[str, Path], family: str, kind: str, problem: str
 ) -> None:
-    """Without anything that looks at variables: MPI itself is asked."""
+    """Without anything that looks at variables: MPI itself is asked.
+
+    What counts is said before MPI_Finalize, from which MPICH before 4.2 now and then does not come back over UCX.
+    `launch` ends such a check, and so does this test.
+    """
     done = me.user.run_program(
-        "srun", *SIZE, "--mem-per-cpu=200", f"--mpi={kind}", *probe_rank(images[family], "world"), cwd=me.folder
+        *("timeout", "60", "srun", *SIZE, "--mem-per-cpu=200", f"--mpi={kind}"),
+        *probe_rank(images[family], "world"),
+        cwd=me.folder,
     )
-    asked = AskedWorld(4, ("gpu01", "gpu01", "gpu02", "gpu02"), "srun", kind, TITLES[family])
+    asked = AskedWorld(4, ("gpu01", "gpu01", "gpu02", "gpu02"), "srun", kind, installed_title(family))
     found = compare_world(asked, read_answers(done.stdout))
     assert (found.kind if found else "") == problem, done.stdout + done.stderr
     if problem == "singletons":

@@ -11,10 +11,9 @@ import pytest
 from kedge.launch.probe.answers import read_answers, read_failures, read_lines
 from kedge.launch.world import AskedWorld, compare_world
 from tests.builders.containers import Runner, as_user, give_to, make_sandbox
-from tests.builders.mpi_images import launch_words, make_mpi_image, probe_rank
+from tests.builders.mpi_images import installed_title, launch_words, make_mpi_image, probe_rank
 
 FAMILIES = ("openmpi", "mpich")
-TITLES = {"openmpi": "Open MPI 4.1.4", "mpich": "MPICH 4.0.2"}
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +63,10 @@ def test_probe_finds_silent_singletons(
 ) -> None:
     answers = read_answers(launch(runner, launcher, 2, images[family], "world"))
     name = {"openmpi": "mpirun", "mpich": "mpiexec"}[launcher]
-    problem = compare_world(AskedWorld(2, launcher=name, family=TITLES[family]), answers)
+    problem = compare_world(AskedWorld(2, launcher=name, family=installed_title(family)), answers)
     assert problem is not None
     assert (problem.kind, problem.is_fatal) == ("singletons", True)
-    assert f"{TITLES[family]} needs" in problem.sentence
+    assert f"{installed_title(family)} needs" in problem.sentence
     assert hint in problem.hint
 
 

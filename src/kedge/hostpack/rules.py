@@ -85,6 +85,8 @@ RULES = (
             *("/usr/share/openmpi/*.txt", "/etc/openmpi/*.conf", "/etc/openmpi-*/*.conf"),
         ),
     ),
+    # the daemons of Open MPI 5; without its texts even a good start ends with an error
+    PackRule("libprrte", files=("/usr/share/prte/*.txt", "/usr/share/prte/amca-param-sets/*", "/etc/prte-*.conf")),
     PackRule(
         "libpmix",
         files=tuple(
