@@ -23,7 +23,7 @@ from kedge.layers.tar_reader import Member, TarReader
 from kedge.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, LayerRecord
 from kedge.model.packed_blocks import PackedSink
 from kedge.model.progress import Task
-from kedge.model.tree import ContentSink, Node, NodeKind, make_files, walk
+from kedge.model.tree import ContentSink, Node, NodeKind, walk
 
 # The rules:
 #  1. A name in a higher layer hides the same name in lower ones. Two directories merge; the highest layer that names a
@@ -135,17 +135,18 @@ class LayerReading:
             self._ordinal += len(nodes)
 
     def _store_plain(self, run: PlainRun, piece: memoryview) -> list[Node]:
-        add, above, places = self._sink.add, self._above, zip(run.starts, run.sizes, strict=True)
-        if not above.opaque and above.names.keys().isdisjoint(run.names):
-            contents = [add(piece[start : start + size]) if size else None for start, size in places]
-            return make_files(run.identities, run.times, run.sizes, contents, self._record.index)
-        nodes = make_files(run.identities, run.times, run.sizes, [None] * len(run.names), self._record.index)
-        for ordinal, (node, name, start) in enumerate(zip(nodes, run.names, run.starts, strict=True), self._ordinal):
+        """The files of a run; the content of one that a later layer hides is not stored."""
+        above, nodes = self._above, []
+        columns = zip(run.names, run.identities, run.times, run.starts, run.sizes, strict=True)
+        for ordinal, (name, (mode, uid, gid), mtime, start, size) in enumerate(columns, self._ordinal):
+            node = Node(NodeKind.FILE, mode, uid, gid, mtime)
+            node.size, node.layer = size, self._record.index
             if above.opaque or name in above.names:
                 node.content = _SKIPPED
                 self._record.skipped.append((ordinal, node))
-            elif node.size:
-                node.content = add(piece[start : start + node.size])
+            elif size:
+                node.content = self._sink.add(piece[start : start + size])
+            nodes.append(node)
         return nodes
 
 

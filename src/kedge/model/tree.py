@@ -68,35 +68,6 @@ class Node:
         return sorted(self.children.items())
 
 
-def make_files(
-    identities: Iterable[tuple[int, int, int]],
-    times: Iterable[int],
-    sizes: Iterable[int],
-    contents: Iterable[object],
-    layer: int,
-) -> list[Node]:
-    """Regular files from columns, as `Node` would make them, at half of the cost: there may be many."""
-    nodes = []
-    new, kind, no_children = Node.__new__, NodeKind.FILE, _NO_CHILDREN
-    for (mode, uid, gid), mtime, size, content in zip(identities, times, sizes, contents, strict=True):
-        node = new(Node)
-        node.kind = kind  # one by one: a row of targets makes a tuple first
-        node.mode = mode
-        node.uid = uid
-        node.gid = gid
-        node.mtime = mtime
-        node.nanoseconds = 0
-        node.xattrs = ()
-        node.size = size
-        node.content = content
-        node.target = b""
-        node.rdev = 0
-        node.children = no_children
-        node.layer = layer
-        nodes.append(node)
-    return nodes
-
-
 _NO_CHILDREN: dict[bytes, Node] = {}  # shared by all nodes that are no directories; never written to
 
 
