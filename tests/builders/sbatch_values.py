@@ -12,9 +12,10 @@ _VALID = """
 """
 _REFUSED = """
 --mail-type=FAILED --mail-type=end|fail --open-mode=w --distribution=foo --distribution=plane --dependency=afterok:$ID
---nodes=4-2 --nodes=1-2,4 --gpus=1.5 --gres=gpu:4, --gres=gpu=1 --gres=gpus:1 --mem=1P --signal=foo --begin=soon
+--nodes=4-2 --nodes=1-2,x --gpus=1.5 --gres=gpu:4, --gres=gpu=1 --gres=gpus:1 --mem=1P --signal=foo --begin=soon
 --exclusive=yes --wait-all-nodes=2 --hint=fast --cpus-per-gpu=0 --threads-per-core=x --tmp=1.5G --hold=x --gpu-bind=foo
 --propagate=foo --profile=foo --time-min=1h --priority=-1 --switches=x --requeue=yes --kill-on-invalid-dep=maybe
 """
 VALID = _VALID.split()
 REFUSED = _REFUSED.split()
+TAKEN_LATER = ("--gpus=1.5", "--gres=gpu:4,", "--gres=gpu=1")  # of those, by 24.11: it reads what it can

@@ -106,7 +106,9 @@ def test_slurm_ranks_that_are_dealt_out_in_turn(me: ClusterUser) -> None:
 @pytest.mark.parametrize(("program", "launcher"), [("mpirun.openmpi", "open_mpi"), ("mpiexec.mpich", "hydra")])
 def test_slurm_ranks_of_mpi_launchers(me: ClusterUser, program: str, launcher: str) -> None:
     require_program(program)
-    shown = sbatch(me, "-N2", "-n4", line=f"{program} -n 4 {SHOW} 3 1")
+    # Open MPI 5 binds ranks to cores of this machine, of which the nodes pretend to have more
+    unbound = " --bind-to none" if launcher == "open_mpi" else ""
+    shown = sbatch(me, "-N2", "-n4", line=f"{program}{unbound} -n 4 {SHOW} 3 1")
     assert [place[1:] for place in places_of(shown)] == [(0, 0, 3, 0), (1, 1, 3, 0), (2, 2, 3, 0), (3, 0, 1, 1)]
     assert {each["launcher"] for each in shown} == {launcher}
     assert shown[-1]["here"] == "gpu02"

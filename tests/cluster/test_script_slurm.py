@@ -16,6 +16,7 @@ from kedge.schedulers.choose import find_backend
 from kedge.schedulers.slurm.options import OPTIONS, VALUES
 from kedge.sites.profile import find_folders, load_site
 from tests.builders.sbatch_values import REFUSED as REFUSED_VALUES
+from tests.builders.sbatch_values import TAKEN_LATER
 from tests.builders.sbatch_values import VALID as VALID_VALUES
 from tests.cluster.slurm_cluster import SlurmCluster
 
@@ -32,12 +33,11 @@ TAKEN = [
     "#SBATCH -t 1-2\n",
     "true\n#SBATCH -N 99\n",
     "#SBATCH -o $HOME/x\n",
-    "#SBATCH --extr=1\n",
+    "#SBATCH --extra-n=1\n",
 ]
 REFUSED = [
     "#SBATCH -N 1 two\n",
     '#SBATCH --job-name="a b\n',
-    "#SBATCH --job-name=a\\ b\n",
     "#SBATCH --no=1\n",
     "#SBATCH -N=2\n",
     "#SBATCH --nodes = 2\n",
@@ -49,6 +49,11 @@ REFUSED = [
     "#SBATCH --ntask-per-node=4\n",
     "#SBATCH -N 1\r\n",
 ]
+
+
+def is_old(slurm: SlurmCluster) -> bool:
+    """Whether it is a Slurm of the years before 2023, as in Debian 12."""
+    return int(slurm.read("sbatch", "--version").split()[1].partition(".")[0]) < 23
 
 
 @pytest.mark.parametrize("directives", TAKEN)
@@ -79,6 +84,8 @@ def test_script_and_sbatch_agree_on_values_that_are_taken(option: str, slurm: Sl
 @pytest.mark.parametrize("option", REFUSED_VALUES)
 def test_script_and_sbatch_agree_on_values_that_are_refused(option: str, slurm: SlurmCluster) -> None:
     done = slurm.user().run_program("sbatch", "--test-only", stdin=f"{HEAD}#SBATCH {option}\nhostname\n")
+    if option in TAKEN_LATER and not is_old(slurm):
+        return
     assert done.returncode != 0
     assert "node configuration is not available" not in done.stderr
 
@@ -87,6 +94,7 @@ TOGETHER = [
     "--gpus-per-task=1",
     "--gpus-per-socket=1",
     "--mem-per-gpu=1G",
+    "--cpus-per-gpu=2",
     "--ntasks-per-gpu=1",
     "--distribution=arbitrary",
     "--gpus=2 --ntasks-per-gpu=1 --ntasks-per-node=2",
@@ -107,7 +115,7 @@ APART = [
     "--gpus=4 --gpus-per-node=2",
     "-N 2 -n 1 --gpus=1",
     "--gpus=2 --gpus-per-task=1 -n 2",
-    "--cpus-per-gpu=2",
+    "--cpus-per-gpu=2 --gpus=1",
     "--gres=gpu:1 --gpus=1",
 ]
 
@@ -117,7 +125,9 @@ APART = [
 )
 def test_script_and_sbatch_agree_on_options_together(options: str, is_refused: bool, slurm: SlurmCluster) -> None:
     text = f"{HEAD}#SBATCH {options}\nhostname\n"
-    assert (slurm.user().run_program("sbatch", "--test-only", stdin=text).returncode != 0) == is_refused
+    is_without_effect = options == "--cpus-per-gpu=2" and is_old(slurm)
+    done = slurm.user().run_program("sbatch", "--test-only", stdin=text)
+    assert (done.returncode != 0) == (is_refused and not is_without_effect), done.stderr
     assert any(each.severity is Severity.ERROR for each in check_script(read_script(text))) == is_refused
 
 

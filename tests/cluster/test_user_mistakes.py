@@ -93,7 +93,7 @@ def test_newest_job_is_last_in_every_time_zone(me: JobUser) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_alloc_that_is_ended_leaves_no_allocation(me: JobUser, slurm: SlurmCluster, number: int) -> None:
     name = f"waits{number:d}"
-    process = me.start("alloc", "-J", name, "--nodes", "5", "-t", "5m", "-", "true")
+    process = me.start("alloc", "-J", name, "--begin", "now+1hour", "-t", "5m", "-", "true")
 
     def find() -> list[str]:
         return slurm.read("squeue", "-h", "--name", name, "-o", "%i").split()

@@ -29,6 +29,7 @@ _NEEDS = (
     ("--gpus-per-task", ("--gpus", "--ntasks", "--ntasks-per-node", "--nodes"), "add --ntasks"),
     ("--gpus-per-socket", ("--sockets-per-node",), "add --sockets-per-node, or write --gpus-per-node"),
     ("--mem-per-gpu", tuple(sorted(_GPUS)), "ask for GPUs, or write --mem"),
+    ("--cpus-per-gpu", tuple(sorted(_GPUS)), "ask for GPUs, or write --cpus-per-task"),  # without: no effect before 23
     ("--ntasks-per-gpu", (*sorted(_GPUS), "--ntasks", "--nodes"), "ask for GPUs"),
 )
 _EXCLUDE = (

@@ -48,7 +48,9 @@ class _OpenMpi:
         if request.host_file:
             groups.append(("-hostfile", request.host_file))
         if request.is_labelled:
-            groups.append(("--tag-output",))
+            # 5 puts a blank behind its label, and only by the long one can it be told from 4
+            is_five = request.version.startswith("5.")
+            groups.append(("--output", "tag-fullname") if is_five else ("--tag-output",))
             if request.cpus_per_task not in ("", "1") or request.is_oversubscribed:
                 groups.append(("--bind-to", "none"))  # one core each would be too few
         if request.is_oversubscribed:

@@ -30,6 +30,7 @@ class StartRequest:
     per_node: int  # 0: nodes differ
     hosts: tuple[tuple[str, int], ...] = ()  # the nodes and the ranks of each; empty: the program finds them out
     program: str = ""  # where it is; empty: its usual name
+    version: str = ""  # of the MPI that it belongs to
     mpi_type: str = ""  # which PMI it offers the ranks, where there is a choice
     cpus_per_task: str = ""
     host_file: str = ""

@@ -39,6 +39,7 @@ class LauncherChoice:
     reasons: tuple[str, ...]
     path: str = ""  # of the program
     family: str = ""  # of the host's MPI that it belongs to
+    version: str = ""  # of that MPI
     mode: str = ""
     mpi_type: str = ""
     pmi: tuple[str, ...] = ()  # kinds that the image's MPI knows, where ranks need one
@@ -199,9 +200,8 @@ def _with_mpirun(facts: LauncherFacts, mpi: MpiFacts | None, found: MpiFacts | N
             raise LaunchRefused(verdict.reason, hint=verdict.remedy or None)
     family = found.abi or found.family if found else ""
     name = "mpiexec" if family == MPICH else "mpirun"
-    return LauncherChoice(
-        name, (reason,), found.launcher if found else "", family, HYBRID if mpi else "", pmi=_kinds(mpi)
-    )
+    path, version = (found.launcher, found.version) if found else ("", "")
+    return LauncherChoice(name, (reason,), path, family, version, mode=HYBRID if mpi else "", pmi=_kinds(mpi))
 
 
 def _take_hybrid(facts: LauncherFacts, mpi: MpiFacts) -> LauncherChoice:
@@ -225,7 +225,9 @@ def _take_pmi(facts: LauncherFacts, mpi: MpiFacts) -> LauncherChoice:
 
 def _make_contained(verdict: MpiVerdict, mpi: MpiFacts) -> LauncherChoice:
     name = "mpiexec" if mpi.abi == MPICH else "mpirun"
-    return LauncherChoice(name, (verdict.reason,), mpi.launcher, mpi.abi, CONTAINED, variables=verdict.variables)
+    return LauncherChoice(
+        *(name, (verdict.reason,), mpi.launcher, mpi.abi, mpi.version), mode=CONTAINED, variables=verdict.variables
+    )
 
 
 def _take_contained(facts: LauncherFacts, mpi: MpiFacts) -> LauncherChoice:

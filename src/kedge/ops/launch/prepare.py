@@ -172,6 +172,7 @@ def _make_request(setting: _Setting) -> StartRequest:
         # the others ask the scheduler, and would fill nodes in their own way where these differ
         hosts=_pair(shape) if choice.launcher == "qrsh" or not (shape.per_node or is_local) else (),
         program=choice.path,
+        version=choice.version,
         mpi_type=choice.mpi_type,
         cpus_per_task=str(cpus or ""),
         host_file=_find_node_file(setting) if choice.launcher in ("mpirun", "mpiexec") else "",

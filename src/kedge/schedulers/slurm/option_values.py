@@ -119,12 +119,13 @@ def _check_time(value: str) -> str:
 
 
 def _check_nodes(value: str) -> str:
-    match = _NODES.fullmatch(value)
-    if match is None:
-        return f"'{value}' is not a number of nodes: write 2, or 2-4 for a range"
-    least, most = (int(match[at]) * _SCALE[match[at + 1].lower()] if match[at] else None for at in (1, 3))
-    if least is not None and most is not None and most < least:
-        return f"the most nodes, {most}, are fewer than the least, {least}"
+    for part in value.split(","):  # of which Slurm before 23.02 takes one only
+        match = _NODES.fullmatch(part)
+        if match is None:
+            return f"'{value}' is not a number of nodes: write 2, or 2-4 for a range"
+        least, most = (int(match[at]) * _SCALE[match[at + 1].lower()] if match[at] else None for at in (1, 3))
+        if least is not None and most is not None and most < least:
+            return f"the most nodes, {most}, are fewer than the least, {least}"
     return ""
 
 

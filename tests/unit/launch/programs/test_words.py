@@ -34,6 +34,12 @@ def test_words_of_a_launch(name: str, words: str) -> None:
     assert list_words(name, EVEN) == words
 
 
+def test_mpirun_of_open_mpi_5_labels_lines_in_its_own_way() -> None:
+    words = "mpirun -np 4 --map-by ppr:2:node --output tag-fullname"
+    assert list_words("mpirun", replace(EVEN, version="5.0.7")) == words
+    assert find_launch_program("mpirun", "").split_label("[prterun-vm-1@1,2]<stdout>:  x") == (2, " x")
+
+
 def test_mpirun_in_bin_has_no_prefix() -> None:
     """Open MPI's aborts if it is started as /bin/mpirun: what is above bin becomes its prefix."""
     assert list_words("mpirun", replace(EVEN, program="/bin/mpirun")).startswith("mpirun -np")
