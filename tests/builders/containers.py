@@ -131,7 +131,7 @@ class Runner:
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
 
@@ -151,7 +151,7 @@ def as_user(uid: int, words: list[str]) -> list[str]:
 
 
 def run_after(
-    setup: str, runner: Runner, *words: str, env: Mapping[str, str] | None = None, timeout: float = 120
+    setup: str, runner: Runner, *words: str, env: Mapping[str, str] | None = None, timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
     """Run kedge as the runner's user in a mount namespace that root has changed before."""
     script = f"set -e; {setup}; exec {shlex.join(runner.argv(*words))}"

@@ -87,7 +87,7 @@ class JobUser:
 
     def wait(self, job: str) -> None:
         """Wait until a job is over, however it ended."""
-        done = self.run("wait", job, "--timeout", "90s")
+        done = self.run("wait", job, "--timeout", "240s")
         assert "after the timeout" not in done.stderr, done.stderr
 
     def run_shell(self, command: str, *options: str) -> str:
@@ -97,7 +97,7 @@ class JobUser:
     def run_job(self, *words: str) -> str:
         """What a job printed that has to end well."""
         id = self.submit(*words)
-        done = self.run("wait", id, "--timeout", "90s")
+        done = self.run("wait", id, "--timeout", "240s")
         logs = self.run("logs", id)
         assert done.returncode == 0, f"{words}\n{done.stderr}\n{logs.stdout}{logs.stderr}"
         return logs.stdout

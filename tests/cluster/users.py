@@ -57,7 +57,7 @@ class ClusterUser(Runner):
             text=True,
             input=stdin,
             capture_output=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
 
