@@ -120,6 +120,7 @@ VERBS = {
     "config": Verb("kedge.cli.config", "Show and change settings", "Setup"),
     "help": Verb("kedge.cli.help", "Show a guide, or list the guides", "Setup"),
     "completion": Verb("kedge.cli.completion", "Print the completion script of a shell", "Setup"),
+    "upgrade": Verb("kedge.cli.upgrade", "Show how to upgrade kedge from where it was installed", "Setup"),
     "version": Verb("kedge.cli.version", "Show the versions of kedge, Python and libraries", "Setup"),
 }
 

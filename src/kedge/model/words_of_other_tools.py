@@ -118,7 +118,6 @@ VERB_HABITS = {
     "setup": "to check this host and what is missing: kedge doctor",
     "init": "to write a profile of this cluster: kedge site init",
     "update": "to learn about new tags: kedge data update; to refresh an image: kedge pull --force docker://NAME",
-    "upgrade": "to upgrade kedge use what installed it, such as: pip install --upgrade kedge",
     "man": "to list the guides: kedge help",
     "docs": "to list the guides: kedge help",
     "guide": "to list the guides: kedge help",

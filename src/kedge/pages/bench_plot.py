@@ -120,6 +120,6 @@ def _import_matplotlib() -> Any:
         import matplotlib
     except ImportError:
         raise MissingExtra(
-            "plots need the package matplotlib, which is not installed", hint="pip install 'kedge[plot]'"
+            "plots need the package matplotlib, which is not installed", hint="pip install matplotlib"
         ) from None
     return matplotlib

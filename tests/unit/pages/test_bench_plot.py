@@ -71,4 +71,4 @@ def test_bench_plot_says_which_package_is_missing(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra) as problem:
         check_plot(tmp_path / "a.png")
-    assert problem.value.hint == "pip install 'kedge[plot]'"
+    assert problem.value.hint == "pip install matplotlib"

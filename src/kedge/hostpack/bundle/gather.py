@@ -155,7 +155,7 @@ def _list_packages() -> Iterator[tuple[str, Path]]:
     except importlib.metadata.PackageNotFoundError:
         raise FileProblem(
             "kedge is not installed for this Python, so its packages are unknown",
-            hint="install it: uv tool install kedge, or pip install kedge",
+            hint="install it from its clone: uv tool install ., or pip install .",
         ) from None
     names = [re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0] for text in required if "extra" not in text]
     places = [place.rstrip("/") for place in sys.path if place.startswith("/")]

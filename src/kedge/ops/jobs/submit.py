@@ -273,7 +273,7 @@ def find_kedge() -> str:
         raise FileProblem(
             "the command 'kedge' was not found, and jobs need it",
             context={"PATH": os.environ.get("PATH", "")},
-            hint="install kedge where compute nodes see it: uv tool install kedge, or pip install --user kedge",
+            hint="install kedge where compute nodes see it: kedge help install",
         )
     return path
 
