@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.build_values import choose_update, read_build_arguments, read_export, read_pairs, read_secret
 from kedge.errors import FileProblem, InvalidSetting, UsageError
+from kedge.formats.identify import FileKind, identify_file
 from kedge.frozen import frozen, replace
 from kedge.model.image_argument import is_address, is_reference
 from kedge.model.image_format import ImageFormat
 from kedge.model.nearest import propose
 from kedge.ops.build.request import BuildOutput, BuildRequest
 from kedge.ops.images.output_name import read_output
+from kedge.posix.files import explained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,6 +138,7 @@ def _read_input() -> bytes:
 def _read_spec(output: str, spec: str) -> _Shape:
     """Apptainer's shape; a directory with a Dockerfile is a context, any other one an image."""
     _refuse_reference(output)
+    _refuse_recipe(output, spec)
     if spec == "-":
         return _Shape("-", None, output, _read_input())
     folder = Path(spec)
@@ -151,6 +154,18 @@ def _read_spec(output: str, spec: str) -> _Shape:
         parts = ", ".join(_PARTS)
         raise _explain_missing(folder, f"{spec} has no Dockerfile, and is no image either: it has none of {parts}")
     return _Shape(spec, None, output)
+
+
+def _refuse_recipe(output: str, spec: str) -> None:
+    """Raise where words are swapped: the output is a text that exists, and the recipe has the name of an image."""
+    if not is_reference(spec) and Path(output).is_file() and read_output(spec).form is not None:
+        with explained(output), Path(output).open("rb") as file:
+            kind = identify_file(file)
+        if kind in (FileKind.TEXT, FileKind.SCRIPT):
+            raise UsageError(
+                f"'{output}' is given as the output, but it is a recipe",
+                hint=f"the output comes first: kedge build {shlex.quote(spec)} {shlex.quote(output)}",
+            )
 
 
 def _refuse_reference(output: str) -> None:

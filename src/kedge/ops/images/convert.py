@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +54,12 @@ def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = Fa
     origin = classify(source)
     if not origin.is_local:
         raise UsageError(f"{source.redacted} is not on this host", hint=f"kedge pull --format {form} {source.redacted}")
+    if not Path(source.path).exists() and target.path.exists():
+        words = " ".join(shlex.quote(str(path)) for path in (target.path, source.path))
+        raise UsageError(
+            f"{source.path} does not exist, and the output {target.path} does",
+            hint=f"the image to read comes first: kedge convert {words}",
+        )
     target.refuse_existing(force=request.force)
     if dry_run:
         open_local_image(source, workplace).close()

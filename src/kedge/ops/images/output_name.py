@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 from kedge.errors import OutputExists, UsageError
+from kedge.formats.identify import ARCHIVES, FileKind, identify_file
 from kedge.frozen import frozen
 from kedge.model.image_argument import is_address
 from kedge.model.image_format import ImageFormat
 from kedge.model.reference import Reference, Transport
-from kedge.posix.files import refuse_existing, require_writable
+from kedge.posix.files import explained, refuse_existing, require_writable
 
 # The format that an ending stands for, longest endings first. Apptainer's users call SIF files .simg, too.
 _ENDINGS = (
@@ -24,6 +26,13 @@ _ENDINGS = (
     (".sif", ImageFormat.SIF),
     (".oci", ImageFormat.OCI),
 )
+# What may stand at a target of a format and be replaced there; an empty file holds nothing to lose.
+_REPLACED = {
+    ImageFormat.SIF: {FileKind.SIF},
+    ImageFormat.SQUASHFS: {FileKind.SQUASHFS},
+    ImageFormat.OCI_ARCHIVE: ARCHIVES,
+    ImageFormat.DOCKER_ARCHIVE: ARCHIVES,
+}
 _TAGGED = (ImageFormat.OCI, ImageFormat.OCI_ARCHIVE, ImageFormat.DOCKER_ARCHIVE)
 
 
@@ -49,8 +58,29 @@ class ImageOutput:
         path, form = self.path, self.require_form()
         if path.is_dir() and not path.is_symlink() and not form.is_directory:
             raise OutputExists(f"{path} is a directory", hint="name a file, or another directory with --dir")
+        _refuse_other_kind(path, form)
         refuse_existing(path, force=force)
         require_writable(path.parent)
+
+
+def _refuse_other_kind(path: Path, form: ImageFormat) -> None:
+    """Raise where something stands that is no image of this format: not even --force replaces anything else."""
+    with explained(path):
+        if path.is_dir():
+            names = {each.name for each in path.iterdir()}
+            marks = {"oci-layout"} if form is ImageFormat.OCI else {".singularity.d", "ch"}
+            found = "a directory that is no such image" if names and not names & marks else ""
+        elif path.is_file():
+            with path.open("rb") as file:
+                kind = identify_file(file)
+            found = "" if kind in _REPLACED.get(form, ()) or kind is FileKind.EMPTY else str(kind)
+        else:
+            return
+    if found:
+        raise OutputExists(
+            f"{path} is {found}, and kedge replaces images of the format {form} only",
+            hint=f"choose another name, or remove it yourself: rm{' -r' * path.is_dir()} {shlex.quote(str(path))}",
+        )
 
 
 def read_output(text: str, form: ImageFormat | None = None) -> ImageOutput:
