@@ -36,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     clean.add_argument(
         "--node", action="store_true", help="remove images unpacked on this node, not items of the cache"
     )
+    clean.add_argument("--all", action="store_true", help="also images that you built or tagged here (build -t NAME)")
     clean.add_argument("--force", "-f", action="store_true", help="do not ask for confirmation")
     add_dry_run(clean)
     limit = commands.add_parser(
@@ -133,16 +134,27 @@ def _clean(arguments: argparse.Namespace, console: Console) -> None:
     if arguments.node:
         _clean_node(arguments, console)
         return
-    kinds = _choose_kinds(arguments.type)
+    kinds, is_whole = _choose_kinds(arguments.type), arguments.all
     settings = console.settings
     if not console.dry_run and not arguments.force and console.is_interactive:
-        unused = cache.clean_cache(settings, kinds, arguments.days, dry_run=True)
-        question = f"remove {_count_items(len(unused))} ({_sum(unused)}) from {settings.cache_directory}?"
-        if not unused or not console.confirm(question):
+        unused = cache.clean_cache(settings, kinds, arguments.days, with_tagged=is_whole, dry_run=True)
+        question = f"remove {_count_items(len(unused))} ({_sum(unused)}) from {settings.cache_directory}"
+        if not unused or not console.confirm(f"{question}{_name_tagged(unused)}?"):
             _report_removed(console, [])
             return
-    removed = cache.clean_cache(settings, kinds, arguments.days, dry_run=console.dry_run)
-    _report_removed(console, removed)
+    removed = cache.clean_cache(settings, kinds, arguments.days, with_tagged=is_whole, dry_run=console.dry_run)
+    kept = cache.list_tagged(settings) if not is_whole else []
+    _report_removed(console, removed, kept=kept)
+    if tagged := _name_tagged(removed):
+        console.print(tagged.removeprefix(", ").capitalize())
+    if kept:
+        console.print(f"Kept what was built or tagged here: {', '.join(kept)} (kedge image rm NAME, or --all)")
+
+
+def _name_tagged(entries: list[CacheItem]) -> str:
+    """The names of images among them that may exist nowhere else."""
+    names = sorted({entry.tag for entry in entries if entry.tag})
+    return f", with the images built or tagged here: {', '.join(names)}" if names else ""
 
 
 def _clean_node(arguments: argparse.Namespace, console: Console) -> None:

@@ -31,7 +31,7 @@ _BUILD_IDLE_VALUES = (
 )
 _NO_DAEMON = "kedge has no daemon"
 _MISSING = {
-    "rmi": "to remove unused items from the cache: kedge cache clean",
+    "prune": "to remove unused items from the cache: kedge cache clean",
     "rm": "kedge keeps nothing of a container; to stop an instance: kedge instance stop NAME",
     "commit": "to make an image of an overlay: kedge commit OVERLAY OUTPUT",
     "cp": VERB_HABITS["cp"],
@@ -52,7 +52,15 @@ _MISSING = {
 def translate_verb(program: str, verb: str, words: list[str]) -> Meaning:
     """Kedge's words for `docker VERB WORDS`."""
     known: dict[str, Callable[[list[str]], Meaning]] = {
-        **{"build": _build, "pull": _pull, "push": _push, "images": _images, "tag": _tag, "inspect": _inspect},
+        **{
+            "build": _build,
+            "pull": _pull,
+            "push": _push,
+            "images": _images,
+            "tag": _tag,
+            "inspect": _inspect,
+            "rmi": _rmi,
+        },
         **{"login": _login, "logout": _logout, "ps": _ps, "logs": _logs, "stop": _stop, "kill": _stop, "save": _save},
         **{"search": _search, "version": _version, "info": _info, "stats": _stats, "top": _stats},
     }
@@ -111,6 +119,11 @@ def _images(words: list[str]) -> Meaning:
         idle=("-a", "--all", "--digests", "--no-trunc"),
     )
     return Meaning(["image", "list", *options, *names])
+
+
+def _rmi(words: list[str]) -> Meaning:
+    names, _ = _split("rmi", words, idle=("-f", "--force", "--no-prune"))
+    return Meaning(["image", "rm", *names])
 
 
 def _tag(words: list[str]) -> Meaning:

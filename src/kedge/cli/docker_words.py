@@ -38,7 +38,7 @@ _FAMILIES = {
     "system": {"info"},
 }
 _RENAMED = {("image", "ls"): "images", ("image", "list"): "images", ("image", "rm"): "rmi", ("container", "ls"): "ps"}
-_RENAMED |= {("container", "list"): "ps", ("image", "prune"): "rmi", ("builder", "prune"): "rmi"}
+_RENAMED |= {("container", "list"): "ps"}
 
 
 def main(program: str, argv: Sequence[str] | None = None) -> int:

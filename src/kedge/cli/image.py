@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.image_names import configure_names, run_list, run_tag
+from kedge.cli.image_names import configure_names, run_list, run_rm, run_tag
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.release import VERSION
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Do what the subcommand says."""
-    commands = {"size": _run_size, "diff": _run_diff, "list": run_list, "tag": run_tag}
+    commands = {"size": _run_size, "diff": _run_diff, "list": run_list, "tag": run_tag, "rm": run_rm}
     return commands[arguments.command](arguments, console)
 
 

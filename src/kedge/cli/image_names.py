@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge image list` and `kedge image tag`: images of the cache and the names they have there."""
+"""`kedge image list`, `tag` and `rm`: images of the cache and the names they have there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 
 def configure_names(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The two subcommands."""
+    """The subcommands."""
     listing = commands.add_parser("list", help="List the images of the cache that have a name")
     listing.add_argument("name", metavar="NAME", nargs="*", help="list images of these names only")
     tag = commands.add_parser("tag", help="Give an image of the cache a further name")
     tag.add_argument("source", metavar="NAME", help="name of an image in the cache")
     tag.add_argument("target", metavar="NEW", help="further name, such as HOST/NAME:TAG")
-    for command in (listing, tag):
+    remove = commands.add_parser("rm", help="Remove images of the cache by their names")
+    remove.add_argument("name", metavar="NAME", nargs="+", help="name of an image in the cache")
+    for command in (listing, tag, remove):
         add_settings(command, "architecture", "cache_directory")
 
 
@@ -58,6 +60,21 @@ def run_tag(arguments: argparse.Namespace, console: Console) -> int:
     if console.json:
         console.print_json({"name": arguments.target, "digest": str(digest)})
     console.progress.note(f"{arguments.target}: {digest}")
+    return 0
+
+
+def run_rm(arguments: argparse.Namespace, console: Console) -> int:
+    """Remove the names, and what only they need."""
+    from kedge.model.size import format_size
+    from kedge.ops.images.local_names import remove_image
+    from kedge.ops.setup.workplace import Workplace
+
+    workplace = Workplace(console.settings, console.progress)
+    freed = {name: remove_image(name, workplace) for name in arguments.name}
+    if console.json:
+        console.print_json([{"name": name, "size": size} for name, size in freed.items()])
+    for name, size in freed.items():
+        console.print(f"Removed {name} ({format_size(size)})")
     return 0
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from kedge.store.image_records import ImageRecord, record_path
 from kedge.store.layout import Layout
 from kedge.store.lease import STALE_AFTER, read_clock, read_lease
 from kedge.store.resolved_names import read_name
+from kedge.store.tagged_images import find_tagged, shorten_name
 from kedge.store.use_marks import find_used
 
 
@@ -60,6 +61,7 @@ class CacheItem:
     used: float  # seconds since the epoch
     in_use: bool
     path: Path
+    tag: str = ""  # a name that somebody gave the image here; it may be nowhere else
 
     @property
     def identity(self) -> str:
@@ -83,7 +85,7 @@ def list_entries(layout: Layout, *, has_names: bool = True) -> list[CacheItem]:
     used = find_used(layout)
     images = used | find_held(layout)
     return [
-        *_list_blobs(layout, used),
+        *_list_blobs(layout, used, find_tagged(layout)),
         *_list_images(layout, images),
         *_list_records(layout, used),
         *_list_builds(layout, used, has_names=has_names),
@@ -91,14 +93,15 @@ def list_entries(layout: Layout, *, has_names: bool = True) -> list[CacheItem]:
     ]
 
 
-def _list_blobs(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
+def _list_blobs(layout: Layout, used: Collection[str], tagged: Mapping[str, str]) -> Iterator[CacheItem]:
     for folder in _children(layout.root / "blobs"):
         for group in _children(Path(folder)):
             for path, status in _files(Path(group)):
                 name = f"{Path(folder).name}:{path.name}"
                 if path.name.startswith("."):  # .nfs…: NFS keeps so what was removed while somebody reads it
                     continue
-                yield CacheItem(ItemKind.BLOB, name, status.st_size, status.st_mtime, path.name in used, path)
+                is_used, tag = path.name in used, tagged.get(path.name, "")
+                yield CacheItem(ItemKind.BLOB, name, status.st_size, status.st_mtime, is_used, path, tag)
 
 
 def _list_images(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
@@ -147,7 +150,8 @@ def _list_others(layout: Layout) -> Iterator[CacheItem]:
     for path, status in _files(layout.root / "names"):
         record = read_name(path)
         name = f"{record.reference} {record.platform}" if record else path.name
-        yield CacheItem(ItemKind.NAME, name, status.st_size, status.st_mtime, False, path)
+        tag = shorten_name(record.reference) if record and record.is_local else ""
+        yield CacheItem(ItemKind.NAME, name, status.st_size, status.st_mtime, False, path, tag)
     for path, status in _files(layout.root / "tmp"):
         is_held = owner_is_gone(path.name) is not True
         yield CacheItem(ItemKind.TEMPORARY, path.name, status.st_size, status.st_mtime, is_held, path)
@@ -194,7 +198,7 @@ def evict(layout: Layout, limit: int) -> list[CacheItem]:
     entries = list_entries(layout, has_names=False)
     size = sum(entry.size for entry in entries)
     removed: list[CacheItem] = []
-    removable = [entry for entry in entries if entry.kind in _EVICTED]
+    removable = [entry for entry in entries if entry.kind in _EVICTED and not entry.tag]
     for entry in sorted(removable, key=lambda entry: entry.used):
         if size <= limit:
             break
@@ -251,12 +255,14 @@ def _is_taken(layout: Layout, entry: CacheItem) -> bool:
     return entry.kind in (ItemKind.BLOB, ItemKind.IMAGE, ItemKind.MOUNT) and entry.identity in used
 
 
-def clean(layout: Layout, kinds: Collection[ItemKind], unused_for: float | None, *, dry_run: bool) -> list[CacheItem]:
+def clean(
+    layout: Layout, kinds: Collection[ItemKind], unused_for: float | None, *, with_tagged: bool, dry_run: bool
+) -> list[CacheItem]:
     """Remove everything of these kinds that was not used for so many seconds; what was (or would be) removed."""
     now = read_clock(layout.root / "tmp") or time.time()  # the first where the cache's server has a clock of its own
     removed = []
     for entry in list_entries(layout):
-        if entry.kind not in kinds or entry.in_use:
+        if entry.kind not in kinds or entry.in_use or (entry.tag and not with_tagged):
             continue
         if unused_for is not None and now - entry.used < unused_for:
             continue

@@ -35,7 +35,7 @@ class Names:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def _path(self, reference: str, platform: Platform) -> Path:
+    def _path(self, reference: str, platform: Platform | str) -> Path:
         return self._layout.root / "names" / f"{hash_text(f'{reference} {platform}')}.json"
 
     def remember(self, reference: str, platform: Platform, digest: Digest, *, is_local: bool = False) -> None:
@@ -65,6 +65,10 @@ class Names:
         with contextlib.suppress(OSError):
             os.utime(path)
         return record
+
+    def find_file(self, record: NameRecord) -> Path:
+        """Where a record stands."""
+        return self._path(record.reference, record.platform)
 
     def list_newest(self, limit: int) -> list[NameRecord]:
         """The records that were used last, the latest first; damaged ones are passed over."""

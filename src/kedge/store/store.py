@@ -31,6 +31,7 @@ from kedge.store.layout import Layout, hash_text
 from kedge.store.lease import Patience
 from kedge.store.parallel_downloads import JOIN_WAIT, Ingest, Workers
 from kedge.store.resolved_names import NameRecord, Names
+from kedge.store.tagged_images import MOST_NAMES, list_blobs
 from kedge.store.use_marks import Use
 
 _DEFAULT_DOWNLOADS = 4
@@ -210,10 +211,29 @@ class Store:
         return [] if self.limit is None else eviction.evict(self.layout, self.limit)
 
     def clean(
-        self, kinds: Collection[ItemKind], *, unused_for: float | None = None, dry_run: bool = False
+        self,
+        kinds: Collection[ItemKind],
+        *,
+        unused_for: float | None = None,
+        with_tagged: bool = False,
+        dry_run: bool = False,
     ) -> list[CacheItem]:
         """Remove everything of these kinds that nobody uses and that was not used for so many seconds."""
-        return eviction.clean(self.layout, kinds, unused_for, dry_run=dry_run)
+        return eviction.clean(self.layout, kinds, unused_for, with_tagged=with_tagged, dry_run=dry_run)
+
+    def remove_name(self, names: Collection[str]) -> list[CacheItem]:
+        """Remove these references for all platforms, and the blobs that no other name has; what was removed."""
+        known = self.names.list_newest(MOST_NAMES)
+        gone = [record for record in known if record.reference in names]
+        kept = {digest for record in known if record not in gone for digest in list_blobs(self.layout, record)}
+        dropped = {digest.hex for record in gone for digest in list_blobs(self.layout, record) if digest not in kept}
+        files = {self.names.find_file(record) for record in gone}
+        return [
+            entry
+            for entry in self.entries()
+            if (entry.path in files or (entry.kind is ItemKind.BLOB and entry.path.name in dropped))
+            and eviction.remove_entry(self.layout, entry)
+        ]
 
     def verify(
         self, advance: Callable[[int], None] | None = None, find_fault: Callable[[Path], str] = lambda _: ""

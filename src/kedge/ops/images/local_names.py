@@ -87,6 +87,18 @@ def tag_image(source: str, target: str, workplace: Workplace) -> Digest:
     return record.digest
 
 
+def remove_image(text: str, workplace: Workplace) -> int:
+    """Take a name from the cache, and what no other image of it needs; the bytes that are free now."""
+    spellings = _spell(text)
+    with workplace.open_store() as store:
+        removed = store.remove_name({f"docker://{spelling}" for spelling in spellings})
+    if not removed:
+        name = text.removeprefix("docker://")
+        raise ImageNotFound(f"the cache has no image called {name}", hint="to list the images: kedge image list")
+    _forget_on_node({*spellings, text.removeprefix("docker://")}, workplace)
+    return sum(entry.size for entry in removed)
+
+
 def _read_manifest(record: NameRecord, store: Store) -> Manifest | None:
     try:
         raw = store.read_blob(record.digest, MAXIMUM_MANIFEST)

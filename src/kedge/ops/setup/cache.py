@@ -126,12 +126,20 @@ def list_cache(settings: Settings) -> list[CacheItem]:
     return sorted(open_store(settings).entries(), key=lambda entry: (-entry.used, entry.name))
 
 
-def clean_cache(settings: Settings, kinds: list[ItemKind], days: float | None, *, dry_run: bool) -> list[CacheItem]:
+def clean_cache(
+    settings: Settings, kinds: list[ItemKind], days: float | None, *, with_tagged: bool = False, dry_run: bool
+) -> list[CacheItem]:
     """Remove items of these kinds that are not in use, and were not used for so many days."""
     store = open_store(settings)
     if not dry_run:
         store.sweep()
-    return store.clean(kinds, unused_for=None if days is None else days * _DAY, dry_run=dry_run)
+    unused_for = None if days is None else days * _DAY
+    return store.clean(kinds, unused_for=unused_for, with_tagged=with_tagged, dry_run=dry_run)
+
+
+def list_tagged(settings: Settings) -> list[str]:
+    """The names of images that were built or tagged here, which cleaning leaves."""
+    return sorted({entry.tag for entry in open_store(settings).entries() if entry.kind is ItemKind.NAME and entry.tag})
 
 
 def limit_cache(settings: Settings, limit: int | None) -> list[CacheItem]:
