@@ -122,3 +122,7 @@ def test_tls_directory_without_hashes_is_none(folder: Path, monkeypatch: pytest.
     assert tls.find_hashed_folder() == other
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths._replace(capath=None, cafile="/own.pem"))
     assert tls.find_hashed_folder() is None
+
+
+def test_certificates_need_not_say_more_than_curl_and_docker_ask_for() -> None:
+    assert not make_context(HostCertificates(), verify=True).verify_flags & ssl.VERIFY_X509_STRICT
