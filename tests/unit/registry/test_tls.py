@@ -125,4 +125,4 @@ def test_tls_directory_without_hashes_is_none(folder: Path, monkeypatch: pytest.
 
 
 def test_certificates_need_not_say_more_than_curl_and_docker_ask_for() -> None:
-    assert not make_context(HostCertificates(), verify=True).verify_flags & ssl.VERIFY_X509_STRICT
+    assert not tls.make_context(tls.HostCertificates(), verify=True).verify_flags & ssl.VERIFY_X509_STRICT
