@@ -108,7 +108,7 @@ def make_context(files: HostCertificates, *, verify: bool) -> ssl.SSLContext:
     """What one host is trusted by: the system's authorities, those of its directory, and our own certificate for it."""
     folder = find_hashed_folder()
     context = ssl.create_default_context(capath=folder)
-    # Since Python 3.13 certificates must say more than curl and docker ask for: those of a site's own authority often do
+    # Python 3.13 wants certificates to say more than curl and docker ask for. Those of a site's own authority often do
     # not, and would be refused as if the authority were not trusted.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if folder is None:
