@@ -215,13 +215,11 @@ def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
     is_found = uses_launch(job, runtime_of(job, site))
     if job.parallel is not Parallel.TORCHRUN or job.node_count == 1 or is_found:
         return []
-    is_shared = job.array is not None and not dialect.has_id_per_task
-    number = f"({dialect.numeric_id} + KEDGE_ARRAY_INDEX)" if is_shared else dialect.numeric_id
     return [
         *dialect.first_node,
         f'export MASTER_ADDR="$first_node{site.address_suffix}"',
-        "# a port that two jobs on one node hardly share, below those that the kernel gives away",
-        f"export MASTER_PORT=$((20000 + {number} % 12000))",
+        "# a port that nobody can tell before, below those that the kernel gives away",
+        "export MASTER_PORT=$((20000 + ${SRANDOM:-$RANDOM} % 12000))",
     ]
 
 
