@@ -176,8 +176,8 @@ def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
             f"for file in {quote(dependency.record)}/began*; do",
             '    ended=$(cut -d" " -f1 "${file/%began*/ended}${file##*/began}" 2>/dev/null || echo killed)',
             f'    if ! [ "$ended" {wanted} 0 ]; then',
-            f'        echo "kedge: job {dependency.job} ended with $ended, and'
-            f' this one wants it {dependency.kind.value}" >&2',
+            f"        echo kedge: job {quote(dependency.job)} ended with"
+            f' "$ended, and this one wants it {dependency.kind.value}" >&2',
             "        exit 1",
             "    fi",
             "done",
