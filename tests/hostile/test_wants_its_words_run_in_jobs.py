@@ -53,7 +53,7 @@ TAKES_TEXT = [
     field for field in FIELDS if field.kind not in ("yes or no", "choice", "count") and field.name not in ("setup",)
 ]
 HARMLESS = {"duration": "1h", "memory": "1G", "choices": "all"}
-PLACE = ScriptContext("/records/K", "/bin/kedge", "/images/a.sqsh", "", "/work", "/work/{name}-{id}.out", "")
+PLACE = ScriptContext("/records/K", "/bin/kedge", "/images/a.sqsh", "", "/place", "/place/{name}-{id}.out", "")
 # Nothing of the host is on PATH: what bash does not find it writes down, and what it would write it does not.
 FRAME = """
 command_not_found_handle() { printf '%s\\n' "${1##*/}" >>"$LOG"; }
@@ -102,10 +102,10 @@ def put_in(field: JobField, word: str) -> object:
 
 def find_place(job: Job) -> ScriptContext:
     """Where the job is, as `kedge submit` finds it out from the same fields."""
-    directory = str(Path("/work", job.directory))
+    directory = str(Path("/place", job.directory))
     output = str(Path(directory, job.output or "{name}-{id}.out"))
     error = str(Path(directory, job.error)) if job.error else ""
-    image = str(Path("/work", job.image)) if job.image and "://" not in job.image else job.image
+    image = str(Path("/place", job.image)) if job.image and "://" not in job.image else job.image
     return replace(PLACE, directory=directory, output=output, error=error, image=image, build_from=job.build)
 
 
@@ -124,7 +124,7 @@ def list_options(script: str, scheduler: str) -> list[str]:
 def run_scripts(scripts: Sequence[str], folder: Path) -> dict[str, tuple[str, ...]]:
     """The programs that bash runs for each script, in their order."""
     for number, script in enumerate(scripts):
-        text = script.replace("/records/K", "/none/K").replace("exec >", ": ").replace(" 2>'/work", " '/work")
+        text = script.replace("/records/K", "/none/K").replace("exec >", ": ").replace(" 2>'/place", " '/place")
         (folder / f"{number}.sh").write_bytes(text.encode(errors="surrogateescape"))
     ids = dict.fromkeys(("SLURM_JOB_ID", "JOB_ID", "PBS_JOBID", "KEDGE_LOCAL_JOB_ID"), "7")
     subprocess.run(["/bin/bash", "-c", FRAME], env={"PATH": "/none", "HOME": "/none", **ids}, cwd=folder, check=True)
@@ -204,7 +204,7 @@ def test_percent_signs_of_a_path_mean_themselves() -> None:
     """Slurm replaces %j, %u and others in names of files, and the rest of the line with a % of its own."""
     job = make_job({"command": ["run"], "output": "logs%u/%%s-50%-{id}.out"})
     script = find_backend("slurm").render(job, SITES["slurm"], find_place(job))
-    assert "#SBATCH --output=/work/logs%%u/%%%%s-50%%-%j.out\n" in script
+    assert "#SBATCH --output=/place/logs%%u/%%%%s-50%%-%j.out\n" in script
 
 
 def test_a_dependency_is_named_and_not_run(tmp_path: Path) -> None:
