@@ -121,10 +121,15 @@ def list_options(script: str, scheduler: str) -> list[str]:
     return sorted({"-wd": "-cwd"}.get(each.option, each.option) for each in found)
 
 
+def read_names(script: str) -> str:
+    """The script with names of files as words in the place of files that it opens."""
+    return re.sub(r"^exec >(.*?)( 2>(?!&)| 2>&1)", r": \1 ", script, flags=re.MULTILINE | re.DOTALL)
+
+
 def run_scripts(scripts: Sequence[str], folder: Path) -> dict[str, tuple[str, ...]]:
     """The programs that bash runs for each script, in their order."""
     for number, script in enumerate(scripts):
-        text = script.replace("/records/K", "/none/K").replace("exec >", ": ").replace(" 2>'/place", " '/place")
+        text = read_names(script.replace("/records/K", "/none/K"))
         (folder / f"{number}.sh").write_bytes(text.encode(errors="surrogateescape"))
     ids = dict.fromkeys(("SLURM_JOB_ID", "JOB_ID", "PBS_JOBID", "KEDGE_LOCAL_JOB_ID"), "7")
     subprocess.run(["/bin/bash", "-c", FRAME], env={"PATH": "/none", "HOME": "/none", **ids}, cwd=folder, check=True)
@@ -183,11 +188,11 @@ def test_arguments_and_values_arrive_as_they_were_written(name: str, tmp_path: P
     job = make_job(
         {"command": ["run", *words], "environment": {f"NAME{number}": word for number, word in enumerate(words)}}
     )
-    script = find_backend(SITES[name].scheduler).render(job, SITES[name], find_place(job)).replace("exec >", ": ")
+    script = find_backend(SITES[name].scheduler).render(job, SITES[name], find_place(job))
     told = tmp_path / "told"
     values = " ".join(f'"$NAME{number}"' for number in range(len(words)))
     frame = f"cd() {{ :; }}; run() {{ printf '%s\\0' \"$@\" {values} >>{told}; }}\n"
-    (tmp_path / "job.sh").write_bytes((frame + script).encode(errors="surrogateescape"))
+    (tmp_path / "job.sh").write_bytes((frame + read_names(script)).encode(errors="surrogateescape"))
     subprocess.run(["/bin/bash", tmp_path / "job.sh"], env={"PATH": "/none"}, capture_output=True, check=False)
     assert told.read_bytes().decode(errors="surrogateescape").split("\0")[:-1] == [*words, *words]
 
