@@ -227,10 +227,12 @@ def _settle(pending: _Pending, files: set[Path], *, is_over: bool) -> bool:
         return True
     try:
         answer = _find_answer(pending, files, is_over=is_over)
-    except Exception as problem:  # whatever it is: who waits for the future must hear of it
+    except BaseException as problem:  # whatever it is, SystemExit of a pickle too: who waits for the future must hear
         answer = Answer(problem=problem)
     if answer is None:
         return False
+    if answer.problem is None and len(answer.values) != len(pending.futures):
+        answer = Answer(problem=_explain_count(pending, len(answer.values)))
     for position, future in enumerate(pending.futures):
         if not future.set_running_or_notify_cancel():
             continue
@@ -253,6 +255,14 @@ def _find_answer(pending: _Pending, files: set[Path], *, is_over: bool) -> Answe
     if time.monotonic() - pending.over_since < _GRACE:
         return None
     return Answer(problem=_explain_missing(pending))
+
+
+def _explain_count(pending: _Pending, count: int) -> KedgeError:
+    return JobFailed(
+        f"job {pending.job.id} brought back {count} results for {len(pending.futures)} calls",
+        context={"file": str(pending.result)},
+        hint="the image's Python, or the function itself, changed the result; use an image that you trust",
+    )
 
 
 def _explain_missing(pending: _Pending) -> KedgeError:

@@ -186,7 +186,8 @@ def test_nvidia_ddp_with_torchrun(nvidia: JobUser) -> None:
     nvidia.wait(id)
     assert (nvidia.folder / f"pt_ddp_example-{id}.out").exists(), "the name that the tutorial gives it"
     lines = sorted(read_output(nvidia, id).splitlines())
-    port = 20000 + int(id) % 12000
+    port = lines[0].partition("--master_port=")[2].split()[0]
+    assert 20_000 <= int(port) < 32_000
     wanted = (
         "torchrun --nnodes=2 --nproc_per_node=2 --node_rank={} --master_addr=gpu01 --master_port={} pt_ddp_example.py"
     )

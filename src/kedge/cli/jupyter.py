@@ -144,7 +144,7 @@ def _remove(arguments: argparse.Namespace, console: Console) -> int:
 def _lab(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.jupyter.image_python import ask_python
     from kedge.ops.jupyter.install import locate_image
-    from kedge.ops.jupyter.lab import choose_port, hand_over_token, plan_lab, require_lab
+    from kedge.ops.jupyter.lab import choose_port, close_log, hand_over_token, plan_lab, require_lab
     from kedge.posix.spawn import replace_process
     from kedge.posix.start_kedge import own_command
 
@@ -164,6 +164,8 @@ def _lab(arguments: argparse.Namespace, console: Console) -> int:
         login=arguments.login,
         environ=console.environ,
     )
+    if not console.dry_run and close_log(1):
+        console.progress.note("This output holds the server's token: its file is now readable by you only")
     if console.json:
         console.print_json(plan.as_dict())
     else:

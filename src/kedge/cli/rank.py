@@ -11,6 +11,7 @@ import os
 
 from kedge.cli.container import open_standard_streams, report, run_words, write_message
 from kedge.launch.order import RankOrder
+from kedge.launch.rank_variables import OWN_TOKEN
 from kedge.runtime.options import RunOptions
 
 TYPE_CHECKING = False
@@ -29,8 +30,9 @@ def run_rank(words: Sequence[str]) -> int:
 
         start = prepare_rank(order, command, os.environ)
         start.apply(os.environ)
-        if order.token:
-            write_message(f"{order.token} {start.rank.rank} {os.uname().nodename} {os.getpid()}")
+        token = os.environ.pop(OWN_TOKEN, "")  # a launcher that hands no variables on starts ranks all the same
+        if token:
+            write_message(f"{token} {start.rank.rank} {os.uname().nodename} {os.getpid()}")
     except BaseException as problem:
         return report(problem, ["rank", *words], RunOptions())
     return run_words(start.words[0], start.words[1:])

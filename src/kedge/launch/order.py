@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @frozen
 class RankOrder(JsonValue):
-    """What `kedge rank` is told: one word of JSON on its command line, so that no launcher has to hand it on."""
+    """What `kedge rank` is told: one word of JSON on its command line, so that no launcher has to hand it on.
+
+    All users of a node can read it: it holds no secret.
+    """
 
     contract: str
     layout: tuple[int, ...]  # the ranks of each node
@@ -33,7 +36,6 @@ class RankOrder(JsonValue):
     restarts: int = 0
     interface: str = ""  # of the first node, for NCCL and Gloo; other nodes find out theirs
     fallback: str = ""  # an address of the first node, for nodes that do not know its name
-    token: str = ""  # before lines that a rank says to the launch, and not to the user
     node: int = -1  # kedge's own start: the node whose ranks one process starts
     runs_probe: bool = False  # the first word of the command stands for the probe
     command_at: int = 0  # where the command begins among the words behind this

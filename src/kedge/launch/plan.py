@@ -41,6 +41,7 @@ class LaunchPlan:
     command: tuple[str, ...]  # in the container, of every rank, before the contract's own words
     container: tuple[str, ...]  # exec, its options and the image
     kedge: tuple[str, ...]  # how kedge is started on the nodes
+    token: str = ""  # before lines that a rank says to the launch, and not to the user; on no command line
     changes: tuple[tuple[str, str | None], ...] = ()  # variables for the launcher; None: unset
     reasons: tuple[str, ...] = ()
     mpi_type: str = ""

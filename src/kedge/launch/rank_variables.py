@@ -8,6 +8,9 @@ from __future__ import annotations
 OWN_PREFIX = "KEDGE_LAUNCH_"
 OWN = tuple(f"{OWN_PREFIX}{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "NODE_RANK", "NODE_COUNT"))
 OWN_LAUNCH = f"{OWN_PREFIX}ID"  # one name for all ranks of a launch, whatever started them
+# What stands before lines that a rank says to the launch, and not to the user. Command lines are everybody's to read,
+# variables are not; the rank's program does not get it.
+OWN_TOKEN = f"{OWN_PREFIX}TOKEN"
 
 # The variables by which launchers tell a process which rank it is: kedge, Open MPI, MPICH, MVAPICH, Cray, Slurm, Flux
 RANKS = (

@@ -24,7 +24,6 @@ class Allocation(JsonValue):
     nodes: tuple[AllocatedNode, ...]
     job_id: str = ""  # as the scheduler writes it; empty: there is no job
     array_index: str = ""  # of an array's task; empty: it is none
-    has_id_per_task: bool = True  # the tasks of an array have ids of their own
     here: str = ""  # which of the nodes this process is on; empty: none of them, as with salloc on a login node
     step_id: str = ""  # the launch that this process is part of already; empty: none
     step_tasks: int = 0  # how many processes that launch started

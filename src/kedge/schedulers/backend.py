@@ -49,7 +49,6 @@ class Dialect:
 
     submit_word: str  # what to type, before the script's name, to submit it by hand
     job_id: str  # ${SLURM_JOB_ID}
-    numeric_id: str  # the id as digits, for arithmetic: SLURM_JOB_ID
     array_index: str  # the name of the variable: SLURM_ARRAY_TASK_ID
     first_node: tuple[str, ...]  # lines that set first_node
     launcher: str  # where the site names none
@@ -57,7 +56,6 @@ class Dialect:
     has_array_lists: bool = True  # 1,3,7-9 and not only one range
     first_index: int = 0  # the smallest index there is
     has_dependency_kinds: bool = True  # False: it begins after any end, and the script looks how that was
-    has_id_per_task: bool = False  # numeric_id differs between an array's tasks
     broadcast: str = ""  # the words that copy a file to all nodes, where no such file may be: sbcast
     opening: tuple[str, ...] = ()  # lines before all that can print: where output goes that the scheduler would keep
 

@@ -16,12 +16,12 @@ from kedge.model.job import Job, JobArray
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import ScriptContext
+from kedge.schedulers.directive_word import require_word
 from kedge.schedulers.shell_words import quote
 
 Words = tuple[str, ...]  # an option and its values
 
 _OPTION = re.compile(r"-[^0-9]")  # -p -400: the second is a value
-_UNUSABLE = re.compile(r"[\s\"'\x00-\x1f\x7f]")
 
 
 @frozen
@@ -73,15 +73,6 @@ def read_directive(text: str, grammar: Grammar) -> list[Words]:
 def write_directive(words: Words, grammar: Grammar) -> str:
     """A line of the script."""
     return f"{grammar.prefix} " + " ".join(_quote(word) for word in words)
-
-
-def require_word(text: str, key: str) -> str:
-    """A user's value that goes into a directive, where no quoting is to be relied on."""
-    if _UNUSABLE.search(text) or text.startswith("-"):
-        raise InvalidJob(
-            f"'{text}' cannot stand in a directive", context={"key": key}, hint="it has blanks, quotes or a '-' before"
-        )
-    return text
 
 
 def choose_account(job: Job, site: Site, option: str) -> list[str]:

@@ -176,8 +176,8 @@ def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
             f"for file in {quote(dependency.record)}/began*; do",
             '    ended=$(cut -d" " -f1 "${file/%began*/ended}${file##*/began}" 2>/dev/null || echo killed)',
             f'    if ! [ "$ended" {wanted} 0 ]; then',
-            f'        echo "kedge: job {dependency.job} ended with $ended, and'
-            f' this one wants it {dependency.kind.value}" >&2',
+            f"        echo kedge: job {quote(dependency.job)} ended with"
+            f' "$ended, and this one wants it {dependency.kind.value}" >&2',
             "        exit 1",
             "    fi",
             "done",
@@ -215,13 +215,11 @@ def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
     is_found = uses_launch(job, runtime_of(job, site))
     if job.parallel is not Parallel.TORCHRUN or job.node_count == 1 or is_found:
         return []
-    is_shared = job.array is not None and not dialect.has_id_per_task
-    number = f"({dialect.numeric_id} + KEDGE_ARRAY_INDEX)" if is_shared else dialect.numeric_id
     return [
         *dialect.first_node,
         f'export MASTER_ADDR="$first_node{site.address_suffix}"',
-        "# a port that two jobs on one node hardly share, below those that the kernel gives away",
-        f"export MASTER_PORT=$((20000 + {number} % 12000))",
+        "# a port that nobody can tell before, below those that the kernel gives away",
+        "export MASTER_PORT=$((20000 + ${SRANDOM:-$RANDOM} % 12000))",
     ]
 
 

@@ -36,7 +36,7 @@ set -eo pipefail
 for file in /home/ada/records/J/began*; do
     ended=$(cut -d" " -f1 "${file/%began*/ended}${file##*/began}" 2>/dev/null || echo killed)
     if ! [ "$ended" = 0 ]; then
-        echo "kedge: job 11 ended with $ended, and this one wants it afterok" >&2
+        echo kedge: job 11 ended with "$ended, and this one wants it afterok" >&2
         exit 1
     fi
 done

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where ranks meet: a name that nodes know, and a port that others hardly have."""
+"""Where ranks meet: a name that nodes know, and a port that others cannot tell before."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from hypothesis import given
@@ -11,9 +13,9 @@ from kedge.launch.rendezvous import choose_rendezvous, find_address
 from kedge.model.allocation import AllocatedNode, Allocation
 
 
-def allocate(*names: str, job: str = "4711", index: str = "", has_id_per_task: bool = True) -> Allocation:
+def allocate(*names: str, job: str = "4711", index: str = "") -> Allocation:
     nodes = tuple(map(AllocatedNode, names or ("n1", "n2")))
-    return Allocation("slurm", nodes, job_id=job, array_index=index, has_id_per_task=has_id_per_task)
+    return Allocation("slurm", nodes, job_id=job, array_index=index)
 
 
 @pytest.mark.parametrize(
@@ -31,39 +33,30 @@ def test_address(names: tuple[str, ...], suffix: str, address: str) -> None:
     assert find_address(allocate(*names), suffix) == address
 
 
-def test_port_comes_from_the_job() -> None:
-    found = choose_rendezvous(allocate(job="4711"))
-    assert (found.address, found.port, found.endpoint) == ("n1", 24711, "n1:24711")
-    assert (
-        choose_rendezvous(allocate(job="123456789012.server")).port == choose_rendezvous(allocate(job="456789012")).port
-    )
+@given(st.integers(0, 10**12), st.integers(0, 50))
+def test_port_is_below_those_that_the_kernel_gives_away(launch: int, attempt: int) -> None:
+    assert 20000 <= choose_rendezvous(allocate(), launch, attempt=attempt).port < 32000
 
 
-@given(st.integers(1, 10**12), st.integers(0, 200), st.integers(0, 50))
-def test_port_is_below_those_that_the_kernel_gives_away(job: int, launch: int, attempt: int) -> None:
-    assert 20000 <= choose_rendezvous(allocate(job=str(job)), launch=launch, attempt=attempt).port < 32000
+def test_port_differs_between_launches_and_attempts() -> None:
+    """From whatever number the launches of a job begin."""
+    for first in (0, 11_999, 4_000_000_000):
+        launches = [choose_rendezvous(allocate(), first + launch) for launch in range(100)]
+        assert len({each.port for each in launches}) == 100
+        assert len({choose_rendezvous(allocate(), first, attempt=attempt).port for attempt in range(100)}) == 100
 
 
-def test_port_differs_between_jobs_tasks_and_launches() -> None:
-    ports = {choose_rendezvous(allocate(job=str(job))).port for job in range(5000, 7000)}
-    assert len(ports) == 2000
-    launches = [choose_rendezvous(allocate(), launch=launch) for launch in range(100)]
-    assert len({each.port for each in launches}) == len({each.id for each in launches}) == 100
-    attempts = {choose_rendezvous(allocate(), attempt=attempt).port for attempt in range(100)}
-    assert len(attempts) == 100
-    tasks = [choose_rendezvous(allocate(job="9", index=str(index), has_id_per_task=False)) for index in range(90)]
-    assert len({each.port for each in tasks}) == len({each.id for each in tasks}) == 90
-    neighbours = {
-        choose_rendezvous(allocate(job="10", index=str(index), has_id_per_task=False)).port for index in range(90)
-    }
-    assert neighbours.isdisjoint(each.port for each in tasks)
+def test_every_port_can_come() -> None:
+    assert len({choose_rendezvous(allocate(), launch).port for launch in range(12_000)}) == 12_000
 
 
-def test_port_without_a_job_is_the_process_s() -> None:
-    one, other = (choose_rendezvous(allocate("laptop", job=""), process=process) for process in (100, 101))
-    assert one.port != other.port
-    assert one.id != other.id
+def test_name_is_that_of_one_launch() -> None:
+    """It says the job and the task, and nothing that the port could be told from."""
+    names = [choose_rendezvous(allocate(job="7", index="3"), 5).id for _ in range(20)]
+    assert len(set(names)) == 20
+    assert all(re.fullmatch(r"kedge-7\.3-[0-9a-f]{16}", name) for name in names)
+    assert choose_rendezvous(allocate("laptop", job=""), 5).id.startswith("kedge-local-")
 
 
 def test_endpoint_of_an_ipv6_address() -> None:
-    assert choose_rendezvous(allocate("fd00::1", "fd00::2")).endpoint == "[fd00::1]:24711"
+    assert choose_rendezvous(allocate("fd00::1", "fd00::2"), 0).endpoint == "[fd00::1]:20000"

@@ -35,7 +35,7 @@ def test_grid_engine_host_with_its_domain() -> None:
 
 def test_grid_engine_arrays_share_their_id() -> None:
     found = read("array")
-    assert (found.job_id, found.array_index, found.has_id_per_task) == ("5", "2", False)
+    assert (found.job_id, found.array_index) == ("5", "2")
     assert read("plain").array_index == ""
 
 
@@ -75,7 +75,7 @@ def test_pbs_uneven_nodes_are_unknown() -> None:
 
 def test_pbs_arrays_share_their_number() -> None:
     found = read_pbs("n1\n", PBS_JOBID="123[4].server", PBS_ARRAY_INDEX="4")
-    assert (found.array_index, found.has_id_per_task) == ("4", False)
+    assert found.array_index == "4"
 
 
 def test_this_machine() -> None:

@@ -49,7 +49,7 @@ def test_allocation_names_and_ids() -> None:
     assert found.names == ("gpu01", "gpu03")
     assert (found.scheduler, found.here, found.step_id, found.step_tasks) == ("slurm", "gpu01", "", 0)
     array = read("array")
-    assert (array.array_index, array.has_id_per_task) == ("3", True)
+    assert array.array_index == "3"
 
 
 def test_allocation_of_a_task_knows_its_launch() -> None:

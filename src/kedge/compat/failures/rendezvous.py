@@ -11,7 +11,7 @@ RENDEZVOUS = (
         r"server socket has failed to (?:listen|bind)|EADDRINUSE|address already in use|errno: 98\b",
         cause="another process on that node uses the port already: another job with the same MASTER_PORT, a process "
         "left over from an earlier run, or one torchrun too many on the node",
-        remedy="use 'kedge launch', which derives a free port from the job; else --master_port $((20000 + JOB % "
+        remedy="use 'kedge launch', which draws a free port; else --master_port $((20000 + JOB % "
         "12000)), or --standalone on one node; start torchrun once per node, not once per GPU",
         source="torch 2.4.1, two torchruns on one node; https://github.com/pytorch/pytorch/issues/116974",
         examples=(

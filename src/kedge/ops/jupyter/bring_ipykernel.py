@@ -91,9 +91,10 @@ def choose_platform(python: ImagePython) -> str:
 def _list_installers(image: str, python: ImagePython, target: Path, folder: Path, wheels: str) -> Iterator[Installer]:
     uv = find_program("uv") or find_program(str(Path(own_interpreter()).with_name("uv")))
     if uv:
-        words = [uv, "pip", "install", "--target", str(target), "--python-version", python.version]
+        # uv reads uv.toml and pyproject.toml of the current directory and of those above: in /tmp they are anybody's
+        words = ["env", "-C", "/", uv, "pip", "install", "--target", str(target), "--python-version", python.version]
         words += ["--python-platform", choose_platform(python), "--only-binary", ":all:", "--no-cache"]
-        yield Installer("uv", lambda more: run_program([*words, *more], check=False, timeout=_PATIENCE))
+        yield Installer("uv", lambda more: run_program([*words, *more], check=False, timeout=_PATIENCE, name="uv"))
     binds = [str(target), str(folder), *([f"{wheels}:{wheels}:ro"] if wheels else [])]
     install = ["install", "--target", str(target), "--only-binary", ":all:", "--no-cache-dir"]
     install.append("--disable-pip-version-check")

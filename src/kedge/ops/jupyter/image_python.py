@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from kedge.errors import CannotStart, NotebookProblem
@@ -13,6 +14,17 @@ from kedge.runtime.start.step import run_step
 _MARK = "kedge-python "  # environment scripts of an image may print, too
 _PATIENCE = 300.0  # seconds; the image may have to be pulled or unpacked first
 _NAMES = ("python3", "python")
+_LONGEST = 1000
+_VERSION = r"[0-9A-Za-z.+!_-]*"
+_SHAPES = {
+    "program": re.compile(r"/[^\x00-\x1f\x7f]+"),
+    "version": re.compile(r"[0-9]{1,2}\.[0-9]{1,3}"),
+    "machine": re.compile(r"[A-Za-z0-9_]+"),
+    "libc": re.compile(r"(?:[A-Za-z]+ [0-9.]+)?"),
+    "ipykernel": re.compile(_VERSION),
+    "jupyterlab": re.compile(_VERSION),
+    "problem": re.compile(r".*", re.DOTALL),
+}
 # For Python 3.6 and newer. The first line: `-c` puts the current directory before everything else.
 _QUESTIONS = f"""\
 import sys; del sys.path[0]
@@ -89,6 +101,12 @@ def _read_answer(text: str) -> ImagePython | None:
     try:
         found = json.loads(answers[-1].removeprefix(_MARK))
         installed = sorted((str(name), str(version)) for name, version in found["installed"].items())
-        return ImagePython(**{**found, "installed": tuple(installed)})
-    except (IndexError, ValueError, KeyError, TypeError, AttributeError):
+        answer = ImagePython(**{**found, "has_pip": bool(found["has_pip"]), "installed": tuple(installed)})
+        return answer if all(_is_plain(name, getattr(answer, name)) for name in _SHAPES) else None
+    except (IndexError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """Whether a word of the image has its shape: it goes to programs of the host, and into lines that users type."""
+    return isinstance(value, str) and len(value) <= _LONGEST and bool(_SHAPES[name].fullmatch(value))

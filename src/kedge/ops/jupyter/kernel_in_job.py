@@ -30,14 +30,19 @@ def read_connection(path: str) -> dict[str, object]:
     """What Jupyter wrote for the kernel."""
     try:
         found = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise FileProblem(
             f"cannot read the connection file {path}: {problem}",
             context={"path": path},
             hint="Jupyter writes it and names it; start the kernel from Jupyter",
         ) from None
-    wanted = {f"{name}_port" for name in CHANNELS} | {"ip"}
-    if not isinstance(found, dict) or not wanted <= set(found) or found.get("transport", "tcp") != "tcp":
+    ports = [f"{name}_port" for name in CHANNELS]
+    if (
+        not isinstance(found, dict)
+        or not all(isinstance(found.get(name), int) for name in ports)
+        or not isinstance(found.get("ip"), str)
+        or found.get("transport", "tcp") != "tcp"
+    ):
         raise NotebookProblem(
             f"{path} is not a connection file with TCP ports",
             hint="leave 'transport' of Jupyter's KernelManager at tcp for kernels in jobs",

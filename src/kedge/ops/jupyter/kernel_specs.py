@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from kedge.errors import NotebookProblem, UsageError
-from kedge.frozen import JsonValue, frozen
+from kedge.frozen import JsonValue, frozen, replace
 from kedge.model.nearest import propose
 from kedge.posix.files import explained
 
 _OURS = "kedge"  # key of the metadata in kernel.json
 FILE = "kernel.json"
 PACKAGES = "packages"  # directory beside it
+_LONGEST = 1 << 20  # bytes of such a file; larger ones are none of ours
 
 
 @frozen
@@ -82,10 +83,14 @@ def list_kernels(folder: Path) -> list[Kernel]:
 
 def _read_kernel(path: Path) -> Kernel | None:
     try:
-        noted = json.loads(path.read_bytes())["metadata"][_OURS]
-        return Kernel(**{**noted, "name": path.parent.name, "path": str(path.parent)})
-    except (OSError, ValueError, KeyError, TypeError):
+        # O_NONBLOCK: a pipe in the file's place must not make us wait
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            noted = json.loads(file.read(_LONGEST))["metadata"][_OURS]
+        kernel = Kernel(**{**noted, "name": path.parent.name, "path": str(path.parent)})
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+    is_sound = all(isinstance(value, str) for name, value in kernel.as_dict().items() if name != "job")
+    return replace(kernel, job=bool(kernel.job)) if is_sound else None
 
 
 def find_kernel(folder: Path, name: str) -> Kernel:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
+import stat
 from collections.abc import Mapping, Sequence
 
 from kedge.errors import NotebookProblem, UsageError
@@ -78,9 +80,18 @@ def plan_lab(
         token=token,
         host=here,
         port=port,
-        tunnel=f"ssh -N -L {port}:{target}:{port} {find_user_name(environ)}@{login or here}",
+        tunnel=shlex.join(["ssh", "-N", "-L", f"{port}:{target}:{port}", f"{find_user_name(environ)}@{login or here}"]),
         argv=(*words, *arguments),
     )
+
+
+def close_log(file: int) -> bool:
+    """Let nobody else read an open file that the token is about to be printed into; whether others could."""
+    status = os.fstat(file)
+    is_open = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and bool(status.st_mode & 0o044)
+    if is_open:
+        os.fchmod(file, stat.S_IMODE(status.st_mode) & ~0o077)
+    return is_open
 
 
 def hand_over_token(plan: LabPlan, environ: Mapping[str, str]) -> dict[str, str]:

@@ -62,7 +62,7 @@ def check_world(
         return "world check skipped: kedge has no probe for this CPU"
     heard = _Heard()
     asked_plan = bring_probe(plan, probe)
-    follower = OutputFollower(plan.program, heard.write, token=plan.order.token, is_labelled=plan.program.can_label)
+    follower = OutputFollower(plan.program, heard.write, token=plan.token, is_labelled=plan.program.can_label)
     words = probe_words(INSIDE, "world", library=plan.library)
     end = run_plan(
         asked_plan, environ, heard.write, _ignore, command=words, timeout=seconds, follower=follower,

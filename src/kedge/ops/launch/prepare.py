@@ -18,6 +18,7 @@ from kedge.launch.plan import CONTAINED, LaunchPlan
 from kedge.launch.programs.known import find_launch_program
 from kedge.launch.programs.open_mpi import list_settings
 from kedge.launch.programs.program import StartRequest
+from kedge.launch.rank_variables import OWN_TOKEN
 from kedge.launch.ranks import find_launcher
 from kedge.launch.rendezvous import Rendezvous, choose_rendezvous
 from kedge.launch.shape import LaunchShape, choose_shape
@@ -82,6 +83,7 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
         request.command,
         ("exec" if request.command and not request.is_runscript else "run", *request.options, request.image),
         tuple(own_start_command()),
+        f"kedge-{os.urandom(16).hex()}",
         changes,
         tuple(dict.fromkeys(reasons)),
         choice.mpi_type,
@@ -149,7 +151,6 @@ def _make_order(setting: _Setting, mpi: str) -> tuple[RankOrder, list[str]]:
         restarts=request.restarts,
         interface=interface.name,
         fallback=fallback,
-        token=f"kedge-{os.urandom(8).hex()}",
         command_at=len(request.options) + 2,
     )
     more += [f"NCCL and Gloo: {interface.reason}"] if interface.reason else []
@@ -177,7 +178,7 @@ def _make_request(setting: _Setting) -> StartRequest:
         cpus_per_task=str(cpus or ""),
         host_file=_find_node_file(setting) if choice.launcher in ("mpirun", "mpiexec") else "",
         # on one host ranks have them anyway
-        variables=() if is_contained or shape.node_count == 1 else list_handed_on(setting.environ),
+        variables=() if is_contained or shape.node_count == 1 else (*list_handed_on(setting.environ), OWN_TOKEN),
         options=(*own, *_overlap(choice, allocation), *setting.request.launcher_options),
         ends_together=True,
         is_labelled=True,
@@ -240,9 +241,7 @@ def _choose_meeting(allocation: Allocation, site: Site) -> tuple[Rendezvous, lis
     is_here = allocation.here in ("", allocation.nodes[0].name)
     busy = list_busy_ports() if is_here else frozenset()
     for attempt in range(_PORTS):
-        meeting = choose_rendezvous(
-            allocation, suffix=site.address_suffix, launch=number, attempt=attempt, process=os.getpid()
-        )
+        meeting = choose_rendezvous(allocation, number, suffix=site.address_suffix, attempt=attempt)
         if meeting.port not in busy:
             break
     where = f"{meeting.endpoint}: ranks meet on {'this host' if allocation.node_count == 1 else 'the first node'}"

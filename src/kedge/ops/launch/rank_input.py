@@ -3,7 +3,8 @@
 
 The pipe to a node must stay open while its ranks run, as the node ends them when it is closed. So the input goes
 through it in pieces that say their length, and an empty one says that it has ended. The next piece is sent when rank 0
-has taken the last: a rank that reads nothing does not keep the node from noticing that the pipe was closed.
+has taken the last: a rank that reads nothing does not keep the node from noticing that the pipe was closed. The very
+first piece is the launch's token, for the node itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,27 @@ TAKEN = "input"  # what the node says to the launch when the next piece may come
 _PIECE = 1 << 15
 _READ = 1 << 16
 _HEAD = 4  # bytes of the length, the highest first
+
+
+def make_piece(data: bytes) -> bytes:
+    """The data with its length before it."""
+    return len(data).to_bytes(_HEAD, "big") + data
+
+
+def read_first_piece(file: int) -> bytes:
+    """On the node, before all else; empty where the launch is gone."""
+    return _read_all(file, int.from_bytes(_read_all(file, _HEAD), "big"))
+
+
+def _read_all(file: int, size: int) -> bytes:
+    """Exactly so many bytes; empty where the file ends before, or more are wanted than a piece has."""
+    data = b""
+    while len(data) < size <= _PIECE:
+        more = os.read(file, size - len(data))
+        if not more:
+            return b""
+        data += more
+    return data
 
 
 class _Outlet:
@@ -88,7 +110,7 @@ class InputSender:
             data = os.read(self._source, _PIECE)
         if not data:
             self._source = None
-        self._outlet.put(len(data).to_bytes(_HEAD, "big") + data)
+        self._outlet.put(make_piece(data))
 
 
 class InputReceiver:

@@ -16,8 +16,9 @@ from kedge.errors import LaunchFailed
 from kedge.frozen import frozen, replace
 from kedge.launch.plan import CONTAINED, LaunchPlan, StartedProcess
 from kedge.launch.programs.program import RankEnd
+from kedge.launch.rank_variables import OWN_TOKEN
 from kedge.ops.launch.follow_output import OutputFollower, RankFailure, Write
-from kedge.ops.launch.rank_input import InputSender
+from kedge.ops.launch.rank_input import InputSender, make_piece
 from kedge.ops.launch.watch_nodes import LostNode, NodeWatch
 from kedge.ops.launch.watch_ranks import EndedRank, RankWatch
 from kedge.posix.child_group import ChildGroup, GroupMember
@@ -67,9 +68,10 @@ class _Launch:
             self._group.start(process.argv, self._environ, stdin=given)
 
     def _start_nodes(self, processes: Sequence[StartedProcess], given: int | None) -> None:
-        """Each by one process; the first one's pipe carries what rank 0 reads, too."""
+        """Each by one process, which reads the token from its pipe; the first one's carries what rank 0 reads, too."""
         for number, process in enumerate(processes):
             reading, writing = os.pipe()
+            os.write(writing, make_piece(self._plan.token.encode()))
             if number == 0:
                 self._input = InputSender(self._group, writing, given)
                 self._follower.when_taken = self._input.go_on
@@ -158,7 +160,7 @@ def run_plan(
     Once `has_done_all` says so, only seconds are left to the ranks and their launcher.
     """
     is_labelled = plan.program.can_label
-    follower = follower or OutputFollower(plan.program, write, token=plan.order.token, is_labelled=is_labelled)
+    follower = follower or OutputFollower(plan.program, write, token=plan.token, is_labelled=is_labelled)
     follower.shows_rank = shows_rank
     launch = _Launch(plan, follower, environ)
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -202,9 +204,13 @@ def _describe_loss(plan: LaunchPlan, follower: OutputFollower, lost: LostNode) -
 
 
 def make_environment(plan: LaunchPlan, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the launcher."""
+    """The variables of the launcher; it hands on the token to ranks. What kedge itself starts reads that from a pipe.
+
+    qrsh writes variables into files of the node that others can read.
+    """
     made = dict(environ)
-    for name, value in plan.changes:
+    is_handed_on = not plan.program.is_own and plan.mode != CONTAINED
+    for name, value in (*plan.changes, (OWN_TOKEN, plan.token if is_handed_on else None)):
         if value is None:
             made.pop(name, None)
         else:

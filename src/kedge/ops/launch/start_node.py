@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+from kedge.errors import LaunchFailed
 from kedge.frozen import replace
 from kedge.launch.order import RankOrder
 from kedge.launch.programs.own import label_line, tell_end
-from kedge.launch.rank_variables import OWN_LAUNCH
+from kedge.launch.rank_variables import OWN_LAUNCH, OWN_TOKEN
 from kedge.launch.ranks import Rank, own_variables
 from kedge.ops.launch.line_buffer import LineBuffer
-from kedge.ops.launch.rank_input import TAKEN, InputReceiver
+from kedge.ops.launch.rank_input import TAKEN, InputReceiver, read_first_piece
 from kedge.posix.child_group import ChildGroup, GroupMember
 from kedge.posix.start_kedge import own_start_command
 
@@ -28,8 +29,9 @@ _LONGEST = 1 << 16  # bytes of a line that are handed on at once
 class _Node:
     """The ranks of one node while they run."""
 
-    def __init__(self, order: RankOrder) -> None:
+    def __init__(self, order: RankOrder, token: str) -> None:
         self._order = order
+        self._token = token
         self._first = sum(order.layout[: order.node])
         self._lines = LineBuffer(self._label, _LONGEST)
         self._group = ChildGroup(lambda index, is_error, data: self._lines.hear((index, is_error), data))
@@ -41,7 +43,7 @@ class _Node:
         self._input = InputReceiver(self._group, writing, self._tell_taken)
         for local in range(self._order.layout[self._order.node]):
             argv = own_start_command("rank", make_rank_order(self._order).encode(), "--", *words)
-            variables = {**own_variables(self._rank(local)), OWN_LAUNCH: self._order.id + self._order.token}
+            variables = {**own_variables(self._rank(local)), OWN_LAUNCH: self._order.id, OWN_TOKEN: self._token}
             given = reading if local == 0 else None
             self._group.start(argv, {**environ, **variables}, stdin=given, own_group=False)
         if reading is not None:
@@ -71,7 +73,7 @@ class _Node:
         return Rank(self._first + local, sum(order.layout), local, count, order.node, nodes)
 
     def _tell_taken(self) -> None:
-        _write(True, f"{self._order.token} {TAKEN}\n")
+        _write(True, f"{self._token} {TAKEN}\n")
 
     def _tell(self, member: GroupMember) -> None:
         self._lines.flush()
@@ -85,13 +87,19 @@ class _Node:
 
 
 def start_node(order: RankOrder, words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Start and watch the ranks of the order's node; the status of the first that failed."""
-    node = _Node(order)
+    """Start and watch the ranks of the order's node; the status of the first that failed.
+
+    Standard input is the launch's: what it says first is its token, which no command line may hold.
+    """
+    token = read_first_piece(0).decode()
+    if not token:
+        raise LaunchFailed("the launch ended before this node began", hint="use 'kedge launch', which starts it")
+    node = _Node(order, token)
     try:
         node.start(words, environ)
         status = node.watch()
-        if not status and order.token:  # qrsh ends with 0 as well when it loses the node
-            _write(True, f"{order.token} node {order.node}\n")
+        if not status:  # qrsh ends with 0 as well when it loses the node
+            _write(True, f"{token} node {order.node}\n")
         return status
     except BaseException:
         node.end()

@@ -50,19 +50,26 @@ def _read_table(path: str) -> str:
 
 
 def take_number(job: str) -> int:
-    """How many launches of this job there were before on this host: two of them must not meet at one port."""
+    """The number of a launch: one more than that of the job's last one on this host, whose port it must not have.
+
+    The first one's is drawn: who knows a port before it is used can wait there for the ranks.
+    """
     try:
         folder = f"{find_private_directory()}/launches"
         own_directory(folder)
     except (OSError, FileProblem):
-        return os.getpid() % 101
+        return _draw_number()
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", job)[:100] or "none"
     file = os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         text = os.read(file, 20).decode(errors="replace")
-        number = int(text) if text.isdecimal() else 0
+        number = int(text) if text.isdecimal() else _draw_number()
         os.pwrite(file, str(number + 1).encode(), 0)
         return number
     finally:
         os.close(file)
+
+
+def _draw_number() -> int:
+    return int.from_bytes(os.urandom(4), "big")

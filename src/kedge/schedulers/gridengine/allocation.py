@@ -24,7 +24,6 @@ def read_allocation(environ: Mapping[str, str], read: Callable[[str], str], host
         make_nodes(pairs, host, slot_cpus=True),
         job_id=environ.get("JOB_ID", ""),
         array_index=index if index != "undefined" else "",
-        has_id_per_task=False,
         here=find_here(pairs, host),
         step_id="qrsh" if environ.get("PE") and not path else "",  # a task of `qrsh -inherit`: one of the job's hosts
         host_file=path,

@@ -31,7 +31,6 @@ from kedge.schedulers.script_body import render_body
 DIALECT = Dialect(
     submit_word=FACTS.submit,
     job_id="$JOB_ID",
-    numeric_id="JOB_ID",
     array_index=FACTS.job_mark,
     first_node=('read -r first_node _ <"$PE_HOSTFILE"',),
     launcher="mpirun",

@@ -11,13 +11,13 @@ from kedge.model.job import DependencyKind, Job
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import Dialect, ScriptContext
+from kedge.schedulers.directive_word import require_word
 from kedge.schedulers.qsub_directives import (
     Grammar,
     Words,
     fill_gpu_type,
     make_job_name,
     read_directive,
-    require_word,
     write_array,
 )
 from kedge.schedulers.script_body import needs_lookup
@@ -55,7 +55,9 @@ def collect_request(job: Job, site: Site) -> list[Words]:
         lines.append(("-l", require_word(job.constraint, "constraint")))
     if job.qos:
         raise RequestRefused(
-            "Grid Engine has no qualities of service", hint="leave out --qos; projects are given with --account"
+            "Grid Engine has no qualities of service",
+            context={"key": "qos"},
+            hint="leave out --qos; projects are given with --account",
         )
     account = job.account or site.account
     if account and not site.account_on_command_line:

@@ -17,6 +17,5 @@ def read_allocation(environ: Mapping[str, str], read: Callable[[str], str], host
         (node,),
         job_id=environ.get("KEDGE_LOCAL_JOB_ID", ""),
         array_index=environ.get("KEDGE_LOCAL_ARRAY_INDEX", ""),
-        has_id_per_task=False,
         here=host.name,
     )

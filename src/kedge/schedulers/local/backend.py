@@ -27,7 +27,6 @@ from kedge.schedulers.script_body import render_body
 DIALECT = Dialect(
     submit_word="kedge local-queue submit",
     job_id="${KEDGE_LOCAL_JOB_ID}",
-    numeric_id="KEDGE_LOCAL_JOB_ID",
     array_index="KEDGE_LOCAL_ARRAY_INDEX",
     first_node=('first_node="$KEDGE_LOCAL_HOST"',),
     launcher="mpirun",

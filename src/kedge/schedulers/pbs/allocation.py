@@ -24,7 +24,6 @@ def read_allocation(environ: Mapping[str, str], read: Callable[[str], str], host
         make_nodes(pairs, host, cpus=cpus),
         job_id=environ.get("PBS_JOBID", ""),
         array_index=environ.get("PBS_ARRAY_INDEX", ""),
-        has_id_per_task=False,  # 12[3].server: the number is the array's
         here=find_here(pairs, host),
         host_file=path,
     )

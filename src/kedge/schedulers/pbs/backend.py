@@ -35,7 +35,6 @@ class _Pbs:
         return Dialect(
             submit_word=FACTS.submit,
             job_id="$PBS_ARRAY_ID" if is_scheduler_array(job) else "$PBS_JOBID",
-            numeric_id="${PBS_JOBID%%[!0-9]*}",
             array_index=index,
             first_node=('read -r first_node <"$PBS_NODEFILE"',),
             launcher="mpirun",

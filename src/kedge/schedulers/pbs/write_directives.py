@@ -10,13 +10,13 @@ from kedge.model.duration import format_duration
 from kedge.model.job import Job, Parallel
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import Dialect, ScriptContext
+from kedge.schedulers.directive_word import require_word
 from kedge.schedulers.qsub_directives import (
     Grammar,
     Words,
     fill_gpu_type,
     make_job_name,
     read_directive,
-    require_word,
     write_array,
 )
 from kedge.schedulers.script_body import needs_lookup
@@ -41,7 +41,11 @@ def collect_request(job: Job, site: Site) -> list[Words]:
         lines.append(("-l", f"walltime={format_duration(job.time)}"))
     lines += _choose_queue(job, site)
     if job.qos:
-        raise RequestRefused("PBS has no qualities of service", hint="leave out --qos; sites use queues for that")
+        raise RequestRefused(
+            "PBS has no qualities of service",
+            context={"key": "qos"},
+            hint="leave out --qos; sites use queues for that",
+        )
     account = job.account or site.account
     if account and not site.account_on_command_line:
         lines.append((site.account_option or "-A", require_word(account, "account")))

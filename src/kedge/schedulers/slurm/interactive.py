@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from kedge.errors import RequestRefused
 from kedge.model.job import Job
 from kedge.model.site import Site
+from kedge.schedulers.directive_word import require_word
 from kedge.schedulers.slurm import FACTS
 from kedge.schedulers.slurm.options import parse_directives
 from kedge.schedulers.slurm.write_options import interactive_directives
@@ -40,15 +41,15 @@ def _idev_words(job: Job, site: Site) -> Iterator[str]:
         raise RequestRefused("an array cannot run on a terminal", hint="leave --array out, or use 'kedge submit'")
     queue = job.queue or site.interactive_queue
     if queue:
-        yield from ("-p", queue)
+        yield from ("-p", require_word(queue, "queue"))
     yield from ("-N", str(job.node_count), "-n", str(job.task_count))
     if job.time is not None:
         yield from ("-m", str(-(-job.time // 60)))
     account = job.account or site.account
     if account:
-        yield from ("-A", account)
+        yield from ("-A", require_word(account, "account"))
     if job.reservation:
-        yield from ("-r", job.reservation)
+        yield from ("-r", require_word(job.reservation, "reservation"))
     for line in job.directives:
         for directive in parse_directives(line):
             yield from directive.words

@@ -9,6 +9,7 @@ from itertools import groupby
 from kedge.errors import RequestRefused
 from kedge.model.job import Job, Parallel
 from kedge.model.site import Site
+from kedge.schedulers.directive_word import require_word
 from kedge.schedulers.slurm.options import SlurmOption, combine, make_directive, parse_directives
 
 _MEBI = 1 << 20
@@ -124,7 +125,9 @@ def _ask_gpus(job: Job, site: Site) -> Iterator[SlurmOption]:
         kind = queue.gpu_type
     if not kind:
         pattern = pattern.replace("{type}:", "")
-    yield from parse_directives(pattern.replace("{type}", kind).replace("{count}", str(job.gpus_per_node)))
+    yield from parse_directives(
+        pattern.replace("{type}", require_word(kind, "gpu_type")).replace("{count}", str(job.gpus_per_node))
+    )
 
 
 def _ask_memory(job: Job, site: Site) -> Iterator[SlurmOption]:

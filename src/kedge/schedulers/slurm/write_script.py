@@ -19,8 +19,6 @@ from kedge.schedulers.slurm.write_options import batch_directives, command_line_
 DIALECT = Dialect(
     submit_word=FACTS.submit,
     job_id="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}",
-    numeric_id="SLURM_JOB_ID",
-    has_id_per_task=True,
     array_index="SLURM_ARRAY_TASK_ID",
     # no `head`: with pipefail, a scontrol that writes on after it would end the script
     first_node=('nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")', "first_node=${nodes%%$'\\n'*}"),

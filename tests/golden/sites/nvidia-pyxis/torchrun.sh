@@ -30,8 +30,8 @@ cd /scratch/proj/ada/code
 nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 first_node=${nodes%%$'\n'*}
 export MASTER_ADDR="$first_node"
-# a port that two jobs on one node hardly share, below those that the kernel gives away
-export MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))
+# a port that nobody can tell before, below those that the kernel gives away
+export MASTER_PORT=$((20000 + ${SRANDOM:-$RANDOM} % 12000))
 
 # shellcheck disable=SC2016 # the rank of a node is known there only
 srun --container-env=OMP_NUM_THREADS,NOTE --container-image='nvcr.io#nvidia/pytorch:24.03-py3' \
