@@ -94,7 +94,7 @@ def test_requeue_is_no_end_for_status_and_wait_without_a_controller(me: JobUser,
 
 
 def test_requeue_after_the_end_begins_a_record_anew(me: JobUser, cluster: SlurmCluster) -> None:
-    job = me.submit_shell("echo run >>runs; exit $(( $(wc -l <runs) % 2 ))")
+    job = me.submit_shell("echo run >>runs; echo attempt $(wc -l <runs); exit $(( $(wc -l <runs) % 2 ))")
     me.wait(job)
     assert me.status(job)["exit_code"] == 1
     cluster.wait_for_state(job)  # kedge knows the end from the record, before Slurm does
@@ -105,6 +105,9 @@ def test_requeue_after_the_end_begins_a_record_anew(me: JobUser, cluster: SlurmC
     cluster.wait_for_state(job)
     assert (me.status(job)["state"], me.status(job)["attempts"]) == ("done", 2)
     assert me.run("wait", job).returncode == 0
+    said = me.read("logs", job)
+    assert "attempt 1\n" in said, "the first attempt's output is lost"
+    assert "attempt 2\n" in said
 
 
 def test_requeue_does_not_fail_a_future(me: JobUser, cluster: SlurmCluster) -> None:

@@ -4,6 +4,7 @@
 #SBATCH --array=1,4-10:2%3
 #SBATCH --dependency=afterok:11,afterany:12
 #SBATCH --output=/scratch/ada/%x-%A_%a.out
+#SBATCH --open-mode=append
 # train: by kedge VERSION for the site generic-slurm. To submit it by hand: sbatch FILE
 
 export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train

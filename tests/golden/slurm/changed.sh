@@ -1,6 +1,7 @@
 #!/bin/bash
 #SBATCH --job-name=train
 #SBATCH --output=/scratch/ada/%x-%j.out
+#SBATCH --open-mode=append
 #SBATCH -t 2:00:00
 #SBATCH --mem=0
 # train: by kedge VERSION for the site generic-slurm. To submit it by hand: sbatch FILE

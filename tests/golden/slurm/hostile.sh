@@ -1,6 +1,7 @@
 #!/bin/bash
 #SBATCH --job-name="it's \"a\" $(job) `of` 日本 # %j/\\"
 #SBATCH --output=/scratch/ada/it_s__a____job___of__日本____j__-%j.out
+#SBATCH --open-mode=append
 #SBATCH --comment="a # 'b'"
 # it's "a" $(job) `of` 日本 # %j/\: by kedge VERSION for the site generic-slurm. To submit it by hand: sbatch FILE
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 #SBATCH --job-name=hello
 #SBATCH --output=/scratch/ada/%x-%j.out
+#SBATCH --open-mode=append
 # hello: by kedge VERSION for the site generic-slurm. To submit it by hand: sbatch FILE
 
 export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=hello

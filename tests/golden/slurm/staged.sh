@@ -4,6 +4,7 @@
 #SBATCH --ntasks-per-node=64
 #SBATCH --time=01:00:00
 #SBATCH --output=/scratch/ada/%x-%j.out
+#SBATCH --open-mode=append
 # train: by kedge VERSION for the site generic-slurm. To submit it by hand: sbatch FILE
 
 export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train

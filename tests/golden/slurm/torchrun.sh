@@ -5,6 +5,7 @@
 #SBATCH --gres=gpu:4
 #SBATCH --time=01:00:00
 #SBATCH --output=/scratch/ada/%x-%j.out
+#SBATCH --open-mode=append
 #SBATCH --licenses=horse:1
 # train: by kedge VERSION for the site generic-slurm. To submit it by hand: sbatch FILE
 

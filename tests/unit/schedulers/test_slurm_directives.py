@@ -24,12 +24,13 @@ GIBI = 1 << 30
 
 
 def read_directives(job: Job, site: Site = SITE, place: ScriptContext = PLACE) -> list[str]:
-    """What stands behind #SBATCH; the name and the output are in every script."""
+    """What stands behind #SBATCH; the name, the output and its mode are in every script."""
     lines = SLURM.render(job, site, place).splitlines()
     assert lines[0] == "#!/bin/bash"
     found = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
     assert lines[1 : 1 + len(found)] == [f"#SBATCH {each}" for each in found], "directives end at the first other line"
-    return [each for each in found if not each.startswith(("--job-name=kedge", "--output=/home/ada/%x-%j.out"))]
+    usual = ("--job-name=kedge", "--output=/home/ada/%x-%j.out", "--open-mode=append")
+    return [each for each in found if not each.startswith(usual)]
 
 
 def test_slurm_asks_for_nothing_that_nobody_asked_for() -> None:

@@ -32,6 +32,8 @@ _SUBMITTED = late_pattern(r"^\s*(?:(\d+)(?:;[\w.-]+)?|Submitted batch job (\d+)(
 def render(job: Job, site: Site, place: ScriptContext) -> str:
     """The whole script."""
     files = [make_directive("output", _make_pattern(place.output, job, site))]
+    if "{id}" in place.output:  # so that only a requeue meets a file: it is to keep what the first attempt wrote
+        files.append(make_directive("open-mode", "append"))
     if place.error:
         files.append(make_directive("error", _make_pattern(place.error, job, site)))
     lines = ["#!/bin/bash", *(f"#SBATCH {directive.text}" for directive in batch_directives(job, site, files))]

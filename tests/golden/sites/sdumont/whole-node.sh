@@ -5,6 +5,7 @@
 #SBATCH --gpus-per-node=8
 #SBATCH --time=02:00:00
 #SBATCH --output=/scratch/proj/ada/code/%x-%j.out
+#SBATCH --open-mode=append
 # train: by kedge VERSION for the site sdumont. To submit it by hand: sbatch FILE
 
 export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train

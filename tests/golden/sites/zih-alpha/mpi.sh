@@ -7,6 +7,7 @@
 #SBATCH --gres=gpu:8
 #SBATCH --time=02:00:00
 #SBATCH --output=/scratch/proj/ada/code/%x-%j.out
+#SBATCH --open-mode=append
 # train: by kedge VERSION for the site zih-alpha. To submit it by hand: sbatch FILE
 
 export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train

@@ -6,6 +6,7 @@
 #SBATCH --time=02:00:00
 #SBATCH --array=0-99%10
 #SBATCH --output=/scratch/proj/ada/code/%x-%A_%a.out
+#SBATCH --open-mode=append
 # train: by kedge VERSION for the site zih-taurus. To submit it by hand: sbatch FILE
 
 export KEDGE_JOB_ID="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}" KEDGE_JOB_NAME=train
