@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """An image wants to command the program of another runtime on the host (`--runtime`), by variables that it sets.
 
-podman runs the program that STORAGE_OPTS names, glibc loads what GCONV_PATH names, Go's programs obey GODEBUG: no list of
-such names is ever whole. So what an image sets is said to the runtime, as the container's, and never in its environment.
+podman runs the program that STORAGE_OPTS names, glibc loads what GCONV_PATH names: no list of such names is ever whole.
+So what an image sets is said to the runtime, as the container's, and is never in its environment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ HARMFUL = {
 }
 PROGRAMS = {"podman": "podman", "enroot": "enroot", "charliecloud": "ch-run"}
 # prints what it was told, and what it was given itself
-TOLD = '#!/bin/sh\ncase "$1" in --version) echo "9.9.0"; exit;; esac\nprintf "word %s\\n" "$@"\n/usr/bin/env | /bin/sed "s/^/own /"\n'
+TOLD = """#!/bin/sh
+[ "$1" != --version ] || exec echo 9.9.0
+printf 'word %s\\n' "$@"
+/usr/bin/env | /bin/sed 's/^/own /'
+"""
 
 
 @pytest.mark.parametrize("runtime", PROGRAMS)

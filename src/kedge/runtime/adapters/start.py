@@ -34,7 +34,7 @@ class Started:
     argv: list[str]
     folder: str
     inherited: dict[str, str] = field(default_factory=dict)  # may stand in the environment of the runtime's program
-    spelled: dict[str, str] = field(default_factory=dict)  # must be said: the program has these for itself, or must not hear
+    spelled: dict[str, str] = field(default_factory=dict)  # must be said: not for the program itself
 
     @property
     def names(self) -> list[str]:
