@@ -91,8 +91,7 @@ def test_outside_page_has_all_that_starts_programs() -> None:
 
 def test_outside_page_names_files_that_are_there() -> None:
     for name in re.findall(r"`([a-z_/]+(?:\.py|/))`", (REPOSITORY / PAGE).read_text()):
-        if name not in ("bootstrap_programs.py", "fuse_confinement.py"):
-            assert (REPOSITORY / "src/kedge" / name).exists() or (REPOSITORY / name).exists(), name
+        assert (REPOSITORY / "src/kedge" / name).exists() or (REPOSITORY / name).exists(), name
 
 
 def test_outside_logins_have_one_chooser() -> None:
