@@ -131,6 +131,7 @@ def test_copy_that_a_process_runs_from_is_kept(host: BareHost) -> None:
     [
         (0, 0o777, "anybody could replace it: a directory above it is world-writable and not sticky"),
         (1508, 0o755, "another user could replace it: a directory above it is theirs"),
+        (USER, 0o2775, "its group could replace it: a directory above it is group-writable and not sticky"),
     ],
 )
 def test_copy_below_a_directory_of_others_is_not_believed(host: BareHost, owner: int, mode: int, reason: str) -> None:
@@ -140,7 +141,7 @@ def test_copy_below_a_directory_of_others_is_not_believed(host: BareHost, owner:
     own.mkdir(parents=True)
     os.chown(own, USER, USER)
     own.chmod(0o700)
-    os.chown(above, owner, owner)
+    os.chown(above, owner, 1508)
     above.chmod(mode)
     shutil.copytree(find_copy(host).parent, own / "bundle")
     for path in (own / "bundle", *(own / "bundle").rglob("*")):

@@ -478,6 +478,7 @@ def test_a_server_that_never_mounts_is_given_up_and_ended(tmp_path, monkeypatch)
     image.touch()
     (tmp_path / "place").mkdir()
     monkeypatch.setattr(ext3, "_PATIENCE", 0.3)
+    monkeypatch.setenv("HOME", str(tmp_path))  # whose programs see everything: here nothing is to be mounted
     lock = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     wanted = ext3.ExtImage(str(image), 0, 0, writable=False)
     said = ext3.start_server(str(program), wanted, str(tmp_path / "place"), lock)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InvalidRecipe
+from kedge.posix.outside import Outside
 from kedge.recipe.addresses import GitAddress, read_git_address
 from kedge.recipe.steps import RecipePlace
 from tests.builders.builds import SHELL, Workshop
@@ -48,6 +49,10 @@ ADDRESSES = (
     *("ext::sh -c id", "file:///etc", "/etc", "-x", "ssh://[h]/x", "git@[-x]:y", "https://h/x.git#-x", "git@h:x#+a"),
     *("git@h:x#a..b", "git@h:x#a@{1}", "git@h:x#^a", "git@h:x# ", "git@h:x#a b", "git@h:x#/a", "git@h:x#a\\b"),
 )
+
+
+def expect(url: str, host: str, revision: str = "", directory: str = "", *, uses_ssh: bool = False) -> GitAddress:
+    return GitAddress(Outside(url), host, Outside(revision), directory, uses_ssh)
 
 
 @dataclass(slots=True)
@@ -157,13 +162,13 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("https://h/x.git", GitAddress("https://h/x.git", "h")),
-        ("HTTPS://H.org:8443/~a/x%20y.git#v1.0", GitAddress("https://H.org:8443/~a/x%20y.git", "h.org:8443", "v1.0")),
-        ("https://me:pass@h/x.git#:sub", GitAddress("https://me:pass@h/x.git", "h", "", "sub")),
-        ("git://h/x#refs/pull/1/head:a/b", GitAddress("git://h/x", "h", "refs/pull/1/head", "a/b")),
-        ("git@h.org:a/b.git#größe", GitAddress("git@h.org:a/b.git", "h.org", "größe", uses_ssh=True)),
-        ("git@h:/srv/x#a-b_c/d:", GitAddress("git@h:/srv/x", "h", "a-b_c/d", uses_ssh=True)),
-        ("ssh://git@[::1]:22/x", GitAddress("ssh://git@[::1]:22/x", "[::1]:22", uses_ssh=True)),
+        ("https://h/x.git", expect("https://h/x.git", "h")),
+        ("HTTPS://H.org:8443/~a/x%20y.git#v1.0", expect("https://H.org:8443/~a/x%20y.git", "h.org:8443", "v1.0")),
+        ("https://me:pass@h/x.git#:sub", expect("https://me:pass@h/x.git", "h", "", "sub")),
+        ("git://h/x#refs/pull/1/head:a/b", expect("git://h/x", "h", "refs/pull/1/head", "a/b")),
+        ("git@h.org:a/b.git#größe", expect("git@h.org:a/b.git", "h.org", "größe", uses_ssh=True)),
+        ("git@h:/srv/x#a-b_c/d:", expect("git@h:/srv/x", "h", "a-b_c/d", uses_ssh=True)),
+        ("ssh://git@[::1]:22/x", expect("ssh://git@[::1]:22/x", "[::1]:22", uses_ssh=True)),
     ],
 )
 def test_what_people_write_is_read(text: str, address: GitAddress) -> None:

@@ -46,6 +46,26 @@ def test_a_place_that_everybody_can_replace_is_refused(runner: Runner, image: st
     assert start(runner, image, above / "deeper/node").returncode == 255  # also where the image is there already
 
 
+def test_a_place_that_a_group_can_replace_is_refused(runner: Runner, image: str) -> None:
+    """A project's directory: each of its members can rename what is in it, whoever owns that."""
+    require_root()
+    above = runner.folder / "project"
+    above.mkdir()
+    (above / "node").mkdir(mode=0o700)
+    give_to(runner, above / "node")
+    for owner in (0, runner.uid):
+        os.chown(above, owner, 65533)
+        above.chmod(0o2775)
+        done = start(runner, image, above / "node")
+        assert done.returncode == 255
+        assert "is group-writable and not sticky" in done.stderr
+        above.chmod(0o3775)
+        assert start(runner, image, above / "node").returncode == 0
+    os.chown(above, runner.uid, runner.uid)
+    above.chmod(0o775)
+    assert start(runner, image, above / "node").returncode == 0  # the user's own group, on systems that give each one
+
+
 def test_a_place_in_the_folder_of_another_user_is_refused(runner: Runner, image: str) -> None:
     require_root()
     above = runner.folder / "theirs"

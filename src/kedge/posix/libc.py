@@ -15,8 +15,10 @@ from kedge.posix.constants import (
     AT_RECURSIVE,
     KEYCTL_JOIN_SESSION_KEYRING,
     MFD_CLOEXEC,
+    MNT_DETACH,
     MOVE_MOUNT_F_EMPTY_PATH,
     MOVE_MOUNT_T_SYMLINKS,
+    MS_MOVE,
     OPEN_TREE_CLONE,
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_RAISE,
@@ -186,6 +188,21 @@ def pivot_root(new_root: str, put_old: str) -> None:
     """pivot_root(2)."""
     status = _library.syscall(c_types.c_long(_SYS_PIVOT_ROOT), os.fsencode(new_root), os.fsencode(put_old))
     _check(status, new_root)
+
+
+def enter_root(path: str) -> None:
+    """Let a mount point be the root of this mount namespace, and what was the root be gone."""
+    os.chdir(path)
+    try:
+        pivot_root(".", ".")
+        unmount(".", MNT_DETACH)  # the old root lies over the new one now
+    except OSError as problem:
+        if problem.errno != 22:  # EINVAL
+            raise
+        # A node whose root is the initial RAM file system cannot pivot away from it.
+        mount(path, "/", "", MS_MOVE)
+        os.chroot(".")
+    os.chdir("/")
 
 
 def unshare(flags: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from kedge.errors import ProgramFailed
 from kedge.posix.files import explained
 from kedge.posix.lean_programs import Finished, require_program
+from kedge.posix.outside import Outside, close_options
 from kedge.posix.programs import find_program
 from kedge.posix.undivided import Undivided
 
@@ -40,12 +41,14 @@ def run_program(
     capture: bool = True,
     descriptors: Sequence[int] = (),
     name: str = "",
+    outside: Sequence[Outside] = (),
 ) -> Finished:
     """Run a program to its end and collect what it prints; raises ProgramMissing or, with `check`, ProgramFailed.
 
     Without `capture` it has our own standard streams. `descriptors` are open files that it gets. `name` is what
-    messages call it.
+    messages call it. The words of `outside` stand behind `--`.
     """
+    argv = close_options(argv, outside)
     path = require_program(argv[0])
     pipe = subprocess.PIPE
     streams: dict[str, Any] = {"given": stdin, "stdin": pipe, "stdout": pipe, "stderr": pipe} if capture else {}
@@ -63,8 +66,9 @@ def run_program(
     return finished
 
 
-def stream_program(argv: Sequence[str], output: BinaryIO) -> None:
+def stream_program(argv: Sequence[str], output: BinaryIO, *, outside: Sequence[Outside] = ()) -> None:
     """Run a program whose standard output goes into an open file; raises ProgramMissing or ProgramFailed."""
+    argv = close_options(argv, outside)
     path = require_program(argv[0])
     output.flush()
     try:

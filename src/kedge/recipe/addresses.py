@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from kedge.frozen import frozen
 from kedge.patterns import late_pattern
+from kedge.posix.outside import Outside
 from kedge.recipe.steps import RecipePlace, refuse_recipe
 
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
@@ -28,9 +29,9 @@ _REVISION = late_pattern(r"(?![-+^./])(?!.*(?:\.\.|@\{|//))[^\x00-\x20\x7f~^:?*\
 class GitAddress:
     """`URL[#REVISION[:DIRECTORY]]`, made by `read_git_address` alone: no part of it is an option or a local path."""
 
-    url: str
+    url: Outside
     host: str  # with the port, where there is one
-    revision: str = ""  # a branch, tag or commit; the default branch without one
+    revision: Outside = Outside("")  # a branch, tag or commit; the default branch without one
     directory: str = ""  # in the repository
     uses_ssh: bool = False
 
@@ -66,7 +67,7 @@ def read_git_address(source: str, place: RecipePlace) -> GitAddress:
             place, f"'{revision}' is not a branch, tag or commit", f"write {url}#BRANCH or {url}#BRANCH:DIRECTORY"
         )
     uses_ssh = not sign or scheme.lower() == "ssh"
-    return GitAddress(url, match["host"].lower(), revision, directory, uses_ssh)
+    return GitAddress(Outside(url), match["host"].lower(), Outside(revision), directory, uses_ssh)
 
 
 def _hide_login(source: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kedge.errors import InvalidRecipe, KedgeError
 from kedge.frozen import NOTHING, frozen
+from kedge.posix.outside import Outside
 
 SCRIPT_PATH = "\0"  # in the words of a HostScriptStep: the path of its script, wherever that was put
 
@@ -189,7 +190,11 @@ class Base:
     reference: str = ""  # as the recipe has it, build arguments put in
     stage: int | None = None
     platform: str = ""
-    fields: Mapping[str, str] = NOTHING  # other keys of a definition's header, in lower case
+    fields: Mapping[str, Outside] = NOTHING  # other keys of a definition's header, in lower case
+
+    def read_field(self, name: str) -> Outside:
+        """What the header says there; empty where it says nothing."""
+        return self.fields.get(name.lower(), Outside(""))
 
 
 @frozen

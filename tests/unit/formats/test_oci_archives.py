@@ -356,7 +356,7 @@ def fake_engine(folder: Path, name: str, script: str, monkeypatch: pytest.Monkey
 
 def test_save_from_daemon_streams_the_engines_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = write_archive(tmp_path / "saved.tar", ONE, docker=True)
-    fake_engine(tmp_path, "docker", f'[ "$*" = "save one:latest" ] || exit 9; cat {saved}', monkeypatch)
+    fake_engine(tmp_path, "docker", f'[ "$*" = "save -- one:latest" ] || exit 9; cat {saved}', monkeypatch)
     with (tmp_path / "out.tar").open("w+b") as file:
         save_from_daemon(Reference.parse("docker-daemon:one"), file)
     assert (tmp_path / "out.tar").read_bytes() == saved.read_bytes()

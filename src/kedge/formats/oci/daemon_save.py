@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from kedge.errors import ImageNotFound, ProgramFailed, ProgramMissing
 from kedge.model.reference import Reference
+from kedge.posix.outside import Outside
 from kedge.posix.process import stream_program
 from kedge.posix.programs import find_program
 
@@ -21,7 +22,7 @@ def save_from_daemon(reference: Reference, target: BinaryIO) -> None:
     name = reference.name if reference.tag or reference.digest else f"{reference.name}:latest"
     name = name or str(reference.digest)
     try:
-        stream_program([engine, "save", name], target)
+        stream_program([engine, "save"], target, outside=[Outside(name)])
     except ProgramFailed as problem:
         if _NO_IMAGE.search(problem.context.get("stderr", "")):
             raise ImageNotFound(

@@ -175,8 +175,11 @@ def _find_additions(adapter: Adapter, options: RunOptions, host: HostFacts, imag
     """What devices add, for runtimes that do not find them themselves."""
     if adapter.reads_scripts or not options.asks_devices:
         return Additions()
-    from kedge.runtime.devices import plan_devices  # late: most containers ask for no device
+    from kedge.runtime.devices import plan_devices  # late, both: most containers ask for no device
+    from kedge.runtime.devices.cdi import refuse_strangers
 
+    if options.device:
+        refuse_strangers(options, host.view)
     return plan_devices(options, host, image)
 
 

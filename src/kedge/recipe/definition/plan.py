@@ -14,6 +14,7 @@ from kedge.formats.singularityd import fixed_files
 from kedge.formats.singularityd.derive_config import derive_section
 from kedge.formats.singularityd.inspect_report import InspectReport
 from kedge.frozen import replace
+from kedge.posix.outside import Outside
 from kedge.recipe.definition.apps import (
     App,
     list_app_copies,
@@ -77,7 +78,7 @@ class DefinitionStage:
         if self._is_update:
             return Base(self._place(0), "localimage", self.arguments.updated, platform=self.arguments.target_platform)
         line = lines.get("from") or lines.get("bootstrap") or self.definition.line
-        rest = {key: value for key, value in header.items() if key not in ("bootstrap", "from", "stage")}
+        rest = {key: Outside(value) for key, value in header.items() if key not in ("bootstrap", "from", "stage")}
         return Base(
             RecipePlace(self.definition.name, line),
             header["bootstrap"].lower(),

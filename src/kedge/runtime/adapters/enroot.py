@@ -138,19 +138,18 @@ class Enroot:
 
     def _enter_folder(self, request: RuntimeCall, started: Started, plan: ForeignPlan) -> list[str]:
         """Enroot knows no directory to begin in, and keeps variables in lines: the image's shell sees to both."""
-        torn = {name: value for name, value in started.inherited.items() if _is_torn(value)}
+        given = {**started.inherited, **started.spelled}
+        torn = {name: value for name, value in given.items() if _is_torn(value)}
         if not torn and started.folder == "/":
             return started.argv
         if not request.image.facts.view.is_executable("/bin/sh"):
             plan.notes.append(
                 "the image has no shell: enroot starts the program in / and cuts variables at the first line"
             )
-            for name in torn:
-                del started.inherited[name]
+            started.drop(torn)
             return started.argv
         lines = [f"export {name}={shlex.quote(torn[name])}" for name in sorted(torn)]
-        for name in torn:
-            del started.inherited[name]
+        started.drop(torn)
         script = "\n".join([*lines, f"cd {shlex.quote(started.folder)} || exit 255", f"unset {_LINES}"])
         # printf %b undoes what makes one line of it
         started.inherited[_LINES] = script.replace("\\", "\\\\").replace("\n", "\\n")

@@ -4,14 +4,16 @@ and directory, that kedge itself would start."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.mounts import Mounts
 from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
+from kedge.runtime.environment.action_script import ACTION
+from kedge.runtime.environment.env_requests import collect_requests
 from kedge.runtime.environment.payload import plan_payload
 
-# Variables that a runtime's own program, or the shell or loader under it, would take for itself.
+# Variables of the user that a runtime's own program, or the shell or loader under it, would take for itself.
 _PROGRAMS_OWN = frozenset(
     (
         *("HOME", "PATH", "TMPDIR", "USER", "LOGNAME", "SHELL", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS"),
@@ -23,17 +25,27 @@ _PROGRAMS_PREFIXES = ("LD_", "ENROOT_", "CH_", "CONTAINERS_", "PODMAN", "PYTHON"
 
 @dataclass(slots=True)
 class Started:
-    """The program and its environment, and the directory that it begins in."""
+    """The program and its environment, and the directory that it begins in.
+
+    What an image or a device wrote is spelled out: in the environment of the runtime's own program it would tell that
+    program what to do on this host.
+    """
 
     argv: list[str]
     folder: str
     inherited: dict[str, str] = field(default_factory=dict)  # may stand in the environment of the runtime's program
-    spelled: dict[str, str] = field(default_factory=dict)  # must be said: the program has these for itself
+    spelled: dict[str, str] = field(default_factory=dict)  # must be said: not for the program itself
 
     @property
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted({*self.inherited, *self.spelled})
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Leave these out."""
+        for name in names:
+            self.inherited.pop(name, None)
+            self.spelled.pop(name, None)
 
 
 def plan_start(request: RuntimeCall, mounts: Mounts, plan: ForeignPlan) -> Started:
@@ -49,11 +61,13 @@ def plan_start(request: RuntimeCall, mounts: Mounts, plan: ForeignPlan) -> Start
             (path for folder in payload.search if facts.view.is_executable(path := f"{folder}/{argv[0]}")), argv[0]
         )
     started = Started(argv, options.pwd or payload.workdir or _choose_folder(request, mounts))
+    asked = collect_requests(options, request.host, [])
     for name, value in payload.environ.items():
         if name == "PWD":
             continue  # every runtime sets it itself
         is_own = name in _PROGRAMS_OWN or name.startswith(_PROGRAMS_PREFIXES)
-        (started.spelled if is_own else started.inherited)[name] = value
+        is_users = name in asked or request.host.environ.get(name) == value or name.startswith(ACTION)
+        (started.inherited if is_users and not is_own else started.spelled)[name] = value
     return started
 
 

@@ -6,7 +6,11 @@ Environment, mounts and device nodes are taken over. Hooks are programs for root
 
 from __future__ import annotations
 
+import os
+
+from kedge.posix.private_files import find_foreign_hand
 from kedge.runtime.devices.cdi_hooks import apply_hooks, as_list, as_mappings
+from kedge.runtime.environment.shell_words import is_name
 from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False
@@ -71,9 +75,7 @@ def read_specifications(view: View, folders: list[str]) -> tuple[list[Specificat
     """All specifications that can be read, and one sentence for each that cannot."""
     specifications, problems = [], []
     for rank, folder in enumerate(folders):
-        for name in view.names(folder):
-            if not name.endswith((".json", ".yaml")):
-                continue
+        for name in _list_files(view, folder):
             path = f"{folder.rstrip('/')}/{name}"
             try:
                 content = _parse(view, path)
@@ -84,6 +86,30 @@ def read_specifications(view: View, folders: list[str]) -> tuple[list[Specificat
     return specifications, problems
 
 
+def refuse_strangers(options: RunOptions, view: View) -> None:
+    """Raise DeviceProblem for files that root and the user have not written: what they say, a container gets.
+
+    To be called where the kernel still tells users apart: in a user namespace it shows them all as nobody.
+    """
+    for folder in _list_folders(options):
+        for path in (folder, *(f"{folder.rstrip('/')}/{name}" for name in _list_files(view, folder))):
+            try:
+                reason = find_foreign_hand(os.stat(view.resolve(path)))
+            except (OSError, ValueError):
+                continue  # there is none
+            if reason:
+                from kedge.errors import DeviceProblem  # late: error paths only
+
+                raise DeviceProblem(
+                    f"kedge takes no devices from {path}: {reason}",
+                    hint="look into it, copy it to a directory of your own, and name that: --cdi-dirs DIRECTORY",
+                )
+
+
+def _list_files(view: View, folder: str) -> list[str]:
+    return [name for name in view.names(folder) if name.endswith((".json", ".yaml"))]
+
+
 def _parse(view: View, path: str) -> dict[str, Any]:
     data = view.read(path, _MAXIMUM_SIZE + 1)
     if data is None:
@@ -92,6 +118,8 @@ def _parse(view: View, path: str) -> dict[str, Any]:
         raise ValueError(f"larger than {_MAXIMUM_SIZE >> 20} MiB")
     try:
         text = data.decode()
+        if "\\0" in text or "\\u0000" in text or "\0" in text:  # which ends a variable and a path, in the kernel's eyes
+            raise ValueError("it has a NUL in a text")
         if path.endswith(".json"):
             import json  # late: --device with JSON only
 
@@ -156,13 +184,15 @@ def _find_device(
 def _apply_edit(additions: Additions, view: View, edit: dict[str, Any]) -> None:
     for text in as_list(edit.get("env")):
         name, equals, value = str(text).partition("=")
-        if equals and name:
+        if equals and is_name(name):
             additions.variables[name] = value
     for node in as_mappings(edit.get("deviceNodes")):
         path = str(node.get("path") or "")
         source = str(node.get("hostPath") or path)
         if not path.startswith("/") or not view.kind(source):
             additions.warnings.append(f"--device: {source or 'a device without a path'} does not exist: ignored")
+        elif not view.resolve(source).startswith("/dev/"):
+            additions.warnings.append(f"--device: {source} is not a device: ignored")
         elif source == path and path.startswith("/dev/"):
             additions.devices.append(path)
         else:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kedge.runtime.environment.entrypoint import Entrypoint
     from kedge.runtime.environment.env_scripts import EnvironmentInputs
 
+ACTION = "KEDGE_ACTION_"  # with a number behind it: the variables
 _PIECE = 24_000  # characters, of at most 4 bytes; the kernel takes 128 KiB for one variable
 _BASH_WORDS = ("[[", "source ", "function ", "declare ", "shopt ", "+=", "=(", "<(", "&>", "<<<", "$'")
 # Shells set these by themselves, or let nobody set them.
@@ -102,7 +103,7 @@ def make_shell_payload(settings: EnvironmentInputs, done: int, entry: Entrypoint
     shell = _choose_shell(settings, done, view)
     script = _render_script(settings, done, entry)
     pieces = [script[at : at + _PIECE] for at in range(0, len(script), _PIECE)]
-    names = [f"KEDGE_ACTION_{number}" for number in range(len(pieces))]
+    names = [f"{ACTION}{number}" for number in range(len(pieces))]
     evaluate = "".join(f"${name}" for name in names)
     values = settings.variables.values
     environ: dict[str, str] = {"HOME": values.get("HOME", "/"), "PWD": values.get("PWD", "/")}

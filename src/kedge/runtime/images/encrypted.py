@@ -48,18 +48,15 @@ def mount_encrypted(place: tuple[str, int, str], program: str, server: FuseServe
     with open(key, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as written:  # in memory, for a moment
         written.write(secret)
     try:
-        serve_fuse([find_program(_PROGRAM), *_words(key), outer], plain, _PROGRAM, _nothing)
+        serve_fuse([find_program(_PROGRAM), *_words(key), outer], plain, _PROGRAM, files=[key, outer])
     finally:
         os.unlink(key)
     inner = next((name for name in os.listdir(plain) if name.startswith(_INNER)), "")
     if not inner:
         raise OSError(errno.EINVAL, "the encrypted file system contains no SquashFS")
-    serve_fuse(squashfuse_words(program, 0, f"{plain}/{inner}"), target, "squashfuse", _nothing)
+    file = f"{plain}/{inner}"
+    serve_fuse(squashfuse_words(program, 0, file), target, "squashfuse", files=[file])
 
 
 def _words(key: str) -> list[str]:
     return ["-fg", "-ro", "-q", "-nosyslog", "-passfile", key]
-
-
-def _nothing() -> None:
-    """A server of an image needs no preparation."""

@@ -401,6 +401,10 @@ def _check_above(place: str) -> None:
             raise _refuse_place(place, f"{folder} belongs to user {status.st_uid}, who could replace it")
         if status.st_mode & (0o002 | stat.S_ISVTX) == 0o002:
             raise _refuse_place(place, f"anybody could replace it: {folder} is world-writable and not sticky")
+        # root's own group has root alone, and many systems give each user a group with the user's number
+        is_private = status.st_gid == 0 or status.st_uid == status.st_gid == os.getuid()
+        if status.st_mode & (0o020 | stat.S_ISVTX) == 0o020 and not is_private:
+            raise _refuse_place(place, f"its group could replace it: {folder} is group-writable and not sticky")
 
 
 def _refuse_place(place: str, reason: str, remedy: str = "") -> KedgeError:

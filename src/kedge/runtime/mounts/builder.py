@@ -18,7 +18,6 @@ from kedge.posix.constants import (
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,
     MS_BIND,
-    MS_MOVE,
     MS_NOATIME,
     MS_NODEV,
     MS_NODIRATIME,
@@ -311,17 +310,7 @@ class Builder:
         root = self.place(str(operation[1]))
         if self.host_root is not None:
             self.host_root.leave()
-        os.chdir(root)
-        try:
-            libc.pivot_root(".", ".")
-            libc.unmount(".", MNT_DETACH)  # the old root lies over the new one now
-        except OSError as problem:
-            if problem.errno != errno.EINVAL:
-                raise
-            # A node whose root is the initial RAM file system cannot pivot away from it.
-            libc.mount(root, "/", "", MS_MOVE)
-            os.chroot(".")
-        os.chdir("/")
+        libc.enter_root(root)
 
     def _change_folder(self, operation: Operation) -> None:
         folders = str(operation[1]).split("\n")

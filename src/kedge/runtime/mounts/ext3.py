@@ -16,6 +16,7 @@ import os
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
 from kedge.runtime.host_facts import is_privileged
+from kedge.runtime.mounts.fuse_confinement import confine_mounter
 from kedge.runtime.mounts.fuse_program import (
     detach_streams,
     find_program,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 30.0  # seconds until a mount must be there; a journal may have to be replayed first
 _PAUSE = 0.002
+_PLACE = "/.served"  # where a server mounts its image, in the directory that is its root
 _F_OFD_SETLK = 37  # fcntl.h: the lock belongs to the open file, which the server inherits
 
 
@@ -100,7 +102,7 @@ class ExtServers:
     def adopt(self) -> None:
         """In the container's mount namespace: take the mounts over, and let them go where they were made."""
         for number, image in enumerate(self._images):
-            place = f"{self._base}/{number}"
+            place = f"{self._base}/{number}{_PLACE}"
             self._mounts[image.path, image.offset] = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         os.close(self._waiting)
         os.close(self._release)  # what the process that stayed behind waits for
@@ -128,9 +130,9 @@ class ExtServers:
         os.close(self._release)
         places = []
         for number, image in enumerate(self._images):
-            places.append(f"{self._base}/{number}")
-            os.mkdir(places[-1], 0o755)
-            reason = start_server(program, image, places[-1], locks[number])
+            root = f"{self._base}/{number}"
+            places.append(root + _PLACE)
+            reason = start_server(program, image, root, locks[number])
             if reason:
                 os.write(answering, f"{image.path}: {reason}"[:4000].encode())
                 break
@@ -142,10 +144,12 @@ class ExtServers:
             libc.unmount(place, constants.MNT_DETACH)
 
 
-def start_server(program: str, image: ExtImage, place: str, lock: int) -> str:
-    """Start fuse2fs and wait for its mount; returns what went wrong, or the empty string."""
+def start_server(program: str, image: ExtImage, root: str, lock: int) -> str:
+    """Start fuse2fs, whose root the directory is, and wait for its mount; returns what went wrong, or nothing."""
     import time  # late: only where an ext3 image is used
 
+    place = root + _PLACE
+    os.makedirs(place, 0o755)
     errors = libc.create_memory("errors")
     before = os.stat(place).st_dev
     child = fork_process()
@@ -153,10 +157,10 @@ def start_server(program: str, image: ExtImage, place: str, lock: int) -> str:
         try:
             detach_streams(errors)
             keep_only((lock,))  # held as long as the server lives
+            options = choose_options(program, image)
             libc.keep_capability(constants.CAP_SYS_ADMIN)  # it mounts by itself, and is not root
-            replace_process(
-                program, [program, "-f", "-o", choose_options(program, image), image.path, place], server_environment()
-            )
+            inside = _PLACE if confine_mounter(program, [image.path, "/dev/fuse"], root) else place
+            replace_process(program, [program, "-f", "-o", options, image.path, inside], server_environment())
         finally:
             os._exit(1)
     try:

@@ -27,10 +27,17 @@ def find_program(name: str) -> str:
     return programs.find_program(name, also=_FOLDERS) or ""
 
 
-def serve_fuse(argv: list[str], target: str, kind: str, prepare: Callable[[], None]) -> None:
+def serve_fuse(
+    argv: list[str],
+    target: str,
+    kind: str,
+    *,
+    files: list[str] | None = None,
+    prepare: Callable[[], None] | None = None,
+) -> None:
     """Mount FUSE on `target` and let a program (of libfuse 3) serve it; raises OSError with what the program said.
 
-    `prepare` is called in the program's own mount namespace before it starts.
+    `files` are all that it sees of this host beside programs; `prepare` is called in its own mount namespace before.
     """
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     errors = libc.create_memory("errors")
@@ -38,7 +45,9 @@ def serve_fuse(argv: list[str], target: str, kind: str, prepare: Callable[[], No
     is_ready, say_ready = os.pipe2(os.O_CLOEXEC)
     try:
         run_detached(
-            lambda: _become_server([*argv, f"/dev/fd/{device}"], device, errors, prepare, (reading, writing, say_ready))
+            lambda: _become_server(
+                [*argv, f"/dev/fd/{device}"], device, errors, files, prepare, pipes=(reading, writing, say_ready)
+            )
         )
         os.close(say_ready)
         say_ready = -1
@@ -112,15 +121,37 @@ def detach_streams(errors: int) -> None:
 
 
 def _become_server(
-    argv: list[str], device: int, errors: int, prepare: Callable[[], None], pipes: tuple[int, int, int]
+    argv: list[str],
+    device: int,
+    errors: int,
+    files: list[str] | None,
+    prepare: Callable[[], None] | None,
+    *,
+    pipes: tuple[int, int, int],
 ) -> None:
     reading, writing, say_ready = pipes
     libc.unshare(constants.CLONE_NEWNS)
     detach_streams(errors)
     keep_only((device,))
-    prepare()
+    if prepare is not None:
+        prepare()
     os.close(writing)
     os.write(say_ready, b"1")
     if os.read(reading, 1):
+        start_server(argv, files, has_namespace=True)
+
+
+def start_server(argv: list[str], files: list[str] | None, *, has_namespace: bool = False) -> None:
+    """Become the program, which sees these files; with None all that this process sees. Says why where it cannot."""
+    from kedge.runtime.mounts.fuse_confinement import confine_server, restrict_server  # late: it ends with this process
+
+    try:
+        if files is None:
+            restrict_server()
+        else:
+            confine_server(argv[0], files, has_namespace=has_namespace)
         shield_server()
         replace_process(argv[0], argv, server_environment())
+    except OSError as problem:
+        os.write(2, f"cannot start {argv[0]}: {problem}".encode())
+        raise

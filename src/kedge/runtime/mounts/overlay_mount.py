@@ -135,7 +135,7 @@ def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
         if b"noacl" in file.read():
             options += ",noacl"  # else directories of a layer that knows no access lists, as SquashFS, cannot be opened
     argv = [program, "-f", "-o", options]
-    serve_fuse(argv, target, "fuse-overlayfs", lambda: _bind_folders([top, *lowers], names))
+    serve_fuse(argv, target, "fuse-overlayfs", prepare=lambda: _bind_folders([top, *lowers], names))
 
 
 def _bind_folders(folders: list[str], names: list[str]) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """SquashFS mounted by squashfuse: found on the host, started beside the container, gone with it.
 
-The program runs in the host's mount namespace, where nothing but the container holds its mount: when the last process
-of the container ends, however it ends, the kernel ends the connection, and the program with it.
+The program runs in a mount namespace of its own (`fuse_confinement`), and nothing but the container holds its mount:
+when the last process of the container ends, however it ends, the kernel ends the connection, and the program with it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import os
 
 from kedge.posix import constants, libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
+from kedge.runtime.mounts.fuse_confinement import restrict_server
 from kedge.runtime.mounts.fuse_program import (
     detach_streams,
     find_program,
     read_message,
     server_environment,
-    shield_server,
+    start_server,
 )
 
 _DEVICE = "/dev/fuse"
@@ -114,8 +115,7 @@ class FuseServer:
         for file in (device, living):
             os.set_inheritable(file, True)
         argv = words.decode("utf-8", "surrogateescape")[: -len(_END)].split("\0")
-        shield_server()
-        replace_process(argv[0], argv, server_environment())
+        start_server(argv, [argv[-2]])
 
 
 def _try_root(target: str) -> int:
@@ -233,6 +233,7 @@ def _mount_inside(argv: list[str], target: str) -> None:
             libc.control_process(constants.PR_SET_PDEATHSIG, 9)  # it would keep the namespace alive for itself
             detach_streams(errors)
             libc.keep_capability(constants.CAP_SYS_ADMIN)  # to mount, without being root
+            restrict_server()
             if os.getppid() == parent:
                 replace_process(argv[0], [*argv[:-1], "-o", "allow_other,ro", argv[-1], target], server_environment())
         finally:

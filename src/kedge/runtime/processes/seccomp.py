@@ -46,6 +46,9 @@ _CALLS = {
     "riscv64": (29, (217, 218, 219)),
     "s390x": (54, (278, 279, 280)),
 }
+# socket, and socketcall where programs have made sockets by that; io_uring_setup does without both
+_SOCKETS = {"x86_64": (41,), "aarch64": (198,), "ppc64le": (102, 326), "riscv64": (198,), "s390x": (102, 359)}
+_IO_URING_SETUP = 425
 # ioctl requests that put text into the terminal as if the user had typed it; the same numbers on all of these
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
@@ -111,6 +114,20 @@ def make_containing_filter(machine: str) -> bytes:
         lines += [equals(AUDIT_ARCHITECTURES[kind], skip_unless=len(rules)), *rules]
     lines.append(give(_refuse_with(errno.ENOSYS)))  # no other kind of program can be judged
     return assemble(lines)
+
+
+def make_socketless_filter(machine: str) -> bytes:
+    """For a program of this machine's own kind that needs no network and no keys; empty where numbers are not known."""
+    if machine not in _SOCKETS:
+        return b""
+    rules = [load(NUMBER)]
+    if machine == "x86_64":
+        rules += [(_AT_LEAST, 0, 1, _X32), give(_refuse_with(errno.ENOSYS))]
+    for number in (*_SOCKETS[machine], _IO_URING_SETUP, *_CALLS[machine][1]):
+        rules += [equals(number, skip_unless=1), give(_refuse_with(errno.EPERM))]
+    rules.append(give(ALLOW))
+    other = give(_refuse_with(errno.ENOSYS))
+    return assemble([load(ARCHITECTURE), equals(AUDIT_ARCHITECTURES[machine], skip_unless=len(rules)), *rules, other])
 
 
 def _refuse_calls(kind: str, *, is_big: bool) -> list[Line]:

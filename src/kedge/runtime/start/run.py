@@ -62,6 +62,10 @@ def _start_container(container: Container) -> int:
     limit_resources(options)
     if not options.dry_run and is_shared(options, container.host) and share(container):
         return _finish_inside(container)
+    if options.device:
+        from kedge.runtime.devices.cdi import refuse_strangers  # late: few name devices
+
+        refuse_strangers(options, container.host.view)
     built = begin(container, enter_namespaces(container))
     if options.pid:
         # late: only a process-id namespace needs a second process

@@ -79,7 +79,11 @@ def test_plan_base_and_stages() -> None:
     text = "BootStrap: yum\nOSVersion: 7\nMirrorURL: u\nInclude: yum\nStage: one\n" + HEADER + "%files from one\n/a\n"
     first, second = make_recipe(text, "x.def").stages
     assert (first.name, first.base.agent, first.base.reference) == ("one", "yum", "")
-    assert first.base.fields == {"osversion": "7", "mirrorurl": "u", "include": "yum"}
+    assert {key: word.text for key, word in first.base.fields.items()} == {
+        "osversion": "7",
+        "mirrorurl": "u",
+        "include": "yum",
+    }
     assert (second.base.agent, second.base.reference, str(second.base.place)) == ("docker", "debian:12", "x.def:7:1")
     assert (first.needs, second.needs) == ((), (0,))
 

@@ -322,11 +322,11 @@ def test_podman_paths_with_a_colon_go_by_mount() -> None:
 
 @pytest.mark.parametrize("runtime", OTHERS)
 def test_environment_is_what_kedge_gives(runtime: str) -> None:
-    """The image's value beats the host's, the user's beats the image's; nothing of it in the words but paths."""
+    """The image's value beats the host's, the user's the image's; of the user's the words have paths alone."""
     found = plan(runtime, env=["TOKEN=t0ken"])
     assert found.environ["TOKEN"] == "t0ken"
     assert "t0ken" not in " ".join(found.argv)
-    assert found.environ["MODE"] == "image"
+    assert any(word.endswith("MODE=image") for word in found.argv)
     assert plan(runtime, env=["MODE=mine"]).environ["MODE"] == "mine"
 
 

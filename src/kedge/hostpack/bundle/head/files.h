@@ -28,6 +28,9 @@ static const char *find_risk_above(const char *path) {
             return "another user could replace it: a directory above it is theirs";
         if ((status.mode & (WORLD_WRITES | S_ISVTX)) == WORLD_WRITES)
             return "anybody could replace it: a directory above it is world-writable and not sticky";
+        // Root's own group has root alone, and many systems give each user a group with the user's number.
+        if ((status.mode & (GROUP_WRITES | S_ISVTX)) == GROUP_WRITES && status.gid && (status.uid != own || status.gid != own))
+            return "its group could replace it: a directory above it is group-writable and not sticky";
     }
     return NULL;
 }

@@ -4,7 +4,8 @@
 enum { ENOENT = 2, EINTR = 4, EAGAIN = 11, EACCES = 13, EEXIST = 17, EISDIR = 21, ENOSPC = 28, EROFS = 30, EDQUOT = 122 };
 enum { O_WRONLY = 1, O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200, O_CLOEXEC = 02000000 };
 enum { AT_FDCWD = -100, AT_SYMLINK_NOFOLLOW = 0x100, AT_REMOVEDIR = 0x200, AT_EXECFN = 31 };
-enum { S_IFMT = 0170000, S_IFDIR = 0040000, S_IFREG = 0100000, S_ISVTX = 01000, OTHERS_WRITE = 022, WORLD_WRITES = 02 };
+enum { S_IFMT = 0170000, S_IFDIR = 0040000, S_IFREG = 0100000, S_ISVTX = 01000, OTHERS_WRITE = 022 };
+enum { GROUP_WRITES = 020, WORLD_WRITES = 02 };
 enum { LOCK_EX = 2, LOCK_NB = 4, ST_NOEXEC = 8, NOBODY = 65534 };
 
 // The compiler makes the one small and the other fast: most starts come to neither, and unpacking takes a second.

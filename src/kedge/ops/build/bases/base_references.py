@@ -57,7 +57,7 @@ def _find_reference(base: Base) -> Reference:
     if agent == "docker":
         return _name_docker(base, text)
     reference = Reference.parse(text if text.startswith(prefix) else prefix + text)
-    server = base.fields.get("library", "") if agent == "library" else ""
+    server = base.read_field("library").text if agent == "library" else ""
     if server and not reference.registry:
         return replace(reference, registry=server.partition("://")[2].strip("/") or server.strip("/"))
     return reference
@@ -72,7 +72,7 @@ def _name_docker(base: Base, text: str) -> Reference:
         if text.startswith(prefix) and prefix != "docker://" and not is_registry:
             return Reference.parse(text)
     text = text.removeprefix("docker://").removeprefix("//")
-    registry, namespace = base.fields.get("registry", ""), base.fields.get("namespace", "")
+    registry, namespace = base.read_field("registry").text, base.read_field("namespace").text
     words = [part.strip("/") for part in (registry.removeprefix("https://"), namespace) if part]
     reference = Reference.parse("docker://" + "/".join((*words, text)))
     if reference.transport is not Transport.DOCKER:

@@ -14,7 +14,9 @@ from kedge.recipe.steps import Base
 
 def verify_fingerprints(base: Base, path: Path) -> None:
     """Raise unless each key that the header names has signed the file."""
-    wanted = {text.upper().removeprefix("0X") for text in re.split(r"[\s,]+", base.fields["fingerprints"]) if text}
+    wanted = {
+        text.upper().removeprefix("0X") for text in re.split(r"[\s,]+", base.read_field("fingerprints").text) if text
+    }
     try:
         report = verify_file(VerifyRequest(path), Trust(open_ring(os.environ)))
     except KedgeError as problem:

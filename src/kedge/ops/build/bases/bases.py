@@ -105,7 +105,7 @@ def open_base(
 
 def _open_bootstrapped(base: Base, made: LayeredImage, workplace: Workplace) -> OpenedBase:
     """A base that was made on this host."""
-    name = f"{base.agent}: {base.fields.get('mirrorurl', '')}".rstrip(": ")
+    name = f"{base.agent}: {base.read_field('mirrorurl').text}".rstrip(": ")
     return OpenedBase(
         name,
         str(made.manifest.digest),
@@ -214,7 +214,7 @@ class _Opening:
         return replace(opened, digest=digest, _unpack=lambda: self._unpack(text))
 
     def _verify_signers(self, path: Path) -> None:
-        if self.base.fields.get("fingerprints"):
+        if self.base.read_field("fingerprints"):
             from kedge.ops.build.bases.base_signers import verify_fingerprints
 
             verify_fingerprints(self.base, path)
@@ -224,7 +224,7 @@ class _Opening:
         from kedge.ops.sources.image_source import LayeredImage
         from kedge.ops.sources.open_local import open_local_image
 
-        if self.base.fields.get("fingerprints"):
+        if self.base.read_field("fingerprints"):
             self._verify_signers(Path(self.reference.path))
         from kedge.ops.sources.ask_inside import InsideQuestions
 

@@ -57,9 +57,9 @@ def find_instead(base: Base, workplace: Workplace) -> Base | None:
         workplace.progress.warn(
             f"{base.agent} is not installed on this host; building from docker://{plan.image} instead"
         )
-        if base.fields.get("include"):
+        if base.read_field("include"):
             workplace.progress.warn(
-                f"'Include: {base.fields['include']}' was not applied: install these packages in %post"
+                f"'Include: {base.read_field('include').text}' was not applied: install these packages in %post"
             )
         return replace(base, agent="docker", reference=plan.image, fields={})
     raise ProgramMissing(
@@ -75,7 +75,7 @@ def make_bootstrapped(
     if base.agent == "busybox":
         return _make_busybox(base, workplace, store, anew=anew, makes=makes)
     plan = plan_bootstrap(base)
-    said = repr((base.agent, sorted(base.fields.items()), str(workplace.platform)))
+    said = repr((base.agent, sorted((key, word.text) for key, word in base.fields.items()), str(workplace.platform)))
 
     def fill(folder: Path) -> None:
         _require_making(makes=makes)
@@ -94,7 +94,7 @@ def _require_making(*, makes: bool) -> None:
 
 def _make_busybox(base: Base, workplace: Workplace, store: Store, *, anew: bool, makes: bool) -> LayeredImage:
     """busybox from `MirrorURL`, or this host's, with a link for each of its programs."""
-    mirror = base.fields.get("mirrorurl", "").strip()
+    mirror = base.read_field("mirrorurl").text.strip()
     own = "" if mirror else _find_static_busybox(base)
     said = mirror
     if own:
@@ -136,7 +136,7 @@ def _find_static_busybox(base: Base) -> str:
 def _make(
     base: Base, said: str, fill: Callable[[Path], None], workplace: Workplace, store: Store, *, anew: bool
 ) -> LayeredImage:
-    mirror = base.fields.get("mirrorurl", "")
+    mirror = base.read_field("mirrorurl").text
     record = SourceRecord(base.agent, mirror, None, workplace.platform, 0)
 
     def open_tree() -> TreeImage:

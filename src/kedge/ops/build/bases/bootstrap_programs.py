@@ -2,15 +2,18 @@
 """What `debootstrap`, `yum`, `dnf`, `zypper` and `arch` in a header mean: programs of this host, and images instead.
 
 Each is a shell script that fills the directory $ROOTFS, run as root of a user namespace, and may have a second part
-that runs inside of what the first one made.
+that runs inside of what the first one made. The words of a header are a stranger's, and the programs know options that
+run commands: so the words are checked by a grammar, by which no option, line break or file of this host passes.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from kedge.posix.outside import Outside
 from kedge.posix.programs import find_program
 from kedge.recipe.steps import Base, refuse_recipe
 
@@ -22,6 +25,9 @@ _UBUNTU = frozenset(
         *("oracular", "plucky", "questing"),
     )
 )
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}")
+_ADDRESS = re.compile(r"(?:https?|ftp)://[A-Za-z0-9\[][^\s\x00-\x20\x7f\"'`\\<>]{0,2000}")
+_PACKAGE = re.compile(r"[A-Za-z0-9@][A-Za-z0-9@^._+:*=~-]{0,255}")
 _SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
 _DEVICES = "null zero full random urandom tty console ptmx"
 
@@ -49,23 +55,42 @@ def _find(*names: str) -> str:
     return ""
 
 
-def _require(base: Base, key: str, name: str, example: str) -> str:
-    value = base.fields.get(key, "").strip()
-    if not value:
+def _require(base: Base, name: str, example: str) -> None:
+    if not base.read_field(name):
         raise refuse_recipe(
             base.place, f"'Bootstrap: {base.agent}' needs a '{name}:' line", f"add for example: {name}: {example}"
         )
-    return value
 
 
-def _split(fields: Mapping[str, str], key: str = "include") -> list[str]:
-    return fields.get(key, "").replace(",", " ").split()
+def _check(base: Base, name: str, word: Outside, pattern: re.Pattern[str], what: str) -> str:
+    """A line of the header, which may be missing; raises InvalidRecipe where it is not what it should be."""
+    try:
+        return word.read_by(pattern) if word else ""
+    except ValueError:
+        raise refuse_recipe(base.place, f"'{name}: {word.text}' is not {what}") from None
+
+
+def _read_version(base: Base) -> str:
+    return _check(base, "OSVersion", base.read_field("OSVersion"), _VERSION, "the name or number of a release")
+
+
+def _read_address(base: Base, name: str, version: str) -> str:
+    """The address, with the release put in."""
+    word = Outside(base.read_field(name).text.replace("%{OSVERSION}", version))
+    return _check(base, name, word, _ADDRESS, "an address that begins with http://, https:// or ftp://")
+
+
+def _read_packages(base: Base) -> list[str]:
+    words = base.read_field("Include").text.replace(",", " ").split()
+    return [_check(base, "Include", Outside(word), _PACKAGE, "the name of a package") for word in words]
 
 
 def _plan_debootstrap(base: Base) -> Bootstrap:
-    suite = _require(base, "osversion", "OSVersion", "bookworm")
-    mirror = _require(base, "mirrorurl", "MirrorURL", "https://deb.debian.org/debian/").replace("%{OSVERSION}", suite)
-    packages = _split(base.fields)
+    _require(base, "OSVersion", "bookworm")
+    _require(base, "MirrorURL", "https://deb.debian.org/debian/")
+    suite = _read_version(base)
+    mirror = _read_address(base, "MirrorURL", suite)
+    packages = _read_packages(base)
     release = "ubuntu" if suite in _UBUNTU or "ubuntu" in mirror.lower() else "debian"
     image = f"{release}:{suite}"
     program = _find("debootstrap", "mmdebstrap")
@@ -92,12 +117,11 @@ def _plan_debootstrap(base: Base) -> Bootstrap:
 
 
 def _plan_yum(base: Base) -> Bootstrap:
-    version = base.fields.get("osversion", "").strip()
-    mirror = _require(base, "mirrorurl", "MirrorURL", "https://dl.rockylinux.org/pub/rocky/9/BaseOS/$basearch/os/")
-    mirror = mirror.replace("%{OSVERSION}", version)
-    update = base.fields.get("updateurl", "").replace("%{OSVERSION}", version)
+    _require(base, "MirrorURL", "https://dl.rockylinux.org/pub/rocky/9/BaseOS/$basearch/os/")
+    version = _read_version(base)
+    mirror, update = (_read_address(base, name, version) for name in ("MirrorURL", "UpdateURL"))
     program = _find(*(("dnf", "yum") if base.agent == "dnf" else ("yum", "dnf")))
-    packages = _split(base.fields) or ["dnf" if base.agent == "dnf" else "yum"]
+    packages = _read_packages(base) or ["dnf" if base.agent == "dnf" else "yum"]
     lines = ["[main]", "gpgcheck=0", "plugins=0", "reposdir=/nonexistent", "cachedir=/tmp/cache"]
     lines += ["[base]", "name=base", f"baseurl={mirror}", "enabled=1"]
     lines += ["[updates]", "name=updates", f"baseurl={update}", "enabled=1"] if update else []
@@ -126,26 +150,26 @@ def _name_rpm_image(mirror: str, version: str) -> str:
 
 
 def _plan_zypper(base: Base) -> Bootstrap:
-    version = base.fields.get("osversion", "").strip()
-    mirror = base.fields.get("mirrorurl", "").replace("%{OSVERSION}", version)
+    version = _read_version(base)
+    mirror = _read_address(base, "MirrorURL", version)
     image = f"opensuse/leap:{version}" if version else "opensuse/leap:latest"
     program = _find("zypper")
-    if "sle" in base.fields.get("product", "").lower():
+    if "sle" in base.read_field("product").text.lower():
         image = f"registry.suse.com/bci/bci-base:{version or 'latest'}"
-    packages = ["zypper", *_split(base.fields)]
+    packages = ["zypper", *_read_packages(base)]
     words = [program, "--root", "/rootfs", "--non-interactive"]
     script = (
         f"{_prepare_rpm()}{shlex.join([*words, 'ar', '-G', mirror, 'repo'])}\n"
         f"{shlex.join([*words, '--no-gpg-checks', 'install', '-l', '--no-recommends', *packages])}\n"
     )
     if program:
-        _require(base, "mirrorurl", "MirrorURL", "https://download.opensuse.org/distribution/leap/15.6/repo/oss/")
+        _require(base, "MirrorURL", "https://download.opensuse.org/distribution/leap/15.6/repo/oss/")
     return Bootstrap(program, script, image=image)
 
 
 def _plan_arch(base: Base) -> Bootstrap:
     program = _find("pacstrap")
-    words = [program, "-c", "-G", "-M", "/rootfs", "base", *_split(base.fields)]
+    words = [program, "-c", "-G", "-M", "/rootfs", "base", *_read_packages(base)]
     return Bootstrap(program, f"{shlex.join(words)}\n", image="archlinux:latest")
 
 

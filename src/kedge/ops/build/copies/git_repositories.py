@@ -18,6 +18,7 @@ from kedge.errors import KedgeError, ProgramFailed, ProgramMissing
 from kedge.frozen import NOTHING, frozen
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
+from kedge.posix.outside import Outside
 from kedge.posix.process import make_memory_file, run_program
 from kedge.posix.views import DirectoryView
 from kedge.recipe.addresses import GitAddress, read_git_address
@@ -39,6 +40,7 @@ _SETTINGS = (
 )
 # gives the token to git, which asks for its host alone; it is in memory, and in no file or command line
 _TOKEN_HELPER = '!f() {{ test "$1" != get || cat /proc/self/fd/{}; }}; f'
+_ORIGIN = Outside("origin")
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?\Z")
 _PART_OF_COMMIT = re.compile(r"[0-9a-f]{4,64}\Z")
 
@@ -63,7 +65,7 @@ def clone_repository(address: GitAddress, parent: Path, step: CopyStep, access: 
     except ProgramMissing as problem:
         raise refuse_recipe(
             step.place,
-            f"{redact_url(address.url)} is a Git repository, and this host has no git",
+            f"{redact_url(address.url.text)} is a Git repository, and this host has no git",
             "load a module that has git, or ADD an archive of the repository instead",
         ) from problem
     except ProgramFailed as problem:
@@ -82,7 +84,7 @@ def _require_ssh(address: GitAddress, step: CopyStep, access: GitAccess) -> None
     if address.uses_ssh and not access.uses_ssh:
         raise refuse_recipe(
             step.place,
-            f"{redact_url(address.url)} needs your SSH keys, and a recipe may not use them by itself",
+            f"{redact_url(address.url.text)} needs your SSH keys, and a recipe may not use them by itself",
             "allow it with --ssh default, or write https://HOST/PATH.git",
         )
 
@@ -92,7 +94,7 @@ def _enter(folder: Path, address: GitAddress, step: CopyStep) -> Path:
     with explained(folder):
         place = Path(view.locate(f"/{address.directory}"))
         if not place.is_dir():
-            raise refuse_recipe(step.place, f"{redact_url(address.url)} has no directory '{address.directory}'")
+            raise refuse_recipe(step.place, f"{redact_url(address.url.text)} has no directory '{address.directory}'")
     return place
 
 
@@ -114,17 +116,19 @@ class _Git:
     def fetch(self, address: GitAddress) -> None:
         """The commit of a branch, tag or commit id; the default branch without one."""
         folder = self.folder
-        self._run(folder, "remote", "add", outside=("origin", address.url))
+        self._run(folder, "remote", "add", outside=(_ORIGIN, address.url))
         try:
-            self._run(folder, "fetch", "-q", "--depth=1", "--no-tags", outside=("origin", address.revision or "HEAD"))
+            self._run(
+                folder, "fetch", "-q", "--depth=1", "--no-tags", outside=(_ORIGIN, address.revision or Outside("HEAD"))
+            )
             self._run(folder, "checkout", "-q", "--detach", "FETCH_HEAD")
             return
         except ProgramFailed as problem:  # not all servers give any commit, or one without its history
             first = problem
-        everything = ("+refs/heads/*:refs/remotes/origin/*", "+HEAD:refs/kedge/head")
+        everything = (Outside("+refs/heads/*:refs/remotes/origin/*"), Outside("+HEAD:refs/kedge/head"))
         try:
-            self._run(folder, "fetch", "-q", "--tags", outside=("origin", *everything))
-            self._run(folder, "checkout", "-q", "--detach", self._find_commit(address.revision))
+            self._run(folder, "fetch", "-q", "--tags", outside=(_ORIGIN, *everything))
+            self._run(folder, "checkout", "-q", "--detach", self._find_commit(address.revision.text))
         except ProgramFailed:
             raise first from None
 
@@ -188,7 +192,7 @@ class _Git:
             message = f"the repository is at commit {commit}, and --checksum wants {self.step.checksum}"
             raise refuse_recipe(self.step.place, message)
 
-    def _run(self, folder: Path, *words: str, outside: Sequence[str] = ()) -> str:
+    def _run(self, folder: Path, *words: str, outside: Sequence[Outside] = ()) -> str:
         """The one place that starts git; words that others wrote are `outside`, which git never takes for options."""
         with contextlib.ExitStack() as closing:
             settings, descriptors = list(_SETTINGS), []
@@ -198,10 +202,15 @@ class _Git:
                 descriptors.append(descriptor)
                 settings.append(f"credential.https://{host}.helper={_TOKEN_HELPER.format(descriptor)}")
             chosen = [word for setting in settings for word in ("-c", setting)]
-            argv = ["git", *chosen, "-C", str(folder), *words, *(("--", *outside) if outside else ())]
+            argv = ["git", *chosen, "-C", str(folder), *words]
             environment = _choose_environment(os.environ, self.home, self.access)
             return run_program(
-                argv, environment=environment, timeout=_PATIENCE, descriptors=descriptors, name=f"git {words[0]}"
+                argv,
+                environment=environment,
+                timeout=_PATIENCE,
+                descriptors=descriptors,
+                name=f"git {words[0]}",
+                outside=outside,
             ).text
 
 

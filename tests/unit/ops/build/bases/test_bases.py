@@ -19,6 +19,7 @@ from kedge.ops.images.write_image import WriteOptions, write_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.image_source import LayeredImage
 from kedge.ops.sources.open_local import open_local_image
+from kedge.posix.outside import Outside
 from kedge.recipe.steps import Base, RecipePlace
 from kedge.registry.access_options import AccessOptions
 from kedge.settings import Settings
@@ -167,7 +168,10 @@ def test_base_that_was_asked_about_a_moment_ago_is_not_asked_about_again(tmp_pat
     ],
 )
 def test_base_reference_from_a_header(agent: str, text: str, fields: dict[str, str], expected: str) -> None:
-    assert str(name_reference(Base(PLACE, agent, text, fields=fields))) == expected
+    assert (
+        str(name_reference(Base(PLACE, agent, text, fields={key: Outside(value) for key, value in fields.items()})))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
