@@ -105,7 +105,7 @@ class FileOrigins:
         tree, is_partial = origin.read_sent(path)
         if entry is None or tree is None:
             raise refuse_recipe(place, f"{mount.source} is not in {origin.name}, or its .dockerignore leaves it out")
-        real = os.fsdecode(entry.path)
+        real = entry.path
         if not is_partial:
             return Path(real)
         with self._lock:
