@@ -18,8 +18,8 @@ from typing import NamedTuple
 from kedge.errors import FileProblem, KedgeError
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Node, NodeKind, Xattrs
-from kedge.posix.files import explained
-from kedge.posix.tree_walk import ConfinedFolder, ConfinedTree, refuse_changed
+from kedge.posix.files import explain, explained
+from kedge.posix.tree_walk import ConfinedFolder, ConfinedTree, explain_change
 
 _KINDS = {
     stat.S_IFDIR: NodeKind.DIRECTORY,
@@ -38,6 +38,7 @@ _CHUNK = 1 << 20
 class FolderOptions:
     """How a directory is read."""
 
+    follows: bool = True  # its name may be a link to it
     all_root: bool = False  # give everything to root: what a user's own files should look like in an image
     unlocks: bool = False  # read also what its modes keep from its owner, in a directory that is kedge's own
     attributes: bool = True  # read extended attributes
@@ -67,7 +68,7 @@ class FolderSource:
         if mode & 0o500 == 0o500 or (tree, path) in self._locked or os.geteuid() == 0:
             return
         if tree.change_mode(path, known, mode, mode | 0o500) is None:
-            raise refuse_changed(tree.show(path))
+            raise explain_change(tree.show(path))
         self._locked[tree, path] = known
 
     def close(self) -> dict[bytes, os.stat_result]:
@@ -96,10 +97,7 @@ class FolderSource:
             _check_identity(file, origin)
             left = node.size
             while left:
-                with explained(origin.tree.show(origin.path)):
-                    chunk = os.read(file, min(left, _CHUNK))
-                if not chunk:
-                    raise _changed(origin)
+                chunk = _read_chunk(file, min(left, _CHUNK), origin)
                 left -= len(chunk)
                 yield chunk
             _check_identity(file, origin)
@@ -109,8 +107,9 @@ class FolderSource:
 
 def read_folder(path: Path, options: FolderOptions | None = None) -> tuple[Node, FolderSource]:
     """The tree below `path` and where its contents come from; sockets are left out, hard links found by inode."""
-    reading = FolderReading(options or FolderOptions())
-    return reading.run(ConfinedTree(os.fsencode(path))), reading.source
+    options = options or FolderOptions()
+    reading = FolderReading(options)
+    return reading.run(ConfinedTree(os.fsencode(path), follows=options.follows)), reading.source
 
 
 class FolderReading:
@@ -236,5 +235,15 @@ def _check_identity(file: int, origin: _Origin) -> None:
         raise _changed(origin)
 
 
+def _read_chunk(file: int, size: int, origin: _Origin) -> bytes:
+    try:
+        chunk = os.read(file, size)
+    except OSError as problem:
+        raise explain(problem, origin.tree.show(origin.path)) from problem
+    if not chunk:
+        raise _changed(origin)
+    return chunk
+
+
 def _changed(origin: _Origin) -> FileProblem:
-    return refuse_changed(origin.tree.show(origin.path))
+    return explain_change(origin.tree.show(origin.path))

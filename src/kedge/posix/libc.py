@@ -48,6 +48,8 @@ _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of linux/capabil
 
 _library = c_types.open_own_library()
 _ZERO = c_types.c_ulong(0)
+_OPENAT2, _SIZE_OF_HOW = c_types.c_long(_SYS_OPENAT2), c_types.c_size_t(24)  # made once: walks open many files
+_hows: dict[tuple[int, int], bytes] = {}
 
 
 class Quota:
@@ -372,10 +374,10 @@ def open_beneath(folder: int, path: bytes, flags: int) -> int:
 
 
 def _open_resolved(folder: int, path: bytes, flags: int, resolve: int) -> int:
-    how = _pack_words(flags, 0, resolve)  # struct open_how of linux/openat2.h: flags, mode, resolve
-    descriptor = _library.syscall(
-        c_types.c_long(_SYS_OPENAT2), c_types.c_int(folder), path, how, c_types.c_size_t(len(how))
-    )
+    how = _hows.get((flags, resolve))
+    if how is None:  # struct open_how of linux/openat2.h: flags, mode, resolve
+        how = _hows[flags, resolve] = _pack_words(flags, 0, resolve)
+    descriptor = _library.syscall(_OPENAT2, c_types.c_int(folder), path, how, _SIZE_OF_HOW)
     if descriptor < 0:
         _check(descriptor, os.fsdecode(path))
     return int(descriptor)

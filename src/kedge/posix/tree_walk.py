@@ -38,16 +38,17 @@ _TAKEN = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # what was lis
 class ConfinedTree:
     """A directory that is held open, and what is below it; paths are relative to it, `b""` is the directory itself.
 
-    The links on the way to it are followed: that is the user's own word. It is closed when nobody knows it any more.
+    The links on the way to it are followed, for that is the user's own word; without `follows` its own name is none. It
+    is closed when nobody knows it any more.
     """
 
     __slots__ = ("_root", "path")
 
-    def __init__(self, path: bytes) -> None:
+    def __init__(self, path: bytes, *, follows: bool = True) -> None:
         self._root = -1
         self.path = path
         try:
-            self._root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._root = os.open(path, _WAY & ~os.O_NOFOLLOW if follows else _WAY)
         except NotADirectoryError as problem:
             shown = os.fsdecode(path)
             raise FileProblem(f"{shown} is not a directory", context={"path": shown}) from problem
@@ -101,14 +102,16 @@ class ConfinedTree:
             file = self.open(path, _FILE)
         except OSError:
             return None
-        with os.fdopen(file, "rb") as stream:
+        try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 return None
-            try:
-                stream.seek(offset)
+            os.lseek(file, offset, os.SEEK_SET)
+            with os.fdopen(file, "rb", closefd=False) as stream:
                 return stream.read(limit)
-            except OSError:
-                return None
+        except OSError:
+            return None
+        finally:
+            os.close(file)
 
     # -- what was listed: raises FileProblem where it is another one now
 
@@ -130,8 +133,10 @@ class ConfinedTree:
         With `known`, as it was listed, its mode may forbid us to read it: then it does not for a moment.
         """
         if known is None:
-            with self._explained(path):
+            try:
                 return self.open(path, _FILE)
+            except OSError as problem:
+                raise self.explain(problem, path) from problem
         with self.unlocked(path, known) as handle, self._explained(path):
             return os.open(b"/proc/self/fd/%d" % handle, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
@@ -161,7 +166,7 @@ class ConfinedTree:
             handle = self.open(path, _HANDLE) if path else os.dup(self._root)
         try:
             if identify(os.fstat(handle)) != identify(known):
-                raise refuse_changed(self.show(path))
+                raise explain_change(self.show(path))
             yield handle
         finally:
             os.close(handle)
@@ -169,7 +174,7 @@ class ConfinedTree:
     def explain(self, problem: OSError, path: bytes) -> KedgeError:
         """The error to raise for an OSError on something that was listed."""
         shown = self.show(path)
-        return refuse_changed(shown) if problem.errno in _TAKEN else explain(problem, shown)
+        return explain_change(shown) if problem.errno in _TAKEN else explain(problem, shown)
 
     @contextlib.contextmanager
     def _explained(self, path: bytes) -> Iterator[None]:
@@ -182,11 +187,12 @@ class ConfinedTree:
 class ConfinedFolder:
     """A directory of a tree, opened when it is needed first: what is done in it is done to what is in it."""
 
-    __slots__ = ("_descriptor", "path", "tree")
+    __slots__ = ("_descriptor", "_prefix", "path", "tree")
 
     def __init__(self, tree: ConfinedTree, path: bytes) -> None:
         self.tree = tree
         self.path = path
+        self._prefix = path + b"/" if path else b""
         self._descriptor = -1
 
     def __enter__(self) -> ConfinedFolder:
@@ -214,7 +220,7 @@ class ConfinedFolder:
     def check(self, known: os.stat_result) -> None:
         """Raise unless it is the directory that was listed."""
         if identify(os.fstat(self.descriptor)) != identify(known):
-            raise refuse_changed(self.tree.show(self.path))
+            raise explain_change(self.tree.show(self.path))
 
     def entries(self) -> Entries:
         """What is in it, in byte order of names."""
@@ -224,11 +230,11 @@ class ConfinedFolder:
                 return sorted([(os.fsencode(entry.name), entry.stat(follow_symlinks=False)) for entry in found])
         except OSError as problem:
             name = os.fsencode(problem.filename) if isinstance(problem.filename, str) else b""
-            raise self.tree.explain(problem, join_names(self.path, name)) from problem
+            raise self.tree.explain(problem, self.join(name)) from problem
 
     def join(self, name: bytes) -> bytes:
-        """The path of a name in it, from the tree's top."""
-        return join_names(self.path, name)
+        """The path of a name in it, from the tree's top; the empty name is the directory itself."""
+        return self._prefix + name if name else self.path
 
     def read_link(self, name: bytes) -> bytes:
         """Where a symbolic link leads."""
@@ -239,13 +245,13 @@ class ConfinedFolder:
         return name_in(self.descriptor, name)
 
 
-def walk_tree(path: Path) -> Iterator[tuple[ConfinedFolder, Entries]]:
+def walk_tree(path: Path, *, follows: bool = True) -> Iterator[tuple[ConfinedFolder, Entries]]:
     """Each directory with what is in it, those above first; what is gone or closed to us is passed over.
 
     For counts and sums, which a tree that changes does not have anyway.
     """
     with contextlib.suppress(KedgeError):
-        tree = ConfinedTree(os.fsencode(path))
+        tree = ConfinedTree(os.fsencode(path), follows=follows)
         pending = [(b"", tree.find(b""))]
         while pending:
             with contextlib.suppress(KedgeError), tree.open_folder(*pending.pop()) as folder:
@@ -276,7 +282,7 @@ def join_names(folder: bytes, name: bytes) -> bytes:
     return b"%s/%s" % (folder.rstrip(b"/"), name) if folder and name else folder or name
 
 
-def refuse_changed(path: str) -> FileProblem:
+def explain_change(path: str) -> FileProblem:
     """For something that is not what was listed."""
     return FileProblem(
         f"{path} changed while it was being read", context={"path": path}, hint="try again when no program writes to it"

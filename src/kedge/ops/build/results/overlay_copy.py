@@ -49,7 +49,8 @@ def copy_foreign_overlay(path: Path, workplace: Workplace) -> Iterator[Path]:
 def has_foreign_files(path: Path) -> bool:
     """Whether something below a directory belongs to another user than this one."""
     own = os.geteuid()
-    return own != 0 and any(status.st_uid != own for _, entries in walk_tree(path) for _, status in entries)
+    walk = walk_tree(path, follows=False)
+    return own != 0 and any(status.st_uid != own for _, entries in walk for _, status in entries)
 
 
 @contextlib.contextmanager
