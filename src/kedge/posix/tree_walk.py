@@ -32,7 +32,10 @@ _HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _WAY = _HANDLE | os.O_DIRECTORY
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe or device must not hold us
 _NOT_BY_ONE_CALL = (errno.ENOSYS, errno.EPERM, errno.ENAMETOOLONG)  # an old kernel, a filter of calls, a deep tree
-_TAKEN = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # what was listed is not there any more
+_TAKEN = (  # what was listed is not there any more; EINVAL: a link is none now, ENODATA: an attribute
+    *(errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO),
+    *(errno.EINVAL, errno.ENODATA),
+)
 
 
 class ConfinedTree:
