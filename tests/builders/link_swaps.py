@@ -7,7 +7,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -24,14 +23,22 @@ _LOOP = """
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 #ifndef RENAME_EXCHANGE
 #define RENAME_EXCHANGE 2
 #endif
+static int exchange(char **names) {
+    return renameat2(AT_FDCWD, names[1], AT_FDCWD, names[2], RENAME_EXCHANGE);
+}
 int main(int count, char **names) {
-    if (count < 3 || renameat2(AT_FDCWD, names[1], AT_FDCWD, names[2], RENAME_EXCHANGE)) return perror("renameat2"), 1;
+    char event[4096];
+    int watch = inotify_init();
+    if (count < 3 || (count > 3 && inotify_add_watch(watch, names[3], IN_OPEN) < 0)) return 1;
+    if (count == 3 && exchange(names)) return perror("renameat2"), 1;
     puts("begun"), fflush(stdout);
-    for (;;) renameat2(AT_FDCWD, names[1], AT_FDCWD, names[2], RENAME_EXCHANGE), usleep(count > 3 ? 200 : 20);
+    if (count > 3 && (read(watch, event, sizeof event) < 0 || exchange(names))) return 1;
+    for (;;) count > 3 ? pause() : (exchange(names), usleep(20));
 }
 """
 
@@ -130,11 +137,18 @@ def _is_call_of_kernel(frame: FrameType, event: str, function: object) -> bool:
 
 
 @contextlib.contextmanager
-def exchanging(first: Path, second: Path, uid: int, place: Path) -> Iterator[None]:
-    """Exchange two names all the time for the block, as a user."""
-    argv = as_user(uid, [str(compile_loop(place)), str(first), str(second)])
-    with exchanging_by(argv):
+def exchanging(names: tuple[Path, Path], uid: int, program: Path, trigger: Path | None = None) -> Iterator[None]:
+    """Exchange two names all the time for the block, as a user; with a `trigger` once, when somebody opens that.
+
+    What it exchanged is put back then: the first one is no link.
+    """
+    words = [str(program), *map(str, names), *([str(trigger)] if trigger else [])]
+    with exchanging_by(as_user(uid, words)):
         yield
+    if names[0].is_symlink():
+        spare = names[1].with_name("spare")
+        for old, new in ((names[0], spare), (names[1], names[0]), (spare, names[1])):
+            old.rename(new)
 
 
 @contextlib.contextmanager
@@ -157,11 +171,3 @@ def compile_loop(place: Path) -> Path:
         subprocess.run([require_program("gcc"), "-static", "-O1", "-o", str(program), str(source)], check=True)
         program.chmod(0o755)
     return program
-
-
-def wait_for_file(path: Path) -> None:
-    """Wait until a file is there."""
-    end = time.monotonic() + 20
-    while not path.exists():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -42,7 +42,8 @@ from tests.requirements import require_root
 from tests.unit.layers.test_directory_tree import ordinary_user
 
 ATTACKER = USER + 1
-ROUNDS = 4
+ROUNDS = 3
+MANY = 3000  # files of a directory that is read between the look at another one and its reading
 STAYS = (0, 2)  # calls after which what was exchanged is put back; 0: it is not
 WAYS = ("above", "folder", "file", "pipe", "moved")
 
@@ -189,11 +190,18 @@ def box(victim: Runner) -> Path:
     place.mkdir()
     make_sandbox(place / "box")
     plant(place / "box/sub", DECOY).chmod(0o644)
+    fill(place / "box/zz")
     for path in (place / "box/sub/.ssh", place / "box/sub"):
         path.chmod(0o755)
     (place / "link").symlink_to(victim.home)
     subprocess.run(["chown", "-hR", f"{ATTACKER}:{ATTACKER}", str(place)], check=True)
     return place / "box"
+
+
+def fill(folder: Path) -> None:
+    folder.mkdir()
+    for number in range(MANY):
+        (folder / str(number)).write_text("")
 
 
 def check_image(victim: Runner, done: subprocess.CompletedProcess[str], image: Path) -> bool:
@@ -217,11 +225,11 @@ def test_directory_of_another_user(victim: Runner, box: Path, words: tuple[str, 
         "convert": lambda path: ["convert", str(box), str(path)],
         "build": lambda path: ["build", str(path), str(box)],
     }[words[0]]
-    with exchanging(box / "sub", box.parent / "link", ATTACKER, victim.folder):
-        for number in range(ROUNDS):
-            path = image.with_stem(f"x{number}")
+    program, names = compile_loop(victim.folder), (box / "sub", box.parent / "link")
+    for number, trigger in enumerate((*[None] * ROUNDS, box / "zz", box / "zz")):
+        path = image.with_stem(f"x{number}")
+        with exchanging(names, ATTACKER, program, trigger):
             check_image(victim, victim.run(*order(path)), path)
-    (box / "sub").unlink() if (box / "sub").is_symlink() else None
     assert check_image(victim, victim.run(*order(image)), image)
 
 
@@ -229,20 +237,21 @@ def test_directory_of_another_user(victim: Runner, box: Path, words: tuple[str, 
 def test_context_of_another_user(victim: Runner) -> None:
     shop = Workshop.open(victim)
     plant(shop.context / "data/sub", DECOY)
+    fill(shop.context / "data/zz")
     (shop.context.parent / "aside").symlink_to(victim.home)
     give_to(victim, shop.context)
     os.chown(shop.context.parent / "aside", victim.uid, victim.uid, follow_symlinks=False)
     shop.write("Dockerfile", f"{SHELL}COPY data /data\nRUN --mount=type=bind,source=data,target=/m cp -r /m /mounted\n")
-    names = (shop.context / "data/sub", shop.context.parent / "aside")
-    with exchanging(*names, victim.uid, victim.folder):
-        for number in range(ROUNDS):
-            path = shop.context / f"x{number}.sif"
+    program, names = compile_loop(victim.folder), (shop.context / "data/sub", shop.context.parent / "aside")
+    for number, trigger in enumerate((*[None] * ROUNDS, *[shop.context / "data/zz"] * 2)):
+        path = shop.context / f"x{number}.sif"
+        with exchanging(names, victim.uid, program, trigger):
             done = shop.start("--no-cache", path.name, "Dockerfile")
-            assert KEY not in done.stdout + done.stderr
-            assert (victim.home / ".ssh").stat().st_mode & 0o7777 == 0o700
-            if done.returncode == 0:
-                words = ("exec", "--containall", str(path), "sh", "-c", f"cat /*/*/{KEY_FILE}")
-                assert KEY not in victim.run(*words).stdout
+        assert KEY not in done.stdout + done.stderr
+        assert (victim.home / ".ssh").stat().st_mode & 0o7777 == 0o700
+        if done.returncode == 0:
+            words = ("exec", "--containall", str(path), "sh", "-c", f"cat /*/*/{KEY_FILE}")
+            assert KEY not in victim.run(*words).stdout
 
 
 @pytest.mark.root
