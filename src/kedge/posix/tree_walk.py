@@ -31,7 +31,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _WAY = _HANDLE | os.O_DIRECTORY
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe or device must not hold us
-_NOT_BY_ONE_CALL = (errno.ENOSYS, errno.EPERM, errno.ENAMETOOLONG)  # an old kernel, a filter of calls, a deep tree
+_NOT_BY_ONE_CALL = (errno.ENOSYS, errno.EPERM)  # an old kernel, a filter of calls
+_LONGEST = 4095  # bytes of a path; more the kernel does not take, nor would any reader of layers
 _TAKEN = (  # what was listed is not there any more; EINVAL: a link is none now, ENODATA: an attribute
     *(errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO),
     *(errno.EINVAL, errno.ENODATA),
@@ -294,6 +295,8 @@ def explain_change(path: str) -> FileProblem:
 
 def _open_by_steps(root: int, path: bytes, flags: int) -> int:
     """The same as openat2 does, by one call for each directory on the way."""
+    if len(path) > _LONGEST:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     *above, name = path.split(b"/")
     folder = root
     try:

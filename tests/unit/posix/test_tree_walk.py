@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, KedgeError
+from kedge.layers.directory_tree import read_folder
 from kedge.posix import libc
 from kedge.posix.tree_walk import ConfinedTree, measure_files, walk_tree
 from tests.unit.layers.test_directory_tree import ordinary_user
@@ -111,7 +112,7 @@ def test_walk_passes_over_what_is_closed_or_gone() -> None:
         assert measure_files(place / "missing") == 0
 
 
-def test_trees_deeper_than_paths_may_be_long_and_no_descriptor_stays(tmp_path: Path) -> None:
+def test_trees_deeper_than_paths_may_be_long_are_refused_and_no_descriptor_stays(tmp_path: Path) -> None:
     before = list_open()
     name = "d" * 200
     folder = os.open(tmp_path, os.O_RDONLY)
@@ -122,7 +123,9 @@ def test_trees_deeper_than_paths_may_be_long_and_no_descriptor_stays(tmp_path: P
         folder = inner
     os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
     os.close(folder)
-    assert [name for _, entries in walk_tree(tmp_path) for name, _ in entries][-1] == b"file"
+    assert [len(folder.path) for folder, _ in walk_tree(tmp_path)][-1] == 20 * 201 - 1
+    with pytest.raises(FileProblem, match="name too long"):
+        read_folder(tmp_path)
     assert list_open() == before
     shutil.rmtree(tmp_path / name)
 
