@@ -75,3 +75,15 @@ def test_network_none_has_no_network(shop: Workshop) -> None:
     shop.build("a.sif", "Dockerfile")
     assert len(shop.exec("a.sif", "cat", "/devices").splitlines()) == 3
     assert not shop.exec("a.sif", "sh", "-c", "cat /etc/resolv.conf 2>/dev/null | head -c 0")
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_context_that_others_can_change_is_mounted_as_a_copy(shop: Workshop, mode: int) -> None:
+    file = shop.write("data/file", "text\n")
+    shop.context.chmod(mode)
+    binds = "--mount=type=bind,source=data,target=/m --mount=type=bind,source=data/file,target=/one"
+    shop.write("Dockerfile", f"{SHELL}RUN {binds} cat /one > /text && ls -i /m/file > /inode\n")
+    shop.build("a.sif", "Dockerfile")
+    text, inode = shop.exec("a.sif", "cat", "/text", "/inode").splitlines()
+    assert text == "text"
+    assert (int(inode.split()[0]) == file.stat().st_ino) == (mode == 0o755)

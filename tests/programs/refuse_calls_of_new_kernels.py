@@ -25,7 +25,7 @@ libc.mount = mount_some
 if "mount_setattr" in refused:
     libc.set_mount_attributes = refuse(errno.ENOSYS)
 if "openat2" in refused:
-    libc.open_in_root = refuse(errno.ENOSYS)
+    libc.open_in_root = libc.open_beneath = refuse(errno.ENOSYS)
 if "call notices" in refused:
     libc.filter_calls_with_notices = refuse(errno.EINVAL)
 if "pivot_root" in refused:

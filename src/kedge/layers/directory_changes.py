@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 
 from kedge.frozen import frozen
-from kedge.layers.directory_tree import FolderOptions, FolderReading, FolderSource, list_entries
+from kedge.layers.directory_tree import FolderOptions, FolderReading, FolderSource
 from kedge.layers.layer_tree import strip_marks
 from kedge.layers.tar_writer import refuse_whiteout
 from kedge.layers.upper_directory import UpperOptions, make_whiteout, settle_owner
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
 from kedge.model.tree import Node, NodeKind
-from kedge.posix.files import explain, explained
+from kedge.posix.tree_walk import ConfinedTree, Entries, join_names
 
 _Seen = tuple[int, int, bool]  # inode, ctime in nanoseconds, whether it is a directory
 _Names = dict[bytes, _Seen]
@@ -36,25 +36,25 @@ class DirectorySnapshot:
 
 def take_snapshot(folder: Path) -> DirectorySnapshot:
     """Remember how a directory is. Whatever changes after this call is seen, however soon."""
-    top = os.fsencode(folder)
+    tree = ConfinedTree(os.fsencode(folder))
     source = FolderSource()
     folders: dict[bytes, _Names] = {}
     newest = 0
-    pending = [b""]
+    pending = [(b"", tree.find(b""))]
     try:
         while pending:
-            path = pending.pop()
+            path, known = pending.pop()
             names = folders[path] = {}
-            for entry, status in _list_unlocked(top, path, source):
+            for name, status in _list_unlocked(tree, path, known, source):
                 is_folder = stat.S_ISDIR(status.st_mode)
-                names[entry.name] = (status.st_ino, status.st_ctime_ns, is_folder)
+                names[name] = (status.st_ino, status.st_ctime_ns, is_folder)
                 newest = max(newest, status.st_ctime_ns)
                 if is_folder:
-                    pending.append(_join(path, entry.name))
+                    pending.append((join_names(path, name), status))
     finally:
         relocked = source.close()
-    for whole, status in relocked.items():  # which has moved their times
-        parent, _, name = whole[len(top) + 1 :].rpartition(b"/")
+    for path, status in relocked.items():  # which has moved their times
+        parent, _, name = path.rpartition(b"/")
         if name:
             folders[parent][name] = (status.st_ino, status.st_ctime_ns, True)
         newest = max(newest, status.st_ctime_ns)
@@ -62,13 +62,11 @@ def take_snapshot(folder: Path) -> DirectorySnapshot:
     return DirectorySnapshot(folders)
 
 
-def _list_unlocked(top: bytes, path: bytes, source: FolderSource) -> list[tuple[os.DirEntry[bytes], os.stat_result]]:
+def _list_unlocked(tree: ConfinedTree, path: bytes, known: os.stat_result, source: FolderSource) -> Entries:
     """What is in a directory, which its mode may keep from its owner."""
-    whole = _join(top, path)
-    if not os.access(whole, os.R_OK | os.X_OK):
-        with explained(os.fsdecode(whole)):
-            source.unlock(whole, stat.S_IMODE(os.lstat(whole).st_mode))
-    return list_entries(whole)
+    source.unlock(tree, path, known)
+    with tree.open_folder(path, known) as folder:
+        return folder.entries()
 
 
 def _wait_past(newest: int) -> None:
@@ -85,7 +83,7 @@ def read_changes(
 
     The source has to be closed when the layer is written.
     """
-    return _Comparison(before, os.fsencode(folder), options or UpperOptions()).run()
+    return _Comparison(before, ConfinedTree(os.fsencode(folder)), options or UpperOptions()).run()
 
 
 class _Place:
@@ -96,24 +94,21 @@ class _Place:
     def __init__(self, parent: _Place | None, name: bytes, status: os.stat_result, *, is_new: bool = False) -> None:
         self.parent = parent
         self.name = name
-        self.path: bytes = _join(parent.path, name) if parent is not None else b""
+        self.path: bytes = join_names(parent.path, name) if parent is not None else b""
         self.status = status
         self.is_new = is_new  # nothing of it was there before
         self.node: Node | None = None
 
 
 class _Comparison:
-    def __init__(self, before: DirectorySnapshot, top: bytes, options: UpperOptions) -> None:
+    def __init__(self, before: DirectorySnapshot, tree: ConfinedTree, options: UpperOptions) -> None:
         self._before = before
-        self._top = top
+        self._tree = tree
         self._options = options
         self._reading = FolderReading(FolderOptions(all_root=options.all_root, unlocks=True, progress=options.progress))
 
     def run(self) -> tuple[Node, FolderSource]:
-        try:
-            root = _Place(None, b"", os.lstat(self._top))
-        except OSError as problem:
-            raise explain(problem, os.fsdecode(self._top)) from problem
+        root = _Place(None, b"", self._tree.find(b""))
         pending = [root]
         while pending:
             pending += self._compare(pending.pop())
@@ -126,8 +121,7 @@ class _Comparison:
         known = _NO_NAMES if place.is_new else self._before.folders.get(place.path, _NO_NAMES)
         gone = set(known)
         deeper: list[_Place] = []
-        for entry, status in _list_unlocked(self._top, place.path, self._reading.source):
-            name = entry.name
+        for name, status in _list_unlocked(self._tree, place.path, place.status, self._reading.source):
             if self._is_left_out(place, name):
                 continue
             gone.discard(name)
@@ -154,10 +148,11 @@ class _Comparison:
         return inner
 
     def _note_file(self, place: _Place, name: bytes, status: os.stat_result, *, was_there: bool) -> None:
-        path = _join(place.path, name)
+        path = join_names(place.path, name)
         if name.startswith(WHITEOUT_PREFIX):
             raise refuse_whiteout(path)
-        node = self._reading.find_node(_join(self._top, path), status)
+        with self._tree.open_folder(place.path) as folder:
+            node = self._reading.find_node(folder, name, status)
         if node is not None:
             strip_marks(node)
             settle_owner(self._options, path, node, is_new=not was_there)
@@ -175,7 +170,9 @@ class _Comparison:
         for inner in reversed(missing):
             if inner.name.startswith(WHITEOUT_PREFIX):
                 raise refuse_whiteout(inner.path)
-            node = self._reading.make_node(_join(self._top, inner.path), inner.status, NodeKind.DIRECTORY)
+            above = inner.parent.path if inner.parent is not None else b""
+            with self._tree.open_folder(above) as folder:
+                node = self._reading.make_node(folder, inner.name, inner.status, NodeKind.DIRECTORY)
             strip_marks(node)
             settle_owner(self._options, inner.path, node, is_new=inner.is_new)
             inner.node = node
@@ -185,8 +182,4 @@ class _Comparison:
         return place.node
 
     def _is_left_out(self, place: _Place, name: bytes) -> bool:
-        return bool(self._options.left_out) and _join(place.path, name) in self._options.left_out
-
-
-def _join(folder: bytes, name: bytes) -> bytes:
-    return b"%s/%s" % (folder, name) if folder and name else folder or name
+        return bool(self._options.left_out) and join_names(place.path, name) in self._options.left_out

@@ -50,7 +50,7 @@ def read_upper(folder: Path, options: UpperOptions | None = None) -> tuple[Node,
     """
     options = options or UpperOptions()
     root, source = read_folder(
-        folder, FolderOptions(all_root=options.all_root, unlocks=True, progress=options.progress)
+        folder, FolderOptions(follows=False, all_root=options.all_root, unlocks=True, progress=options.progress)
     )
     _Translation(options).run(root)
     return root, source

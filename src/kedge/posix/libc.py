@@ -40,7 +40,7 @@ _SYS_PIVOT_ROOT = {"x86_64": 155, "ppc64le": 203, "s390x": 217}.get(os.uname().m
 _SYS_SECCOMP = {"x86_64": 317, "ppc64le": 358, "s390x": 348}.get(os.uname().machine, 277)
 _SYS_MEMFD_CREATE = {"x86_64": 319, "ppc64le": 360, "s390x": 350}.get(os.uname().machine, 279)
 _SYS_OPENAT2 = 437  # the same number on all architectures (Linux 5.6)
-_RESOLVE_IN_ROOT = 0x10
+_RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH, _RESOLVE_IN_ROOT = 0x04, 0x08, 0x10
 _SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT = 428, 429  # the same numbers on all architectures (Linux 5.2)
 _AT_FDCWD = -100
@@ -50,6 +50,8 @@ _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of linux/capabil
 
 _library = c_types.open_own_library()
 _ZERO = c_types.c_ulong(0)
+_OPENAT2, _SIZE_OF_HOW = c_types.c_long(_SYS_OPENAT2), c_types.c_size_t(24)  # made once: walks open many files
+_hows: dict[tuple[int, int], bytes] = {}
 
 
 class Quota:
@@ -380,16 +382,21 @@ def create_memory(name: str, flags: int = MFD_CLOEXEC) -> int:
 
 def open_in_root(folder: int, path: str, flags: int) -> int:
     """openat2(2): open a name as if the directory were the root, whatever links and other processes do meanwhile."""
-    how = _pack_words(flags, 0, _RESOLVE_IN_ROOT)  # struct open_how of linux/openat2.h: flags, mode, resolve
-    descriptor = _library.syscall(
-        c_types.c_long(_SYS_OPENAT2),
-        c_types.c_int(folder),
-        os.fsencode(path),
-        how,
-        c_types.c_size_t(len(how)),
-    )
+    return _open_resolved(folder, os.fsencode(path), flags, _RESOLVE_IN_ROOT)
+
+
+def open_beneath(folder: int, path: bytes, flags: int) -> int:
+    """openat2(2): open what is at a path below the directory; a symbolic link on the way is an error."""
+    return _open_resolved(folder, path, flags, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS)
+
+
+def _open_resolved(folder: int, path: bytes, flags: int, resolve: int) -> int:
+    how = _hows.get((flags, resolve))
+    if how is None:  # struct open_how of linux/openat2.h: flags, mode, resolve
+        how = _hows[flags, resolve] = _pack_words(flags, 0, resolve)
+    descriptor = _library.syscall(_OPENAT2, c_types.c_int(folder), path, how, _SIZE_OF_HOW)
     if descriptor < 0:
-        _check(descriptor, path)
+        _check(descriptor, os.fsdecode(path))
     return int(descriptor)
 
 

@@ -69,6 +69,24 @@ def find_risk_above(path: str) -> str:
         above = os.path.dirname(above)
 
 
+def is_out_of_reach(path: str) -> bool:
+    """Whether only this user and root could put something else in the place of a path, in which no link is.
+
+    A group with the user's own number is the user's alone, as many systems make one for each.
+    """
+    place = path
+    while place != "/":
+        above = os.path.dirname(place)
+        inner, outer = _look_at(place), _look_at(above)
+        if inner is None or outer is None or not _is_trusted(inner.st_uid) or not _is_trusted(outer.st_uid):
+            return False
+        by_group = outer.st_mode & stat.S_IWGRP and outer.st_gid != os.geteuid()
+        if (by_group or outer.st_mode & stat.S_IWOTH) and not outer.st_mode & stat.S_ISVTX:
+            return False
+        place = above
+    return True
+
+
 def refuse_intruders(path: Path, variable: str) -> None:
     """Raise where a directory that `variable` chooses is not the user's alone; one that is not there yet may be made.
 

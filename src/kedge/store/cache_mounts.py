@@ -118,7 +118,9 @@ class CacheMounts:
     def _note(self, folder: Path, name: str) -> None:
         """Note how much is in it; a failure must not fail a step that succeeded."""
         with contextlib.suppress(OSError, FileProblem):
-            self._write_about(folder, name, _measure(folder / _DATA))
+            from kedge.posix.tree_walk import measure_files  # late: only those who mount it need it
+
+            self._write_about(folder, name, measure_files(folder / _DATA))
 
     def _write_about(self, folder: Path, name: str, size: int) -> None:
         self._layout.write(folder / _ABOUT, json.dumps({"name": name, "size": size}).encode() + b"\n")
@@ -151,13 +153,3 @@ def _list_folders(folder: Path) -> list[Path]:
         return sorted(Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
     except OSError:
         return []
-
-
-def _measure(folder: Path) -> int:
-    """The bytes of all files in a directory."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += Path(place, name).lstat().st_size
-    return total

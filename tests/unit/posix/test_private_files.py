@@ -15,10 +15,12 @@ from kedge.posix.private_files import (
     find_foreign_hand,
     find_intruder,
     find_risk_above,
+    is_out_of_reach,
     read_own_file,
     refuse_changed,
     refuse_intruders,
 )
+from tests.requirements import require_root
 
 
 @pytest.mark.parametrize(
@@ -99,3 +101,29 @@ def test_file_written_by_hand_may_be_the_groups_but_not_everybodys(tmp_path: Pat
     assert find_foreign_hand(path.stat()) == ""
     path.chmod(0o666)
     assert find_foreign_hand(path.stat()) == "everybody may write to it"
+
+
+@pytest.mark.parametrize(("mode", "is_safe"), [(0o755, True), (0o1777, True), (0o777, False), (0o775, True)])
+def test_path_that_others_can_exchange_is_within_their_reach(tmp_path: Path, mode: int, is_safe: bool) -> None:
+    place = tmp_path.resolve() / "a/b/c"
+    place.mkdir(parents=True)
+    os.chown(place.parent.parent, -1, os.geteuid())  # the group of that number is the user's own
+    place.parent.parent.chmod(mode)
+    assert is_out_of_reach(str(place)) == is_safe
+    assert not is_out_of_reach(str(place / "missing"))
+
+
+@pytest.mark.root
+def test_path_below_a_directory_of_others_is_within_their_reach(tmp_path: Path) -> None:
+    require_root()
+    place = tmp_path.resolve() / "a/b"
+    place.mkdir(parents=True)
+    for path, mode in ((place.parent, 0o755), (place, 0o700)):
+        os.chown(path, 65533, -1)
+        path.chmod(mode)
+        assert not is_out_of_reach(str(place))
+        os.chown(path, 0, -1)
+    assert is_out_of_reach(str(place))
+    os.chown(place.parent, 0, 65533)
+    place.parent.chmod(0o775)
+    assert not is_out_of_reach(str(place))

@@ -35,7 +35,7 @@ from kedge.ops.images.output_name import ImageOutput, choose_tag
 from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
-from kedge.posix.views import DirectoryView
+from kedge.posix.tree_walk import ConfinedTree
 from kedge.recipe.steps import Base, Recipe, RecipePlace, StagePlan
 from kedge.recipe.typed_commands import (
     read_typed_commands,
@@ -254,5 +254,6 @@ def _finish(request: CommitRequest, overlay: _Overlay, opened: OpenedBase, layer
 
 
 def _read_record(folder: Path) -> bytes:
-    """What programs in the container may have put there: read as a file of that tree, links inside it only."""
-    return DirectoryView(str(folder / _UPPER)).read(f"/{COMMANDS_FILE}", _MOST_COMMANDS) or b""
+    """What programs in the container may have put there: a file of that tree, and no link."""
+    upper = ConfinedTree(os.fsencode(folder / _UPPER), follows=False)
+    return upper.read(COMMANDS_FILE.encode(), _MOST_COMMANDS) or b""

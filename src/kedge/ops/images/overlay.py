@@ -134,13 +134,14 @@ def _fill_image(image: Path, options: OverlayOptions, folders: Sequence[PurePosi
         file.truncate(size)
         if not options.is_sparse:
             _allocate(file.fileno(), size)
-    with _prepare_content(folders) as content:
+    names = _list_names(folders)
+    with _prepare_content(names) as content:
         # -m 0: nothing is kept back for root, who never uses it
         # nodiscard: by itself it would give back the space that was taken for the file
         kept = [] if options.is_sparse else ["-E", "nodiscard"]
         run_program(["mkfs.ext3", "-q", "-F", "-m", "0", *kept, "-d", str(content), str(image)])
         if options.for_fakeroot:
-            _give_to_root(image, content)
+            _give_to_root(image, names)
     with explained(image), image.open("r+b") as file:
         os.fsync(file.fileno())
 
@@ -154,22 +155,28 @@ def _allocate(file: int, size: int) -> None:
 
 
 @contextlib.contextmanager
-def _prepare_content(folders: Sequence[PurePosixPath]) -> Iterator[Path]:
+def _prepare_content(names: Sequence[str]) -> Iterator[Path]:
     """A directory as the image is to look inside; it belongs to the caller, and so do the directories in the image."""
     with tempfile.TemporaryDirectory(prefix="kedge-overlay-") as name:
         content = Path(name)
         content.chmod(0o755)
-        for path in (*LAYERS, *(f"{LAYERS[0]}/{folder}" for folder in folders)):
-            (content / path).mkdir(parents=True, exist_ok=True)
-        for folder in content.rglob("*"):
-            folder.chmod(0o755)
+        for path in names:
+            (content / path).mkdir()
+            (content / path).chmod(0o755)
         yield content
 
 
-def _give_to_root(image: Path, content: Path) -> None:
+def _list_names(folders: Sequence[PurePosixPath]) -> list[str]:
+    """All directories in the image, those above first."""
+    paths = [PurePosixPath(LAYERS[0], folder) for folder in folders]
+    above = {str(parent) for path in paths for parent in (path, *path.parents) if parent.name}
+    return sorted({*LAYERS, *above})
+
+
+def _give_to_root(image: Path, names: Sequence[str]) -> None:
     requests = []
-    for folder in sorted(content.rglob("*")):
-        name = str(folder.relative_to(content)).replace('"', '""')
+    for each in names:
+        name = each.replace('"', '""')
         requests += [f'set_inode_field "/{name}" {field} 0' for field in ("uid", "gid")]
     run_program(["debugfs", "-w", "-f", "-", str(image)], stdin="\n".join(requests).encode() + b"\n")
 

@@ -23,6 +23,7 @@ from kedge.ops.images.inspect import inspect_path
 from kedge.ops.images.open_view import open_view, read_file_environment
 from kedge.ops.mpi.read_for_launch import find_launched_path
 from kedge.posix.files import explained
+from kedge.posix.tree_walk import walk_tree
 from kedge.runtime.facts import LIBRARIES
 
 FOLDER = "/.kedge/mpi/lib"
@@ -133,10 +134,17 @@ def _list_places(mpi: MpiFacts, found: ClosedObjects) -> list[str]:
 
 def _list_modules(places: Iterable[str]) -> list[str]:
     """The plug-ins below the places: they need libraries of their own, which a closure of libmpi does not have."""
-    found: list[str] = []
-    for place in places:
-        found += [str(path) for path in sorted(Path(place).rglob("*.so*")) if path.is_file() and ".so" in path.name]
-    return found
+    return [
+        path
+        for place in places
+        for path in sorted(
+            folder.tree.show(folder.join(name))
+            for folder, entries in walk_tree(Path(place))
+            for name, _ in entries
+            if b".so" in name
+        )
+        if os.path.isfile(path)  # noqa: PTH113 - text
+    ]
 
 
 def _require_glibc(image: MpiImage, mpi: MpiFacts, found: ClosedObjects) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from kedge.errors import DigestMismatch, InvalidReference, KedgeError
 from kedge.formats.compression import inflate
-from kedge.layers.directory_tree import FolderOptions, FolderReading, FolderSource
+from kedge.layers.directory_tree import FolderOptions, FolderSource, read_file, read_folder
 from kedge.layers.flatten import flatten
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
@@ -75,9 +75,7 @@ class AddedFiles:
             known = self._downloads[address, step.checksum] = self._fetch(address, step)
         digest, modified = known
         path = self.store.blob_path(digest)
-        with explained(path):
-            node = FolderReading(FolderOptions(all_root=True)).find_node(str(path).encode(), path.stat())
-        assert node is not None
+        node = read_file(path)
         node.mode, node.mtime, node.nanoseconds, node.xattrs = _FILE_MODE, modified, 0, ()
         return _choose_name(address, step), node
 
@@ -139,8 +137,7 @@ class AddedFiles:
             named = read_git_address(address, step.place)
             self._require_fetching()
             folder = self._clones[place] = clone_repository(named, self._make_directory(), step, self.git_access)
-        reading = FolderReading(FolderOptions(all_root=True))
-        return reading.run(str(folder).encode("utf-8", "surrogateescape"))
+        return read_folder(folder, FolderOptions(all_root=True))[0]
 
     def _make_directory(self) -> Path:
         place = self.workplace.settings.temporary_directory

@@ -6,7 +6,6 @@ A SIF goes through the cache as a pull's does: the same build gives it a second 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -16,6 +15,7 @@ from kedge.model.image_format import ImageFormat
 from kedge.model.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
 from kedge.ops.build.results.finished_build import FinishedBuild
 from kedge.ops.build.steps.session import BuildSession
+from kedge.posix.tree_walk import measure_files
 from kedge.store.build_steps import StepRecord
 from kedge.store.images import Handing
 
@@ -153,4 +153,4 @@ def _measure(target: Path) -> int:
     """Bytes of a file, or of all files in a directory."""
     if not target.is_dir():
         return target.stat().st_size
-    return sum(Path(place, name).lstat().st_size for place, _, names in os.walk(target) for name in names)
+    return measure_files(target)

@@ -17,6 +17,7 @@ from kedge.errors import FileProblem, UnsupportedFormat
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
+from kedge.posix.tree_walk import walk_tree
 from kedge.runtime.images.image_file import identify
 from kedge.runtime.start.step import run_step
 
@@ -48,14 +49,8 @@ def copy_foreign_overlay(path: Path, workplace: Workplace) -> Iterator[Path]:
 def has_foreign_files(path: Path) -> bool:
     """Whether something below a directory belongs to another user than this one."""
     own = os.geteuid()
-    if own == 0:
-        return False
-    with explained(path):
-        return any(
-            Path(place, name).lstat().st_uid != own
-            for place, folders, files in os.walk(path)
-            for name in (*folders, *files)
-        )
+    walk = walk_tree(path, follows=False)
+    return own != 0 and any(status.st_uid != own for _, entries in walk for _, status in entries)
 
 
 @contextlib.contextmanager

@@ -8,19 +8,23 @@ are followed inside the tree only. A state that is one directory is a view with 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.layers.directory_tree import FolderOptions, FolderReading, list_entries
+from kedge.errors import KedgeError
+from kedge.layers.directory_tree import FolderOptions, FolderReading
 from kedge.layers.owners import OwnerTable, take_noted_owner
 from kedge.model.tree import Node
 from kedge.posix.files import explain
-from kedge.posix.views import DirectoryView, follow_links, read_last_link
+from kedge.posix.tree_walk import ConfinedTree
+from kedge.posix.views import follow_links, read_last_link
 
 _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque", "user.fuseoverlayfs.opaque")
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # ELOOP: a link where a directory was
 _READABLE_KINDS = {stat.S_IFDIR: "d", stat.S_IFREG: "f", stat.S_IFLNK: "l"}
 
 
@@ -34,11 +38,17 @@ class ViewLevel:
 
 @dataclass(frozen=True, slots=True)
 class ViewEntry:
-    """What stands at a path: a file of this host, its status, and the level it is in."""
+    """What stands at a path: a file below a directory of this host, its status, and the level it is in."""
 
-    path: bytes
+    tree: ConfinedTree
+    inner: bytes  # its path in there
     status: os.stat_result
     level: int
+
+    @property
+    def path(self) -> str:
+        """The path on this host."""
+        return self.tree.show(self.inner)
 
     @property
     def is_directory(self) -> bool:
@@ -46,11 +56,14 @@ class ViewEntry:
         return stat.S_ISDIR(self.status.st_mode)
 
 
-_Directory = tuple[tuple[bytes, int], ...]  # the host's directories that make one of the view, topmost first
+_Directory = tuple[int, ...]  # the levels whose directories make one of the view, topmost first
 
 
 class MergedView:
-    """Levels, lowest first, as one tree; a `posix.views.View`. Nothing may change in it while it is read.
+    """Levels, lowest first, as one tree; a `posix.views.View`.
+
+    Levels are read by the walker (`posix/tree_walk.py`): who changes a directory of the host meanwhile makes kedge fail
+    or see the one or the other, and never leads it out of that directory.
 
     Every file is root's, whoever owns it on this host, unless the levels' owners say otherwise. Directories of kedge's
     own (`is_own`) are read also where modes forbid it; of the host's own files extended attributes are not read.
@@ -59,8 +72,8 @@ class MergedView:
     def __init__(self, levels: tuple[ViewLevel, ...], *, is_own: bool = True) -> None:
         self.levels = levels
         self._reading = FolderReading(FolderOptions(all_root=True, unlocks=is_own, attributes=is_own))
-        top_first = tuple((os.fsencode(level.folder), index) for index, level in enumerate(levels))[::-1]
-        self._directories: dict[str, _Directory] = {"/": top_first}
+        self._trees = tuple(ConfinedTree(os.fsencode(level.folder)) for level in levels)
+        self._directories: dict[str, _Directory] = {"/": tuple(range(len(levels)))[::-1]}
 
     def close(self) -> None:
         """Give directories their modes back that were opened for reading."""
@@ -75,14 +88,16 @@ class MergedView:
             return self._find_root()
         if name in (".", ".."):
             return None
-        return self._find_in(self._open(parent or "/"), os.fsencode(name))
+        return self._find_in(self._open(parent or "/"), _name_inside(path))
 
     def entries(self, path: str) -> list[tuple[bytes, ViewEntry]]:
         """What is in a directory, in byte order; the path has no links."""
         merged: dict[bytes, ViewEntry] = {}
-        for folder, level in self._open(path):
-            for entry, status in list_entries(folder):
-                merged.setdefault(entry.name, ViewEntry(entry.path, status, level))
+        for level in self._open(path):
+            tree = self._trees[level]
+            with tree.open_folder(_name_inside(path)) as folder:
+                for name, status in folder.entries():
+                    merged.setdefault(name, ViewEntry(tree, folder.join(name), status, level))
         return [(name, merged[name]) for name in sorted(merged) if not self._is_whiteout(merged[name].status)]
 
     def make_node(self, path: str, entry: ViewEntry) -> Node | None:
@@ -90,7 +105,9 @@ class MergedView:
 
         All names of a file with several give the same node, whose content `FolderSource` reads.
         """
-        node = self._reading.find_node(entry.path, entry.status)
+        above, _, name = entry.inner.rpartition(b"/")
+        with entry.tree.open_folder(above) as folder:
+            node = self._reading.find_node(folder, name, entry.status)
         if node is None:
             return None
         has_owner = take_noted_owner(node)
@@ -102,39 +119,40 @@ class MergedView:
         return node
 
     def _find_root(self) -> ViewEntry | None:
-        directory = self._directories["/"]
-        return ViewEntry(directory[0][0], os.stat(directory[0][0]), directory[0][1]) if directory else None  # noqa: PTH116
+        level = len(self.levels) - 1
+        return ViewEntry(self._trees[level], b"", self._trees[level].find(b""), level) if self.levels else None
 
-    def _find_in(self, directory: _Directory, name: bytes) -> ViewEntry | None:
-        for folder, level in directory:
+    def _find_in(self, directory: _Directory, inner: bytes) -> ViewEntry | None:
+        for level in directory:
+            tree = self._trees[level]
             try:
-                status = os.lstat(folder + b"/" + name)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
+                status = tree.find(inner)
             except OSError as problem:
-                raise explain(problem, os.fsdecode(folder + b"/" + name)) from problem
-            return None if self._is_whiteout(status) else ViewEntry(folder + b"/" + name, status, level)
+                if problem.errno in _ABSENT:
+                    continue
+                raise explain(problem, tree.show(inner)) from problem
+            return None if self._is_whiteout(status) else ViewEntry(tree, inner, status, level)
         return None
 
     def _open(self, path: str) -> _Directory:
-        """The directories that make the one at `path`; none if there is no directory."""
+        """The levels whose directories make the one at `path`; none if there is no directory."""
         known = self._directories.get(path)
         if known is None:
-            parent, _, name = path.rpartition("/")
-            known = self._directories[path] = tuple(self._descend(self._open(parent or "/"), os.fsencode(name)))
+            parent = path.rpartition("/")[0]
+            known = self._directories[path] = tuple(self._descend(self._open(parent or "/"), _name_inside(path)))
         return known
 
-    def _descend(self, directory: _Directory, name: bytes) -> Iterator[tuple[bytes, int]]:
-        for folder, level in directory:
-            below = folder + b"/" + name
+    def _descend(self, directory: _Directory, inner: bytes) -> Iterator[int]:
+        for level in directory:
+            tree = self._trees[level]
             try:
-                status = os.lstat(below)
+                status = tree.find(inner)
             except OSError:
                 continue
             if not stat.S_ISDIR(status.st_mode):
                 return
-            yield below, level
-            if self._is_layered and _is_opaque(below):
+            yield level
+            if self._is_layered and _is_opaque(tree, inner):
                 return
 
     @property
@@ -166,8 +184,7 @@ class MergedView:
         entry = self.follow(path)
         if entry is None:
             return None
-        folder, _, name = os.fsdecode(entry.path).rpartition("/")
-        return DirectoryView(folder).read(f"/{name}", limit, offset)
+        return entry.tree.read(entry.inner, limit, offset)
 
     def names(self, path: str) -> list[str]:
         """What is in a directory, sorted; empty when there is none."""
@@ -193,7 +210,7 @@ class MergedView:
         entry = self.find(path)
         if entry is None or not stat.S_ISLNK(entry.status.st_mode):
             return None
-        return os.fsdecode(os.readlink(entry.path))  # noqa: PTH115 - targets are bytes
+        return os.fsdecode(entry.tree.read_link(entry.inner))
 
 
 def _is_ours(name: bytes) -> bool:
@@ -206,9 +223,15 @@ def view_directory(folder: Path, owners: OwnerTable | None = None) -> MergedView
     return MergedView((ViewLevel(folder, owners or OwnerTable()),))
 
 
-def _is_opaque(folder: bytes) -> bool:
-    for name in _OPAQUE:
-        with contextlib.suppress(OSError):
-            if os.getxattr(folder, name, follow_symlinks=False) == b"y":
-                return True
+def _is_opaque(tree: ConfinedTree, inner: bytes) -> bool:
+    with contextlib.suppress(KedgeError), tree.open_folder(inner) as folder:
+        place = folder.name(b"")
+        for name in _OPAQUE:
+            with contextlib.suppress(OSError):
+                if os.getxattr(place, name) == b"y":
+                    return True
     return False
+
+
+def _name_inside(path: str) -> bytes:
+    return os.fsencode(path.strip("/"))

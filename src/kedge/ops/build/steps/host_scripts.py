@@ -7,6 +7,7 @@ they run as Apptainer runs them: as the user, with all that the user may do.
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ from kedge.ops.build.states.roots import StepWorkspace
 from kedge.ops.build.steps.session import BuildSession
 from kedge.posix.files import explained
 from kedge.posix.process import describe_status, relay_program
+from kedge.posix.tree_walk import walk_tree
 from kedge.recipe.steps import SCRIPT_PATH, HostScriptStep
 from kedge.runtime.facts import Bind
 from kedge.runtime.start.host_script import HostScript, run_host_script
@@ -112,9 +114,5 @@ def identify_surroundings(session: BuildSession) -> str:
 
 
 def _is_large(folder: Path) -> bool:
-    count = 0
-    for _, names, files in os.walk(folder):
-        count += len(names) + len(files)
-        if count > _MOST_FILES:
-            return True
-    return False
+    counts = itertools.accumulate(len(entries) for _, entries in walk_tree(folder))
+    return any(count > _MOST_FILES for count in counts)

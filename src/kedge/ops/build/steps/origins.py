@@ -15,11 +15,13 @@ from pathlib import Path
 from kedge.errors import FileProblem
 from kedge.frozen import replace
 from kedge.layers.directory_tree import FolderSource
+from kedge.model.tree import Node, NodeKind
 from kedge.ops.build.bases.bases import OpenedBase
 from kedge.ops.build.bases.named_contexts import settle_origin
 from kedge.ops.build.copies.context import FileOrigin, open_context, open_host_files
 from kedge.ops.build.states.build_state import BuildState
 from kedge.ops.build.steps.session import BuildSession, StageWaiter
+from kedge.posix.private_files import is_out_of_reach
 from kedge.posix.views import follow_links
 from kedge.recipe.steps import Base, CopyOrigin, RecipePlace, StepMount, refuse_recipe
 from kedge.store.file_digests import FileDigests
@@ -99,21 +101,27 @@ class FileOrigins:
         return follow_inside(self.flatten(state), mount.source or "/", place)
 
     def _show(self, origin: FileOrigin, mount: StepMount, place: RecipePlace) -> Path:
-        """Files of this host as a step sees them: themselves, or a copy without those that .dockerignore names."""
+        """Files of this host as a step sees them: themselves, or a copy.
+
+        The copy is without those that .dockerignore names; and it is there where others could put a link in their place
+        before they are mounted.
+        """
         path = origin.locate(mount.source or "/")
         entry = origin.view.follow(path)
         tree, is_partial = origin.read_sent(path)
         if entry is None or tree is None:
             raise refuse_recipe(place, f"{mount.source} is not in {origin.name}, or its .dockerignore leaves it out")
-        real = os.fsdecode(entry.path)
-        if not is_partial:
+        real = entry.path
+        if not is_partial and is_out_of_reach(real):
             return Path(real)
         with self._lock:
             if real not in self._sent:
                 from kedge.ops.build.states.roots import copy_nodes  # late: as below
 
-                folder = self.session.place.make_folder("context") / "sent"
-                self._sent[real] = copy_nodes(tree, FolderSource(), folder)
+                folder = self.session.place.make_folder("context")
+                around = Node(NodeKind.DIRECTORY)  # what is copied may be one file
+                around.children[b"it"] = tree
+                self._sent[real] = copy_nodes(around, FolderSource(), folder / "sent") / "it"
             return self._sent[real]
 
     def flatten(self, state: BuildState) -> Path:

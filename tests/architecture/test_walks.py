@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One walker: whoever reads a tree of files does it by `posix/tree_walk.py`, which no link leads out. Needs nothing.
+
+Python's own ways follow paths: between two looks a directory becomes a link. They are left to those who read what only
+the user, root or kedge itself can change, or who open nothing; `shutil.rmtree` goes by descriptors.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.architecture.source_tree import Module, dotted_call, read_modules
+
+WALKERS = {"kedge.posix.tree_walk", "kedge.posix.confined_paths"}
+WALKS = ("os.walk", "os.fwalk", "shutil.copytree", "shutil.move")
+METHODS = ("rglob", "walk", "copytree")  # of a path, or of shutil
+
+_KERNEL = "/proc and /sys: files of the kernel"
+_STORE = "one directory of the cache, which is the user's alone or shared with people who are trusted"
+_OWN = "one directory that kedge made for itself"
+# Who may list a directory by its path with os.scandir, and why nobody leads it elsewhere.
+LISTINGS = {
+    "kedge.posix.process_tree": _KERNEL,
+    "kedge.host.limits": _KERNEL,
+    "kedge.store.held_images": _STORE,
+    "kedge.store.build_steps": _STORE,
+    "kedge.store.use_marks": _STORE,
+    "kedge.store.resolved_names": _STORE,
+    "kedge.store.layout": _STORE,
+    "kedge.store.cache_mounts": _STORE,
+    "kedge.store.eviction": _STORE,
+    "kedge.store.lease": _STORE,
+    "kedge.jobs.records": _OWN,
+    "kedge.ops.setup.seen_nodes": _OWN,
+    "kedge.runtime.images.node_cache_writer": _OWN,
+    "kedge.runtime.images.image_file": "looks whether a directory is empty, and opens nothing in it",
+    "kedge.runtime.mounts.overlay_mount": "whether a name of a layer begins with '.wh.'; opens no file",
+    "kedge.registry.tls": "whether a directory of certificates, which the administrator makes, has names of a kind",
+    "kedge.cli.srun_names": _OWN,
+    "kedge.hostpack.bundle.gather": "the installation that runs",
+}
+# Who may go through a tree by paths.
+TREES = {"kedge.hostpack.bundle.gather": "the installation that runs"}
+
+
+def find_calls(module: Module) -> Iterator[tuple[int, str]]:
+    """Lines that walk or list, by what name."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call):
+            name = dotted_call(node)
+            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            is_walk = name in WALKS or (method in METHODS and name != "ast.walk")
+            if is_walk or name == "os.scandir" or (method in ("glob", "iglob") and "**" in ast.unparse(node)):
+                yield node.lineno, name or method
+
+
+def test_trees_are_read_by_the_one_walker() -> None:
+    wrong, used = [], set()
+    for module in read_modules().values():
+        for line, name in find_calls(module):
+            allowed = LISTINGS if name == "os.scandir" else TREES
+            used.add((module.name, allowed is TREES))
+            if module.name not in WALKERS and module.name not in allowed:
+                wrong.append(f"{module.shown}:{line}: {name}: use walk_tree or ConfinedTree of posix/tree_walk.py")
+    assert not wrong, "\n".join(wrong)
+    idle = [name for name in LISTINGS if (name, False) not in used] + [
+        name for name in TREES if (name, True) not in used
+    ]
+    assert not idle, f"these list nothing any more: {idle}"
+
+
+def test_python_ways_are_found() -> None:
+    walks = "os.walk(p)\np.rglob('*')\np.glob('**/x')\nshutil.copytree(a, b)\nos.scandir(p)\nos.fwalk(p)\np.walk()\n"
+    text = walks + "p.glob('*.py')\nwalk(tree)\nos.listdir(p)\nast.walk(tree)\n"
+    example = next(iter(read_modules().values()))
+    module = Module("x", example.path, text, ast.parse(text), ())
+    assert sorted(line for line, _ in find_calls(module)) == [1, 2, 3, 4, 5, 6, 7]
