@@ -18,6 +18,7 @@ from typing import NamedTuple
 from kedge.errors import FileProblem
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Node, NodeKind, Xattrs
+from kedge.posix.confined_paths import open_exactly
 from kedge.posix.files import explain, explained
 
 _KINDS = {
@@ -41,6 +42,7 @@ class FolderOptions:
     one_file_system: bool = False  # leave directories empty that others are mounted on
     unlocks: bool = False  # read also what its modes keep from its owner, in a directory that is kedge's own
     attributes: bool = True  # read extended attributes
+    is_exact: bool = False  # the paths were resolved: no part of one may be a link when a file is opened
     progress: Progress = field(default_factory=Silent)
 
 
@@ -52,6 +54,7 @@ class _Origin(NamedTuple):
     changed: int  # st_ctime_ns
     locked_mode: int | None = None  # of a file that its owner may not read, and that is to be read all the same
     stored: int = 0  # bytes on the disk, without holes
+    is_exact: bool = False  # whether no part of the path may be a link
 
 
 class FolderSource:
@@ -86,7 +89,8 @@ class FolderSource:
         assert isinstance(origin, _Origin)
         shown = os.fsdecode(origin.path)
         with explained(shown), _unlocked(origin.path, origin.locked_mode):
-            file = os.open(origin.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            file = open_exactly(origin.path, flags) if origin.is_exact else os.open(origin.path, flags)
         try:
             _check_identity(file, origin)
             left = node.size
@@ -173,7 +177,9 @@ class FolderReading:
             node.size = status.st_size
             if status.st_size:
                 stored = status.st_blocks * 512
-                node.content = _Origin(path, _identify(status), status.st_ctime_ns, locked_mode, stored)
+                node.content = _Origin(
+                    path, _identify(status), status.st_ctime_ns, locked_mode, stored, self._options.is_exact
+                )
         elif kind in (NodeKind.BLOCK_DEVICE, NodeKind.CHARACTER_DEVICE):
             node.rdev = status.st_rdev
         return node
@@ -207,6 +213,17 @@ def list_entries(folder: bytes) -> list[tuple[os.DirEntry[bytes], os.stat_result
         return [(entry, entry.stat(follow_symlinks=False)) for entry in ordered]
     except OSError as problem:
         raise explain(problem, os.fsdecode(problem.filename or folder)) from problem
+
+
+def list_exactly(folder: bytes) -> list[tuple[bytes, os.stat_result]]:
+    """Names and status of what is in a directory whose path was resolved; an error if it leads elsewhere by now."""
+    with explained(os.fsdecode(folder)):
+        opened = open_exactly(folder)
+        try:
+            with os.scandir(opened) as entries:
+                return [(os.fsencode(entry.name), entry.stat(follow_symlinks=False)) for entry in entries]
+        finally:
+            os.close(opened)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ import os
 import stat
 from pathlib import Path
 
+from kedge.posix import libc
+
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_OPEN = 64  # of the directories on the way down: trees may be deeper than a process may have files open
 
@@ -15,6 +17,29 @@ _KEPT_OPEN = 64  # of the directories on the way down: trees may be deeper than 
 def open_folder(name: bytes | str | Path, *, at: int | None = None) -> int:
     """A descriptor of the directory `name` (in the directory `at`); a symbolic link in its place is an error."""
     return os.open(name, _FOLDER_FLAGS, dir_fd=at)
+
+
+def open_exactly(path: bytes, flags: int = _FOLDER_FLAGS) -> int:
+    """Open an absolute path that was resolved before: OSError (ELOOP) if any part of it has become a link since.
+
+    Who may exchange directories on the way for links does not lead us elsewhere.
+    """
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return libc.open_without_links(path, flags)
+    except OSError as problem:
+        if problem.errno not in (errno.ENOSYS, errno.EPERM, errno.EAGAIN):  # before Linux 5.6, or by a filter
+            raise
+    *above, name = path.strip(b"/").split(b"/")
+    folder = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in above:
+            below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        return os.open(name or b".", flags, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def name_in(folder: int, name: bytes) -> bytes:

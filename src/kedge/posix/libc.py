@@ -38,7 +38,7 @@ _SYS_PIVOT_ROOT = {"x86_64": 155, "ppc64le": 203, "s390x": 217}.get(os.uname().m
 _SYS_SECCOMP = {"x86_64": 317, "ppc64le": 358, "s390x": 348}.get(os.uname().machine, 277)
 _SYS_MEMFD_CREATE = {"x86_64": 319, "ppc64le": 360, "s390x": 350}.get(os.uname().machine, 279)
 _SYS_OPENAT2 = 437  # the same number on all architectures (Linux 5.6)
-_RESOLVE_IN_ROOT = 0x10
+_RESOLVE_NO_SYMLINKS, _RESOLVE_IN_ROOT = 0x04, 0x10
 _SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT = 428, 429  # the same numbers on all architectures (Linux 5.2)
 _AT_FDCWD = -100
@@ -363,7 +363,16 @@ def create_memory(name: str, flags: int = MFD_CLOEXEC) -> int:
 
 def open_in_root(folder: int, path: str, flags: int) -> int:
     """openat2(2): open a name as if the directory were the root, whatever links and other processes do meanwhile."""
-    how = _pack_words(flags, 0, _RESOLVE_IN_ROOT)  # struct open_how of linux/openat2.h: flags, mode, resolve
+    return _open_resolved(folder, path, flags, _RESOLVE_IN_ROOT)
+
+
+def open_without_links(path: str | bytes, flags: int) -> int:
+    """openat2(2): open a path of which no part may be a symbolic link; OSError (ELOOP) where one is."""
+    return _open_resolved(_AT_FDCWD, path, flags, _RESOLVE_NO_SYMLINKS)
+
+
+def _open_resolved(folder: int, path: str | bytes, flags: int, resolve: int) -> int:
+    how = _pack_words(flags, 0, resolve)  # struct open_how of linux/openat2.h: flags, mode, resolve
     descriptor = _library.syscall(
         c_types.c_long(_SYS_OPENAT2),
         c_types.c_int(folder),
@@ -372,7 +381,7 @@ def open_in_root(folder: int, path: str, flags: int) -> int:
         c_types.c_size_t(len(how)),
     )
     if descriptor < 0:
-        _check(descriptor, path)
+        _check(descriptor, os.fsdecode(path))
     return int(descriptor)
 
 

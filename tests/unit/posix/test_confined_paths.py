@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from pathlib import Path
 
 import pytest
 
-from kedge.posix.confined_paths import Descent, open_folder, remove_tree
+from kedge.posix import libc
+from kedge.posix.confined_paths import Descent, open_exactly, open_folder, remove_tree
 from tests.builders.layers import names_in
 
 
@@ -19,6 +21,27 @@ def test_open_folder_does_not_follow_a_link(tmp_path: Path) -> None:
     os.close(open_folder(tmp_path / "folder"))
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
         open_folder(tmp_path / "link")
+
+
+@pytest.mark.parametrize("kernel", ["new", "old"])
+def test_open_exactly_follows_no_link_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSYS, "openat2")
+
+    if kernel == "old":
+        monkeypatch.setattr(libc, "open_without_links", refuse)
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/file").write_text("1")
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "a/b/end").symlink_to("file")
+    for name, flags in (("a/b/file", os.O_RDONLY), ("a/b", os.O_RDONLY | os.O_DIRECTORY), ("..", os.O_RDONLY)):
+        opened = open_exactly(os.fsencode(tmp_path / name), flags)
+        assert os.fstat(opened).st_ino == (tmp_path / name).stat().st_ino
+        os.close(opened)
+    os.close(open_exactly(b"/"))
+    for name in ("link/b/file", "link", "link/b", "a/b/end"):
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            open_exactly(os.fsencode(tmp_path / name), os.O_RDONLY)
 
 
 def test_remove_tree_takes_read_only_folders_and_leaves_link_targets(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.layers.directory_tree import FolderOptions, FolderReading, list_entries
+from kedge.layers.directory_tree import FolderOptions, FolderReading, list_entries, list_exactly
 from kedge.layers.owners import OwnerTable, take_noted_owner
 from kedge.model.tree import Node
 from kedge.posix.files import explain
@@ -53,13 +53,17 @@ class MergedView:
     """Levels, lowest first, as one tree; a `posix.views.View`. Nothing may change in it while it is read.
 
     Every file is root's, whoever owns it on this host, unless the levels' owners say otherwise. Directories of kedge's
-    own (`is_own`) are read also where modes forbid it; of the host's own files extended attributes are not read.
+    own (`is_own`) are read also where modes forbid it; of the host's own files extended attributes are not read, and
+    whoever exchanges a directory of theirs for a link meanwhile gets an error.
     """
 
     def __init__(self, levels: tuple[ViewLevel, ...], *, is_own: bool = True) -> None:
         self.levels = levels
-        self._reading = FolderReading(FolderOptions(all_root=True, unlocks=is_own, attributes=is_own))
-        top_first = tuple((os.fsencode(level.folder), index) for index, level in enumerate(levels))[::-1]
+        options = FolderOptions(all_root=True, unlocks=is_own, attributes=is_own, is_exact=not is_own)
+        self._reading = FolderReading(options)
+        self._is_exact = not is_own
+        # `/` is the empty text, so that what is in it begins with one slash
+        top_first = tuple((os.fsencode(level.folder).rstrip(b"/"), index) for index, level in enumerate(levels))[::-1]
         self._directories: dict[str, _Directory] = {"/": top_first}
 
     def close(self) -> None:
@@ -81,9 +85,14 @@ class MergedView:
         """What is in a directory, in byte order; the path has no links."""
         merged: dict[bytes, ViewEntry] = {}
         for folder, level in self._open(path):
-            for entry, status in list_entries(folder):
-                merged.setdefault(entry.name, ViewEntry(entry.path, status, level))
+            for name, status in self._list(folder):
+                merged.setdefault(name, ViewEntry(folder + b"/" + name, status, level))
         return [(name, merged[name]) for name in sorted(merged) if not self._is_whiteout(merged[name].status)]
+
+    def _list(self, folder: bytes) -> list[tuple[bytes, os.stat_result]]:
+        if self._is_exact:
+            return list_exactly(folder or b"/")
+        return [(entry.name, status) for entry, status in list_entries(folder or b"/")]
 
     def make_node(self, path: str, entry: ViewEntry) -> Node | None:
         """The file at a path as a node without children, its owner as recorded; None for sockets.
@@ -103,7 +112,10 @@ class MergedView:
 
     def _find_root(self) -> ViewEntry | None:
         directory = self._directories["/"]
-        return ViewEntry(directory[0][0], os.stat(directory[0][0]), directory[0][1]) if directory else None  # noqa: PTH116
+        if not directory:
+            return None
+        path = directory[0][0] or b"/"
+        return ViewEntry(path, os.stat(path), directory[0][1])  # noqa: PTH116
 
     def _find_in(self, directory: _Directory, name: bytes) -> ViewEntry | None:
         for folder, level in directory:
