@@ -16,7 +16,7 @@ from kedge.errors import FileProblem, InvalidRecipe
 from kedge.host.private_places import PrivatePlaces
 from kedge.model.progress import Silent
 from kedge.ops.build.copies.context import open_host_files
-from kedge.ops.build.copies.host_reach import HostReach
+from kedge.ops.build.host_reach import HostReach
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import give_to

@@ -16,7 +16,7 @@ from kedge.errors import CorruptImage, DigestMismatch, FileProblem, NoSpace
 from kedge.frozen import replace
 from kedge.ops.build.bases.login_owner import bind_login
 from kedge.ops.build.convert_spec import convert_spec, names_image
-from kedge.ops.build.copies.host_reach import open_reach
+from kedge.ops.build.host_reach import open_reach
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult
 from kedge.ops.build.results.build_note import write_note

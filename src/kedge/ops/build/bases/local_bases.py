@@ -11,7 +11,7 @@ from kedge.host.private_places import find_homes
 from kedge.model.progress import Progress
 from kedge.model.reference import Transport
 from kedge.ops.build.bases.base_references import name_reference
-from kedge.ops.build.copies.host_reach import HostReach
+from kedge.ops.build.host_reach import HostReach
 from kedge.recipe.steps import Base, refuse_recipe
 
 _PARTS = (".singularity.d", "bin/sh", "usr/bin/sh", "etc/os-release", "etc/passwd")  # one of them is in any

@@ -24,7 +24,7 @@ from kedge.host.limits import read_limits
 from kedge.host.private_places import Standing
 from kedge.layers.directory_tree import FolderSource, identify_content
 from kedge.model.tree import Node, NodeKind, copy_node, walk
-from kedge.ops.build.copies.host_reach import HostReach
+from kedge.ops.build.host_reach import HostReach
 from kedge.ops.build.states.merged_view import MergedView, ViewEntry, ViewLevel
 from kedge.posix.files import explained
 from kedge.recipe.patterns import (

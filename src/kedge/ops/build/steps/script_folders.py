@@ -7,7 +7,7 @@ import os
 import shlex
 
 from kedge.errors import InvalidRecipe
-from kedge.ops.build.copies.host_reach import HostReach
+from kedge.ops.build.host_reach import HostReach
 from kedge.ops.build.request import HostItem
 from kedge.posix.confined_paths import open_exactly
 from kedge.posix.files import explained

@@ -16,7 +16,7 @@ from kedge.errors import UsageError
 from kedge.ops.build.bases.bases import OpenedBase, open_base
 from kedge.ops.build.bases.local_bases import name_local_base
 from kedge.ops.build.bases.named_contexts import settle_context
-from kedge.ops.build.copies.host_reach import HostReach
+from kedge.ops.build.host_reach import HostReach
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
 from kedge.ops.build.states.build_place import BuildPlace
 from kedge.ops.build.states.build_state import StageResult, StepLayer
