@@ -114,7 +114,8 @@ class PrivatePlaces:
         """The standing of what is in a directory of that standing; `path` has no links."""
         if above.secret:
             return above
-        if (known := self._secrets.get(_identify(status))) is not None:
+        known = self._secrets.get((status.st_dev, status.st_ino))
+        if known is not None:
             return Standing(None, known)
         below = above.below_home
         if below is not None:

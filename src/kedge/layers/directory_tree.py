@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kedge.errors import FileProblem
 from kedge.model.progress import Progress, Silent
 from kedge.model.tree import Node, NodeKind, Xattrs
-from kedge.posix.confined_paths import open_exactly
+from kedge.posix.confined_paths import NearbyFiles, open_exactly
 from kedge.posix.files import explain, explained
 
 _KINDS = {
@@ -58,10 +58,14 @@ class _Origin(NamedTuple):
 
 
 class FolderSource:
-    """Gives contents of files that a `FolderReading` found; `close` puts back the modes of what was unlocked."""
+    """Gives contents of files that a `FolderReading` found; `close` puts back the modes of what was unlocked.
 
-    def __init__(self) -> None:
+    Who reads many files of a directory in one thread, and closes this, hands over `nearby`.
+    """
+
+    def __init__(self, nearby: NearbyFiles | None = None) -> None:
         self._locked: dict[bytes, int] = {}  # by path, those above first
+        self._open_exactly = open_exactly if nearby is None else nearby.open
 
     def unlock(self, folder: bytes, mode: int) -> None:
         """Let the owner into a directory until `close`, if its mode does not."""
@@ -90,7 +94,7 @@ class FolderSource:
         shown = os.fsdecode(origin.path)
         with explained(shown), _unlocked(origin.path, origin.locked_mode):
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            file = open_exactly(origin.path, flags) if origin.is_exact else os.open(origin.path, flags)
+            file = self._open_exactly(origin.path, flags) if origin.is_exact else os.open(origin.path, flags)
         try:
             _check_identity(file, origin)
             left = node.size

@@ -42,6 +42,29 @@ def open_exactly(path: bytes, flags: int = _FOLDER_FLAGS) -> int:
         os.close(folder)
 
 
+class NearbyFiles:
+    """Opens resolved paths as `open_exactly` does, one after the other; a directory that several lie in once."""
+
+    def __init__(self) -> None:
+        self._path = b""
+        self._folder = -1
+
+    def open(self, path: bytes, flags: int) -> int:
+        """A descriptor of a file."""
+        above, _, name = path.rpartition(b"/")
+        if self._folder < 0 or above != self._path:
+            self.close()
+            self._folder = open_exactly(above or b"/", os.O_PATH | os.O_DIRECTORY)
+            self._path = above
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._folder)
+
+    def close(self) -> None:
+        """Close the directory."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+
 def name_in(folder: int, name: bytes) -> bytes:
     """A path for calls that take no directory descriptor (extended attributes): only its last component is ours."""
     return b"/proc/self/fd/%d/%s" % (folder, name)

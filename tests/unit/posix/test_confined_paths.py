@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix import libc
-from kedge.posix.confined_paths import Descent, open_exactly, open_folder, remove_tree
+from kedge.posix.confined_paths import Descent, NearbyFiles, open_exactly, open_folder, remove_tree
 from tests.builders.layers import names_in
 
 
@@ -42,6 +42,24 @@ def test_open_exactly_follows_no_link_on_the_way(tmp_path: Path, monkeypatch: py
     for name in ("link/b/file", "link", "link/b", "a/b/end"):
         with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
             open_exactly(os.fsencode(tmp_path / name), os.O_RDONLY)
+
+
+def test_nearby_files_follow_no_link(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    (tmp_path / "a/link").symlink_to("file")
+    (tmp_path / "c").symlink_to("b")
+    nearby = NearbyFiles()
+    for name in ("a/file", "b/file", "a/file"):
+        opened = nearby.open(os.fsencode(tmp_path / name), os.O_RDONLY)
+        assert os.read(opened, 9).decode() == name[0]
+        os.close(opened)
+    for name in ("a/link", "c/file"):
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            nearby.open(os.fsencode(tmp_path / name), os.O_RDONLY)
+    nearby.close()
+    nearby.close()
 
 
 def test_remove_tree_takes_read_only_folders_and_leaves_link_targets(tmp_path: Path) -> None:

@@ -126,10 +126,6 @@ class HostReach:
         """Whether a directory of the command line is that place itself or in it: a home around it does not name it."""
         return _is_in(context, secret) or self.places.judge(context).secret == secret
 
-    def enter(self, above: Standing, path: str, status: os.stat_result) -> Standing:
-        """The standing of what is in a directory."""
-        return self.places.enter(above, path, status)
-
     def require_admitted(self, path: str, source: str) -> Standing:
         """The standing of a path that a recipe names itself; raises InvalidRecipe for a place of secrets."""
         standing = self.places.judge(path)

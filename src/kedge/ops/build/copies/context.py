@@ -26,6 +26,7 @@ from kedge.layers.directory_tree import FolderSource, identify_content
 from kedge.model.tree import Node, NodeKind, copy_node, walk
 from kedge.ops.build.host_reach import HostReach
 from kedge.ops.build.states.merged_view import MergedView, ViewEntry, ViewLevel
+from kedge.posix.confined_paths import NearbyFiles
 from kedge.posix.files import explained
 from kedge.recipe.patterns import (
     BadPattern,
@@ -343,8 +344,8 @@ class _TreeReading:
         if self._reach is None:
             return above
         place = self._origin.root + path
-        standing = self._reach.enter(above, place, entry.status)
-        if self._reach.admits(place, standing):
+        standing = self._reach.places.enter(above, place, entry.status)
+        if not standing.secret or self._reach.admits(place, standing):
             return standing
         self._leave_out(place)
         return None
@@ -471,12 +472,14 @@ def _read_ignore_file(folder: Path, recipe: Path | None) -> tuple[Path, str]:
 
 
 def _hash_contents(nodes: list[Node]) -> list[str]:
-    return [_hash_content(node) for node in nodes]
+    with contextlib.closing(NearbyFiles()) as nearby:
+        source = FolderSource(nearby)
+        return [_hash_content(node, source) for node in nodes]
 
 
-def _hash_content(node: Node) -> str:
+def _hash_content(node: Node, source: FolderSource) -> str:
     hashed = hashlib.sha256()
-    for piece in FolderSource().chunks(node):
+    for piece in source.chunks(node):
         hashed.update(piece)
     return hashed.hexdigest()
 
