@@ -230,7 +230,7 @@ def test_directory_is_exchanged_for_a_link_meanwhile(tmp_path: Path, moment: str
     tree = origin.read_tree(str(data), follows=True)
     assert tree is not None
     exchange()
-    with pytest.raises(FileProblem, match="/project/data/file: Too many levels of symbolic links"):
+    with pytest.raises(FileProblem, match=r"/project/data/file: (Not a directory|Too many levels)"):
         origin.digest_tree(tree)
 
 

@@ -48,7 +48,7 @@ _VARIABLES = (
 _OWN = (("XDG_CONFIG_HOME", "kedge"), ("XDG_STATE_HOME", "kedge"), ("HF_HOME", "token"))
 SHARED = ("/tmp", "/var/tmp", "/dev/shm")
 _NO_HOMES = ("", "/", "/usr", "/bin", "/sbin", "/lib", "/etc", "/var")  # of accounts that are programs
-_MOST_LOOKED_AT = 500  # directories in one that may hold homes
+_MOST_LOOKED_AT = 100  # entries of a directory that may hold homes
 
 
 def find_homes(environ: Mapping[str, str] | None = None) -> list[str]:

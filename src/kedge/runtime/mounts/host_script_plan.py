@@ -48,11 +48,12 @@ def plan_host_script(request: HostScriptRequest) -> MountPlan:
         size = f"mode=1777,size={request.private_size}"
         operations += [("folder", _TREE + path, 0o755, MUST), ("tmpfs", _TREE + path, size, MUST)]
     operations += _bind(NEW, IMAGE_ROOT, 0)
+    inside = [path for path in step.hidden if any(path.startswith(f"{shown[0]}/") for shown in step.shown)]
+    operations += [_hide(request, path) for path in step.hidden if path not in inside]
     for folder, device, inode in step.shown:
         operations += _bind(f"{OLD}{folder}", str(folder), MS_RDONLY)
         operations.append(("same", f"{_TREE}{folder}", device, inode))
-    for hidden in step.hidden:
-        operations.append(_hide(request, hidden))
+    operations += [_hide(request, path) for path in inside]
     for bind in request.binds:
         operations += _bind(OLD + bind.source, bind.destination, MS_RDONLY if bind.readonly else 0)
     operations += [("readonly", _TREE), ("umask", 0o022), ("enter", _TREE)]

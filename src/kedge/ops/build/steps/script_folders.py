@@ -14,6 +14,8 @@ from kedge.posix.files import explained
 from kedge.recipe.steps import HostScriptStep, refuse_recipe
 from kedge.runtime.start.build_step import StepContext
 
+_PROGRAMS = ("/usr/", "/etc/")  # which such a script sees anyway; few sites have homes there
+
 
 def choose_folders(reach: HostReach, step: HostScriptStep) -> StepContext:
     """What a script sees; raises InvalidRecipe where that would be a home, /, /tmp or a place of secrets."""
@@ -30,6 +32,8 @@ def choose_folders(reach: HostReach, step: HostScriptStep) -> StepContext:
     hidden = [path for place in shown for path in reach.places.list_secrets(place) if _is_closed(reach, path)]
     for path in hidden:
         reach.leave_out(path, step.place)
+    hidden += [home for home in reach.places.homes if home.startswith(_PROGRAMS)]
+    hidden += [path for place in _PROGRAMS for path in reach.places.list_secrets(place) if _is_closed(reach, path)]
     return StepContext(folder, tuple(_identify(path) for path in shown), tuple(dict.fromkeys(hidden)))
 
 
