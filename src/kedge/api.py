@@ -129,6 +129,8 @@ class BuildOptions:
     platform: str = ""
     no_cache: bool = False
     build_contexts: Mapping[str, str] = field(default_factory=dict)
+    contexts: Sequence[PathLike] = ()  # what %files and %setup may take although it is private or outside
+    contained: bool = False
     secrets: Mapping[str, PathLike] = field(default_factory=dict)  # files by their ids
     ssh: Sequence[str] = ()
     sections: Sequence[str] = ("all",)
@@ -186,6 +188,8 @@ def _add_options(request: BuildRequest, options: BuildOptions) -> BuildRequest:
         platform=options.platform,
         use_cache=not options.no_cache,
         contexts=options.build_contexts,
+        allowed=tuple(Path(path) for path in options.contexts),
+        is_contained=options.contained,
         secrets=tuple(BuildSecret(name, Path(path)) for name, path in options.secrets.items()),
         ssh=tuple(options.ssh),
         sections=tuple(options.sections),

@@ -23,6 +23,7 @@ _OWN = "one directory that kedge made for itself"
 LISTINGS = {
     "kedge.posix.process_tree": _KERNEL,
     "kedge.host.limits": _KERNEL,
+    "kedge.host.private_places": "which directories hold homes: names and owners, nothing in it is opened",
     "kedge.store.held_images": _STORE,
     "kedge.store.build_steps": _STORE,
     "kedge.store.use_marks": _STORE,

@@ -37,6 +37,8 @@ class Steps:
     changes: Path | None
     layers: list[Path] = field(default_factory=list)
     context: Path | None = None  # programs of the host are run, and this is where
+    hidden: tuple[str, ...] = ()  # what they do not see of it
+    inode: int = 0  # what it is known by, where that is not what is there
     setup: str = ""  # what root does to the host before, in a mount namespace of its own
 
     @property
@@ -54,7 +56,7 @@ class Steps:
             },
             "program": {"argv": list(argv), **program},
             "named": dict(named or {}),
-            **({"context": str(self.context)} if self.context else {}),
+            **({"context": str(self.context), "hidden": self.hidden, "inode": self.inode} if self.context else {}),
         }
         done = self._start(request)
         assert done.returncode == 0, done.stderr

@@ -236,6 +236,25 @@ def test_script_with_programs_of_the_host_changes_the_image_alone(steps: Steps) 
     assert "seen" not in steps.read("env")
 
 
+def test_script_does_not_see_what_is_hidden_in_its_directory(steps: Steps) -> None:
+    steps.context = give(steps.runner, steps.runner.folder / "context")
+    for name in ("kept/file", "folder/secret", "secret"):
+        (steps.context / name).parent.mkdir(exist_ok=True)
+        (steps.context / name).write_text(name)
+    steps.hidden = (f"{steps.context}/folder", f"{steps.context}/secret")
+    assert steps.read("sh", "-ec", "cat secret kept/file; ls -A folder; find . -size +0 -type f -exec cat {} +") == (
+        "kept/file" * 2
+    )
+    assert (steps.context / "folder/secret").read_text() == "folder/secret"
+
+
+def test_directory_of_a_script_that_was_exchanged_is_refused(steps: Steps) -> None:
+    steps.context = give(steps.runner, steps.runner.folder / "context")
+    steps.inode = steps.runner.home.stat().st_ino
+    done = steps.run("ls")
+    assert "is not the directory that was chosen: somebody exchanged it meanwhile" in done.error
+
+
 def test_step_notes_to_whom_its_program_gives_files(steps: Steps) -> None:
     script = """
         mkdir -p /srv/app/deep; echo x > /srv/app/file; ln -s /srv/app /link; echo y > /srv/app/deep/mine

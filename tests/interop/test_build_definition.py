@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from tests.builders.apptainer import PEER_USER, Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, make_runner
+from tests.builders.removal import remove_beside
 from tests.requirements import require_user_namespaces
 
 PROGRAMS = ("sh", "cat", "cp", "echo", "env", "grep", "ls", "mkdir", "sort", "touch", "tr", "wc")
@@ -93,10 +96,16 @@ def peer() -> Iterator[Apptainer]:
 
 
 @pytest.fixture(scope="module")
-def runner(peer: Apptainer) -> Runner:
-    runner = make_runner(peer.folder, PEER_USER)
-    runner.read("build", "--sandbox", "ours", "recipe.def", cwd=peer.folder)
-    return runner
+def runner(peer: Apptainer) -> Iterator[Runner]:
+    folder = Path(tempfile.mkdtemp(prefix="kedge-home-"))  # %setup would not see a directory that the home is in
+    folder.chmod(0o755)
+    os.chown(folder, PEER_USER, PEER_USER)
+    try:
+        runner = make_runner(folder, PEER_USER)
+        runner.read("build", "--sandbox", "ours", "recipe.def", cwd=peer.folder)
+        yield runner
+    finally:
+        remove_beside(folder)
 
 
 def read_tree(folder: Path) -> dict[str, tuple[str, object]]:

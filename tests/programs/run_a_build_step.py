@@ -2,17 +2,18 @@
 """Runs one step of a build as whoever starts this; prints status, output or error as JSON.
 
 Standard input: a JSON object with `root`, `program`, and the other arguments of run_build_step; with `context` the
-program is one of the host.
+program is one of the host, `hidden` is what it does not see there, and `inode` what the directory is known by.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 from kedge.errors import KedgeError
 from kedge.runtime.facts import Bind
-from kedge.runtime.start.build_step import StepMemory, StepProgram, StepRoot, run_build_step
+from kedge.runtime.start.build_step import StepContext, StepMemory, StepProgram, StepRoot, run_build_step
 from kedge.runtime.start.host_script import HostScript, run_host_script
 
 
@@ -32,7 +33,9 @@ def main() -> None:
     result: dict[str, object] = {}
     try:
         if "context" in given:
-            script = HostScript(program["argv"], given["context"])
+            context, status = given["context"], Path(given["context"]).stat()
+            shown = (context, status.st_dev, given.get("inode") or status.st_ino)
+            script = HostScript(program["argv"], StepContext(context, (shown,), tuple(given.get("hidden", ()))))
             result["status"] = run_host_script(root, script, pieces.append)
         else:
             result["status"] = run_build_step(root, StepProgram(**program), pieces.append, **named)

@@ -77,6 +77,22 @@ def _add_recipe_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--build-context", metavar="NAME=PATH", action="append", default=[], help="further context for COPY --from=NAME"
     )
+    group.add_argument(
+        "--context",
+        metavar="PATH",
+        type=Path,
+        action="append",
+        default=[],
+        help="let %%files and %%setup take files from here: also secrets, such as ~/.ssh, if PATH is such a place",
+    )
+    group.add_argument(
+        "--contained",
+        action="store_true",
+        help="refuse files of this host outside of the current directory and the recipe's: for recipes of strangers",
+    )
+    group.add_argument(
+        "--no-contained", action="store_false", dest="contained", help="undo --contained: name such files (default)"
+    )
     group.add_argument("--platform", metavar="OS/ARCH", default="", help="platform of the image, such as linux/arm64")
     group.add_argument("--lock", action="store_true", help="write the digests of bases to RECIPE.lock, and use them")
     group.add_argument("--lock-file", metavar="FILE", help="the same with another file")
@@ -221,6 +237,7 @@ def _choose_settings(request: BuildRequest, console: Console) -> Settings:
 def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> int:
     """Show what would be done."""
     from kedge.cli.build_steps import StepBoard
+    from kedge.cli.redaction import escape_line
     from kedge.ops.build.preview import preview
 
     shown = preview(request, workplace, StepBoard())
@@ -230,6 +247,8 @@ def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> i
     console.print(f"recipe   {shown.recipe} ({shown.kind})")
     if shown.context:
         console.print(f"context  {shown.context}")
+    for item in shown.host:
+        console.print(f"host     {escape_line(item.path)} ({item.state})")
     for stage in shown.stages:
         _show_previewed(stage, console)
     console.print(f"output   {shown.output}")

@@ -59,6 +59,8 @@ def read_request(arguments: argparse.Namespace, console: Console) -> BuildReques
         updates=updates,
         context=shape.context,
         contexts=read_pairs("--build-context", arguments.build_context),
+        allowed=tuple(arguments.context),
+        is_contained=arguments.contained,
         arguments=build_arguments,
         warns_unused=arguments.warn_unused_build_args,
         secrets=tuple(read_secret(text, environ) for text in arguments.secret),

@@ -8,15 +8,13 @@ files give the same tree. Nothing under the user's home is taken unless it was n
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import pwd
 import stat
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from kedge.errors import FileProblem
+from kedge.host.private_places import find_homes
 from kedge.model.tree import ContentSink, Node, NodeKind
 from kedge.posix.files import explain, explained
 from kedge.posix.views import follow_links
@@ -193,18 +191,6 @@ class HostTree:
         if self.is_private(os.path.realpath(path)):
             return None
         return NodeKind.DIRECTORY if stat.S_ISDIR(mode) else NodeKind.FILE if stat.S_ISREG(mode) else None
-
-
-def find_homes() -> list[str]:
-    """The user's home under every name it has, with a slash at the end; empty if it is not a directory of theirs."""
-    homes = {os.environ.get("HOME", "")}
-    with contextlib.suppress(KeyError):
-        homes.add(pwd.getpwuid(os.getuid()).pw_dir)
-    usable = {home.rstrip("/") for home in homes if home.startswith("/") and Path(home).is_dir()}
-    usable |= {os.path.realpath(home) for home in usable}
-    return sorted(
-        home + "/" for home in usable if home not in ("", "/", "/usr", "/bin", "/sbin", "/lib", "/etc", "/var")
-    )
 
 
 def _read_exactly(descriptor: int, size: int, path: str) -> Iterator[bytes]:

@@ -22,10 +22,13 @@ class StepOptions:
     binds: list[list[str]]  # source, destination, `ro` or empty
     files: list[list[str]]  # path, content, mode: read-only files in memory, of this container alone
     context: str = ""  # a script with the programs of the host: the directory it starts in
+    shown: list[list[str | int]]  # directories that such a script sees: path, device and inode
+    hidden: list[str]  # what it does not see of them
     parent: int = 0  # the process that the step must not outlive
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self.environment, self.layers, self.tmpfs, self.binds, self.files = {}, [], [], [], []
+        self.shown, self.hidden = [], []
         for name, value in values.items():
             if name not in StepOptions.__annotations__:
                 raise TypeError(f"StepOptions has no '{name}'")

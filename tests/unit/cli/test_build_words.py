@@ -139,7 +139,8 @@ def test_options_become_the_request() -> None:
     request = read(
         *("--no-cache", "--notest", "--nv", "-B", "/a:/b", "--mount", "type=bind,src=/a,dst=/b", "--target", "x"),
         *("--section", "post,%test", "--label", "a=b", "--protect", "--lock", "--shell-on-error", "--arch", "arm64"),
-        *("--build-context", "n=p", "--ssh", "default", "--setup-on-host", "out.sif", "tools.def"),
+        *("--build-context", "n=p", "--ssh", "default", "--setup-on-host", "--context", "a", "--context", "b"),
+        *("--contained", "out.sif", "tools.def"),
         environ={"SOURCE_DATE_EPOCH": "17"},
     )
     assert not request.use_cache
@@ -151,6 +152,8 @@ def test_options_become_the_request() -> None:
     assert (request.target, request.platform, request.epoch) == ("x", "linux/arm64", 17)
     assert (request.protect, request.shell_on_error, request.uses_host) == (True, True, True)
     assert (request.labels, request.contexts, request.ssh) == ({"a": "b"}, {"n": "p"}, ("default",))
+    assert (request.allowed, request.is_contained) == ((Path("a"), Path("b")), True)
+    assert not read("--contained", "--no-contained", "out.sif", "tools.def").is_contained
 
 
 def test_an_update_names_a_sandbox_that_is_there(place: Path) -> None:

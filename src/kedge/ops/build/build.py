@@ -16,6 +16,7 @@ from kedge.errors import CorruptImage, DigestMismatch, FileProblem, NoSpace
 from kedge.frozen import replace
 from kedge.ops.build.bases.login_owner import bind_login
 from kedge.ops.build.convert_spec import convert_spec, names_image
+from kedge.ops.build.host_reach import open_reach
 from kedge.ops.build.recipe_input import RecipeInput, load_recipe
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildResult
 from kedge.ops.build.results.build_note import write_note
@@ -25,6 +26,7 @@ from kedge.ops.build.results.lock_file import read_lock, write_lock
 from kedge.ops.build.states.build_place import BuildPlace
 from kedge.ops.build.states.build_state import StageResult
 from kedge.ops.build.steps.build_log import BuildLog, choose_log_folder
+from kedge.ops.build.steps.host_files import name_host_files
 from kedge.ops.build.steps.origins import FileOrigins
 from kedge.ops.build.steps.session import BuildSession, StageWaiter
 from kedge.ops.build.steps.stage_builder import StageBuilder
@@ -87,6 +89,7 @@ def _build(session: BuildSession, source: RecipeInput) -> BuildResult:
         steps=tuple(session.outcomes),
         log=session.log.path,
         warnings=(*source.warnings, *result.warnings),
+        host=session.reach.items,
     )
 
 
@@ -102,9 +105,9 @@ def open_session(
         closing.callback(log.close)
         marks = closing.enter_context(contextlib.ExitStack())
         locked = read_lock(request.lock) if request.lock and request.pull not in _ASKING else {}
-        yield BuildSession(
-            request, workplace, store, display, place, log, source.context, source.path, marks=marks, locked=locked
-        )
+        reach = open_reach(request, source.context, source.path, workplace.progress)
+        where = (source.context, source.path, reach)
+        yield BuildSession(request, workplace, store, display, place, log, *where, marks=marks, locked=locked)
 
 
 def _run(session: BuildSession, recipe: Recipe) -> StageResult:
@@ -112,6 +115,7 @@ def _run(session: BuildSession, recipe: Recipe) -> StageResult:
     origins = FileOrigins(session, recipe.kind == "definition")
     needed = list_needed(recipe.stages, recipe.target)
     titles = name_stages(needed)
+    name_host_files(session, origins, needed)
 
     def work(stage: Stage, wait_for: StageWaiter) -> StageResult:
         return StageBuilder(session, stage, origins, wait_for, titles[stage.index]).run()

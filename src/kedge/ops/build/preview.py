@@ -11,8 +11,9 @@ from kedge.ops.build.bases.login_owner import bind_login
 from kedge.ops.build.build import open_session
 from kedge.ops.build.convert_spec import names_image
 from kedge.ops.build.recipe_input import load_recipe
-from kedge.ops.build.request import BuildDisplay, BuildRequest, NotMadeError
+from kedge.ops.build.request import BuildDisplay, BuildRequest, HostItem, NotMadeError
 from kedge.ops.build.states.build_state import StageResult
+from kedge.ops.build.steps.host_files import name_host_files
 from kedge.ops.build.steps.origins import FileOrigins
 from kedge.ops.build.steps.session import BuildSession
 from kedge.ops.build.steps.stage_builder import StageBuilder
@@ -55,6 +56,7 @@ class BuildPreview(JsonValue):
     output: str
     stages: tuple[PreviewedStage, ...]
     warnings: tuple[str, ...]
+    host: tuple[HostItem, ...] = ()  # what %files and %setup take from elsewhere on this host, and what is left out
 
 
 class _StageUnknownError(Exception):
@@ -72,10 +74,12 @@ def preview(request: BuildRequest, workplace: Workplace, display: BuildDisplay) 
         session.makes = False
         needed = list_needed(source.recipe.stages, source.recipe.target)
         origins = FileOrigins(session, source.recipe.kind == "definition")
+        name_host_files(session, origins, needed)
         look = _Look(session, origins, name_stages(needed))
         stages = tuple(look.show_stage(stage) for stage in needed)
+        host = session.reach.items
     recipe = source.recipe
-    return BuildPreview(recipe.name, recipe.kind, str(source.context), output, stages, source.warnings)
+    return BuildPreview(recipe.name, recipe.kind, str(source.context), output, stages, source.warnings, host)
 
 
 @dataclass(slots=True)

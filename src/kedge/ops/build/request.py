@@ -16,6 +16,17 @@ class NotMadeError(Exception):
 
 
 @frozen
+class HostItem(JsonValue):
+    """A place of this host that a recipe takes although it lies outside, or that was left out."""
+
+    section: str  # files, setup or pre
+    line: int  # of the recipe; 0 where it is not known
+    source: str  # as the recipe has it
+    path: str
+    state: str = "taken"  # taken, or left out
+
+
+@frozen
 class BuildSecret:
     """A secret for `RUN --mount=type=secret`: a file, or a variable of the caller."""
 
@@ -43,8 +54,10 @@ class BuildRequest:
     spec: str  # a recipe's path, '-' for one whose text is given, or an image that is converted
     text: bytes | None = None  # the recipe itself, where `spec` is '-'
     output: BuildOutput = BuildOutput()
-    context: Path | None = None  # default: the recipe's directory for definition files, '.' for Dockerfiles
+    context: Path | None = None  # default: the current directory
     contexts: Mapping[str, str] = NOTHING  # --build-context NAME=PATH
+    allowed: tuple[Path, ...] = ()  # --context: what %files and %setup may take although it is private or outside
+    is_contained: bool = False  # --contained: nothing from outside of the current directory and the recipe's
     arguments: Mapping[str, str] = NOTHING  # --build-arg, after --build-arg-file
     warns_unused: bool = False  # --warn-unused-build-args
     secrets: tuple[BuildSecret, ...] = ()
@@ -128,3 +141,4 @@ class BuildResult(JsonValue):
     steps: tuple[StepOutcome, ...]
     log: Path | None = None
     warnings: tuple[str, ...] = ()
+    host: tuple[HostItem, ...] = ()  # what %files and %setup took from elsewhere on this host, and what was left out

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kedge.errors import NamespaceRefused, ProgramFailed
-from kedge.hostpack.host_tree import find_homes
+from kedge.host.private_places import find_homes
 from kedge.hostpack.python_environment import start_on_host
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.confined_paths import remove_tree

@@ -90,6 +90,7 @@ class Builder:
             "devpts": self._mount_kernel_tree,
             "mqueue": self._mount_kernel_tree,
             "readonly": self._make_readonly,
+            "same": self._require_same,
             "squashfuse": self._mount_squashfuse,
             "gocryptfs": self._mount_gocryptfs,
             "loop": self._mount_loop,
@@ -272,6 +273,12 @@ class Builder:
     def _make_readonly(self, operation: Operation) -> None:
         with _OpenPlace(self, operation[1]) as target:
             remount(target, MS_RDONLY)
+
+    def _require_same(self, operation: Operation) -> None:
+        """Whoever may exchange directories of the host for links does not choose what is shown."""
+        found = os.stat(self.place(str(operation[1])))
+        if (found.st_dev, found.st_ino) != operation[2:4]:
+            raise OSError(errno.ESTALE, "somebody exchanged it meanwhile", str(operation[1]))
 
     def _mount_squashfuse(self, operation: Operation) -> None:
         from kedge.runtime.mounts.squashfuse import mount_squashfuse  # late: an unpacked image needs none

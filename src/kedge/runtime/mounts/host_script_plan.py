@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The plan for a script of a recipe that runs with the programs of this host: %pre and %setup.
 
-It sees the host's programs and its /etc, read-only, the directory of the recipe, and the image's root file system,
-which is all that it can change. In its place Apptainer gives it the whole host.
+It sees the host's programs and its /etc, the directories that the build chose for it, read-only, and the image's root
+file system, which is all that it can change. In its place Apptainer gives it the whole host.
 """
 
 from __future__ import annotations
@@ -48,8 +48,12 @@ def plan_host_script(request: HostScriptRequest) -> MountPlan:
         size = f"mode=1777,size={request.private_size}"
         operations += [("folder", _TREE + path, 0o755, MUST), ("tmpfs", _TREE + path, size, MUST)]
     operations += _bind(NEW, IMAGE_ROOT, 0)
-    if step.context != "/":
-        operations += _bind(OLD + step.context, step.context, MS_RDONLY)
+    inside = [path for path in step.hidden if any(path.startswith(f"{shown[0]}/") for shown in step.shown)]
+    operations += [_hide(request, path) for path in step.hidden if path not in inside]
+    for folder, device, inode in step.shown:
+        operations += _bind(f"{OLD}{folder}", str(folder), MS_RDONLY)
+        operations.append(("same", f"{_TREE}{folder}", device, inode))
+    operations += [_hide(request, path) for path in inside]
     for bind in request.binds:
         operations += _bind(OLD + bind.source, bind.destination, MS_RDONLY if bind.readonly else 0)
     operations += [("readonly", _TREE), ("umask", 0o022), ("enter", _TREE)]
@@ -65,6 +69,12 @@ def _show_programs(request: HostScriptRequest, path: str) -> list[Operation]:
         return []
     flags = GUARDED | MS_RDONLY
     return [("folder", _TREE + path, 0o755, MUST), ("bind", OLD + path, _TREE + path, flags, WARN)]
+
+
+def _hide(request: HostScriptRequest, path: str) -> Operation:
+    if request.host.kind(path) == "d":
+        return ("tmpfs", _TREE + path, "mode=755,size=64k", MUST)
+    return ("bind", f"{OLD}/dev/null", _TREE + path, MS_NOSUID, MUST)
 
 
 def _bind(source: str, destination: str, flags: int) -> list[Operation]:

@@ -10,6 +10,7 @@ plan is flat, comparable and quick to make. Paths begin with the name of the tre
     file      path, policy                     umask                  number
     write     path, text, mode                 chdir                  directories by preference, is_strict
     link      what it says, path               enter                  root
+    same      path, device, inode
     overlay, relay   lowers, upper, work, target, is_written   (lowers and the folders of chdir are joined by newlines)
     squashfuse, gocryptfs, loop, fuse2fs   file, offset, size, target, program or type
 """
@@ -49,6 +50,7 @@ _TEXTS = {
     "devpts": "mount devpts on {1}",
     "mqueue": "mount mqueue on {1}",
     "readonly": "make {1} read-only",
+    "same": "show {1}, which is not the directory that was chosen",
     "squashfuse": "mount the SquashFS file system in {1} (offset {2}) on {4} with {5}",
     "gocryptfs": "decrypt the file system in {1} (offset {2}) and mount it on {4} with gocryptfs and {5}",
     "loop": "mount the {5} file system in {1} (offset {2}) on {4} with the kernel",

@@ -82,6 +82,15 @@ class StepProgram:
     stdin: bytes = b""
 
 
+@frozen
+class StepContext:
+    """What a script with the programs of this host sees of it beside them."""
+
+    folder: str = "/"  # where it starts
+    shown: tuple[tuple[str, int, int], ...] = ()  # directories, read-only: path, device and inode
+    hidden: tuple[str, ...] = ()  # what is empty in them
+
+
 def run_build_step(
     root: StepRoot,
     program: StepProgram,
@@ -91,7 +100,7 @@ def run_build_step(
     memory: Sequence[StepMemory | StepFile] = (),
     options: Sequence[str] = (),
     network: str = "",
-    context: str = "",
+    context: StepContext | None = None,
     timeout: float | None = None,
     is_cancelled: Callable[[], bool] | None = None,
 ) -> int:
@@ -111,7 +120,7 @@ def run_build_step(
         "binds": [
             [bind.source, bind.destination, "ro" if bind.readonly else ""] for bind in binds if isinstance(bind, Bind)
         ],
-        "context": context,
+        **_describe_context(context),
         "parent": os.getpid(),
     }
     words = [*_OPTIONS, "--pwd", program.directory, "--no-mount", ",".join(_list_unmounted(network))]
@@ -137,6 +146,13 @@ def can_overlay(root: StepRoot) -> str:
     except MountFailed as problem:
         return problem.context.get("tried", "") or problem.message
     return ""
+
+
+def _describe_context(context: StepContext | None) -> dict[str, object]:
+    if context is None:
+        return {}
+    shown = [list(place) for place in sorted(context.shown)]  # those above come first
+    return {"context": context.folder, "shown": shown, "hidden": list(context.hidden)}
 
 
 def _describe_memory(memory: Sequence[StepMemory | StepFile]) -> dict[str, list[list[str]]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kedge.frozen import NOTHING, frozen
 from kedge.runtime.facts import Bind
 from kedge.runtime.mounts.operations import IMAGE_ROOT
-from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step
+from kedge.runtime.start.build_step import StepContext, StepProgram, StepRoot, run_build_step
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -18,7 +18,7 @@ class HostScript:
     """What runs, and what it may see."""
 
     argv: Sequence[str]
-    context: str = ""  # the directory of the recipe, which it reads and starts in
+    context: StepContext = StepContext()  # directories that it reads, and the one that it starts in
     environment: Mapping[str, str] = NOTHING
 
 
@@ -37,7 +37,7 @@ def run_host_script(
     a private /tmp and no home. Returns its status; failures of kedge itself are raised.
     """
     variables = {"PATH": _PATH, "HOME": "/root", "APPTAINER_ROOTFS": IMAGE_ROOT, "SINGULARITY_ROOTFS": IMAGE_ROOT}
-    program = StepProgram(script.argv, {**variables, **script.environment}, script.context or "/")
+    program = StepProgram(script.argv, {**variables, **script.environment}, script.context.folder)
     return run_build_step(
-        root, program, output, binds=binds, timeout=timeout, is_cancelled=is_cancelled, context=script.context or "/"
+        root, program, output, binds=binds, timeout=timeout, is_cancelled=is_cancelled, context=script.context
     )

@@ -4,28 +4,42 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from kedge.errors import InvalidReference
-from kedge.hostpack.host_tree import find_homes
+from kedge.host.private_places import find_homes
 from kedge.model.progress import Progress
 from kedge.model.reference import Transport
 from kedge.ops.build.bases.base_references import name_reference
+from kedge.ops.build.host_reach import HostReach
 from kedge.recipe.steps import Base, refuse_recipe
 
 _PARTS = (".singularity.d", "bin/sh", "usr/bin/sh", "etc/os-release", "etc/passwd")  # one of them is in any
 
+_AGENTS = ("docker", "localimage", "oci", "oci-archive", "docker-archive")
 
-def name_local_base(base: Base, progress: Progress) -> None:
-    """Say which directory or file of this host a base is; raises InvalidRecipe for a directory that is no image."""
-    if base.agent not in ("docker", "localimage"):
+
+def name_local_base(base: Base, progress: Progress, reach: HostReach) -> None:
+    """Say which directory or file of this host a base is; raises InvalidRecipe for a directory that is no image, and
+    with --contained for what lies outside.
+    """
+    if base.agent not in _AGENTS:
         return
     try:
         reference = name_reference(base)
     except InvalidReference:  # whoever opens it says so
         return
-    if reference.transport is not Transport.FILE:
+    if not reference.is_local or not reference.path:
         return
     path = os.path.realpath(reference.path)
+    if reach.is_contained and not reach.is_own(path):
+        raise refuse_recipe(
+            base.place,
+            f"--contained refuses {path}: {reach.explain_outside()}",
+            f"to allow it: --context {shlex.quote(path)}",
+        )
+    if reference.transport is not Transport.FILE:
+        return
     is_directory = os.path.isdir(path)  # noqa: PTH112
     if is_directory and not os.path.isfile(f"{path}/oci-layout"):  # noqa: PTH113
         _require_root(base, path)

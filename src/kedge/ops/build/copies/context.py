@@ -12,15 +12,19 @@ import hashlib
 import itertools
 import os
 import posixpath
+import stat
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidRecipe
 from kedge.host.limits import read_limits
+from kedge.host.private_places import Standing
 from kedge.layers.directory_tree import FolderSource, identify_content
 from kedge.model.tree import Node, NodeKind, copy_node, walk
+from kedge.ops.build.host_reach import HostReach
 from kedge.ops.build.states.merged_view import MergedView, ViewEntry, ViewLevel
 from kedge.posix.files import explained
 from kedge.recipe.patterns import (
@@ -34,6 +38,7 @@ from kedge.recipe.patterns import (
     parse_ignore_file,
     unescape,
 )
+from kedge.recipe.steps import RecipePlace
 from kedge.store.file_digests import FileDigests, now
 
 IGNORE_FILE = ".dockerignore"
@@ -41,7 +46,9 @@ _MAXIMUM_IGNORE = 1 << 20  # bytes
 _HASHING_THREADS = 8
 _WORTH_A_THREAD = 64 << 20  # bytes
 _BATCH = 200  # files
+_FRESH = 10.0  # seconds
 _NOTHING = IgnorePatterns()
+_UNKNOWN = Standing()
 
 
 @dataclass(slots=True)
@@ -59,8 +66,12 @@ class FileOrigin:
     ignore: IgnorePatterns = _NOTHING
     ignore_file: str = ""
     known: FileDigests | None = None  # from earlier builds
+    reach: HostReach | None = None  # of files of this host: what the recipe may take of them
+    root: str = ""  # the directory of this host that the tree begins at
+    is_open: bool = False  # whether links lead anywhere on this host, so that what lies outside is named
     _digests: dict[object, str] = field(default_factory=dict)  # of contents
     _last: tuple[object, Node] | None = None  # the tree that was looked at last, and what it is
+    _ahead: dict[object, tuple[float, Node]] = field(default_factory=dict)  # trees that were read ahead, and when
 
     def locate(self, path: str) -> str:
         """A source as an absolute path in the tree; `..` stays inside."""
@@ -77,7 +88,7 @@ class FileOrigin:
         for part in parts[first:]:
             expression = compile_wildcard(part)
             matches = [path for folder in matches for path in self._match_names(folder, expression.fullmatch)]
-        return [path for path in matches if not self.leaves_out(path)]
+        return [path for path in matches if not self.leaves_out(path) and not self._is_hidden(path)]
 
     def _match_names(self, folder: str, matches: Callable[[str], object]) -> Iterator[str]:
         entry = self.view.find(folder)
@@ -101,10 +112,29 @@ class FileOrigin:
         relative = path.strip("/")
         return self.ignore.leaves_out(relative) and not self.ignore.may_take_back_below(relative)
 
-    def read_tree(self, path: str, excluded: IgnorePatterns = _NOTHING, *, follows: bool = False) -> Node | None:
+    def _is_hidden(self, path: str) -> bool:
+        """Whether what a wildcard matched is a place of secrets, which is left out."""
+        if self.reach is None:
+            return False
+        real = self.root + self._resolve(path)
+        if self.reach.admits(real, self.reach.places.judge(real)):
+            return False
+        self.reach.leave_out(real)
+        return True
+
+    def read_tree(
+        self,
+        path: str,
+        excluded: IgnorePatterns = _NOTHING,
+        *,
+        follows: bool = False,
+        source: str = "",
+        at: RecipePlace | None = None,
+    ) -> Node | None:
         """What stands at a path, itself with links followed, as nodes with all below; None where nothing is.
 
         `excluded` are patterns from that path on. With `follows` links below are replaced by what they lead to.
+        `source` and `at` are the words of the recipe and their place, for what is said of files of this host.
         """
         try:
             place = self.view.resolve(path)
@@ -114,11 +144,24 @@ class FileOrigin:
         self._last = None
         if known is not None and known[0] == key:
             return known[1]
+        began, ahead = self._ahead.pop(key[1:], (0.0, None))
+        if ahead is not None and time.monotonic() - began < _FRESH:
+            return ahead
         entry = self.view.find(place)
         if entry is None or self.leaves_out(place):
             return None
+        standing = self._admit(place, source or path, at)
         with self._hinting():
-            return _TreeReading(self, excluded, follows).run(place, entry)
+            return _TreeReading(self, excluded, follows, at).run(place, entry, standing)
+
+    def _admit(self, place: str, source: str, at: RecipePlace | None = None) -> Standing:
+        """What is known of a place that the recipe names; raises InvalidRecipe if it may not have it."""
+        if self.reach is None:
+            return _UNKNOWN
+        standing = self.reach.require_admitted(self.root + place, source)
+        if self.is_open:
+            self.reach.take(place, source, at)
+        return standing
 
     def read_sent(self, path: str) -> tuple[Node | None, bool]:
         """The tree at a path, and whether the patterns leave something out of it."""
@@ -126,16 +169,36 @@ class FileOrigin:
         entry = self.view.find(place)
         if entry is None or self.leaves_out(place):
             return None, True
+        standing = self._admit(place, path)
         reading = _TreeReading(self, _NOTHING, follows=False)
         with self._hinting():
-            return reading.run(place, entry), reading.has_left_out
+            return reading.run(place, entry, standing), reading.has_left_out
 
-    def look_at_tree(self, path: str, excluded: IgnorePatterns = _NOTHING, *, follows: bool = False) -> Node | None:
+    def look_at_tree(
+        self,
+        path: str,
+        excluded: IgnorePatterns = _NOTHING,
+        *,
+        follows: bool = False,
+        source: str = "",
+        at: RecipePlace | None = None,
+    ) -> Node | None:
         """The same for somebody who changes nothing: the tree is kept for this thread's next question."""
-        tree = self.read_tree(path, excluded, follows=follows)
+        tree = self.read_tree(path, excluded, follows=follows, source=source, at=at)
         if tree is not None:
             self._last = (threading.get_ident(), self.view.resolve(path), excluded.patterns, follows), tree
         return tree
+
+    def read_ahead(self, pattern: str, at: RecipePlace, *, keeps: bool) -> None:
+        """Look at what a source of %files names, before any step; what is missing or wrong is left to its step.
+
+        With `keeps` the step that comes soon needs no second look.
+        """
+        with contextlib.suppress(BadPattern, FileProblem, OSError):
+            for path in self.expand(pattern):
+                tree = self.read_tree(path, follows=True, source=pattern, at=at)
+                if tree is not None and keeps:
+                    self._ahead[self.view.resolve(path), (), True] = time.monotonic(), tree
 
     def digest_tree(self, root: Node) -> str:
         """What a tree from `read_tree` holds, as hexadecimal text."""
@@ -210,13 +273,18 @@ class _Pending:
     ignored: MatchState
     excluded: MatchState
     ancestors: frozenset[tuple[int, int]]
+    standing: Standing
 
 
 class _TreeReading:
     """Reads one tree, without recursion: directories may be deeper than Python's stack."""
 
-    def __init__(self, origin: FileOrigin, excluded: IgnorePatterns, follows: bool) -> None:
+    def __init__(
+        self, origin: FileOrigin, excluded: IgnorePatterns, follows: bool, at: RecipePlace | None = None
+    ) -> None:
         self._origin = origin
+        self._reach = origin.reach
+        self._at = at
         self._view = origin.view
         self._excluded = excluded
         self._follows = follows
@@ -224,7 +292,7 @@ class _TreeReading:
         self._doubtful: list[tuple[Node, bytes, Node]] = []  # directories left out, but for what is taken back below
         self.has_left_out = False
 
-    def run(self, path: str, entry: ViewEntry) -> Node | None:
+    def run(self, path: str, entry: ViewEntry, standing: Standing) -> Node | None:
         root = self._view.make_node(path, entry)
         if root is None or root.kind is not NodeKind.DIRECTORY:
             return self._separate(root, entry)
@@ -232,7 +300,7 @@ class _TreeReading:
         parts = path.strip("/").split("/") if path != "/" else []
         for count in range(1, len(parts) + 1):
             ignored = self._origin.ignore.match("/".join(parts[:count]), ignored)
-        pending = [_Pending(path, "", root, ignored, self._excluded.top, frozenset((_identify(entry),)))]
+        pending = [_Pending(path, "", root, ignored, self._excluded.top, frozenset((_identify(entry),)), standing)]
         while pending:
             pending.extend(self._fill(pending.pop()))
         for parent, name, node in reversed(self._doubtful):
@@ -251,7 +319,15 @@ class _TreeReading:
             self.has_left_out |= is_left_out
             if is_left_out and not (entry.is_directory and self._may_hold(path, relative, ignored, excluded)):
                 continue
-            real, entry = self._follow(path) if self._follows else (path, entry)
+            standing = self._judge(path, entry, place.standing)
+            if standing is None:
+                continue
+            real = path
+            if self._follows and stat.S_ISLNK(entry.status.st_mode):
+                real, entry = self._follow(path)
+                standing = self._judge_target(real, path)
+                if standing is None:
+                    continue
             node = self._separate(self._view.make_node(real, entry), entry)
             if node is None:
                 continue
@@ -260,7 +336,34 @@ class _TreeReading:
                 self._doubtful.append((place.node, name, node))
             if node.kind is NodeKind.DIRECTORY:
                 below = self._enter(real, entry, place)
-                yield _Pending(real, relative, node, ignored, excluded, below)
+                yield _Pending(real, relative, node, ignored, excluded, below, standing)
+
+    def _judge(self, path: str, entry: ViewEntry, above: Standing) -> Standing | None:
+        """What is known of an entry; None: a place of secrets, which is left out."""
+        if self._reach is None:
+            return above
+        place = self._origin.root + path
+        standing = self._reach.places.enter(above, place, entry.status)
+        if not standing.secret or self._reach.admits(place, standing):
+            return standing
+        self._leave_out(place)
+        return None
+
+    def _judge_target(self, real: str, link: str) -> Standing | None:
+        """The same for where a link leads, which is named if it lies outside."""
+        if self._reach is None:
+            return _UNKNOWN
+        standing = self._reach.places.judge(real)
+        if not self._reach.admits(real, standing):
+            self._leave_out(real)
+            return None
+        self._reach.take(real, link, self._at)
+        return standing
+
+    def _leave_out(self, path: str) -> None:
+        assert self._reach is not None
+        self.has_left_out = True
+        self._reach.leave_out(path, self._at)
 
     def _may_hold(self, path: str, relative: str, ignored: MatchState, excluded: MatchState) -> bool:
         """Whether both lists may let something below a directory in that one of them leaves out."""
@@ -306,11 +409,17 @@ class _TreeReading:
 
 
 def open_context(
-    folder: Path, recipe: Path | None = None, output: Path | None = None, *, ignores: bool = True
+    folder: Path,
+    recipe: Path | None = None,
+    output: Path | None = None,
+    *,
+    ignores: bool = True,
+    reach: HostReach | None = None,
 ) -> FileOrigin:
     """The build context in a directory; `RECIPE.dockerignore` counts before `.dockerignore`.
 
-    What the build before left at `output` is no part of it. Without `ignores` no patterns are read.
+    What the build before left at `output` is no part of it. Without `ignores` no patterns are read. `reach` leaves
+    places of secrets out.
     """
     with explained(folder):
         if not folder.is_dir():
@@ -322,7 +431,14 @@ def open_context(
     except BadPattern as problem:
         raise InvalidRecipe(f"{ignore_file}: {problem}", context={"file": str(ignore_file)}) from problem
     view = MergedView((ViewLevel(root),), is_own=False)
-    return FileOrigin(view, name="the build context", ignore=ignore, ignore_file=str(ignore_file))
+    return FileOrigin(
+        view,
+        name="the build context",
+        ignore=ignore,
+        ignore_file=str(ignore_file),
+        reach=reach,
+        root=str(root).rstrip("/"),
+    )
 
 
 def _leave_out(ignore: IgnorePatterns, root: Path, output: Path | None) -> IgnorePatterns:
@@ -333,11 +449,12 @@ def _leave_out(ignore: IgnorePatterns, root: Path, output: Path | None) -> Ignor
     return IgnorePatterns((*ignore.patterns, IgnorePattern(escape(str(place.relative_to(root))))))
 
 
-def open_host_files(folder: Path) -> FileOrigin:
-    """The files of this host for `%files`; relative sources begin at `folder`."""
+def open_host_files(folder: Path, reach: HostReach | None = None) -> FileOrigin:
+    """The files of this host for `%files`; relative sources begin at `folder`. `reach` hears what lies outside."""
     view = MergedView((ViewLevel(Path("/")),), is_own=False)
     with explained(folder):
-        return FileOrigin(view, name="the files of this host", folder=str(folder.resolve()))
+        start = str(folder.resolve())
+    return FileOrigin(view, name="the files of this host", folder=start, reach=reach, is_open=True)
 
 
 def _read_ignore_file(folder: Path, recipe: Path | None) -> tuple[Path, str]:

@@ -149,7 +149,8 @@ class _Selection:
             if excluded and excluded.leaves_out(name) and self.origin.view.kind(path) != "d":
                 continue
             read = self.origin.look_at_tree if self.is_look else self.origin.read_tree
-            tree = read(path, excluded, follows=step.is_definition and not self.origin.key)
+            follows = step.is_definition and not self.origin.key
+            tree = read(path, excluded, follows=follows, source=source, at=step.place)
             if tree is None:
                 raise self._refuse_missing(source, path)
             if step.is_definition and source.endswith("/") and tree.kind is not NodeKind.DIRECTORY:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """%pre and %setup: scripts of a definition file that run with the programs of this host.
 
-They see the host's programs, the recipe's directory and the image, and change the image only. With `--setup-on-host`
-they run as Apptainer runs them: as the user, with all that the user may do.
+They see the host's programs, the directories that `script_folders.py` chooses and the image, and change the image only.
+With `--setup-on-host` they run as Apptainer runs them: as the user, with all that the user may do.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kedge.model.tree import NodeKind, walk
 from kedge.ops.build.copies.context import open_context
 from kedge.ops.build.request import StepLabel
 from kedge.ops.build.states.roots import StepWorkspace
+from kedge.ops.build.steps.script_folders import choose_folders
 from kedge.ops.build.steps.session import BuildSession
 from kedge.posix.files import explained
 from kedge.posix.process import describe_status, relay_program
@@ -56,7 +57,7 @@ def _run_confined(
     argv = _put_path(step.argv, f"{_SCRIPT_FOLDER}/{_NAME}")
     return run_host_script(
         workspace.root,
-        HostScript(argv, str(session.context.resolve())),
+        HostScript(argv, choose_folders(session.reach, step)),
         write,
         binds=[Bind(str(folder), _SCRIPT_FOLDER, readonly=True)],
         is_cancelled=session.cancellation.is_requested,
@@ -94,23 +95,29 @@ def _explain_failure(session: BuildSession, step: HostScriptStep, status: int, l
     return BuildFailed(f"{step.place}: %{step.section} {describe_status(status)}", context=context, hint=hint)
 
 
-def identify_surroundings(session: BuildSession) -> str:
-    """What a script can read of this host, for its key: all files of the recipe's directory, if few and readable.
+def identify_surroundings(session: BuildSession, step: HostScriptStep) -> str:
+    """What a script can read of this host, for its key: all files of its directories, if few and readable.
 
     Otherwise, or where a script may do anything, no key fits a second time, and the script runs in every build.
     """
     if session.request.uses_host:
         return secrets.token_hex(16)
-    if _is_large(session.context):
-        return secrets.token_hex(16)
+    found = [_identify_folder(session, Path(path)) for path, *_ in choose_folders(session.reach, step).shown]
+    return "".join(found) if all(found) else secrets.token_hex(16)
+
+
+def _identify_folder(session: BuildSession, folder: Path) -> str:
+    """What is in a directory; empty where that is too much, or cannot be read."""
+    if _is_large(folder):
+        return ""
     try:
-        origin = open_context(session.context, output=session.request.output.path, ignores=False)
+        origin = open_context(folder, output=session.request.output.path, ignores=False, reach=session.reach)
         tree = origin.read_tree("/")
         if tree is not None and sum(node.size for _, node in walk(tree) if node.kind is NodeKind.FILE) <= _MOST_BYTES:
             return origin.digest_tree(tree)
     except FileProblem:  # a file that cannot be read, such as the work directory of an overlay
         pass
-    return secrets.token_hex(16)
+    return ""
 
 
 def _is_large(folder: Path) -> bool:

@@ -64,9 +64,11 @@ class FileOrigins:
                 session = self.session
                 is_host = self.is_definition
                 self._context = (
-                    open_host_files(session.context)
+                    open_host_files(session.context, session.reach)
                     if is_host
-                    else open_context(session.context, session.recipe_path, session.request.output.path)
+                    else open_context(
+                        session.context, session.recipe_path, session.request.output.path, reach=session.reach
+                    )
                 )
                 self._context.known = self._open_digests()
             return self._context
@@ -80,7 +82,7 @@ class FileOrigins:
 
     def _open_named(self, name: str, folder: Path) -> FileOrigin:
         if name not in self._named:
-            self._named[name] = open_context(folder)
+            self._named[name] = open_context(folder, reach=self.session.reach)
         return self._named[name]
 
     # -- mounts

@@ -16,6 +16,7 @@ from kedge.errors import UsageError
 from kedge.ops.build.bases.bases import OpenedBase, open_base
 from kedge.ops.build.bases.local_bases import name_local_base
 from kedge.ops.build.bases.named_contexts import settle_context
+from kedge.ops.build.host_reach import HostReach
 from kedge.ops.build.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
 from kedge.ops.build.states.build_place import BuildPlace
 from kedge.ops.build.states.build_state import StageResult, StepLayer
@@ -48,6 +49,7 @@ class BuildSession:
     log: BuildLog
     context: Path
     recipe_path: Path | None
+    reach: HostReach
     outcomes: list[StepOutcome] = field(default_factory=list)
     cancellation: Cancellation = field(default_factory=Cancellation)
     marks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -104,7 +106,7 @@ class BuildSession:
         """What a stage begins with; a path that the recipe names must be a root file system, and is shown."""
         settled = settle_context(base, self.request.contexts)
         if settled is base:
-            name_local_base(base, self.workplace.progress)
+            name_local_base(base, self.workplace.progress, self.reach)
         return self.open_origin(settled)
 
     def open_origin(self, base: Base) -> OpenedBase:

@@ -153,7 +153,7 @@ class StageBuilder:
         if isinstance(step, HostScriptStep):
             from kedge.ops.build.steps.host_scripts import identify_surroundings
 
-            inputs["host"] = identify_surroundings(self.session)
+            inputs["host"] = identify_surroundings(self.session, step)
         return inputs
 
     def _identify_files(self, step: CopyStep) -> str:
