@@ -31,6 +31,7 @@ LOGIN_READERS = {  # who may ask where logins are, and why
     "kedge.registry.docker_config": "its files",
     "kedge.registry.ngc_keys": "tells keys of NGC apart",
     "kedge.doctor.network.credentials": "judges them, sends nothing",
+    "kedge.host.private_places": "where they are, to keep recipes away; it reads none",
     "kedge.runtime.images.tag_lookups": "asks whether they changed",
     "kedge.ops.setup.registries": "stores and removes them",
 }
