@@ -224,13 +224,13 @@ def test_directory_is_exchanged_for_a_link_meanwhile(tmp_path: Path, moment: str
 
     origin.view.entries = look  # type: ignore[method-assign,assignment]
     if moment == "listing":
-        with pytest.raises(FileProblem, match=r"/project/data: Not a directory|Too many levels"):
+        with pytest.raises(FileProblem, match="/project/data changed while it was being read"):
             origin.read_tree(str(data), follows=True)
         return
     tree = origin.read_tree(str(data), follows=True)
     assert tree is not None
     exchange()
-    with pytest.raises(FileProblem, match=r"/project/data/file: (Not a directory|Too many levels)"):
+    with pytest.raises(FileProblem, match="/project/data/file changed while it was being read"):
         origin.digest_tree(tree)
 
 
