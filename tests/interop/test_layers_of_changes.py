@@ -71,9 +71,11 @@ def test_layers_of_a_plain_directory_give_what_the_program_saw(ways: tuple[Path,
 
 def test_all_ways_give_the_same(ways: tuple[Path, dict[str, dict[str, Any]]]) -> None:
     """Times are those of the run, and fuse-overlayfs shows and stores different times of directories."""
-    trees = [without_times(way["flat"]) for way in ways[1].values()]
-    assert all(tree == trees[0] for tree in trees)
+    trees = {name: without_times(way["flat"]) for name, way in ways[1].items()}
     assert len(trees) >= 2
+    for name, tree in trees.items():
+        differing = {path: (tree.get(path), facts) for path, facts in trees["plain"].items() if tree.get(path) != facts}
+        assert (name, differing, tree.keys() - trees["plain"].keys()) == (name, {}, set())
 
 
 @pytest.mark.root

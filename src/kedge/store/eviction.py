@@ -21,7 +21,6 @@ from kedge.store.image_records import ImageRecord, record_path
 from kedge.store.layout import Layout
 from kedge.store.lease import STALE_AFTER, read_clock, read_lease
 from kedge.store.resolved_names import read_name
-from kedge.store.tagged_images import find_tagged, shorten_name
 from kedge.store.use_marks import find_used
 
 
@@ -82,6 +81,8 @@ def list_entries(layout: Layout, *, has_names: bool = True) -> list[CacheItem]:
 
     Without `has_names` build steps, which may be very many, are called by their keys, and no record of one is read.
     """
+    from kedge.store.tagged_images import find_tagged  # late: few commands look at all items
+
     used = find_used(layout)
     images = used | find_held(layout)
     return [
@@ -144,6 +145,8 @@ def _shorten(name: str) -> str:
 
 
 def _list_others(layout: Layout) -> Iterator[CacheItem]:
+    from kedge.store.tagged_images import shorten_name  # late, as above
+
     for path, status in _files(layout.root / "partial"):
         is_held = _has_live_lease(layout, path.name)
         yield CacheItem(ItemKind.PARTIAL, path.name, status.st_size, status.st_mtime, is_held, path)

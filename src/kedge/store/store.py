@@ -31,7 +31,6 @@ from kedge.store.layout import Layout, hash_text
 from kedge.store.lease import Patience
 from kedge.store.parallel_downloads import JOIN_WAIT, Ingest, Workers
 from kedge.store.resolved_names import NameRecord, Names
-from kedge.store.tagged_images import MOST_NAMES, list_blobs
 from kedge.store.use_marks import Use
 
 _DEFAULT_DOWNLOADS = 4
@@ -223,6 +222,8 @@ class Store:
 
     def remove_name(self, names: Collection[str]) -> list[CacheItem]:
         """Remove these references for all platforms, and the blobs that no other name has; what was removed."""
+        from kedge.store.tagged_images import MOST_NAMES, list_blobs  # late: few commands remove an image
+
         known = self.names.list_newest(MOST_NAMES)
         gone = [record for record in known if record.reference in names]
         kept = {digest for record in known if record not in gone for digest in list_blobs(self.layout, record)}

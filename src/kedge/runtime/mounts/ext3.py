@@ -187,10 +187,10 @@ def choose_options(program: str, image: ExtImage) -> str:
         known = file.read()
     # Its own choice is to ask for every attribute every time. Nobody else changes the file system meanwhile.
     seconds = 1 if image.writable else 3600
-    options = ["no_default_opts", "kernel_cache", "use_ino", f"attr_timeout={seconds}", f"entry_timeout={seconds}"]
+    options = ["no_default_opts", "kernel_cache", f"attr_timeout={seconds}", f"entry_timeout={seconds}"]
     options += ["fakeroot", "allow_other", "subtype=ext3", "fsname=kedge"]
     if b"libfuse3.so" not in known:
-        options.append("big_writes")
+        options += ["use_ino", "big_writes"]  # which version 3 does anyway, and refuses as options
     if not image.writable:
         options += ["ro", "norecovery"] if b"norecovery" in known else ["ro"]
     if image.offset:
