@@ -15,7 +15,7 @@ import pytest
 
 from kedge.start_modules import COMMAND, EARLY, SUBMISSIONS
 
-MODULES = {"submit": 71, "submit in an image": 79, "jobs": 61}  # of kedge, with those that importlib loads
+MODULES = {"submit": 70, "submit in an image": 78, "jobs": 61}  # of kedge, with those that importlib loads
 WORDS = {
     "submit": ("submit", "--time", "5m", "-", "true"),
     "submit in an image": ("submit", "--time", "5m", "-G", "1", "image.sif", "python", "train.py"),

@@ -16,8 +16,7 @@ from kedge.model.job import Job, JobArray
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.directive_word import require_word
-from kedge.schedulers.shell_words import quote
+from kedge.schedulers.shell_words import quote, require_word
 
 Words = tuple[str, ...]  # an option and its values
 

@@ -11,7 +11,6 @@ from kedge.model.job import DependencyKind, Job
 from kedge.model.output_pattern import make_file_name, split_pattern
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import Dialect, ScriptContext
-from kedge.schedulers.directive_word import require_word
 from kedge.schedulers.qsub_directives import (
     Grammar,
     Words,
@@ -21,6 +20,7 @@ from kedge.schedulers.qsub_directives import (
     write_array,
 )
 from kedge.schedulers.script_body import needs_lookup
+from kedge.schedulers.shell_words import require_word
 
 GRAMMAR = Grammar(title="Grid Engine", prefix="#$", keyed=("-l", "-v"), is_attached=False)
 

@@ -10,7 +10,6 @@ from kedge.model.duration import format_duration
 from kedge.model.job import Job, Parallel
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import Dialect, ScriptContext
-from kedge.schedulers.directive_word import require_word
 from kedge.schedulers.qsub_directives import (
     Grammar,
     Words,
@@ -20,6 +19,7 @@ from kedge.schedulers.qsub_directives import (
     write_array,
 )
 from kedge.schedulers.script_body import needs_lookup
+from kedge.schedulers.shell_words import require_word
 
 GRAMMAR = Grammar(title="PBS", prefix="#PBS", keyed=("-l", "-W", "-v"), is_attached=True)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from kedge.errors import RequestRefused
 from kedge.model.job import Job
 from kedge.model.site import Site
-from kedge.schedulers.directive_word import require_word
+from kedge.schedulers.shell_words import require_word
 from kedge.schedulers.slurm import FACTS
 from kedge.schedulers.slurm.options import parse_directives
 from kedge.schedulers.slurm.write_options import interactive_directives

@@ -9,7 +9,7 @@ from itertools import groupby
 from kedge.errors import RequestRefused
 from kedge.model.job import Job, Parallel
 from kedge.model.site import Site
-from kedge.schedulers.directive_word import require_word
+from kedge.schedulers.shell_words import require_word
 from kedge.schedulers.slurm.options import SlurmOption, combine, make_directive, parse_directives
 
 _MEBI = 1 << 20
