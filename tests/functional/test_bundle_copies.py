@@ -133,6 +133,7 @@ def test_copy_that_a_process_runs_from_is_kept(host: BareHost) -> None:
         (1508, 0o755, "another user could replace it: a directory above it is theirs"),
         (USER, 0o2775, "its group could replace it: a directory above it is group-writable and not sticky"),
     ],
+    ids=["everybody", "another user", "group"],  # the number of the user differs between the processes of a run
 )
 def test_copy_below_a_directory_of_others_is_not_believed(host: BareHost, owner: int, mode: int, reason: str) -> None:
     """Not only the directory right above counts: who owns one of them can put another tree in its place."""
