@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import subprocess
 from pathlib import Path
 
 from tests.requirements import require_file, require_program
+
+_LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
 
 
 def run_buildah(place: Path, *words: str) -> str:
@@ -16,7 +20,10 @@ def run_buildah(place: Path, *words: str) -> str:
     for name in ("temporary", "networks"):
         (place / name).mkdir(exist_ok=True)
     settings = place / "containers.conf"  # without it, it makes /etc/cni
-    settings.write_text(f'[network]\nnetwork_config_dir = "{place}/networks"\n')
+    limits = [f"{name}={resource.getrlimit(kind)[1]}" for name, kind in _LIMITS.items()]  # it may not raise ours
+    settings.write_text(
+        f'[network]\nnetwork_config_dir = "{place}/networks"\n[containers]\ndefault_ulimits = {json.dumps(limits)}\n'
+    )
     argv = [require_program("buildah"), "--storage-driver", "vfs", "--root", f"{place}/s", "--runroot", f"{place}/r"]
     environment = {**os.environ, "CONTAINERS_CONF": str(settings), "TMPDIR": f"{place}/temporary"}
     done = subprocess.run([*argv, *words], env=environment, capture_output=True, text=True, check=False, timeout=300)

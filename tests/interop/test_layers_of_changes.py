@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -52,7 +53,8 @@ def without_names(tree: Description) -> Description:
 
 
 def without_times(tree: Description) -> Description:
-    return {path: [facts[0], facts[2], facts[4]] for path, facts in tree.items()}
+    modes = {path: "a pipe" if stat.S_ISFIFO(int(facts[0], 8)) else facts[0] for path, facts in tree.items()}
+    return {path: [modes[path], facts[2], facts[4]] for path, facts in tree.items()}
 
 
 @pytest.mark.parametrize("view", ["overlay", "plain", "flat"])
@@ -70,7 +72,7 @@ def test_layers_of_a_plain_directory_give_what_the_program_saw(ways: tuple[Path,
 
 
 def test_all_ways_give_the_same(ways: tuple[Path, dict[str, dict[str, Any]]]) -> None:
-    """Times are those of the run, and fuse-overlayfs shows and stores different times of directories."""
+    """Times are those of the run; fuse-overlayfs stores other times of directories, since 1.14 other modes of pipes."""
     trees = {name: without_times(way["flat"]) for name, way in ways[1].items()}
     assert len(trees) >= 2
     for name, tree in trees.items():
