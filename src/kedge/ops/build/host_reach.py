@@ -130,8 +130,9 @@ class HostReach:
         """The standing of a path that a recipe names itself; raises InvalidRecipe for a place of secrets."""
         standing = self.places.judge(path)
         if not self.admits(path, standing):
+            alias = f"{source} is {path}, and " if source not in ("", path) else ""
             raise InvalidRecipe(
-                f"{source or path} is {path}, and {standing.secret} holds secrets: kedge does not copy them",
+                f"{alias}{standing.secret} holds secrets: kedge does not copy them",
                 hint=f"if the image is to have them: --context {shlex.quote(standing.secret)}",
             )
         return standing
