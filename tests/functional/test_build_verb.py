@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kedge.frozen import replace
+from kedge.model.platform import Platform
 from kedge.runtime.command_line.shim_file import make_shim
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import each_role
@@ -190,3 +191,16 @@ def test_apptainer_words_build_definitions(shop: Workshop) -> None:
     assert done.returncode == 0, done.stderr
     assert "INFO:    [" in done.stderr
     assert apptainer.read("exec", "x.sif", "ls", "-d", "/made", cwd=shop.context) == "/made\n"
+
+
+def test_platform_of_a_base_for_another_one_is_refused(shop: Workshop) -> None:
+    """Whether its steps are in the cache or not: the image would be for this host, under another one's name."""
+    other = "amd64" if Platform.host().architecture == "arm64" else "arm64"
+    shop.write("x.def", f"Bootstrap: localimage\nFrom: {shop.make_base()}\n%post\ntrue\n")
+    shop.build("base.sif", "x.def")
+    shop.write("x.def", "Bootstrap: localimage\nFrom: base.sif\n%post\ntrue\n")
+    shop.build("here.sif", "x.def")
+    done = shop.start("--platform", f"linux/{other}", "there.sif", "x.def")
+    assert done.returncode != 0
+    assert f"and the build for {other}" in done.stderr
+    assert not (shop.context / "there.sif").exists()

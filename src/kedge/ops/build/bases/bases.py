@@ -100,7 +100,9 @@ def open_base(
     except InvalidReference as problem:
         raise refuse_recipe(base.place, problem.message, problem.hint) from problem
     opening = _Opening(base, _pin(reference, lock or {}), workplace, store, policy, makes)
-    return replace(opening.run(), reference=str(reference.redacted))
+    opened = opening.run()
+    _refuse_other_platform(base, opened.config.platform, workplace.platform)
+    return replace(opened, reference=str(reference.redacted))
 
 
 def _open_bootstrapped(base: Base, made: LayeredImage, workplace: Workplace) -> OpenedBase:
@@ -124,6 +126,17 @@ def _choose_platform(base: Base, workplace: Workplace) -> Workplace:
     except InvalidReference as problem:
         raise refuse_recipe(base.place, problem.message, problem.hint) from problem
     return replace(workplace, settings=replace(workplace.settings, architecture=architecture))
+
+
+def _refuse_other_platform(base: Base, found: Platform, wanted: Platform) -> None:
+    """Raise where --platform asks for another architecture than the base has: the result would be named wrongly."""
+    is_usual = wanted.architecture == Platform.host().architecture  # who asks for nothing hears of it at the first RUN
+    if not is_usual and found.architecture not in ("unknown", wanted.architecture):
+        raise refuse_recipe(
+            base.place,
+            f"{base.reference} is for {found.architecture}, and the build for {wanted.architecture}",
+            f"name a base that exists for {wanted.architecture}, or leave --platform out",
+        )
 
 
 def _pin(reference: Reference, lock: Mapping[str, str]) -> Reference:
