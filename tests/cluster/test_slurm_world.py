@@ -86,8 +86,10 @@ def test_slurm_world_as_the_probe_sees_it(
     )
     asked = AskedWorld(4, ("gpu01", "gpu01", "gpu02", "gpu02"), "srun", kind, installed_title(family))
     found = compare_world(asked, read_answers(done.stdout))
+    if problem == "silent" and installed_title(family) > "Open MPI 5":
+        problem = "singletons"  # since 5 it says nothing, as MPICH does
     assert (found.kind if found else "") == problem, done.stdout + done.stderr
     if problem == "singletons":
         assert found is not None
-        assert found.hint == "give --mpi-type pmi2"
+        assert found.hint == f"give --mpi-type {'pmi2' if family == 'mpich' else 'pmix'}"
         assert done.returncode == 0, "silent, as it is"

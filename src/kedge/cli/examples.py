@@ -317,6 +317,11 @@ eval "$(kedge completion bash)"                        # for this shell
 kedge completion zsh > _kedge                          # put it on $fpath
 kedge completion fish > kedge.fish
 """,
+    "upgrade": """
+kedge upgrade                 # the lines to type; none is run
+kedge upgrade --json
+kedge help install            # other ways to install it
+""",
     "version": """
 kedge version
 kedge version --json

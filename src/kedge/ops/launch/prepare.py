@@ -65,7 +65,8 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
     )
     choice = choose_launcher(facts)
     request = replace(request, options=(*request.options, *choice.options))
-    setting = _Setting(request, site, narrowed, shape, choice, environ)
+    is_part = shape.node_count < allocation.node_count
+    setting = _Setting(request, site, narrowed, shape, choice, environ, is_part)
     order, reasons = _make_order(setting, facts.mpi.title if facts.mpi else "")
     reasons += bound
     program = find_launch_program(choice.launcher, choice.family)
@@ -126,6 +127,7 @@ class _Setting:
     shape: LaunchShape
     choice: LauncherChoice
     environ: Mapping[str, str]
+    is_part: bool  # whether the job has more nodes
 
 
 def _make_order(setting: _Setting, mpi: str) -> tuple[RankOrder, list[str]]:
@@ -179,7 +181,7 @@ def _make_request(setting: _Setting) -> StartRequest:
         host_file=_find_node_file(setting) if choice.launcher in ("mpirun", "mpiexec") else "",
         # on one host ranks have them anyway
         variables=() if is_contained or shape.node_count == 1 else (*list_handed_on(setting.environ), OWN_TOKEN),
-        options=(*own, *_overlap(choice, allocation), *setting.request.launcher_options),
+        options=(*own, *_list_step_options(setting), *setting.request.launcher_options),
         ends_together=True,
         is_labelled=True,
         is_oversubscribed=is_contained or (is_local and max(shape.tasks) > max(shape.nodes[0].cpus, 1)),
@@ -209,9 +211,14 @@ def _expected(allocation: Allocation) -> tuple[int, ...]:
     return tuple(node.tasks for node in allocation.nodes)
 
 
-def _overlap(choice: LauncherChoice, allocation: Allocation) -> tuple[str, ...]:
-    """A step that holds the job's CPUs, such as an interactive shell, shares them with the launch."""
-    return ("--overlap",) if choice.launcher == "srun" and allocation.step_id else ()
+def _list_step_options(setting: _Setting) -> list[str]:
+    """What srun is told of the job around the step."""
+    if setting.choice.launcher != "srun":
+        return []
+    # a step that holds the job's CPUs, such as an interactive shell, shares them with the launch
+    options = ["--overlap"] if setting.allocation.step_id else []
+    # of the job's nodes a later Slurm than 22.05 takes any, and ranks are to meet on the first
+    return [*options, f"--nodelist={','.join(setting.allocation.names)}"] if setting.is_part else options
 
 
 def _refuse_nested(allocation: Allocation, environ: Mapping[str, str]) -> None:
