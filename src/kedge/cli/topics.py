@@ -85,6 +85,7 @@ VERB_GUIDES = {
     "data": "tables",
     "shim": "from-singularity",
     "bundle": "install",
+    "upgrade": "install",
 }
 
 _HEADING = re.compile(r"(#{1,6}) (.+)")
