@@ -183,13 +183,14 @@ def test_pull_writes_every_form_and_back(tmp_path: Path, form: str) -> None:
 
 
 def test_pull_refuses_what_exists_before_asking(tmp_path: Path) -> None:
-    (tmp_path / "x.sif").write_text("precious")
+    precious = bytes(32) + b"SIF_MAGIC\0precious"
+    (tmp_path / "x.sif").write_bytes(precious)
     with FakeRegistry() as registry:
         add_rich_image(registry)
         reference = f"docker://{registry.host}/team/rich:1"
         done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
         assert (done.returncode, registry.server.log) == (OutputExists.exit_code, [])
-        assert (tmp_path / "x.sif").read_text() == "precious"
+        assert (tmp_path / "x.sif").read_bytes() == precious
         kedge("pull", "--force", tmp_path / "x.sif", reference, cache=tmp_path / "c")
     assert (tmp_path / "x.sif").stat().st_size > 1_000_000
 
