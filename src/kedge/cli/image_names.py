@@ -32,6 +32,7 @@ def run_list(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.model.size import format_size
     from kedge.ops.images.local_names import list_named
     from kedge.ops.setup.workplace import Workplace
+    from kedge.store.tagged_images import shorten_name
 
     with Workplace(console.settings, console.progress).open_store() as store:
         images = [image for image in list_named(store) if _is_asked(image, arguments.name)]
@@ -44,7 +45,7 @@ def run_list(arguments: argparse.Namespace, console: Console) -> int:
         rows = [
             (name, tag, image.digest.hex[:12], _describe_age(time.time() - image.when), format_size(image.size))
             for image in images
-            for name, tag in [_split_tag(_shorten(image.reference))]
+            for name, tag in [_split_tag(shorten_name(image.reference))]
         ]
         console.print_table(("repository", "tag", "image id", "named", "size"), rows, is_first_whole=True)
     return 0
@@ -80,13 +81,10 @@ def run_rm(arguments: argparse.Namespace, console: Console) -> int:
 
 def _is_asked(image: NamedImage, names: list[str]) -> bool:
     """Whether an image has one of the names, with or without its tag; none means all."""
-    shown = _shorten(image.reference)
-    return not names or shown in names or _split_tag(shown)[0] in names
+    from kedge.store.tagged_images import shorten_name
 
-
-def _shorten(reference: str) -> str:
-    """Without Docker Hub's host, as Docker shows it."""
-    return reference.removeprefix("docker.io/").removeprefix("library/")
+    asked, shown = [shorten_name(name) for name in names], shorten_name(image.reference)
+    return not names or shown in asked or _split_tag(shown)[0] in asked
 
 
 def _split_tag(name: str) -> tuple[str, str]:

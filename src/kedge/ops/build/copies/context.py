@@ -14,7 +14,6 @@ import os
 import posixpath
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +45,6 @@ _MAXIMUM_IGNORE = 1 << 20  # bytes
 _HASHING_THREADS = 8
 _WORTH_A_THREAD = 64 << 20  # bytes
 _BATCH = 200  # files
-_FRESH = 10.0  # seconds
 _NOTHING = IgnorePatterns()
 _UNKNOWN = Standing()
 
@@ -71,7 +69,6 @@ class FileOrigin:
     is_open: bool = False  # whether links lead anywhere on this host, so that what lies outside is named
     _digests: dict[object, str] = field(default_factory=dict)  # of contents
     _last: tuple[object, Node] | None = None  # the tree that was looked at last, and what it is
-    _ahead: dict[object, tuple[float, Node]] = field(default_factory=dict)  # trees that were read ahead, and when
 
     def locate(self, path: str) -> str:
         """A source as an absolute path in the tree; `..` stays inside."""
@@ -130,11 +127,13 @@ class FileOrigin:
         follows: bool = False,
         source: str = "",
         at: RecipePlace | None = None,
+        is_look: bool = False,
     ) -> Node | None:
         """What stands at a path, itself with links followed, as nodes with all below; None where nothing is.
 
         `excluded` are patterns from that path on. With `follows` links below are replaced by what they lead to.
-        `source` and `at` are the words of the recipe and their place, for what is said of files of this host.
+        `source` and `at` are the words of the recipe and their place, for what is said of files of this host. With
+        `is_look` the caller changes nothing, and the tree is kept for this thread's next question.
         """
         try:
             place = self.view.resolve(path)
@@ -143,16 +142,17 @@ class FileOrigin:
         key, known = (threading.get_ident(), place, excluded.patterns, follows), self._last
         self._last = None
         if known is not None and known[0] == key:
+            self._last = known if is_look else None
             return known[1]
-        began, ahead = self._ahead.pop(key[1:], (0.0, None))
-        if ahead is not None and time.monotonic() - began < _FRESH:
-            return ahead
         entry = self.view.find(place)
         if entry is None or self.leaves_out(place):
             return None
         standing = self._admit(place, source or path, at)
         with self._hinting():
-            return _TreeReading(self, excluded, follows, at).run(place, entry, standing)
+            tree = _TreeReading(self, excluded, follows, at).run(place, entry, standing)
+        if is_look and tree is not None:
+            self._last = key, tree
+        return tree
 
     def _admit(self, place: str, source: str, at: RecipePlace | None = None) -> Standing:
         """What is known of a place that the recipe names; raises InvalidRecipe if it may not have it."""
@@ -174,31 +174,11 @@ class FileOrigin:
         with self._hinting():
             return reading.run(place, entry, standing), reading.has_left_out
 
-    def look_at_tree(
-        self,
-        path: str,
-        excluded: IgnorePatterns = _NOTHING,
-        *,
-        follows: bool = False,
-        source: str = "",
-        at: RecipePlace | None = None,
-    ) -> Node | None:
-        """The same for somebody who changes nothing: the tree is kept for this thread's next question."""
-        tree = self.read_tree(path, excluded, follows=follows, source=source, at=at)
-        if tree is not None:
-            self._last = (threading.get_ident(), self.view.resolve(path), excluded.patterns, follows), tree
-        return tree
-
-    def read_ahead(self, pattern: str, at: RecipePlace, *, keeps: bool) -> None:
-        """Look at what a source of %files names, before any step; what is missing or wrong is left to its step.
-
-        With `keeps` the step that comes soon needs no second look.
-        """
+    def read_ahead(self, pattern: str, at: RecipePlace) -> None:
+        """Look at what a source of %files names, before any step; what is missing or wrong is left to its step."""
         with contextlib.suppress(BadPattern, FileProblem, OSError):
             for path in self.expand(pattern):
-                tree = self.read_tree(path, follows=True, source=pattern, at=at)
-                if tree is not None and keeps:
-                    self._ahead[self.view.resolve(path), (), True] = time.monotonic(), tree
+                self.read_tree(path, follows=True, source=pattern, at=at)
 
     def digest_tree(self, root: Node) -> str:
         """What a tree from `read_tree` holds, as hexadecimal text."""

@@ -148,9 +148,10 @@ class _Selection:
             excluded = self._excluded
             if excluded and excluded.leaves_out(name) and self.origin.view.kind(path) != "d":
                 continue
-            read = self.origin.look_at_tree if self.is_look else self.origin.read_tree
             follows = step.is_definition and not self.origin.key
-            tree = read(path, excluded, follows=follows, source=source, at=step.place)
+            tree = self.origin.read_tree(
+                path, excluded, follows=follows, source=source, at=step.place, is_look=self.is_look
+            )
             if tree is None:
                 raise self._refuse_missing(source, path)
             if step.is_definition and source.endswith("/") and tree.kind is not NodeKind.DIRECTORY:

@@ -21,7 +21,7 @@ def name_host_files(session: BuildSession, origins: FileOrigins, stages: Sequenc
     if origins.is_definition:
         for step in _list_host_steps(stages):
             try:
-                _look_at(session, origins, step)
+                _look_at(session, step)
             except KedgeError as problem:
                 name_place(problem, step.place)
                 raise
@@ -36,7 +36,7 @@ def _list_host_steps(stages: Sequence[Stage]) -> Iterator[CopyStep | HostScriptS
             yield step
 
 
-def _look_at(session: BuildSession, origins: FileOrigins, step: CopyStep | HostScriptStep) -> None:
+def _look_at(session: BuildSession, step: CopyStep | HostScriptStep) -> None:
     reach = session.reach
     if isinstance(step, HostScriptStep):
         if session.request.uses_host:
@@ -45,9 +45,7 @@ def _look_at(session: BuildSession, origins: FileOrigins, step: CopyStep | HostS
         else:
             choose_folders(reach, step)
         return
-    # a script on the host may make what is copied: then nothing that is seen now may be remembered
-    keeps = not session.request.uses_host
-    origin = origins.open_host_files(step.origin, step.place) if keeps else open_host_files(session.context, reach)
+    origin = open_host_files(session.context, reach)  # of its own: a script may yet make what is copied
     with contextlib.suppress(BadPattern):
         for pattern in (pattern for source in step.sources for pattern in expand_braces(source)):
-            origin.read_ahead(pattern, step.place, keeps=keeps)
+            origin.read_ahead(pattern, step.place)
