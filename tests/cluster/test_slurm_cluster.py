@@ -44,7 +44,7 @@ def test_slurm_cluster_runs_arrays_and_dependencies(slurm: SlurmCluster) -> None
 
 def test_slurm_cluster_cancels(slurm: SlurmCluster) -> None:
     user = slurm.user()
-    job = submit(user, "sleep 600")
+    job = submit(user, "exec sleep 600")  # no shell beside it, which may end first: 143:0
     slurm.wait_for_state(job, "RUNNING")
     assert slurm.user("bob").run_program("scancel", job).returncode != 0, "of another user"
     user.read_program("scancel", job)

@@ -55,17 +55,21 @@ def put_back(cluster: SlurmCluster, job: str, ended: Path) -> None:
     wait_until("the first run has written its end", ended.exists)
 
 
-def begin_now(cluster: SlurmCluster, job: str) -> None:
-    """Without the two minutes for which Slurm keeps such a job waiting: it may set them after it says PENDING."""
+def begin_again(cluster: SlurmCluster, job: str, me: JobUser) -> None:
+    """Without the two minutes for which Slurm keeps such a job waiting: it may set them after it says PENDING.
 
-    def has_begun() -> bool:
-        if cluster.describe_job(job)["JobState"] != "PENDING":
-            return True
-        with contextlib.suppress(AssertionError):  # it began since
+    The second line of the job's own file is the proof: between two runs the job is PENDING and COMPLETING by turns.
+    """
+
+    def has_begun_again() -> bool:
+        with contextlib.suppress(AssertionError):  # it runs, or has ended
             cluster.read("scontrol", "update", f"JobId={job}", "StartTime=now")
-        return False
+        return (me.folder / "runs").read_text() == "run\nrun\n"
 
-    wait_until(f"job {job} has begun", has_begun, every=1)
+    try:
+        wait_until(f"job {job} has begun again", has_begun_again, every=1)
+    except AssertionError as problem:
+        raise AssertionError(f"{problem}\n{cluster.describe_job(job)}\n{cluster.daemons.read_logs('slurm')}") from None
 
 
 def test_requeue_is_no_end_for_status_and_wait_without_a_controller(me: JobUser, cluster: SlurmCluster) -> None:
@@ -86,7 +90,7 @@ def test_requeue_is_no_end_for_status_and_wait_without_a_controller(me: JobUser,
             assert done.returncode == SchedulerFailed.exit_code, done.stdout + done.stderr
     finally:
         cluster.start_control()
-    begin_now(cluster, job)
+    begin_again(cluster, job, me)
     assert me.run("wait", job, "--timeout", "90s").returncode == 0
     assert "(attempt 2)" in me.read("status", job)
     assert me.status(job)["attempts"] == 2
@@ -100,8 +104,7 @@ def test_requeue_after_the_end_begins_a_record_anew(me: JobUser, cluster: SlurmC
     cluster.wait_for_state(job)  # kedge knows the end from the record, before Slurm does
     cluster.read("scontrol", "requeue", job)
     cluster.wait_for_state(job, "PENDING")
-    begin_now(cluster, job)
-    wait_until("it has run twice", lambda: (me.folder / "runs").read_text() == "run\nrun\n")
+    begin_again(cluster, job, me)
     cluster.wait_for_state(job)
     assert (me.status(job)["state"], me.status(job)["attempts"]) == ("done", 2)
     assert me.run("wait", job).returncode == 0
@@ -121,6 +124,6 @@ def test_requeue_does_not_fail_a_future(me: JobUser, cluster: SlurmCluster) -> N
         # as long as a result may be on its way after its job is over, and the scheduler was asked
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=15)
-        begin_now(cluster, job)
+        begin_again(cluster, job, me)
         said, _ = process.communicate(timeout=90)
     assert (said, process.returncode) == ("second\n", 0)
