@@ -123,7 +123,7 @@ def list_options(script: str, scheduler: str) -> list[str]:
 
 def read_names(script: str) -> str:
     """The script with names of files as words in the place of files that it opens."""
-    return re.sub(r"^exec >(.*?)( 2>(?!&)| 2>&1)", r": \1 ", script, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^exec >+(.*?)( 2>+(?!&)| 2>&1)", r": \1 ", script, flags=re.MULTILINE | re.DOTALL)
 
 
 def run_scripts(scripts: Sequence[str], folder: Path) -> dict[str, tuple[str, ...]]:

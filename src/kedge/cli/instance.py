@@ -23,6 +23,7 @@ from kedge.cli.container import (
 from kedge.cli.signals import raised_signals
 from kedge.errors import UsageError
 from kedge.ops.containers import instance as instances
+from kedge.posix.process_tree import parse_signal
 from kedge.runtime.command_line.flags import HelpWanted, parse_words
 from kedge.runtime.options import RunOptions
 
@@ -205,7 +206,7 @@ def _stop(arguments: argparse.Namespace, console: Console) -> None:
     stopped = instances.stop_instances(
         _environment_of(arguments.user),
         arguments.pattern or "*",
-        number=instances.parse_signal("KILL" if arguments.force else arguments.signal),
+        number=parse_signal("KILL" if arguments.force else arguments.signal),
         patience=arguments.timeout,
     )
     if console.json:

@@ -138,6 +138,15 @@ class Record:
         with contextlib.suppress(OSError):
             mark.unlink() if undo else mark.touch()
 
+    def leave_signal(self, index: int | None, name: str) -> bool:
+        """Write down which signal its script is to send to the command; False where no script of it listens."""
+        names = "signal*" if index is None else f"signal.{index}"
+        listening = list(self.folder.glob(names))  # scripts make them
+        for path in listening:
+            with explained(path):
+                path.write_text(f"{name}\n")
+        return bool(listening)
+
     def was_cancelled(self, index: int | None) -> bool:
         """Whether its user ended it, or this task of it."""
         return any((self.folder / name).exists() for name in ("cancelled", f"cancelled.{index}"))

@@ -44,6 +44,7 @@ class ChildGroup:
         self._files: dict[int, Callable[[], None]] = {}  # other files, and what to do when they are ready
         self._poll = select.poll()
         self._drain_until = 0.0
+        self._before: dict[int, Any] = {}  # what a signal did that is handed on
 
     def start(
         self, argv: Sequence[str], environment: Mapping[str, str], *, stdin: int | None = None, own_group: bool = True
@@ -119,6 +120,12 @@ class ChildGroup:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
+    def hand_on_signals(self) -> None:
+        """Until `close` send the programs what users say by SIGUSR1 and SIGUSR2; the main thread alone can do that."""
+        with contextlib.suppress(ValueError):
+            for number in (signal.SIGUSR1, signal.SIGUSR2):
+                self._before[number] = signal.signal(number, lambda got, _frame: self.send_signal(got))
+
     def end(self, *, grace: float, signals: Sequence[int] = (signal.SIGTERM,)) -> None:
         """End all: with each signal, `grace` seconds apart, then with SIGKILL whatever is left of their families."""
         for number in signals:
@@ -139,7 +146,9 @@ class ChildGroup:
             time.sleep(0.02)
 
     def close(self) -> None:
-        """Let go of the pipes."""
+        """Let go of the pipes and of signals."""
+        while self._before:
+            signal.signal(*self._before.popitem())
         for file in list(self._pipes):
             self._drop(file)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterable
 
+from kedge.errors import UsageError
 from kedge.frozen import frozen
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -53,6 +55,15 @@ def find_family(root: int, session: int = 0) -> list[Process]:
             family[process.pid] = process
             waiting += children.get(process.pid, [])
     return [process for process in family.values() if process.pid != root and not process.is_dead]
+
+
+def parse_signal(text: str) -> signal.Signals:
+    """`TERM`, `SIGTERM` or `15`."""
+    name = text.upper()
+    try:
+        return signal.Signals(int(name)) if name.isdigit() else signal.Signals[f"SIG{name.removeprefix('SIG')}"]
+    except (ValueError, KeyError):
+        raise UsageError(f"unknown signal '{text}'", hint="use a name such as USR1, TERM or KILL") from None
 
 
 def signal_all(processes: Iterable[Process], number: int) -> None:

@@ -25,7 +25,9 @@ class SchedulerFacts:
     prefix: str = ""  # what a directive begins with: #SBATCH
     submit: str = ""  # the program that submits a script
     submit_path: str = ""  # where that program usually is, on the login nodes of this scheduler only
+    signal_carrier: str = ""  # what is sent to jobs instead of a signal that would end them: their script reads which
     launcher_of_tasks: str = ""  # the program that starts a task on any node of a job, without MPI
+    node_shell: str = ""  # the program that runs a command on a node of the job: its name, and words as they are
     broadcast: str = ""  # the program that copies a file to all nodes of a job, where no such file may be
     interactive: Words = ()  # the commands that open a terminal in a job, the usual one first
     # inside a job

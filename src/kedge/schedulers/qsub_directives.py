@@ -102,9 +102,14 @@ def make_job_name(name: str, limit: int) -> str:
 
 
 def redirect_output(job: Job, place: ScriptContext) -> tuple[str, ...]:
-    """Lines of the script that send its output where the description says."""
-    output = f"exec >{write_output(job, place.output)}"
-    return (f"{output} {f'2>{write_output(job, place.error)}' if place.error else '2>&1'} || exit 1",)
+    """Lines of the script that send its output where the description says; a second attempt keeps that of the first."""
+    output = f"exec {_redirect(job, place.output)}"
+    return (f"{output} {f'2{_redirect(job, place.error)}' if place.error else '2>&1'} || exit 1",)
+
+
+def _redirect(job: Job, pattern: str) -> str:
+    """A file whose name has the job's id is its alone; another begins anew."""
+    return f"{'>>' if '{id}' in pattern else '>'}{write_output(job, pattern)}"
 
 
 def write_output(job: Job, pattern: str) -> str:

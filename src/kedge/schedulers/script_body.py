@@ -39,6 +39,24 @@ _KEEP_ON = (
     "trap 'asked=143' TERM",
     "trap : USR1 USR2",
 )
+# the scheduler's own shell around this script dies of signals, and so does what brings output from other nodes
+_LISTEN = (
+    "# 'kedge cancel --signal' wakes this shell, which sends the command the signal that is named there",
+    "(",
+    "    # shellcheck disable=SC2154 # of the trap",
+    """    trap 'read -r name <"$record/signal{suffix}"; for child in $(<"/proc/$$/task/$$/children"); do""",
+    """        [ "$child" = "$BASHPID" ] || kill -s "$name" "$child"; done' {carrier}""",
+    "    trap 'kill $!; exit' TERM",
+    '    : >"$record/signal{suffix}"',
+    "    while :; do",
+    "        sleep 1000000 &",
+    "        wait",
+    "        kill $!",
+    "    done",
+    ") </dev/null >/dev/null 2>&1 &",
+    "listener=$!",
+    "disown  # whoever waits for all processes does not wait for this one",
+)
 _LINE = 100  # a command that is longer goes over several lines
 
 
@@ -56,6 +74,7 @@ def render_body(job: Job, site: Site, place: ScriptContext, dialect: Dialect) ->
         _guard_dependencies(job, dialect),
         [f"cd {quote(place.directory)}"],
         [*site.setup, *job.setup],
+        _reach_nodes(job, site, place, dialect),
         _name_image(job, site, place),
         _stage_image(job, site, place, dialect),
         _find_master(job, site, dialect),
@@ -107,6 +126,8 @@ def _write_record(job: Job, site: Site, place: ScriptContext, dialect: Dialect) 
     lines += dialect.opening
     if not place.record:
         return [*lines, *_KEEP_ON]
+    listening = _LISTEN if dialect.signal_carrier else ()
+    stop = 'kill "$listener"; ' if listening else ""
     return [
         *lines,
         "# where 'kedge status' finds how it went, if the scheduler keeps no accounts",
@@ -115,9 +136,10 @@ def _write_record(job: Job, site: Site, place: ScriptContext, dialect: Dialect) 
         'began="$KEDGE_JOB_ID $(hostname) $(date +%s)"',
         # a run more for each time the scheduler puts it back into the queue; its end names the run that it ends
         f'{{ printf "%s\\n" "$began" "$streams" >>"$record/began{suffix}"; }} 2>/dev/null',
-        f'finish() {{ echo "${{asked:-$1}} $(date +%s) $began" >"$record/ended{suffix}"; }}',
+        f'finish() {{ {stop}echo "${{asked:-$1}} $(date +%s) $began" >"$record/ended{suffix}"; }}',
         "trap 'finish \"$?\" 2>/dev/null || true' EXIT",
         *_KEEP_ON,
+        *(line.format(suffix=suffix, carrier=dialect.signal_carrier) for line in listening),
         *(_name_run_record(suffix) if has_run_record(job, site, place) else ()),
     ]
 
@@ -183,6 +205,23 @@ def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
             "done",
         ]
     return lines
+
+
+def _reach_nodes(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -> list[str]:
+    """Lets a launcher in the script reach the other nodes; `kedge launch` sees to that itself."""
+    is_called = not uses_launch(job, runtime_of(job, site)) or job.broadcast or place.stages_image
+    if not dialect.node_shell or job.node_count == 1 or not is_called:
+        return []
+    from kedge.launch.programs.node_shell import SCRIPT, list_shell_settings  # late: few scripts have it
+
+    lines = " ".join(quote(line.format(program=dialect.node_shell)) for line in SCRIPT)
+    return [
+        f"# {dialect.launcher} starts processes on other nodes by {dialect.node_shell}, not by ssh",
+        'node_shell=$(mktemp) && chmod 700 "$node_shell"',
+        "# shellcheck disable=SC2016 # dollar signs are that script's",
+        f"printf '%s\\n' {lines} >\"$node_shell\"",
+        *(f'export {name}="{value}"' for name, value in list_shell_settings("$node_shell")),
+    ]
 
 
 def _name_image(job: Job, site: Site, place: ScriptContext) -> list[str]:

@@ -9,7 +9,7 @@
 
 export KEDGE_JOB_ID="$JOB_ID" KEDGE_JOB_NAME="1 it's \"a\"/\$(job):\`of\`
 日本 # *?@\\"
-exec >"/home/ada/a:b, 'c'/"'1_it_s__a____job___of__日本_____@_'-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
+exec >>"/home/ada/a:b, 'c'/"'1_it_s__a____job___of__日本_____@_'-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/home/ada/.local/state/kedge/jobs/records/K
 streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import InstanceProblem, RuntimeUnsuited, UsageError
+from kedge.errors import InstanceProblem, RuntimeUnsuited
 from kedge.frozen import replace
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
@@ -308,15 +308,6 @@ def _has_children(pid: int) -> bool:
 
 def _list_children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
-def parse_signal(text: str) -> int:
-    """`TERM`, `SIGTERM` or `15`."""
-    name = text.upper()
-    try:
-        return signal.Signals(int(name)) if name.isdigit() else signal.Signals[f"SIG{name.removeprefix('SIG')}"]
-    except (ValueError, KeyError):
-        raise UsageError(f"unknown signal '{text}'", hint="for example TERM, SIGTERM or 15") from None
 
 
 def find_logs(environ: Mapping[str, str], name: str) -> tuple[Path, Path]:

@@ -10,26 +10,40 @@ from kedge.model.job import JobArray
 from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.find_job import FoundJob
 from kedge.ops.jobs.status import look_up_foreign, read_status
+from kedge.posix.process_tree import parse_signal
 from kedge.schedulers.advice import is_unreachable
 from kedge.schedulers.array_numbers import can_renumber, find_number
+from kedge.schedulers.choose import find_facts
 
 
 def cancel_jobs(cluster: Cluster, jobs: Sequence[FoundJob], signal: str = "") -> None:
     """Cancel jobs, or send them a signal; a job that is over already is no error."""
-    ids = [_spell_task(job) for job in jobs]
     if not all(job.id for job in jobs):
         raise UsageError("a job without an id cannot be cancelled: its submission did not finish")
     for job in jobs:
         if job.record is None:
             look_up_foreign(cluster, job.id)  # some schedulers report no error for an unknown job
+    calls = _list_calls(cluster, jobs, signal)
     marked = [] if signal else [job for job in jobs if job.record is not None]
     _mark_cancelled(marked)  # before: a scheduler may forget a pending job at once
-    done = cluster.call(cluster.backend.cancel_argv(ids, signal))
-    if not done.status and b"error" not in done.errors:
-        return
-    if is_unreachable(done.errors.decode(errors="replace")) or not all(_is_over(cluster, job) for job in jobs):
-        _mark_cancelled(marked, undo=True)
-        raise cluster.explain_failure(done)
+    for argv in calls:
+        done = cluster.call(argv)
+        if not done.status and b"error" not in done.errors:
+            continue
+        if is_unreachable(done.errors.decode(errors="replace")) or not all(_is_over(cluster, job) for job in jobs):
+            _mark_cancelled(marked, undo=True)
+            raise cluster.explain_failure(done)
+
+
+def _list_calls(cluster: Cluster, jobs: Sequence[FoundJob], signal: str) -> list[list[str]]:
+    """The scheduler's commands; a script that listens is woken, and sends its command the signal itself."""
+    carrier = find_facts(cluster.backend.name).signal_carrier
+    name = parse_signal(signal).name.removeprefix("SIG") if signal and carrier else ""
+    ids: dict[str, list[str]] = {}
+    for job in jobs:
+        is_woken = name and job.record is not None and job.record.leave_signal(job.index, name)
+        ids.setdefault(carrier if is_woken else signal, []).append(_spell_task(job))
+    return [cluster.backend.cancel_argv(each, word) for word, each in ids.items()]
 
 
 def _mark_cancelled(jobs: Sequence[FoundJob], *, undo: bool = False) -> None:

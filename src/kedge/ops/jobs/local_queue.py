@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal as signals
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import FileProblem, InvalidJob, JobFailed, JobNotFound, KedgeError, UsageError
+from kedge.errors import FileProblem, InvalidJob, JobFailed, JobNotFound, KedgeError
 from kedge.frozen import replace
 from kedge.localqueue.directives import apply_options, read_directives
 from kedge.localqueue.host_resources import read_machine, refuse_too_much
@@ -25,7 +24,7 @@ from kedge.posix.detached_programs import Program
 from kedge.posix.file_locks import lock_file
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.owned_names import find_user_name, is_running
-from kedge.posix.process_tree import find_family, signal_all
+from kedge.posix.process_tree import find_family, parse_signal, signal_all
 from kedge.posix.programs import find_program
 
 _SCRIPT_LIMIT = 64 << 20
@@ -150,7 +149,7 @@ def show_jobs(words: Sequence[str], environ: Mapping[str, str]) -> list[JobStatu
 def cancel_jobs(words: Sequence[str], signal: str, environ: Mapping[str, str]) -> None:
     """Cancel jobs, or send their running tasks a signal; an ended job is no error, an unknown one is."""
     queue = LocalQueue.find(environ)
-    number = _parse_signal(signal) if signal else None
+    number = parse_signal(signal) if signal else None
     unknown = []
     for word in words:
         try:
@@ -234,15 +233,6 @@ def _write_environment(folder: Path) -> None:
     """As /proc shows it; passwords may be in it."""
     data = b"".join(name + b"=" + value + b"\0" for name, value in os.environb.items())
     write_atomically(folder / "environment", data, mode=0o600)
-
-
-def _parse_signal(word: str) -> int:
-    name = word.upper().removeprefix("SIG")
-    if name.isdecimal() and 0 < int(name) < signals.NSIG:
-        return int(name)
-    if f"SIG{name}" not in signals.Signals.__members__:
-        raise UsageError(f"unknown signal '{word}'", hint="use a name such as USR1, TERM or KILL")
-    return int(signals.Signals[f"SIG{name}"])
 
 
 def _send_signal(job: StoredJob, index: int | None, number: int) -> None:

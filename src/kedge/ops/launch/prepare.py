@@ -86,6 +86,7 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
         tuple(own_start_command()),
         f"kedge-{os.urandom(16).hex()}",
         changes,
+        _find_node_shell(setting),
         tuple(dict.fromkeys(reasons)),
         choice.mpi_type,
         choice.mode,
@@ -195,6 +196,16 @@ def _list_settings(setting: _Setting) -> tuple[tuple[str, str], ...]:
     path = setting.environ.get("PATH")
     has_ssh = any(find_program(name, path) is not None for name in ("ssh", "rsh"))
     return list_settings(setting.environ, is_alone=is_alone, has_ssh=has_ssh, is_root=os.geteuid() == 0)
+
+
+def _find_node_shell(setting: _Setting) -> str:
+    """The scheduler's program that mpirun and mpiexec are to call instead of ssh, for other nodes."""
+    facts = find_facts(setting.allocation.scheduler)
+    is_needed = setting.shape.node_count > 1 and setting.choice.launcher in ("mpirun", "mpiexec")
+    if not is_needed or not facts.node_shell:
+        return ""
+    usual = os.path.dirname(facts.submit_path)  # noqa: PTH120 - beside the program that submits
+    return find_program(facts.node_shell, f"{setting.environ.get('PATH', '')}:{usual}") or ""
 
 
 def _find_node_file(setting: _Setting) -> str:

@@ -8,13 +8,16 @@ starts on nodes themselves end when their standard input does.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from kedge.errors import LaunchFailed
 from kedge.frozen import frozen, replace
 from kedge.launch.plan import CONTAINED, LaunchPlan, StartedProcess
+from kedge.launch.programs.node_shell import SCRIPT, list_shell_settings
 from kedge.launch.programs.program import RankEnd
 from kedge.launch.rank_variables import OWN_TOKEN
 from kedge.ops.launch.follow_output import OutputFollower, RankFailure, Write
@@ -22,6 +25,7 @@ from kedge.ops.launch.rank_input import InputSender, make_piece
 from kedge.ops.launch.watch_nodes import LostNode, NodeWatch
 from kedge.ops.launch.watch_ranks import EndedRank, RankWatch
 from kedge.posix.child_group import ChildGroup, GroupMember
+from kedge.runtime.processes.rank_sharing import find_private_directory
 
 _MOMENT = 0.1  # seconds between two looks
 _LAST_WORDS = 2.0  # seconds that output may still come from a node whose process has ended
@@ -48,6 +52,8 @@ class _Launch:
         self._follower = follower
         self._group = ChildGroup(follower.hear)
         self._environ = make_environment(plan, environ)
+        self._shell = _write_node_shell(plan.node_shell) if plan.node_shell and plan.mode != CONTAINED else None
+        self._environ |= list_shell_settings(str(self._shell), environ) if self._shell else ()
         self._held: list[int] = []  # the ends of pipes that keep nodes running
         self._input: InputSender | None = None  # that to the first node
         self._ranks = RankWatch(self._group)
@@ -61,6 +67,7 @@ class _Launch:
 
     def start(self, processes: Sequence[StartedProcess], *, reads_input: bool) -> None:
         given = 0 if reads_input and not os.isatty(0) else None
+        self._group.hand_on_signals()
         if self._is_own:
             self._start_nodes(processes, given)
             return
@@ -133,6 +140,8 @@ class _Launch:
             self._group.end(grace=_GRACE, signals=_SIGNALS)
         self._group.sweep()
         self._group.close()
+        if self._shell:
+            self._shell.unlink(missing_ok=True)
         self._follower.finish()
 
     def _let_go(self) -> None:
@@ -141,6 +150,14 @@ class _Launch:
         self._held.clear()
         if self._input is not None:
             self._input.close()
+
+
+def _write_node_shell(program: str) -> Path:
+    """The script by which the launcher reaches other nodes, in a directory of the user's alone."""
+    path = Path(find_private_directory(), f"node-shell-{os.getpid()}")
+    path.write_text("".join(f"{line.format(program=shlex.quote(program))}\n" for line in SCRIPT))
+    path.chmod(0o700)
+    return path
 
 
 def run_plan(

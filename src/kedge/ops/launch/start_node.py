@@ -40,6 +40,7 @@ class _Node:
 
     def start(self, words: Sequence[str], environ: Mapping[str, str]) -> None:
         reading, writing = os.pipe() if self._order.node == 0 else (None, None)
+        self._group.hand_on_signals()
         self._input = InputReceiver(self._group, writing, self._tell_taken)
         for local in range(self._order.layout[self._order.node]):
             argv = own_start_command("rank", make_rank_order(self._order).encode(), "--", *words)

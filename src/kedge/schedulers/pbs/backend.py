@@ -40,6 +40,8 @@ class _Pbs:
             launcher="mpirun",
             host_file='"$PBS_NODEFILE"',
             has_array_lists=FACTS.has_array_lists,
+            node_shell=FACTS.node_shell,
+            signal_carrier=FACTS.signal_carrier,
             opening=redirect_output(job, place),
         )
 
@@ -90,7 +92,7 @@ class _Pbs:
 
     def parse_history(self, output: str) -> list[JobStatus]:
         """Nothing where the server keeps no history."""
-        return parse_job_status(output)
+        return parse_job_status(output, is_history=True)
 
     def cancel_argv(self, ids: Sequence[str], signal: str = "") -> list[str]:
         """`12[].pbs1_3` is `12[3].pbs1` here."""

@@ -28,6 +28,7 @@ _STATES = {
 _OVER = ("F", "X")
 _WAITING = (State.QUEUED, State.HELD)
 _DELETED = "91"  # substate: it was terminated from outside
+_UNMET = "a job that it depends on did not end as it should, so PBS deleted it"
 _MEMORY_CODES, _TIME_CODE, _NODE_CODES = (-26, -27), -29, (-4, -5, -6, -20)
 _SIGNALS = 256
 _KILL, _TERMINATE = 9, 15
@@ -45,11 +46,16 @@ _SHOWN = (
 )
 
 
-def parse_job_status(output: str) -> list[JobStatus]:
-    """Every job and task; those of an array that wait are one entry, and an array whose tasks are told is none."""
+def parse_job_status(output: str, *, is_history: bool = False) -> list[JobStatus]:
+    """Every job and task; those of an array that wait are one entry, and an array whose tasks are told is none.
+
+    Of a task that is over and was never run PBS tells its array's fields. Only in the server's history does that mean
+    that it was deleted while it waited: a server without one forgets how tasks ended, too, and they are left out.
+    """
     if _HEADER not in output:
         return list(_read_table(output))
-    statuses = [status for fields in _split_jobs(output) if (status := _read_job(fields)) is not None]
+    told_of = (fields for fields in _split_jobs(output) if is_history or not _is_forgotten(fields))
+    statuses = [status for fields in told_of if (status := _read_job(fields)) is not None]
     told = {status.id for status in statuses if status.index is not None}
     waiting = {status.id for status in statuses if status.pending_indices}
     return [
@@ -93,23 +99,46 @@ def _split_id(text: str) -> tuple[str, int | None] | None:
     return f"{match[1]}{match[2] or ''}{server}", None
 
 
-def _read_job(fields: Mapping[str, str]) -> JobStatus | None:
-    name = _split_id(fields[_HEADER])
+def _has_run(fields: Mapping[str, str]) -> bool:
+    return "exec_host" in fields or "run_count" in fields
+
+
+def _is_task(fields: Mapping[str, str]) -> bool:
+    return "[" in fields[_HEADER] and "[]" not in fields[_HEADER]
+
+
+def _is_forgotten(fields: Mapping[str, str]) -> bool:
+    return _is_task(fields) and fields.get("job_state") in _OVER and not _has_run(fields)
+
+
+def _drop_array_fields(fields: Mapping[str, str]) -> Mapping[str, str]:
+    """What a task says of itself: one that never ran shows when its array began, and how that ended."""
+    if not _is_task(fields) or _has_run(fields):
+        return fields
+    own = {name: value for name, value in fields.items() if name not in ("stime", "comment", "Exit_status")}
+    return own | ({"substate": _DELETED} if _is_forgotten(fields) else {})
+
+
+def _read_job(told: Mapping[str, str]) -> JobStatus | None:
+    name = _split_id(told[_HEADER])
     if name is None:
         return None
+    fields = _drop_array_fields(told)
     letter = fields.get("job_state", "")
     code = _read_code(fields.get("Exit_status", ""))
     is_over = letter in _OVER
     state = _find_end(fields, code) if is_over else _STATES.get(letter, State.UNKNOWN)
-    remaining = fields.get("array_indices_remaining", "").strip("- ")
+    remaining = "" if is_over or name[1] is not None else fields.get("array_indices_remaining", "").strip("- ")
+    if remaining and state is State.RUNNING:  # the entry stands for the tasks that wait
+        state = State.QUEUED
     signal = code - _SIGNALS if code is not None and code > _SIGNALS else None
     return JobStatus(
         id=name[0],
         index=name[1],
         state=state,
         raw=letter if code is None else f"{letter}, Exit_status {code}",
-        pending_indices="" if is_over or name[1] is not None else remaining,
-        reason=fields.get("comment", ""),
+        pending_indices=remaining,
+        reason=_UNMET if _is_unmet(fields, code) else fields.get("comment", ""),
         name=fields.get("Job_Name", ""),
         user=fields.get("Job_Owner", "").partition("@")[0],
         queue=fields.get("queue", ""),
@@ -117,7 +146,7 @@ def _read_job(fields: Mapping[str, str]) -> JobStatus | None:
         exit_code=code if signal is None and code is not None and code >= 0 else None,
         signal=signal,
         submitted=read_printed_time(fields.get("ctime", "")),
-        started=read_printed_time(fields.get("stime", "")),
+        started=None if remaining else read_printed_time(fields.get("stime", "")),
         ended=read_printed_time(fields.get("obittime") or fields.get("mtime", "")) if is_over else None,
         time_limit=read_seconds(fields.get("Resource_List.walltime", "")),
         details=tuple((each, fields[each]) for each in _SHOWN if fields.get(each)),
@@ -127,7 +156,7 @@ def _read_job(fields: Mapping[str, str]) -> JobStatus | None:
 def _find_end(fields: Mapping[str, str], code: int | None) -> State:
     is_deleted = fields.get("substate") == _DELETED
     if code is None:  # it never ran, or PBS forgot: LOST is what the job's own record may mend
-        return State.CANCELLED if is_deleted else State.LOST
+        return State.CANCELLED if is_deleted or _is_unmet(fields, code) else State.LOST
     if code == _TIME_CODE or code in _MEMORY_CODES or code in _NODE_CODES:
         if code == _TIME_CODE:
             return State.TIMEOUT
@@ -139,6 +168,12 @@ def _find_end(fields: Mapping[str, str], code: int | None) -> State:
     if is_deleted:
         return State.CANCELLED
     return State.DONE if code == 0 else State.FAILED
+
+
+def _is_unmet(fields: Mapping[str, str], code: int | None) -> bool:
+    """Whether it was deleted because of a job that it depends on: it is over, and never ran."""
+    is_over = fields.get("job_state") in _OVER and code is None
+    return is_over and fields.get("depend", "").startswith(("after", "on:")) and not _has_run(fields)
 
 
 def _find_limit(fields: Mapping[str, str], signal: int) -> State | None:

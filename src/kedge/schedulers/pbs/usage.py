@@ -21,7 +21,7 @@ def usage_query(ids: Sequence[str], since: float) -> Query:
 def parse_usage(output: str) -> dict[str, JobUsage]:
     """By id: `12.server`, `12[].server_3`."""
     found = {}
-    for status in parse_job_status(output):
+    for status in parse_job_status(output, is_history=True):
         told = dict(status.details)
         select = told.get("Resource_List.select", "")
         found[status.shown_id] = JobUsage(

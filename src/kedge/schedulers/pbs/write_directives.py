@@ -7,7 +7,7 @@ import re
 
 from kedge.errors import RequestRefused
 from kedge.model.duration import format_duration
-from kedge.model.job import Job, Parallel
+from kedge.model.job import Job
 from kedge.model.site import Queue, Site
 from kedge.schedulers.backend import Dialect, ScriptContext
 from kedge.schedulers.qsub_directives import (
@@ -36,7 +36,7 @@ def collect_request(job: Job, site: Site) -> list[Words]:
     chunk, apart = _describe_chunk(job, site, queue)
     lines.append(("-l", ":".join([f"select={job.node_count}", *chunk])))
     lines += apart
-    lines += _place_chunks(job, queue)
+    lines += _place_chunks(job, site)
     if job.time:
         lines.append(("-l", f"walltime={format_duration(job.time)}"))
     lines += _choose_queue(job, site)
@@ -78,8 +78,8 @@ def _describe_chunk(job: Job, site: Site, queue: Queue | None) -> tuple[list[str
     is_whole = queue is not None and queue.is_whole_node
     processors = _count_processors(job)
     name = site.option("cpu_resource", "ncpus")
-    parts = [f"{name}={processors}"] if processors and name and not is_whole else []
-    if job.parallel in (Parallel.MPI, Parallel.TASKS) and (job.tasks or job.tasks_per_node):
+    parts = [f"{name}={processors}"] if processors and name else []
+    if job.tasks or job.tasks_per_node:
         parts.append(f"mpiprocs={job.tasks_on_node}")
         parts += [f"ompthreads={job.cpus_per_task}"] if job.cpus_per_task else []
     apart: list[Words] = []
@@ -121,9 +121,12 @@ def _write_memory(job: Job, site: Site) -> str:
     return (site.memory_directive or "mem={size}").replace("{size}", size)
 
 
-def _place_chunks(job: Job, queue: Queue | None) -> list[Words]:
-    """Chunks of one job may come to lie on one node unless they are scattered."""
-    if queue is not None and queue.is_whole_node:
+def _place_chunks(job: Job, site: Site) -> list[Words]:
+    """Chunks of one job may come to lie on one node, also on one that is its alone, unless they are scattered.
+
+    A site where CPUs cannot be asked for gives whole nodes for chunks.
+    """
+    if not site.option("cpu_resource", "ncpus"):
         return []
     words = [*(["scatter"] if job.node_count > 1 else []), *(["excl"] if job.exclusive else [])]
     return [("-l", f"place={':'.join(words)}")] if words else []
