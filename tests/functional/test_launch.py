@@ -14,7 +14,7 @@ import pytest
 
 from kedge.errors import LaunchFailed, LaunchRefused, UsageError
 from tests.builders.containers import Runner
-from tests.builders.mpi_images import make_mpi_image
+from tests.builders.mpi_images import launch_words, make_mpi_image
 from tests.requirements import REPOSITORY, require_program
 
 LONG = "543.25"  # seconds that a rank would sleep
@@ -199,6 +199,31 @@ def test_a_rank_of_an_older_kedge_names_the_remedy(runner: Runner, image: Path, 
     assert "is another version than the kedge that started the launch" in done.stderr
     assert "to the version that runs 'kedge launch' (9.1)" in done.stderr
     assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("family", ["openmpi", "mpich"])
+def test_a_job_of_pbs_reaches_other_nodes_without_ssh(runner: Runner, family: str) -> None:
+    """By the program of PBS for that, here one that runs the words on this host; ssh is not there to be called."""
+    image = make_mpi_image(runner, family)
+    folder = runner.home / f"pbs-{family}"
+    folder.mkdir()
+    launcher = launch_words(family, 1)[0]
+    (folder / ("mpirun" if family == "openmpi" else "mpiexec")).symlink_to(launcher)
+    for name, line in (
+        ("pbs_tmrsh", f'echo "$1" >>{folder}/asked; shift; exec "$@"'),
+        ("ssh", f"touch {folder}/called"),
+    ):
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    folder.chmod(0o777)
+    (folder / "nodes").write_text("localhost\nlocalhost\nloopback.invalid\n")
+    job = {"PBS_JOBID": "4711.head", "PBS_NODEFILE": str(folder / "nodes"), "PBS_ENVIRONMENT": "PBS_BATCH"}
+    words = ("--ranks", "--no-check", str(image), "sh", "-c", "echo rank $RANK of $WORLD_SIZE")
+    done = runner.run("launch", *words, env={**job, "PATH": f"{folder}:/usr/bin:/bin"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(done.stdout.split("\n")[:-1]) == [f"rank {rank} of 3" for rank in range(3)]
+    assert "loopback.invalid" in (folder / "asked").read_text().split()
+    assert not (folder / "called").exists()
 
 
 def test_the_same_words_in_a_job_of_pbs(runner: Runner, image: Path) -> None:

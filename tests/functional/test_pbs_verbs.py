@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every verb for jobs on a site with PBS, whose programs are played (tests/fakes/pbs): no live server is to be had."""
+"""Every verb for jobs on a site with PBS, whose programs are played (tests/fakes/pbs) after the real ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.waiting import wait_until
 from tests.fakes.pbs import end_all, make_environment
 
 HOSTILE = [
@@ -106,6 +107,29 @@ def test_pbs_array_with_holes_and_a_cancelled_task(site: Site) -> None:
     states = {each["index"]: each["state"] for each in site.status(id)}
     assert states == {3: "done", 5: "cancelled", 7: "done", 9: "done"}
     assert [(site.work / f"arr-1001_{index}.out").read_text().split()[0] for index in states] == ["3", "5", "7", "9"]
+
+
+def test_pbs_tasks_that_were_cancelled_before_they_began(site: Site) -> None:
+    id = site.submit("-a", "1-4%1", "--name", "arr", "-", "sh", "-c", "sleep 2")
+    wait_until("it runs", lambda: "running" in {each["state"] for each in site.status(id)}, every=0.2)
+    for index in (3, 4):
+        site.read("cancel", f"{id}_{index}")
+    assert site.run("wait", id).returncode != 0
+    states = {each["index"]: each["state"] for each in site.status(id)}
+    assert states == {1: "done", 2: "done", 3: "cancelled", 4: "cancelled"}
+
+
+def test_pbs_signal_is_for_the_command(site: Site) -> None:
+    """The shell that PBS starts around the script does not trap it."""
+    command = 'trap "echo asked; exit 6" USR1; echo ready; for i in $(seq 300); do sleep 0.2; done'
+    id = site.submit("--name", "asked", "-", "sh", "-c", command)
+    output = site.work / "asked-1001.out"
+    wait_until("it is ready", lambda: output.exists() and "ready" in output.read_text())
+    site.read("cancel", "--signal", "SIGUSR1", id)
+    site.run("wait", id)
+    assert output.read_text() == "ready\nasked\n"
+    [ended] = site.status(id)
+    assert (ended["state"], ended["exit_code"]) == ("failed", 6)
 
 
 def test_pbs_dependencies(site: Site) -> None:

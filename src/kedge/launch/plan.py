@@ -43,7 +43,7 @@ class LaunchPlan:
     kedge: tuple[str, ...]  # how kedge is started on the nodes
     token: str = ""  # before lines that a rank says to the launch, and not to the user; on no command line
     changes: tuple[tuple[str, str | None], ...] = ()  # variables for the launcher; None: unset
-    node_shell: str = ""  # the program by which the launcher reaches other nodes; empty: it knows a way
+    node_shell: tuple[str, ...] = ()  # the program by which a launcher reaches nodes, and the variable with their list
     reasons: tuple[str, ...] = ()
     mpi_type: str = ""
     mode: str = ""  # hybrid, bind, pmi, contained; empty: no MPI takes part

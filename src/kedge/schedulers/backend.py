@@ -57,7 +57,7 @@ class Dialect:
     first_index: int = 0  # the smallest index there is
     has_dependency_kinds: bool = True  # False: it begins after any end, and the script looks how that was
     broadcast: str = ""  # the words that copy a file to all nodes, where no such file may be: sbcast
-    node_shell: str = ""  # the program by which mpirun is to reach other nodes, instead of ssh
+    node_shell: tuple[str, ...] = ()  # by which program mpirun is to reach nodes, and the variable with their list
     signal_carrier: str = ""  # the signal on which the script sends its command the one that its record names
     opening: tuple[str, ...] = ()  # lines before all that can print: where output goes that the scheduler would keep
 

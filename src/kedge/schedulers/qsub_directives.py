@@ -20,6 +20,7 @@ from kedge.schedulers.shell_words import quote, require_word
 
 Words = tuple[str, ...]  # an option and its values
 
+_BEGIN = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?")
 _OPTION = re.compile(r"-[^0-9]")  # -p -400: the second is a value
 
 
@@ -120,6 +121,15 @@ def write_output(job: Job, pattern: str) -> str:
         "{index}": '"$KEDGE_ARRAY_INDEX"' if job.array else "",
     }
     return "".join(values[part] if part in values else quote(part) for part in split_pattern(pattern))
+
+
+def write_begin(text: str) -> str:
+    """A day and time as `qsub -a` takes them, from how Slurm and most people write them; its own are kept."""
+    match = _BEGIN.fullmatch(text)
+    if match is None:
+        return require_word(text, "begin")
+    day, hour, minute, second = match.groups()
+    return f"{day.replace('-', '')}{hour or '00'}{minute or '00'}{f'.{second}' if second else ''}"
 
 
 def write_array(array: JobArray, *, is_lookup: bool) -> str:

@@ -137,9 +137,10 @@ def _write_record(job: Job, site: Site, place: ScriptContext, dialect: Dialect) 
         # a run more for each time the scheduler puts it back into the queue; its end names the run that it ends
         f'{{ printf "%s\\n" "$began" "$streams" >>"$record/began{suffix}"; }} 2>/dev/null',
         f'finish() {{ {stop}echo "${{asked:-$1}} $(date +%s) $began" >"$record/ended{suffix}"; }}',
+        # before the traps: a shell that is ended as soon as it was made still has those of this one
+        *(line.format(suffix=suffix, carrier=dialect.signal_carrier) for line in listening),
         "trap 'finish \"$?\" 2>/dev/null || true' EXIT",
         *_KEEP_ON,
-        *(line.format(suffix=suffix, carrier=dialect.signal_carrier) for line in listening),
         *(_name_run_record(suffix) if has_run_record(job, site, place) else ()),
     ]
 
@@ -212,11 +213,11 @@ def _reach_nodes(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -
     is_called = not uses_launch(job, runtime_of(job, site)) or job.broadcast or place.stages_image
     if not dialect.node_shell or job.node_count == 1 or not is_called:
         return []
-    from kedge.launch.programs.node_shell import SCRIPT, list_shell_settings  # late: few scripts have it
+    from kedge.launch.programs.node_shell import list_shell_settings, write_node_shell  # late: few scripts have it
 
-    lines = " ".join(quote(line.format(program=dialect.node_shell)) for line in SCRIPT)
+    lines = " ".join(quote(line) for line in write_node_shell(*dialect.node_shell))
     return [
-        f"# {dialect.launcher} starts processes on other nodes by {dialect.node_shell}, not by ssh",
+        f"# {dialect.launcher} starts processes on other nodes by {dialect.node_shell[0]}, not by ssh",
         'node_shell=$(mktemp) && chmod 700 "$node_shell"',
         "# shellcheck disable=SC2016 # dollar signs are that script's",
         f"printf '%s\\n' {lines} >\"$node_shell\"",

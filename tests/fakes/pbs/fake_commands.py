@@ -195,6 +195,9 @@ def state_of(job: Job, index: str | None) -> tuple[str, dict[str, object]]:
     if index is not None or not job["is_array"]:
         task = job["tasks"][index or ""]
         letter = "H" if task.get("held") or (task["state"] == "Q" and job["depends"]) else task["state"]
+        if letter == "F" and index is not None and not task.get("hosts"):
+            # of one that never ran the real one shows what its array has
+            task = {**state_of(job, None)[1], "comment": "Subjob finished"}
         return ("X" if letter == "F" and job["is_array"] and not server.is_over(job) else letter), task
     if server.is_over(job):
         worst = max(job["tasks"].values(), key=lambda task: abs(task.get("exit") or 0))
@@ -225,7 +228,8 @@ def show_full(job: Job, index: str | None, is_wide: bool) -> None:
 def list_attributes(job: Job, index: str | None, letter: str, task: dict[str, object]) -> list[tuple[str, object]]:
     lasted = int(float(str(task.get("etime") or time.time())) - float(str(task.get("stime") or time.time())))
     clock = f"{lasted // 3600:02}:{lasted // 60 % 60:02}:{lasted % 60:02}"
-    comment = job["never"] or ("Not Running: Not enough free nodes available" if letter == "Q" else "")
+    waits = "Not Running: Not enough free nodes available" if letter == "Q" else ""
+    comment = task.get("comment") or job["never"] or waits
     waiting = [each for each, one in job["tasks"].items() if one["state"] == "Q"]
     limit = job["walltime"]
     known: list[tuple[str, object]] = [
@@ -248,6 +252,8 @@ def list_attributes(job: Job, index: str | None, letter: str, task: dict[str, ob
         ("substate", task.get("substate", "")),
         ("Variable_List", f"PBS_O_HOME={os.environ['HOME']},PBS_O_LANG=C.UTF-8,PBS_O_WORKDIR={job['directory']}"),
         ("comment", comment),
+        ("depend", ",".join(f"{kind}:{number}.{server.SERVER}" for kind, number in job["depends"])),
+        ("run_count", 1 if task.get("hosts") else ""),
         ("Exit_status", task.get("exit", "")),
         ("project", job["project"]),
         ("Account_Name", job["account"]),

@@ -133,7 +133,7 @@ def wait_for_turn(number: int) -> None:
             return
         if any(each is False for each in judged):
             for index in job["tasks"]:
-                change(number, index, state=FINISHED, substate=DELETED, etime=time.time())
+                change(number, index, state=FINISHED, substate=ENDED, etime=time.time())
             return
         time.sleep(0.03)
 
@@ -174,16 +174,21 @@ def start(job: Job, index: str) -> subprocess.Popen[bytes]:
     }
     if job["is_array"]:
         environment.update(PBS_ARRAY_ID=name_of(job), PBS_ARRAY_INDEX=index)
+    Path(job["script"]).chmod(0o700)
     with spool.open("wb") as file:
         process = subprocess.Popen(
-            [job["shell"], job["script"]],
+            [f"-{os.path.basename(job['shell'])}"],  # noqa: PTH119 - a login shell
+            executable=job["shell"],
             cwd=os.environ["HOME"],
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    assert process.stdin is not None
+    process.stdin.write(f"{job['script']}\n".encode())  # it reads where the script is, and dies of signals
+    process.stdin.close()
     change(
         job["number"], index, state=RUNNING, pid=process.pid, stime=time.time(), hosts="+".join(f"{n}/0" for n in nodes)
     )

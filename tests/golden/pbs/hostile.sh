@@ -16,10 +16,6 @@ streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
 { printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
 finish() { kill "$listener"; echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
-trap 'finish "$?" 2>/dev/null || true' EXIT
-# signals are for the command: this script waits for its end
-trap 'asked=143' TERM
-trap : USR1 USR2
 # 'kedge cancel --signal' wakes this shell, which sends the command the signal that is named there
 (
     # shellcheck disable=SC2154 # of the trap
@@ -35,6 +31,10 @@ trap : USR1 USR2
 ) </dev/null >/dev/null 2>&1 &
 listener=$!
 disown  # whoever waits for all processes does not wait for this one
+trap 'finish "$?" 2>/dev/null || true' EXIT
+# signals are for the command: this script waits for its end
+trap 'asked=143' TERM
+trap : USR1 USR2
 
 export NOTE="it's
 \$(id) \"x\""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.pbs.backend import BACKEND as PBS
+from tests.requirements import REPOSITORY
 
 RUNNING = """\
 Job Id: 1234.pbs1
@@ -45,35 +46,6 @@ Job Id: 1300.pbs1
     job_state = Q
     queue = gpu
     comment = Not Running: Insufficient amount of resource: ngpus (R: 8 A: 3 T: 64)
-
-"""
-ARRAY = """\
-Job Id: 1400[].pbs1
-    Job_Name = sweep
-    Job_Owner = ada@es1
-    job_state = B
-    queue = gpu
-    array = True
-    array_state_count = Queued:6 Running:2 Exiting:0 Expired:1
-    array_indices_submitted = 1-9
-    array_indices_remaining = 4-9
-
-Job Id: 1400[1].pbs1
-    Job_Name = sweep
-    job_state = X
-    Exit_status = 0
-
-Job Id: 1400[2].pbs1
-    Job_Name = sweep
-    job_state = R
-
-Job Id: 1400[3].pbs1
-    Job_Name = sweep
-    job_state = E
-
-Job Id: 1400[4].pbs1
-    Job_Name = sweep
-    job_state = Q
 
 """
 TABLE = """\
@@ -158,18 +130,42 @@ def test_pbs_older_servers_kill_without_a_word() -> None:
     assert finished("265", **killed, **{"resources_used.mem": "100kb"}).state is State.FAILED
 
 
-def test_pbs_array_is_told_once() -> None:
-    found = PBS.parse_list(ARRAY)
-    assert [(each.id, each.index, each.state, each.pending_indices) for each in found] == [
-        ("1400[].pbs1", None, State.RUNNING, "4-9"),
-        ("1400[].pbs1", 1, State.DONE, ""),
-        ("1400[].pbs1", 2, State.RUNNING, ""),
-        ("1400[].pbs1", 3, State.COMPLETING, ""),
-    ]
-    begun = PBS.parse_list(ARRAY.replace("remaining = 4-9", "remaining = -"))
-    assert [each.index for each in begun] == [1, 2, 3, 4], "the array itself says nothing more"
-    [alone] = PBS.parse_detail(ARRAY.partition("\n\n")[0])
-    assert (alone.state, alone.pending_indices) == (State.RUNNING, "4-9")
+def read_answer(name: str) -> str:
+    """What OpenPBS 23.06 said of two nodes with room for one task each."""
+    return (REPOSITORY / "tests/golden/pbs/answers" / f"{name}.txt").read_text()
+
+
+def list_tasks(found: list[JobStatus]) -> list[tuple[int | None, str, State]]:
+    return [(each.index, each.pending_indices, each.state) for each in found]
+
+
+def test_pbs_array_is_told_once_and_waiting_tasks_wait() -> None:
+    found = PBS.parse_detail(read_answer("array-without-history"))
+    assert list_tasks(found) == [
+        (None, "5-12", State.QUEUED),  # the array itself has begun
+        (3, "", State.COMPLETING),
+        (4, "", State.COMPLETING),
+    ], "how 1 and 2 ended this server does not know: the status it tells is that of whichever ended last"
+    assert found[0].started is None
+    waiting = PBS.parse_list(read_answer("array-running"))[2]
+    assert (waiting.index, waiting.state, waiting.started, waiting.reason) == (3, State.QUEUED, None, "")
+
+
+def test_pbs_task_deleted_while_it_waited_is_cancelled_in_the_history_alone() -> None:
+    assert [each.index for each in PBS.parse_list(read_answer("array-one-deleted"))] == [1, 2]
+    ended = PBS.parse_history(read_answer("array-one-deleted-ended"))
+    assert list_tasks(ended) == [(1, "", State.DONE), (2, "", State.DONE), (3, "", State.CANCELLED)]
+    assert (ended[2].exit_code, ended[2].started) == (None, None), "those that it shows are the array's"
+    assert PBS.explain(ended[2]) == "it was deleted before it started"
+    deleted = PBS.parse_history(read_answer("array-deleted"))
+    assert list_tasks(deleted) == [(index, "", State.CANCELLED) for index in (1, 2, 3, 40)]
+    assert [PBS.explain(each).rpartition(" it ")[2] for each in deleted] == ["ran", "ran", "started", "started"]
+
+
+def test_pbs_job_deleted_for_its_dependency_is_cancelled_and_says_why() -> None:
+    failed, deleted = PBS.parse_history(read_answer("dependency-unmet"))
+    assert (failed.state, failed.exit_code, deleted.state) == (State.FAILED, 1, State.CANCELLED)
+    assert "depends on" in PBS.explain(deleted)
 
 
 def test_pbs_table_of_versions_without_wide_attributes() -> None:
@@ -234,7 +230,15 @@ def test_pbs_says_how_jobs_ended() -> None:
     assert "another PBS server" in PBS.explain(JobStatus("1.pbs1", State.UNKNOWN, "M"))
 
 
-PIECES = [*RUNNING.splitlines(), *ARRAY.splitlines(), *TABLE.splitlines(), "Job Id: ", "Job Id: x", "\t", "    = 1"]
+PIECES = [
+    *RUNNING.splitlines(),
+    *read_answer("array-without-history").splitlines(),
+    *TABLE.splitlines(),
+    "Job Id: ",
+    "Job Id: x",
+    "\t",
+    "    = 1",
+]
 
 
 @given(st.one_of(st.text(max_size=300), st.lists(st.sampled_from(PIECES), max_size=40).map("\n".join)))

@@ -224,6 +224,35 @@ def test_pbs_submission() -> None:
         PBS.parse_submit("qsub: Unauthorized Request \n")
 
 
+def test_pbs_nodes_that_a_job_has_alone_are_as_many_as_it_asks_for() -> None:
+    site = replace(SITE, queues=(Queue("all", is_default=True, is_whole_node=True, cpus_per_node=8),))
+    text = PBS.render(replace(BASE, nodes=2, tasks_per_node=4), site, PLACE)
+    assert "#PBS -l select=2:ncpus=4:mpiprocs=4\n#PBS -l place=scatter\n" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("2036-01-02T03:04:05", "203601020304.05"),
+        ("2036-01-02T03:04", "203601020304"),
+        ("2036-01-02 03:04", "203601020304"),
+        ("2036-01-02", "203601020000"),
+        ("01020304", "01020304"),
+    ],
+)
+def test_pbs_begins_when_slurm_would(said: str, written: str) -> None:
+    assert f"#PBS -a {written}\n" in PBS.render(replace(BASE, begin=said), SITE, PLACE)
+
+
+def test_pbs_launcher_of_another_runtime_reaches_nodes_without_ssh() -> None:
+    job = replace(BASE, nodes=2, tasks_per_node=2, parallel=Parallel.MPI, runtime="apptainer")
+    text = PBS.render(job, SITE, PLACE)
+    assert 'exec pbs_tmrsh "$host" /bin/sh -c "$*"' in text
+    assert 'export OMPI_MCA_plm_rsh_agent="/bin/sh $node_shell"' in text
+    assert "pbs_tmrsh" not in PBS.render(replace(job, nodes=1), SITE, PLACE)
+    assert "pbs_tmrsh" not in PBS.render(replace(job, runtime="kedge"), SITE, PLACE), "kedge launch does that"
+
+
 def test_pbs_cancels_tasks_and_sends_signals() -> None:
     assert PBS.cancel_argv(["12.pbs1", "13[].pbs1_4"]) == ["qdel", "12.pbs1", "13[4].pbs1"]
     assert PBS.cancel_argv(["12.pbs1"], "USR1") == ["qsig", "-s", "USR1", "12.pbs1"]

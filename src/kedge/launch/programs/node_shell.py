@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """MPI's launchers call ssh to reach other nodes of a job; where the scheduler has a program for that, they call it.
 
-The program runs words as they are, and launchers write theirs for a shell: a script of three lines stands between.
+The program runs words as they are, and launchers write theirs for a shell: a script of some lines stands between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
 
-SCRIPT = ("#!/bin/sh", "host=$1; shift", 'exec {program} "$host" /bin/sh -c "$*"')
+_SCRIPT = (
+    "#!/bin/sh",
+    "host=$1; shift",
+    # launchers cut names of nodes at the first dot, and the scheduler knows them by the name in its list alone
+    'while read -r name; do case $name in "$host" | "$host".*) host=$name ;; esac; done <"${{{node_file}}}"',
+    'exec {program} "$host" /bin/sh -c "$*"',
+)
 
 # What the scheduler started ends with its first process, so daemons must not leave it; and the script is on one node
 # only, so no node may start others.
@@ -24,6 +30,11 @@ _SETTINGS = (
     ("I_MPI_HYDRA_BOOTSTRAP", "rsh"),
     ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "{script}"),
 )
+
+
+def write_node_shell(program: str, node_file: str) -> tuple[str, ...]:
+    """The lines of the script; `node_file` is the variable that names the list of nodes."""
+    return tuple(line.format(program=program, node_file=node_file) for line in _SCRIPT)
 
 
 def list_shell_settings(script: str, environ: Container[str] = ()) -> tuple[tuple[str, str], ...]:

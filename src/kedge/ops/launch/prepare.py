@@ -198,14 +198,15 @@ def _list_settings(setting: _Setting) -> tuple[tuple[str, str], ...]:
     return list_settings(setting.environ, is_alone=is_alone, has_ssh=has_ssh, is_root=os.geteuid() == 0)
 
 
-def _find_node_shell(setting: _Setting) -> str:
+def _find_node_shell(setting: _Setting) -> tuple[str, ...]:
     """The scheduler's program that mpirun and mpiexec are to call instead of ssh, for other nodes."""
     facts = find_facts(setting.allocation.scheduler)
     is_needed = setting.shape.node_count > 1 and setting.choice.launcher in ("mpirun", "mpiexec")
     if not is_needed or not facts.node_shell:
-        return ""
+        return ()
     usual = os.path.dirname(facts.submit_path)  # noqa: PTH120 - beside the program that submits
-    return find_program(facts.node_shell, f"{setting.environ.get('PATH', '')}:{usual}") or ""
+    program = find_program(facts.node_shell, f"{setting.environ.get('PATH', '')}:{usual}")
+    return (program, facts.node_file) if program else ()
 
 
 def _find_node_file(setting: _Setting) -> str:

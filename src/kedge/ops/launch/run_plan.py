@@ -17,7 +17,7 @@ from pathlib import Path
 from kedge.errors import LaunchFailed
 from kedge.frozen import frozen, replace
 from kedge.launch.plan import CONTAINED, LaunchPlan, StartedProcess
-from kedge.launch.programs.node_shell import SCRIPT, list_shell_settings
+from kedge.launch.programs.node_shell import list_shell_settings, write_node_shell
 from kedge.launch.programs.program import RankEnd
 from kedge.launch.rank_variables import OWN_TOKEN
 from kedge.ops.launch.follow_output import OutputFollower, RankFailure, Write
@@ -52,7 +52,7 @@ class _Launch:
         self._follower = follower
         self._group = ChildGroup(follower.hear)
         self._environ = make_environment(plan, environ)
-        self._shell = _write_node_shell(plan.node_shell) if plan.node_shell and plan.mode != CONTAINED else None
+        self._shell = _write_shell(plan) if plan.node_shell and plan.mode != CONTAINED else None
         self._environ |= list_shell_settings(str(self._shell), environ) if self._shell else ()
         self._held: list[int] = []  # the ends of pipes that keep nodes running
         self._input: InputSender | None = None  # that to the first node
@@ -152,10 +152,11 @@ class _Launch:
             self._input.close()
 
 
-def _write_node_shell(program: str) -> Path:
+def _write_shell(plan: LaunchPlan) -> Path:
     """The script by which the launcher reaches other nodes, in a directory of the user's alone."""
     path = Path(find_private_directory(), f"node-shell-{os.getpid()}")
-    path.write_text("".join(f"{line.format(program=shlex.quote(program))}\n" for line in SCRIPT))
+    lines = write_node_shell(*map(shlex.quote, plan.node_shell))
+    path.write_text("".join(f"{line}\n" for line in lines))
     path.chmod(0o700)
     return path
 

@@ -18,6 +18,7 @@ from kedge.schedulers.qsub_directives import (
     make_job_name,
     read_directive,
     write_array,
+    write_begin,
 )
 from kedge.schedulers.script_body import needs_lookup
 from kedge.schedulers.shell_words import require_word
@@ -85,7 +86,7 @@ def collect_batch(job: Job, place: ScriptContext, dialect: Dialect) -> list[Word
     if job.dependencies:
         lines.append(("-hold_jid", ",".join(_find_dependencies(job))))
     if job.begin:
-        lines.append(("-a", require_word(job.begin, "begin")))
+        lines.append(("-a", write_begin(job.begin)))
     if job.mail:
         when = "".join(_MAIL[word] for word in job.mail_on if word in _MAIL) or "ea"
         lines += [("-M", require_word(job.mail, "mail")), ("-m", when)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The nodes of a job of PBS: PBS_NODEFILE has a line for each process that the job asked for (`mpiprocs`).
 
-NCPUS is that of the first chunk. Made after its documents; not seen at work.
+NCPUS is that of the first chunk.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class _Pbs:
             launcher="mpirun",
             host_file='"$PBS_NODEFILE"',
             has_array_lists=FACTS.has_array_lists,
-            node_shell=FACTS.node_shell,
+            node_shell=(FACTS.node_shell, FACTS.node_file),
             signal_carrier=FACTS.signal_carrier,
             opening=redirect_output(job, place),
         )

@@ -9,6 +9,7 @@ from functools import partial
 
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.exit_text import explain_exit, explain_node, explain_timeout, explain_used_memory
+from kedge.schedulers.pbs.status import UNMET
 
 _SHORT = re.compile(
     r"Insufficient amount of (?:queue |server )?resource:? ([\w.]+)(?: \(R: (\S+) A: (\S+) T: ([^)]*)\))?"
@@ -105,6 +106,8 @@ def _explain_failure(status: JobStatus) -> str:
 
 
 def _explain_cancelled(status: JobStatus) -> str:
+    if status.reason == UNMET:
+        return UNMET
     return "it was deleted while it ran" if status.started else "it was deleted before it started"
 
 

@@ -28,7 +28,7 @@ _STATES = {
 _OVER = ("F", "X")
 _WAITING = (State.QUEUED, State.HELD)
 _DELETED = "91"  # substate: it was terminated from outside
-_UNMET = "a job that it depends on did not end as it should, so PBS deleted it"
+UNMET = "a job that it depends on did not end as it should, so PBS deleted it"
 _MEMORY_CODES, _TIME_CODE, _NODE_CODES = (-26, -27), -29, (-4, -5, -6, -20)
 _SIGNALS = 256
 _KILL, _TERMINATE = 9, 15
@@ -138,7 +138,7 @@ def _read_job(told: Mapping[str, str]) -> JobStatus | None:
         state=state,
         raw=letter if code is None else f"{letter}, Exit_status {code}",
         pending_indices=remaining,
-        reason=_UNMET if _is_unmet(fields, code) else fields.get("comment", ""),
+        reason=UNMET if _is_unmet(fields, code) else fields.get("comment", ""),
         name=fields.get("Job_Name", ""),
         user=fields.get("Job_Owner", "").partition("@")[0],
         queue=fields.get("queue", ""),

@@ -17,6 +17,7 @@ from kedge.schedulers.qsub_directives import (
     make_job_name,
     read_directive,
     write_array,
+    write_begin,
 )
 from kedge.schedulers.script_body import needs_lookup
 from kedge.schedulers.shell_words import require_word
@@ -61,7 +62,7 @@ def collect_batch(job: Job, place: ScriptContext, dialect: Dialect) -> list[Word
     if job.dependencies:
         lines.append(("-W", f"depend={_write_dependencies(job)}"))
     if job.begin:
-        lines.append(("-a", require_word(job.begin, "begin")))
+        lines.append(("-a", write_begin(job.begin)))
     if job.mail:
         when = "".join(_MAIL[word] for word in job.mail_on if word in _MAIL) or "ae"
         lines += [("-M", require_word(job.mail, "mail")), ("-m", when)]
