@@ -21,7 +21,11 @@ def run_buildah(place: Path, *words: str) -> str:
         f'[network]\nnetwork_config_dir = "{place}/networks"\n[containers]\ndefault_ulimits = {limits}\n'
     )
     argv = [require_program("buildah"), "--storage-driver", "vfs", "--root", f"{place}/s", "--runroot", f"{place}/r"]
+    # it keeps a cache in /var/lib/containers, whatever it is told
+    alone = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /var/lib && exec "$@"', "sh"]
     environment = {**os.environ, "CONTAINERS_CONF": str(settings), "TMPDIR": f"{place}/temporary"}
-    done = subprocess.run([*argv, *words], env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [*alone, *argv, *words], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import time
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.builders.certificates import Authority
+from tests.builders.skopeo import run_skopeo
 from tests.requirements import require_program
 
 _START_LIMIT = 20.0
@@ -69,12 +69,8 @@ class DockerRegistry:
             options.append(f"{prefix}creds={user}:{password}")
         return options
 
-    def _skopeo(self, *arguments: str) -> bytes:
-        environment = {**os.environ, "HOME": str(self.folder), "XDG_RUNTIME_DIR": str(self.folder)}
-        command = [require_program("skopeo"), "--insecure-policy", *arguments]
-        done = subprocess.run(command, capture_output=True, check=False, env=environment, timeout=120)
-        assert done.returncode == 0, done.stderr.decode(errors="replace")
-        return done.stdout
+    def _skopeo(self, *words: str) -> bytes:
+        return run_skopeo(self.folder, *words)
 
 
 @contextlib.contextmanager

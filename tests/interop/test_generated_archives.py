@@ -28,6 +28,7 @@ from tests.builders.judged_trees import Seen, extract_layers, scan_tree
 from tests.builders.juries import Jury, choose_seeds
 from tests.builders.layers import MemorySink, sources
 from tests.builders.oci_images import store_layers
+from tests.builders.skopeo import run_skopeo
 from tests.builders.written_trees import make_nodes
 from tests.requirements import require_program, require_root
 
@@ -96,9 +97,7 @@ def read_by_umoci(image: StoredImage, kind: str, place: Path) -> Seen:
         else:
             with (place / "archive").open("w+b") as file:
                 (write_oci_archive if kind == "oci-archive" else write_docker_archive)(file, [image])
-            (place / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
-            skopeo = [require_program("skopeo"), "--policy", place / "policy.json", "copy"]
-            run(*skopeo, f"{kind}:{place / 'archive'}", f"oci:{layout}:tree")
+            run_skopeo(place, "copy", f"{kind}:{place / 'archive'}", f"oci:{layout}:tree")
         run(umoci, "unpack", "--image", f"{layout}:tree", place / "bundle")
         return scan_tree(place / "bundle/rootfs")
     finally:

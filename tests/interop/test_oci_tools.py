@@ -14,6 +14,7 @@ from kedge.formats.oci.stored_image import StoredImage
 from kedge.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from kedge.model.platform import Platform
 from tests.builders.oci_images import make_image, read_layers
+from tests.builders.skopeo import run_skopeo
 from tests.requirements import require_program
 
 HOST = Platform.host().architecture
@@ -27,13 +28,6 @@ def run(*argv: str | Path) -> str:
     return done.stdout
 
 
-@pytest.fixture
-def skopeo(tmp_path: Path) -> list[str]:
-    policy = tmp_path / "policy.json"
-    policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
-    return [require_program("skopeo"), "--policy", str(policy)]
-
-
 def stored(path: Path, kind: str, *images: StoredImage) -> str:
     if kind == "oci":
         write_layout(path, images)
@@ -44,9 +38,9 @@ def stored(path: Path, kind: str, *images: StoredImage) -> str:
 
 
 @pytest.mark.parametrize("kind", ["oci", "oci-archive", "docker-archive"])
-def test_skopeo_inspects_what_we_write(tmp_path: Path, skopeo: list[str], kind: str) -> None:
+def test_skopeo_inspects_what_we_write(tmp_path: Path, kind: str) -> None:
     source = stored(tmp_path / "image", kind, ONE, TWO)
-    found = json.loads(run(*skopeo, "inspect", f"{source}:docker.io/library/two:2"))
+    found = json.loads(run_skopeo(tmp_path, "inspect", f"{source}:docker.io/library/two:2"))
     assert found["Architecture"] == HOST
     assert found["Env"] == ["PATH=/bin"]
     wanted = [layer.diff_id if kind == "docker-archive" else layer.digest for layer in TWO.layers]
@@ -57,11 +51,11 @@ def test_skopeo_inspects_what_we_write(tmp_path: Path, skopeo: list[str], kind: 
 
 @pytest.mark.parametrize("kind", ["oci", "oci-archive", "docker-archive"])
 @pytest.mark.parametrize("other", ["oci", "oci-archive", "docker-archive"])
-def test_skopeo_copies_between_kinds_and_we_read_the_copy(
-    tmp_path: Path, skopeo: list[str], kind: str, other: str
-) -> None:
+def test_skopeo_copies_between_kinds_and_we_read_the_copy(tmp_path: Path, kind: str, other: str) -> None:
     source = stored(tmp_path / "image", kind, ONE)
-    run(*skopeo, "copy", f"{source}:docker.io/library/one:1", f"{other}:{tmp_path / 'copy'}:docker.io/library/copy:9")
+    run_skopeo(
+        tmp_path, "copy", f"{source}:docker.io/library/one:1", f"{other}:{tmp_path / 'copy'}:docker.io/library/copy:9"
+    )
     with open_images(tmp_path / "copy", prefer_docker=other == "docker-archive") as images:
         image = images.image("docker.io/library/copy:9", Platform.host())
         assert [layer.diff_id for layer in image.layers] == [layer.diff_id for layer in ONE.layers]

@@ -19,6 +19,7 @@ from tests.builders import layers as build
 from tests.builders.apptainer import PEER_USER, make_peer_folder
 from tests.builders.docker_registry import DockerRegistry, docker_registry
 from tests.builders.images import add_rich_image, hash_file, kedge, make_config, rich_layers
+from tests.builders.skopeo import run_skopeo
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_peer, require_program
 
@@ -95,10 +96,7 @@ def test_converted_layouts_are_unpacked_by_umoci(images: Path, tmp_path: Path) -
 
 def test_converted_docker_archive_is_read_by_skopeo(images: Path, tmp_path: Path) -> None:
     kedge("convert", images / "x.sif", f"docker-archive:{tmp_path / 'x.tar'}:a/b:1", cache=tmp_path / "c")
-    argv = [require_program("skopeo"), "inspect", f"docker-archive:{tmp_path / 'x.tar'}:a/b:1"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(run_skopeo(tmp_path, "inspect", f"docker-archive:{tmp_path / 'x.tar'}:a/b:1"))
     assert found["Name"] == "docker.io/a/b"
     assert found["Env"] == ["PATH=/bin", "GREETING=hello world"]
 
