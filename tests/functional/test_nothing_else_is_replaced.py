@@ -52,6 +52,10 @@ def test_convert_with_swapped_words_says_so(runner: Runner, folder: Path) -> Non
         ("convert --force --format sif a.sif swap.def", "swap.def"),
         ("convert --force --format oci a.sif notes", "notes/text"),
         ("commit --force --format sif --base a.sif notes swap.def", "swap.def"),
+        ("bundle --force swap.def", "swap.def"),
+        ("recipe convert --force swap.def -o a.sif", "a.sif"),
+        ("script convert --force swap.def -o a.sif", "a.sif"),
+        ("explain --force --html a.sif a.sif", "a.sif"),
     ],
 )
 def test_what_is_no_such_image_stays(runner: Runner, folder: Path, words: str, kept: str) -> None:

@@ -109,7 +109,7 @@ def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
 
 def _refuse_files(arguments: argparse.Namespace, console: Console) -> None:
     """Before anything is run, so that nobody waits for a refusal."""
-    from kedge.posix.files import refuse_existing
+    from kedge.posix.files import refuse_existing_text
 
     if arguments.html and arguments.html == arguments.report:
         raise UsageError("--html and --report name the same file", hint="give each its own file")
@@ -119,7 +119,7 @@ def _refuse_files(arguments: argparse.Namespace, console: Console) -> None:
                 "--json and the file - both write to standard output", hint="leave one out, or name a file"
             )
         if name and name != _PRINTED:
-            refuse_existing(Path(name), force=arguments.force)
+            refuse_existing_text(Path(name), force=arguments.force)
 
 
 def _show(diagnosis: Diagnosis, console: Console) -> None:

@@ -21,6 +21,7 @@ TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found
 _KEPT_NAME = 32  # characters of the target's name in a temporary one, which may have 255 bytes
 _LONGEST_SHOWN = 1024  # characters of a path in a message
 _PIECE = 1 << 20
+_HEAD = 4096  # bytes; no image or program has so many without a zero
 _IMAGE_FOLDERS = (".singularity.d", "oci-layout", "ch")  # what the directories of images have, and homes have not
 
 
@@ -100,6 +101,22 @@ def refuse_existing(target: Path, *, force: bool = False) -> None:
         raise OutputExists(
             f"{target} is a directory, but not an image",
             hint="--force replaces images only: choose another name, or remove the directory",
+        )
+
+
+def refuse_existing_text(target: Path, *, force: bool = False) -> None:
+    """The same for a text: with `force` it replaces texts, and no image or program."""
+    refuse_existing(target, force=force)
+    if not target.is_file():
+        return
+    with explained(target), target.open("rb") as file:
+        is_text = b"\0" not in file.read(_HEAD)
+    if not is_text:
+        import shlex  # late: only for this failure
+
+        raise OutputExists(
+            f"{target} is no text, and a text replaces texts only",
+            hint=f"choose another name, or remove it yourself: rm {shlex.quote(str(target))}",
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from kedge.errors import InvalidRecipe, UsageError
 from kedge.frozen import JsonValue, replace
 from kedge.model.platform import Platform
-from kedge.posix.files import atomic_output, explained, refuse_existing
+from kedge.posix.files import atomic_output, explained, refuse_existing_text
 from kedge.recipe.convert.convert_recipe import convert_recipe
 from kedge.recipe.convert.notes import ConvertedRecipe
 from kedge.recipe.definition.parse import parse_stages
@@ -139,7 +139,7 @@ def lint_file(file: RecipeFile) -> list[LintFinding]:
 
 def write_recipe(path: Path, text: str, *, force: bool) -> None:
     """Write a recipe; replaces an existing file only with `force`."""
-    refuse_existing(path, force=force)
+    refuse_existing_text(path, force=force)
     with atomic_output(path, mode=0o644, force=force) as stream:
         stream.write(text.encode("utf-8", "surrogateescape"))
 

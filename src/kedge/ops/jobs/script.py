@@ -21,7 +21,7 @@ from kedge.frozen import replace
 from kedge.model.job import Job
 from kedge.model.site import Site
 from kedge.ops.setup.site import detect_here, look_around
-from kedge.posix.files import atomic_output, explained, refuse_existing
+from kedge.posix.files import atomic_output, explained, refuse_existing_text
 from kedge.schedulers.choose import SCHEDULERS, find_facts
 from kedge.settings import Settings
 from kedge.sites.detect import detect_site
@@ -137,7 +137,7 @@ def _name_job(conversion: Conversion, script: BatchScript, name: str) -> Convers
 
 def write_text(path: Path, text: str, *, is_script: bool, force: bool) -> None:
     """Write the result; replaces an existing file only with `force`."""
-    refuse_existing(path, force=force)
+    refuse_existing_text(path, force=force)
     with atomic_output(path, mode=0o755 if is_script else 0o644, force=force) as stream:
         stream.write(text.encode())
 

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from pathlib import Path
 
 from kedge.errors import OutputExists, UnsupportedFormat
+from kedge.formats.identify import FileKind, identify_file
 from kedge.hostpack.bundle import WrittenBundle, find_head, gather_files, write_bundle
 from kedge.hostpack.bundle.read_bundle import describe_bundle
 from kedge.posix.files import explained, write_atomically
@@ -32,6 +34,7 @@ def make_bundle(out: Path | None, machine: str, *, force: bool = False) -> Writt
             context={"path": str(path)},
             hint="choose another name" if path.is_dir() else "replace it with --force",
         )
+    _refuse_other(path)
     bundle = find_bundle()
     if bundle:
         with explained(bundle):
@@ -40,3 +43,16 @@ def make_bundle(out: Path | None, machine: str, *, force: bool = False) -> Writt
         return describe_bundle(path)
     with tempfile.TemporaryDirectory(prefix="kedge-bundle-") as work:
         return write_bundle(path, machine, gather_files(Path(work)))
+
+
+def _refuse_other(path: Path) -> None:
+    """Raise where something stands that is no program: not even --force replaces it."""
+    if not path.is_file():
+        return
+    with explained(path), path.open("rb") as file:
+        kind = identify_file(file)
+    if kind not in (FileKind.ELF, FileKind.EMPTY):
+        raise OutputExists(
+            f"{path} is {kind}, and a bundle replaces bundles only",
+            hint=f"choose another name, or remove it yourself: rm {shlex.quote(str(path))}",
+        )

@@ -12,7 +12,7 @@ from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFa
 from kedge.frozen import replace
 from kedge.model.site import Site
 from kedge.ops.setup.site import look_around, require_settings
-from kedge.posix.files import atomic_output, explained, refuse_existing
+from kedge.posix.files import atomic_output, explained, refuse_existing_text
 from kedge.posix.owned_names import find_user_name
 from kedge.posix.private_files import make_private
 from kedge.posix.process import run_program
@@ -75,7 +75,7 @@ def suggest_name(hostnames: Sequence[str]) -> str:
 def save_profile(site: Site, environ: Mapping[str, str], *, output: str = "", force: bool = False) -> Path:
     """Write the profile to the user's directory or to a file, atomically; returns its path."""
     path = Path(output) if output else user_folder(environ) / f"{site.name}.toml"
-    refuse_existing(path, force=force)
+    refuse_existing_text(path, force=force)
     if not output:
         with explained(path.parent):
             make_private(path.parent)
