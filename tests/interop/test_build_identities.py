@@ -2,8 +2,8 @@
 """Who a program in a step is, and whose files are: kedge without subordinate ids, with them, and buildah as root.
 
 The probes and what each must say are in `build_identity_probes.toml`. One recipe runs all of them; each writes what it
-said into the image, so that one that fails ends nothing. PROBES_TABLE names a file for the table of all three and for what
-went wrong; PROBES_ENGINES leaves some out.
+said into the image, so that one that fails ends nothing. PROBES_TABLE names a file for the table of all three and for
+what went wrong; PROBES_ENGINES leaves some out.
 """
 
 from __future__ import annotations
