@@ -16,6 +16,7 @@ from tests.builders.containers import each_role
 from tests.builders.old_kernels import play_refusals
 
 RECIPE = f"""{SHELL}RUN echo app:x:1000:50:App:/home/app:/bin/sh >> /etc/passwd && echo staff:x:50: >> /etc/group
+RUN chmod 666 /etc/group
 RUN mkdir -p /home/app/deep /srv/own && echo x > /srv/own/file && busybox chown -R app:staff /home/app /srv/own
 USER app
 WORKDIR /home/app

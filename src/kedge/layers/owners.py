@@ -8,6 +8,7 @@ program took the setuid bit from a file of the image cannot be seen, as a node d
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -17,10 +18,22 @@ from typing import Protocol
 
 from kedge.layers.privileges import make_mode_usable
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX, is_opaque
-from kedge.model.owner_attribute import OWNER_ATTRIBUTE, decode_owner
+from kedge.model.owner_attribute import (
+    DEVICE_ATTRIBUTE,
+    MODE_ATTRIBUTE,
+    OWNER_ATTRIBUTE,
+    decode_device,
+    decode_mode,
+    decode_owner,
+    encode_mode,
+    encode_owner,
+)
 from kedge.model.tree import Node, NodeKind, walk
 
-_NOTED = OWNER_ATTRIBUTE.encode()
+_NOTED, _DEVICE = OWNER_ATTRIBUTE.encode(), DEVICE_ATTRIBUTE.encode()
+_MODE = MODE_ATTRIBUTE.encode()
+_DONE = "user.kedge.noted"  # of a directory whose files have their notes
+_DEVICE_KINDS = {stat.S_IFCHR: NodeKind.CHARACTER_DEVICE, stat.S_IFBLK: NodeKind.BLOCK_DEVICE}
 _FIRST_LINE = b"kedge owners 1"
 _MAXIMUM_NUMBER = (1 << 32) - 2
 
@@ -54,6 +67,10 @@ class OwnerTable:
     def find(self, path: bytes) -> RecordedOwner | None:
         """What is recorded of a path; None for one that is root's and has the mode it shows."""
         return self._owners.get(path)
+
+    def items(self) -> Iterator[tuple[bytes, RecordedOwner]]:
+        """All that is recorded."""
+        yield from self._owners.items()
 
     def list_numbers(self) -> dict[bytes, tuple[int, int]]:
         """Owner and group by path, of files that are not root's."""
@@ -139,14 +156,65 @@ class LevelOwners:
 
 
 def take_noted_owner(node: Node) -> bool:
-    """Let a file have the owner that a step's program gave it, where an attribute says so; whether one does."""
+    """Let a file have the owner that a step's program gave it, where an attribute says so; whether one does.
+
+    One that stands for a device becomes the device.
+    """
     noted = None
     if node.xattrs:
         noted = next((decode_owner(value) for key, value in node.xattrs if key == _NOTED), None)
-        node.xattrs = tuple(pair for pair in node.xattrs if pair[0] != _NOTED)
+        device = next((decode_device(value) for key, value in node.xattrs if key == _DEVICE), None)
+        node.xattrs = tuple(pair for pair in node.xattrs if pair[0] not in (_NOTED, _DEVICE))
+        if device is not None and node.kind is NodeKind.FILE:
+            node.kind, node.rdev = _DEVICE_KINDS[device[0]], device[1]
+            node.content, node.size = None, 0
     if noted is not None:
         node.uid, node.gid = noted
     return noted is not None
+
+
+def take_noted_mode(node: Node) -> int | None:
+    """The mode in the image of a file that has another on this host, where an attribute says so."""
+    value = next((value for key, value in node.xattrs if key == _MODE), None)
+    if value is None:
+        return None
+    node.xattrs = tuple(pair for pair in node.xattrs if pair[0] != _MODE)
+    return decode_mode(value, node.mode)
+
+
+def note_owners(folder: Path, table: OwnerTable) -> None:
+    """Write the owners and modes of a table into attributes of the files, for programs that run above them; once."""
+    if _has_attribute(folder, _DONE):
+        return
+    place = os.fsencode(folder)
+    for path, owner in table.items():
+        with contextlib.suppress(OSError):  # a link or a pipe, which have none; a file system without attributes
+            _note_owner(place + b"/" + path, owner)
+    with contextlib.suppress(OSError):
+        os.setxattr(folder, _DONE, b"")
+
+
+def _has_attribute(path: Path, name: str) -> bool:
+    try:
+        return name in os.listxattr(path)
+    except OSError:
+        return True  # none can be written either
+
+
+def _note_owner(path: bytes, owner: RecordedOwner) -> None:
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        return
+    shown = stat.S_IMODE(status.st_mode)
+    if not shown & stat.S_IWUSR:
+        os.chmod(path, shown | stat.S_IWUSR)  # noqa: PTH101 - paths are bytes
+    try:
+        os.setxattr(path, OWNER_ATTRIBUTE, encode_owner(owner.uid, owner.gid))
+        if owner.mode is not None and owner.mode != shown:
+            os.setxattr(path, MODE_ATTRIBUTE, encode_mode(owner.mode, shown))
+    finally:
+        if not shown & stat.S_IWUSR:
+            os.chmod(path, shown)  # noqa: PTH101 - as above
 
 
 def collect_owners(root: Node, *, keeps_modes: bool = False) -> OwnerTable:

@@ -17,7 +17,7 @@ from kedge.layers.capability_attribute import make_capability_general
 from kedge.layers.directory_tree import FolderOptions, FolderSource, is_mostly_hole, read_folder
 from kedge.layers.layer_tree import OVERLAY_PREFIXES, is_whiteout, strip_marks
 from kedge.layers.member_names import show_name
-from kedge.layers.owners import OwnerLookup, OwnerTable, take_noted_owner
+from kedge.layers.owners import OwnerLookup, OwnerTable, take_noted_mode, take_noted_owner
 from kedge.layers.tar_writer import refuse_whiteout
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
 from kedge.model.progress import Progress, Silent
@@ -119,11 +119,13 @@ def settle_owner(options: UpperOptions, path: bytes, node: Node, *, is_new: bool
     """Give a file its owner: whom the program gave it to, its path's in the image below, or the program's user."""
     make_capability_general(node)
     _refuse_hole(path, node)
+    mode = take_noted_mode(node)
     has_owner = take_noted_owner(node) or not options.all_root
     if is_new and not has_owner:
         node.uid, node.gid = options.maker
         has_owner = True
     options.owners.restore(path, node, has_owner=has_owner)
+    node.mode = node.mode if mode is None else mode
 
 
 def _refuse_hole(path: bytes, node: Node) -> None:

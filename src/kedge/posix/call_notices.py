@@ -16,9 +16,52 @@ _NOTICE = struct.Struct("=QIIiIQ6Q")  # id, process, flags; number, architecture
 _ANSWER = struct.Struct("=QqiI")  # id, value, error, flags
 _RECEIVE = 0xC0502100  # SECCOMP_IOCTL_NOTIF_RECV
 _SEND = 0xC0182101  # SECCOMP_IOCTL_NOTIF_SEND
+_ADD = 0x40182103  # SECCOMP_IOCTL_NOTIF_ADDFD
+_ADDITION = struct.Struct("=QIIII")  # id, flags; descriptor here, there; flags of the new one
+_SEND_IT = 2  # SECCOMP_ADDFD_FLAG_SEND: it is the answer, too
+_PROCEED = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
 _PAGE = 4096
 _LONGEST = 4096  # bytes of a path
+_USUAL = 256  # bytes that are read at once: most paths are shorter
 _AT_FDCWD = -100
+_MOST_OPEN = 64
+
+
+class _Memories:
+    """The memory of callers; its files stay open, as most callers call again. Who leaves calls to this process leaves
+    execve(2) to it, too, or `forget` is never called.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[int, int] = {}
+
+    def read(self, process: int, address: int, size: int) -> bytes:
+        """At least one byte; raises OSError."""
+        file = self._files.get(process, -1)
+        data = os.pread(file, size, address) if file >= 0 else b""
+        if not data:  # the first time, or it has become another program
+            data = os.pread(self._open(process), size, address)
+        if not data:
+            raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+        return data
+
+    def forget(self, process: int) -> None:
+        """It becomes another program: what it shared with its parent until then is the parent's alone."""
+        file = self._files.pop(process, -1)
+        if file >= 0:
+            os.close(file)
+
+    def _open(self, process: int) -> int:
+        old = self._files.pop(process, -1)
+        if old < 0 and len(self._files) >= _MOST_OPEN:
+            old = self._files.pop(next(iter(self._files)))
+        if old >= 0:
+            os.close(old)
+        file = self._files[process] = os.open(f"/proc/{process}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        return file
+
+
+memories = _Memories()
 
 
 class CallNotice:
@@ -35,16 +78,28 @@ class CallNotice:
     def read_path(self, position: int) -> bytes:
         """The text that an argument points to; raises OSError."""
         address, text = self.arguments[position], b""
-        file = os.open(f"/proc/{self.process}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        while len(text) < _LONGEST:
+            place = address + len(text)
+            text += memories.read(self.process, place, min(_PAGE - place % _PAGE, _USUAL))
+            before, found, _ = text.partition(b"\0")
+            if found:
+                return before
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        """Bytes of the caller's; raises OSError."""
+        data = b""
+        while len(data) < size:
+            data += memories.read(self.process, address + len(data), min(size - len(data), _PAGE))
+        return data
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Put bytes where the caller expects them; raises OSError."""
+        file = os.open(f"/proc/{self.process}/mem", os.O_WRONLY | os.O_CLOEXEC)
         try:
-            while len(text) < _LONGEST:
-                text += os.pread(file, _PAGE - (address + len(text)) % _PAGE, address + len(text))
-                before, found, _ = text.partition(b"\0")
-                if found:
-                    return before
+            os.pwrite(file, data, address)
         finally:
             os.close(file)
-        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
     def open_file(self, descriptor: int) -> int:
         """A descriptor of what the caller has open, or of its current directory for AT_FDCWD; raises OSError."""
@@ -61,6 +116,10 @@ class NoticeFile:
         self._poll = select.poll()
         self._poll.register(file, select.POLLIN)
 
+    def wait(self, milliseconds: int) -> bool:
+        """Whether a call has come within this time, or the last process has ended."""
+        return bool(self._poll.poll(milliseconds))
+
     def receive(self) -> CallNotice | None:
         """The next call; None once no process is left that could make one."""
         while True:
@@ -75,9 +134,31 @@ class NoticeFile:
             identity, process, _, number, _, _, *arguments = _NOTICE.unpack(data)
             return CallNotice(identity, process, number, tuple(arguments))
 
-    def answer(self, notice: CallNotice, error: int = 0) -> None:
-        """Let the call return 0, or fail with an error number."""
+    def answer(self, notice: CallNotice, error: int = 0, value: int = 0) -> None:
+        """Let the call return a value, or fail with an error number."""
+        self._send(_ANSWER.pack(notice.identity, 0 if error else value, -error, 0))
+
+    def proceed(self, notice: CallNotice) -> None:
+        """Let the kernel do what the caller asked for (Linux 5.5)."""
+        self._send(_ANSWER.pack(notice.identity, 0, 0, _PROCEED))
+
+    def answer_with_file(self, notice: CallNotice, file: int, *, is_private: bool) -> None:
+        """Let the call return a descriptor of an open file of ours (Linux 5.9); raises OSError.
+
+        `is_private` says that programs which the caller becomes do not have it.
+        """
+        flags = os.O_CLOEXEC if is_private else 0
         try:
-            fcntl.ioctl(self._file, _SEND, _ANSWER.pack(notice.identity, 0, -error, 0))
+            fcntl.ioctl(self._file, _ADD, _ADDITION.pack(notice.identity, _SEND_IT, file, 0, flags))
+        except OSError as problem:
+            if problem.errno != errno.EINVAL:  # before Linux 5.14 it is no answer
+                raise
+            addition = bytearray(_ADDITION.pack(notice.identity, 0, file, 0, flags))
+            number = fcntl.ioctl(self._file, _ADD, addition)
+            self.answer(notice, value=number)
+
+    def _send(self, answer: bytes) -> None:
+        try:
+            fcntl.ioctl(self._file, _SEND, answer)
         except OSError:
             return  # the caller is gone

@@ -40,7 +40,7 @@ _SYS_PIVOT_ROOT = {"x86_64": 155, "ppc64le": 203, "s390x": 217}.get(os.uname().m
 _SYS_SECCOMP = {"x86_64": 317, "ppc64le": 358, "s390x": 348}.get(os.uname().machine, 277)
 _SYS_MEMFD_CREATE = {"x86_64": 319, "ppc64le": 360, "s390x": 350}.get(os.uname().machine, 279)
 _SYS_OPENAT2 = 437  # the same number on all architectures (Linux 5.6)
-_RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH, _RESOLVE_IN_ROOT = 0x04, 0x08, 0x10
+_RESOLVE_NO_MAGIC_LINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH, _RESOLVE_IN_ROOT = 0x02, 0x04, 0x08, 0x10
 _SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT = 428, 429  # the same numbers on all architectures (Linux 5.2)
 _AT_FDCWD = -100
@@ -390,6 +390,11 @@ def open_beneath(folder: int, path: bytes, flags: int) -> int:
     return _open_resolved(folder, path, flags, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS)
 
 
+def open_without_magic(folder: int, path: bytes, flags: int) -> int:
+    """openat2(2): open a name, but not through links of /proc, which lead to other processes' roots and open files."""
+    return _open_resolved(folder, path, flags, _RESOLVE_NO_MAGIC_LINKS)
+
+
 def _open_resolved(folder: int, path: bytes, flags: int, resolve: int) -> int:
     how = _hows.get((flags, resolve))
     if how is None:  # struct open_how of linux/openat2.h: flags, mode, resolve
@@ -398,6 +403,18 @@ def _open_resolved(folder: int, path: bytes, flags: int, resolve: int) -> int:
     if descriptor < 0:
         _check(descriptor, os.fsdecode(path))
     return int(descriptor)
+
+
+def read_status(file: int, call: int, options: tuple[int, int] | None = None) -> bytearray:
+    """What newfstatat(2) writes of an open file or, with flags and mask as `options`, statx(2): numbers of `call`."""
+    buffer = (c_types.c_uint64 * 32)()
+    number, empty = c_types.c_long(call), c_types.c_int(0x1000)  # AT_EMPTY_PATH
+    if options is None:
+        _check(_library.syscall(number, c_types.c_int(file), b"", buffer, empty))
+        return bytearray(buffer)
+    flags, mask = c_types.c_int(options[0] | 0x1000), c_types.c_uint(options[1])
+    _check(_library.syscall(number, c_types.c_int(file), b"", flags, mask, buffer))
+    return bytearray(buffer)
 
 
 def raise_loopback() -> None:

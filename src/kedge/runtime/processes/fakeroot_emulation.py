@@ -11,8 +11,19 @@ fsync, for which dpkg waits longer than for all its writing.
 
 from __future__ import annotations
 
+import os
+
 from kedge.posix import libc
-from kedge.runtime.processes.emulated_calls import ATTRIBUTES, NODES, OWNER_CALLS, OWNERS, SYNCS
+from kedge.posix.constants import PR_SET_KEEPCAPS
+from kedge.runtime.processes.emulated_calls import (
+    ATTRIBUTES,
+    CAPSET,
+    IDENTITY_CALLS,
+    NODES,
+    OWNER_CALLS,
+    OWNERS,
+    SYNCS,
+)
 from kedge.runtime.processes.seccomp import (
     ALLOW,
     ARCHITECTURE,
@@ -31,23 +42,26 @@ from kedge.runtime.processes.seccomp import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kedge.runtime.processes.seccomp import Line
 
 _KIND_OF_FILE = 0o170000
 _DEVICES = (0o020000, 0o060000)
 _UNCHANGED = 0xFFFFFFFF  # -1: the user or group stays
+_OPENING = {"open": 1, "openat": 2}  # which argument has the flags
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 class EmulatedCalls:
     """Which calls succeed unheard."""
 
-    __slots__ = ("attributes", "notices", "owners", "syncs")
+    __slots__ = ("attributes", "identities", "notices", "owners", "syncs")
 
     def __init__(
         self, *, owners: bool = True, attributes: bool = False, syncs: bool = False, notices: bool = False
     ) -> None:
+        self.identities = False  # with `notices`: those that ask and change who a process is, too
         self.owners = owners  # those that give files, users and device nodes
         self.notices = notices  # those that give files are left to `owner_recorder`
         self.attributes = attributes  # those that set extended attributes
@@ -76,11 +90,12 @@ def _list_rules(kind: str, calls: EmulatedCalls, *, has_notices: bool) -> list[L
     numbers = [*(OWNERS[kind] if calls.owners else ()), *(ATTRIBUTES[kind] if calls.attributes else ())]
     numbers += SYNCS[kind] if calls.syncs else ()
     lines = [load(NUMBER)]
+    if calls.identities and has_notices:
+        return [*lines, *_leave_identities(kind), *_fake(set(numbers) - {CAPSET[kind]}), give(ALLOW)]
     for number, name in OWNER_CALLS[kind].items() if calls.notices and has_notices else ():
         # dpkg gives every file that it has open to root: for a new one there is nothing to note
         lines += _leave_unless_root(number) if name == "fchown" else [equals(number, skip_unless=1), give(NOTIFY)]
-    for number in numbers:
-        lines += [equals(number, skip_unless=1), give(SUCCEED)]
+    lines += _fake(numbers)
     for number, argument in NODES[kind] if calls.owners else ():
         lines += [
             equals(number, skip_unless=6),
@@ -92,6 +107,25 @@ def _list_rules(kind: str, calls: EmulatedCalls, *, has_notices: bool) -> list[L
             give(ALLOW),  # a pipe or socket, which anybody may make
         ]
     lines.append(give(ALLOW))
+    return lines
+
+
+def _fake(numbers: Iterable[int]) -> list[Line]:
+    """Let calls succeed unheard."""
+    return [line for number in sorted(numbers) for line in (equals(number, skip_unless=1), give(SUCCEED))]
+
+
+def _leave_identities(kind: str) -> list[Line]:
+    """Leave what the supervisor of a step answers to it."""
+    lines = []
+    for number, name in IDENTITY_CALLS[kind].items():
+        judgement = [give(NOTIFY)]
+        if name in _OPENING:  # who opens a file for reading does not wait
+            flags = load(ARGUMENTS + 8 * _OPENING[name])
+            judgement = [flags, mask(_WRITES), equals(0, skip_if=1), give(NOTIFY), give(ALLOW)]
+        elif name == "prctl":
+            judgement = [load(ARGUMENTS), equals(PR_SET_KEEPCAPS, skip_unless=1), give(NOTIFY), give(ALLOW)]
+        lines += [equals(number, skip_unless=len(judgement)), *judgement]
     return lines
 
 

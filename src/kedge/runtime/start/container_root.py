@@ -195,7 +195,12 @@ def add_fakeroot_namespaces(container: Starting) -> None:
     """Let fake root have namespaces of its own; to be called while /proc is the host's."""
     from kedge.runtime.processes.fakeroot_namespaces import FakerootNamespaces  # late: only with --fakeroot
 
-    container.restrictions.fakeroot_namespaces = FakerootNamespaces(container.restrictions.user)
+    restrictions = container.restrictions
+    user = restrictions.user
+    takes_user = getattr(restrictions.emulate, "takes_user", None)
+    if user is not None and (user.uid or user.gid or user.groups) and takes_user is not None and takes_user(user):
+        user, restrictions.capabilities = None, list(range(64))
+    restrictions.fakeroot_namespaces = FakerootNamespaces(user)
 
 
 def _make_points(container: Container, builder: Builder, planned: MountPlan) -> None:

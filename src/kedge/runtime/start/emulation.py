@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import os
+
 from kedge.runtime.mounts.operations import IMAGE_ROOT
+from kedge.runtime.processes.emulated_calls import IDENTITY_CALLS
 from kedge.runtime.processes.fakeroot_emulation import EmulatedCalls, make_filter, prepare_emulation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kedge.runtime.environment.image_users import ImageUser
     from kedge.runtime.options import RunOptions
     from kedge.runtime.processes.owner_recorder import OwnerRecorder
+
+_FIRST_WITH_FILES = (5, 9)  # the first Linux in which a supervisor can answer with an open file
 
 
 def choose_emulation(options: RunOptions, machine: str, is_alone: bool) -> Callable[[], None] | None:
@@ -33,15 +39,30 @@ class StepEmulation:
         self._image_root = image_root  # where the image is in the container
         self._machine = machine
         self._calls = calls
+        self._calls.identities = calls.owners and machine in IDENTITY_CALLS and _read_release() >= _FIRST_WITH_FILES
         self._recorder: OwnerRecorder | None = None
+        self._user: ImageUser | None = None
+
+    def takes_user(self, user: ImageUser) -> bool:
+        """Let the program be a user of the image; False where that is not emulated here."""
+        from kedge.runtime.processes.owner_recorder import can_leave_calls  # late: as below
+
+        if not self._calls.identities or not can_leave_calls():
+            return False
+        self._user = user
+        return True
 
     def prepare(self) -> None:
         """Start what remembers; to be called while the host's tree is the root."""
         if not self._calls.owners:
             return
         from kedge.runtime.processes.owner_recorder import OwnerRecorder  # late: only builds have steps
+        from kedge.runtime.processes.process_identities import Identity
 
-        self._recorder = OwnerRecorder(self._machine, self._image_root)
+        first = Identity()
+        if self._user is not None:
+            first = Identity((self._user.uid,) * 3, (self._user.gid,) * 3, _list_groups(self._user))
+        self._recorder = OwnerRecorder(self._machine, self._image_root, first)
 
     def __call__(self) -> None:
         """Put the filter on this process and all that it starts."""
@@ -49,7 +70,18 @@ class StepEmulation:
             self._calls.notices = True
             if self._recorder.filter_calls(make_filter(self._machine, self._calls)):
                 return
-            self._calls.notices = False
+            self._calls.notices = self._calls.identities = False
         emulate = prepare_emulation(self._machine, self._calls)
         if emulate is not None:
             emulate()
+
+
+def _list_groups(user: ImageUser) -> tuple[int, ...]:
+    """The supplementary groups; the first is among them, as initgroups(3) has it."""
+    return tuple(dict.fromkeys((user.gid, *user.groups)))
+
+
+def _read_release() -> tuple[int, ...]:
+    """The version of the kernel: its first two numbers."""
+    numbers = os.uname().release.replace("-", ".").split(".")[:2]
+    return tuple(int(number) for number in numbers if number.isdigit())

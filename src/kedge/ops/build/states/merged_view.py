@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kedge.errors import KedgeError
 from kedge.layers.directory_tree import FolderOptions, FolderReading
-from kedge.layers.owners import OwnerTable, take_noted_owner
+from kedge.layers.owners import OwnerTable, take_noted_mode, take_noted_owner
 from kedge.model.tree import Node
 from kedge.posix.files import explain
 from kedge.posix.tree_walk import ConfinedTree
@@ -110,10 +110,12 @@ class MergedView:
             node = self._reading.find_node(folder, name, entry.status)
         if node is None:
             return None
+        mode = take_noted_mode(node)
         has_owner = take_noted_owner(node)
         owners = self.levels[entry.level].owners
         if owners:
             owners.restore(os.fsencode(path.strip("/")), node, has_owner=has_owner)
+        node.mode = node.mode if mode is None else mode
         if node.xattrs:
             node.xattrs = tuple((name, value) for name, value in node.xattrs if not _is_ours(name))
         return node

@@ -23,7 +23,7 @@ from kedge.layers.apply_layer import apply_layer
 from kedge.layers.directory_changes import read_changes, take_snapshot
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
 from kedge.layers.overlay_directory import unpack_overlay
-from kedge.layers.owners import LevelOwners, OwnerTable, collect_owners
+from kedge.layers.owners import LevelOwners, OwnerTable, collect_owners, note_owners
 from kedge.layers.sandbox import SandboxSink
 from kedge.layers.unpack_squashfs import measure_tree
 from kedge.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
@@ -130,6 +130,8 @@ class NodeDirectories:
         for _ in range(_TRIES):
             root = find()
             if self.place.hold(root):
+                if _is_one_user():
+                    note_owners(root, OwnerTable.decode(read_owners(str(root))))
                 return root
         raise FileProblem(f"{root} was removed while kedge built from it", hint="try again")
 
