@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import json
 import os
 import shutil
@@ -44,7 +45,11 @@ RUN groupadd -g 1500 crew && useradd -m -u 1001 -s /bin/sh -G crew alice && user
 COPY probes /probes
 RUN mkdir -m 1777 /results
 """
-SCRIPT = 'cd /tmp; sh -eu "/probes/$1" > "/results/$1" 2> "/results/$1.err"; echo "status $?" >> "/results/$1"\n'
+SCRIPT = """for name; do
+    cd /tmp
+    timeout 60 sh -eu "/probes/$name" > "/results/$name" 2> "/results/$name.err"; echo "status $?" >> "/results/$name"
+done
+"""
 KINDS = {tarfile.REGTYPE: "-", tarfile.DIRTYPE: "d", tarfile.SYMTYPE: "l", tarfile.CHRTYPE: "c"}
 KINDS |= {tarfile.BLKTYPE: "b", tarfile.FIFOTYPE: "p"}
 
@@ -123,14 +128,19 @@ def write_context(folder: Path, base: Path) -> None:
             member.type, member.mode, member.uid, member.gid = kind, mode, uid, gid
             archive.addfile(member, io.BytesIO())
     (folder / "probes/run").write_text(SCRIPT)
-    lines = [PRELUDE]
     for probe in list_probes():
         (folder / "probes" / probe.short).write_text(probe.run.strip("\n") + "\n")
-        after = "USER root\n" if probe.before.startswith("USER") else ""
-        lines.append(f"{probe.before}\nRUN sh /probes/run {probe.short}\n{after}")
-    (folder / "Dockerfile").write_text("".join(lines))
+    (folder / "Dockerfile").write_text(PRELUDE + "".join(list_steps()))
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def list_steps() -> Iterator[str]:
+    """Lines of the recipe: probes that need nothing before them share a step."""
+    for before, probes in itertools.groupby(list_probes(), key=lambda probe: probe.before):
+        names = " ".join(probe.short for probe in probes)
+        after = "USER root\n" if before.startswith("USER") else ""
+        yield f"{before}\nRUN sh /probes/run {names}\n{after}"
 
 
 # -- the engines: each leaves an archive of its image

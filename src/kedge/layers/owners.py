@@ -21,6 +21,7 @@ from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX, is_opaque
 from kedge.model.owner_attribute import (
     DEVICE_ATTRIBUTE,
     MODE_ATTRIBUTE,
+    NAME_ATTRIBUTE,
     OWNER_ATTRIBUTE,
     decode_device,
     decode_mode,
@@ -31,7 +32,8 @@ from kedge.model.owner_attribute import (
 from kedge.model.tree import Node, NodeKind, walk
 
 _NOTED, _DEVICE = OWNER_ATTRIBUTE.encode(), DEVICE_ATTRIBUTE.encode()
-_MODE = MODE_ATTRIBUTE.encode()
+_MODE, _NAMED = MODE_ATTRIBUTE.encode(), NAME_ATTRIBUTE.encode()
+_WITHOUT_NOTES = (NodeKind.SYMLINK, NodeKind.FIFO, NodeKind.SOCKET)
 _DONE = "user.kedge.noted"  # of a directory whose files have their notes
 _DEVICE_KINDS = {stat.S_IFCHR: NodeKind.CHARACTER_DEVICE, stat.S_IFBLK: NodeKind.BLOCK_DEVICE}
 _FIRST_LINE = b"kedge owners 1"
@@ -171,6 +173,17 @@ def take_noted_owner(node: Node) -> bool:
     if noted is not None:
         node.uid, node.gid = noted
     return noted is not None
+
+
+def hand_down_owners(folder: Node) -> None:
+    """Let links and pipes have the owners that are noted at their directory, as if they had attributes themselves."""
+    if not folder.xattrs or not any(key.startswith(_NAMED) for key, _ in folder.xattrs):
+        return
+    for key, value in folder.xattrs:
+        child = folder.children.get(key.removeprefix(_NAMED)) if key.startswith(_NAMED) else None
+        if child is not None and child.kind in _WITHOUT_NOTES:
+            child.xattrs = ((_NOTED, value),)
+    folder.xattrs = tuple(pair for pair in folder.xattrs if not pair[0].startswith(_NAMED))
 
 
 def take_noted_mode(node: Node) -> int | None:

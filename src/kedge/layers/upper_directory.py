@@ -17,7 +17,7 @@ from kedge.layers.capability_attribute import make_capability_general
 from kedge.layers.directory_tree import FolderOptions, FolderSource, is_mostly_hole, read_folder
 from kedge.layers.layer_tree import OVERLAY_PREFIXES, is_whiteout, strip_marks
 from kedge.layers.member_names import show_name
-from kedge.layers.owners import OwnerLookup, OwnerTable, take_noted_mode, take_noted_owner
+from kedge.layers.owners import OwnerLookup, OwnerTable, hand_down_owners, take_noted_mode, take_noted_owner
 from kedge.layers.tar_writer import refuse_whiteout
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
 from kedge.model.progress import Progress, Silent
@@ -74,6 +74,7 @@ class _Translation:
         pending = [(b"", root)]
         while pending:
             path, folder = pending.pop()
+            hand_down_owners(folder)
             prefix = path + b"/" if path else b""
             folder.children = {
                 name: node

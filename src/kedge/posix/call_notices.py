@@ -27,6 +27,15 @@ _AT_FDCWD = -100
 _MOST_OPEN = 64
 
 
+class Refusal(OSError):
+    """The error that a call ends with; any other means that the kernel is to say what is wrong."""
+
+
+def refuse(number: int = errno.EACCES) -> Refusal:
+    """The refusal with this error number."""
+    return Refusal(number, os.strerror(number))
+
+
 class _Memories:
     """The memory of callers; its files stay open, as most callers call again. Who leaves calls to this process leaves
     execve(2) to it, too, or `forget` is never called.

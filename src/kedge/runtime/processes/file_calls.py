@@ -14,6 +14,7 @@ import struct
 
 from kedge.model.owner_attribute import MODE_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.posix import libc
+from kedge.posix.call_notices import refuse
 from kedge.posix.constants import CAP_CHOWN
 from kedge.runtime.processes.emulated_calls import IDENTITY_CALLS, STATUS_PLACES
 from kedge.runtime.processes.noted_files import (
@@ -22,10 +23,12 @@ from kedge.runtime.processes.noted_files import (
     WRITE,
     ImageMounts,
     NotedFile,
+    has_attributes,
     name_for_kernel,
+    name_note,
+    open_owned,
     open_parent,
     open_target,
-    refuse,
 )
 from kedge.runtime.processes.process_identities import SAME, Identity, read_capabilities, read_umask
 
@@ -99,8 +102,8 @@ class FileCalls:
             "mknodat": lambda notice, identity: self._make_node(notice, identity, 0),
             "mkdir": lambda notice, identity: self._make_directory(notice, identity, -1),
             "mkdirat": lambda notice, identity: self._make_directory(notice, identity, 0),
-            "symlink": lambda notice, identity: self._enter(notice, identity, -1, 1),
-            "symlinkat": lambda notice, identity: self._enter(notice, identity, 1, 2),
+            "symlink": lambda notice, identity: self._make_link(notice, identity, -1, 1),
+            "symlinkat": lambda notice, identity: self._make_link(notice, identity, 1, 2),
             "link": lambda notice, identity: self._enter(notice, identity, -1, 1),
             "linkat": lambda notice, identity: self._enter(notice, identity, 2, 3),
             "unlink": lambda notice, identity: self._remove(notice, identity, -1, 0),
@@ -125,10 +128,9 @@ class FileCalls:
         path = notice.read_path(position) if position >= 0 else b""
         follows = not path or not flags & _NO_FOLLOW
         try:
-            names = os.listxattr(self._name(notice.process, folder, path), follow_symlinks=follows)
+            if not _has_note(self._name(notice.process, folder, path), follows=follows):
+                return None
         except OSError:
-            return None
-        if OWNER_ATTRIBUTE not in names:
             return None
         return self._show_status(notice, open_target(notice, folder, path, follows=follows), flags, buffer)
 
@@ -180,7 +182,7 @@ class FileCalls:
         path = notice.read_path(folder + 1)
         if not path and not flags & _EMPTY_PATH:
             raise refuse(errno.ENOENT)
-        file = open_target(notice, _pick(notice, folder), path, follows=not flags & _NO_FOLLOW)
+        file = open_owned(notice, _pick(notice, folder), path, follows=not flags & _NO_FOLLOW)
         return self._note_owner(notice, identity, file, folder + 2)
 
     def _own_open(self, notice: CallNotice, identity: Identity) -> int:
@@ -255,7 +257,7 @@ class FileCalls:
             wanted = flags & _KEPT_FLAGS | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             umask = read_umask(notice.process)
             file = os.open(name, wanted, mode & 0o7777 & ~umask, dir_fd=parent.file)
-            parent.note_new(file, identity)
+            parent.note_new(name, identity)
             return GivenFile(file, is_private=bool(flags & os.O_CLOEXEC))
         except FileExistsError:
             return None  # a link that leads nowhere, or somebody was faster
@@ -271,9 +273,7 @@ class FileCalls:
                 raise refuse()
             mode = notice.arguments[folder + 2] & 0o1777 & ~read_umask(notice.process)
             os.mkdir(name, mode, dir_fd=parent.file)
-            made = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent.file)
-            parent.note_new(made, identity)
-            os.close(made)
+            parent.note_new(name, identity)
         finally:
             parent.close()
         return 0
@@ -293,6 +293,19 @@ class FileCalls:
                 raise refuse(errno.EPERM)
             umask = read_umask(notice.process)
             parent.make_device(name, mode & ~umask, _join_device(number))
+        finally:
+            parent.close()
+        return 0
+
+    def _make_link(self, notice: CallNotice, identity: Identity, folder: int, position: int) -> int | None:
+        parent, name = open_parent(notice, _pick(notice, folder), notice.read_path(position))
+        try:
+            if not self._mounts.has(notice, parent.file) or os.path.lexists(parent.path + "/" + os.fsdecode(name)):
+                return None
+            if not parent.lets(identity, WRITE | EXECUTE):
+                raise refuse()
+            os.symlink(notice.read_path(0), name, dir_fd=parent.file)
+            parent.note_new(name, identity)
         finally:
             parent.close()
         return 0
@@ -318,6 +331,16 @@ class FileCalls:
     def _rename(self, notice: CallNotice, identity: Identity, old: tuple[int, int], new: tuple[int, int]) -> None:
         self._remove(notice, identity, *old)
         self._remove(notice, identity, *new)
+
+
+def _has_note(place: bytes, *, follows: bool) -> bool:
+    """Whether a file says whose it is, or its directory says so of a link or pipe in it."""
+    if OWNER_ATTRIBUTE in os.listxattr(place, follow_symlinks=follows):
+        return True
+    if follows or has_attributes(os.lstat(place).st_mode):
+        return False
+    parent, _, name = place.rstrip(b"/").rpartition(b"/")
+    return name_note(name) in os.listxattr(parent or b"/")
 
 
 def _pick(notice: CallNotice, position: int) -> int:

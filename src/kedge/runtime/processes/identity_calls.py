@@ -8,7 +8,8 @@ import os
 import stat
 import struct
 
-from kedge.runtime.processes.noted_files import EXECUTE, HERE, open_target, refuse
+from kedge.posix.call_notices import refuse
+from kedge.runtime.processes.noted_files import EXECUTE, HERE, open_target
 from kedge.runtime.processes.process_identities import Identity, ProcessIdentities
 
 TYPE_CHECKING = False

@@ -14,6 +14,7 @@ import stat
 from kedge.model.owner_attribute import (
     DEVICE_ATTRIBUTE,
     MODE_ATTRIBUTE,
+    NAME_ATTRIBUTE,
     OWNER_ATTRIBUTE,
     decode_device,
     decode_mode,
@@ -39,13 +40,15 @@ _SETS_IDS = 0o6000
 class NotedFile:
     """An open file, or directory, and its owner; `close` it afterwards."""
 
-    __slots__ = ("device", "file", "gid", "has_mode", "mode", "uid")
+    __slots__ = ("_name", "_owns_parent", "_parent", "device", "file", "gid", "has_mode", "mode", "uid")
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, parent: int = -1, name: bytes = b"") -> None:
         self.file = file
+        self._parent, self._name = parent, name  # the directory it is in, for what has no attributes itself
+        self._owns_parent = False
         self.mode = os.fstat(file).st_mode
         self.has_mode = False  # whether the mode is not the one on the disk
-        noted = _read_note(file, OWNER_ATTRIBUTE)
+        noted = self._read_owner()
         self.uid, self.gid = (decode_owner(noted) if noted else None) or (0, 0)
         if noted:
             mode = decode_mode(_read_note(file, MODE_ATTRIBUTE), stat.S_IMODE(self.mode))
@@ -53,9 +56,20 @@ class NotedFile:
                 self.mode, self.has_mode = stat.S_IFMT(self.mode) | mode, True
         self.device = decode_device(_read_note(file, DEVICE_ATTRIBUTE)) if noted else None
 
+    def _read_owner(self) -> bytes:
+        if has_attributes(self.mode):
+            return _read_note(self.file, OWNER_ATTRIBUTE)
+        return _read_note(self._parent, name_note(self._name)) if self._name else b""
+
     def close(self) -> None:
         """Let go of it."""
         os.close(self.file)
+        if self._owns_parent:
+            os.close(self._parent)
+
+    def keep_parent(self) -> None:
+        """The directory it is in is closed with it."""
+        self._owns_parent = True
 
     @property
     def path(self) -> str:
@@ -90,12 +104,17 @@ class NotedFile:
             found.close()
 
     def give(self, uid: int, gid: int) -> None:
-        """Note an owner, where it differs from what is noted and the kind of file and of file system takes notes."""
-        if (uid, gid) != (self.uid, self.gid):
-            try:  # noqa: SIM105 - contextlib costs a start
-                os.setxattr(self.path, OWNER_ATTRIBUTE, encode_owner(uid, gid))
-            except OSError:
-                pass
+        """Note an owner, where it differs from what is noted and the file system takes notes."""
+        if (uid, gid) == (self.uid, self.gid):
+            return
+        place, name = self.path, OWNER_ATTRIBUTE
+        if not has_attributes(self.mode) and self._name:
+            place, name = name_descriptor(self._parent), name_note(self._name)
+            os.chown(self.path, -1, -1)  # an overlay copies it into the step's layer, as it would for another owner
+        try:  # noqa: SIM105 - contextlib costs a start
+            os.setxattr(place, name, encode_owner(uid, gid))
+        except OSError:
+            pass
 
     def drop_privileges(self) -> None:
         """Take setuid bits and capabilities, as the kernel does when a file is given away, be it to its owner."""
@@ -113,11 +132,14 @@ class NotedFile:
         if self.has_mode:
             os.setxattr(self.path, MODE_ATTRIBUTE, encode_mode(mode, shown))
 
-    def note_new(self, file: int, identity: Identity) -> None:
+    def note_new(self, name: bytes, identity: Identity) -> None:
         """Note whose a new file in this directory is."""
         gid = self.gid if self.mode & _SETS_GROUP else identity.gid
-        if (identity.uid, gid) != (0, 0):
-            os.setxattr(name_descriptor(file), OWNER_ATTRIBUTE, encode_owner(identity.uid, gid))
+        made = open_last(self.file, name)
+        try:
+            made.give(identity.uid, gid)
+        finally:
+            made.close()
 
     def make_device(self, name: bytes, mode: int, number: int) -> None:
         """Make what stands for a device in this directory; raises OSError."""
@@ -134,6 +156,16 @@ class NotedFile:
             os.close(file)
 
 
+def has_attributes(mode: int) -> bool:
+    """Whether a file of this kind can have notes itself."""
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+
+def name_note(name: bytes) -> str:
+    """The attribute of a directory that says whose a link or pipe in it is."""
+    return NAME_ATTRIBUTE + os.fsdecode(name)
+
+
 def _read_note(file: int, attribute: str) -> bytes:
     try:
         return os.getxattr(name_descriptor(file), attribute)
@@ -142,19 +174,31 @@ def _read_note(file: int, attribute: str) -> bytes:
 
 
 def open_target(notice: CallNotice, folder: int, path: bytes, *, follows: bool = True) -> NotedFile:
-    """What a caller's path leads to, or the link itself at its end; an empty path is the folder. Raises OSError.
+    """What a caller's path leads to; an empty path is the folder. Raises OSError.
 
     No link of /proc is followed: it would lead to what this process may see and the caller may not.
     """
     if not path:
         return NotedFile(notice.open_file(folder))
-    if not follows:
-        parent, name = open_parent(notice, folder, path)
-        try:
-            return open_last(parent.file, name)
-        finally:
-            parent.close()
-    return NotedFile(_open(notice, folder, path))
+    if follows:
+        return NotedFile(_open(notice, folder, path))
+    parent, name = open_parent(notice, folder, path)
+    try:
+        found = open_last(parent.file, name)
+    except OSError:
+        parent.close()
+        raise
+    found.keep_parent()
+    return found
+
+
+def open_owned(notice: CallNotice, folder: int, path: bytes, *, follows: bool) -> NotedFile:
+    """The same for what has no attributes itself, such as a pipe, whose directory is needed then; raises OSError."""
+    found = open_target(notice, folder, path, follows=not path)
+    if not follows or not stat.S_ISLNK(found.mode):
+        return found
+    found.close()
+    return open_target(notice, folder, path)
 
 
 def open_parent(notice: CallNotice, folder: int, path: bytes) -> tuple[NotedFile, bytes]:
@@ -169,7 +213,7 @@ def open_parent(notice: CallNotice, folder: int, path: bytes) -> tuple[NotedFile
 
 def open_last(folder: int, name: bytes) -> NotedFile:
     """A name in an open directory, no link followed; raises OSError."""
-    return NotedFile(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))
+    return NotedFile(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), folder, name)
 
 
 def _open(notice: CallNotice, folder: int, path: bytes) -> int:
@@ -229,12 +273,3 @@ def _find_mount(file: int) -> bytes:
         return os.read(info, 4096).partition(b"mnt_id:")[2].split()[0]
     finally:
         os.close(info)
-
-
-class Refusal(OSError):
-    """The error that a call ends with; any other means that the kernel is to say what is wrong."""
-
-
-def refuse(number: int = errno.EACCES) -> Refusal:
-    """The refusal with this error number."""
-    return Refusal(number, os.strerror(number))

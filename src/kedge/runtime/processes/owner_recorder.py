@@ -18,13 +18,12 @@ import os
 import select
 
 from kedge.posix import libc
-from kedge.posix.call_notices import CallNotice, NoticeFile, memories
+from kedge.posix.call_notices import CallNotice, NoticeFile, Refusal, memories
 from kedge.posix.constants import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS
 from kedge.posix.spawn import close_all, fork_detached, fork_process, list_inherited, list_private
 from kedge.runtime.processes.emulated_calls import IDENTITY_CALLS
 from kedge.runtime.processes.file_calls import LOOKS, FileCalls, GivenFile
 from kedge.runtime.processes.identity_calls import IdentityCalls
-from kedge.runtime.processes.noted_files import Refusal
 from kedge.runtime.processes.process_identities import Identity, ProcessIdentities
 from kedge.runtime.processes.seccomp import ALLOW, assemble, give
 

@@ -12,7 +12,7 @@ import errno
 import os
 
 from kedge.frozen import frozen
-from kedge.runtime.processes.noted_files import refuse
+from kedge.posix.call_notices import refuse
 
 SAME = 0xFFFFFFFF  # -1: that number stays
 _MOST_KNOWN = 4096

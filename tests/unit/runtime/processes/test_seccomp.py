@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import struct
 
 import pytest
@@ -13,6 +14,7 @@ from kedge.runtime.processes.fakeroot_emulation import EmulatedCalls, make_filte
 from kedge.runtime.processes.fakeroot_namespaces import repeat_map
 from kedge.runtime.processes.seccomp import AUDIT_ARCHITECTURES, SECOND_KINDS, make_containing_filter
 
+NOTICE = 0x7FC00000
 ALLOWED = 0x7FFF0000
 TIOCSTI, TIOCLINUX, TCGETS = 0x5412, 0x541C, 0x5401
 
@@ -128,6 +130,24 @@ def test_emulation_of_a_step_leaves_changes_of_owners_to_the_recorder(machine: s
         assert judge(program, architecture, fchownat, 3, 0, user, group) == 0x7FC00000
     other = {"x86_64": ("i386", 207), "aarch64": ("arm", 207)}[machine]
     assert judge(program, AUDIT_ARCHITECTURES[other[0]], other[1], 3, 7, 7) == 0x00050000
+
+
+@pytest.mark.parametrize(
+    ("machine", "openat", "getuid", "prctl", "capset"),
+    [("x86_64", 257, 102, 157, 126), ("aarch64", 56, 174, 167, 91), ("ppc64le", 286, 24, 171, 184)],
+)
+def test_emulation_of_a_step_leaves_what_asks_for_users_to_the_supervisor(
+    machine: str, openat: int, getuid: int, prctl: int, capset: int
+) -> None:
+    calls = EmulatedCalls(notices=True)
+    calls.identities = True
+    program, architecture = make_filter(machine, calls), AUDIT_ARCHITECTURES[machine]
+    for flags, verdict in ((os.O_RDONLY, ALLOWED), (os.O_WRONLY, NOTICE), (os.O_RDWR, NOTICE), (os.O_CREAT, NOTICE)):
+        assert judge(program, architecture, openat, 3, 0, flags) == verdict
+    for option, verdict in ((8, NOTICE), (38, ALLOWED)):
+        assert judge(program, architecture, prctl, option) == verdict
+    assert judge(program, architecture, getuid) == NOTICE
+    assert judge(program, architecture, capset) == ALLOWED  # root of a namespace has capabilities to drop
 
 
 def test_emulation_knows_every_kind_of_program_of_a_machine() -> None:
