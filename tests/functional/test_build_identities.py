@@ -90,6 +90,10 @@ def test_devices_pipes_and_setuid_bits(layered: Steps) -> None:
     )
     said = layered.read("sh", "-c", script).splitlines()
     assert said[1:] == ["character special file 1,3", "block special file 8,11", "7:8", "755", "refused"]
+    done = layered.run("sh", "-c", "mknod /dev/shm/null c 1 3")
+    assert done.status == 1
+    assert "kedge: device nodes cannot be made outside of the image's own file system in this build." in done.output
+    assert "/etc/subuid" in done.output
     nodes = list_nodes(layered)
     null, disk, pipe = nodes["srv/null"], nodes["srv/disk"], nodes["srv/pipe"]
     assert (null.kind, null.rdev, null.mode, null.size) == (NodeKind.CHARACTER_DEVICE, os.makedev(1, 3), 0o640, 0)

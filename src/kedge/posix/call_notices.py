@@ -30,10 +30,14 @@ _MOST_OPEN = 64
 class Refusal(OSError):
     """The error that a call ends with; any other means that the kernel is to say what is wrong."""
 
+    reason = ""  # for users, where the error alone says too little
 
-def refuse(number: int = errno.EACCES) -> Refusal:
+
+def refuse(number: int = errno.EACCES, reason: str = "") -> Refusal:
     """The refusal with this error number."""
-    return Refusal(number, os.strerror(number))
+    refusal = Refusal(number, os.strerror(number))
+    refusal.reason = reason
+    return refusal
 
 
 class _Memories:
@@ -76,10 +80,11 @@ memories = _Memories()
 class CallNotice:
     """One call that waits for its answer."""
 
-    __slots__ = ("arguments", "identity", "number", "process")
+    __slots__ = ("architecture", "arguments", "identity", "number", "process")
 
-    def __init__(self, identity: int, process: int, number: int, arguments: tuple[int, ...]) -> None:
+    def __init__(self, identity: int, process: int, number: int, architecture: int, arguments: tuple[int, ...]) -> None:
         self.identity = identity
+        self.architecture = architecture  # the kind of program, which says what the number means
         self.process = process  # a thread's number, as this process sees it
         self.number = number
         self.arguments = arguments
@@ -140,8 +145,8 @@ class NoticeFile:
                 fcntl.ioctl(self._file, _RECEIVE, data)
             except (FileNotFoundError, InterruptedError):  # a signal ended the call meanwhile
                 continue
-            identity, process, _, number, _, _, *arguments = _NOTICE.unpack(data)
-            return CallNotice(identity, process, number, tuple(arguments))
+            identity, process, _, number, architecture, _, *arguments = _NOTICE.unpack(data)
+            return CallNotice(identity, process, number, architecture, tuple(arguments))
 
     def answer(self, notice: CallNotice, error: int = 0, value: int = 0) -> None:
         """Let the call return a value, or fail with an error number."""

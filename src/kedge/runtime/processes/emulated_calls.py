@@ -9,9 +9,11 @@ users call. A 32-bit machine has two calls for most of them: one for numbers of 
 from __future__ import annotations
 
 _GENERIC = (55, 54, 143, 144, 145, 146, 147, 149, 151, 152, 159, 91)
+# setuid and setgid, setreuid and setregid, setresuid and setresgid, with how many numbers they take
+_USERS_OF_32 = {23: 1, 213: 1, 46: 1, 214: 1, 70: 2, 203: 2, 71: 2, 204: 2, 164: 3, 208: 3, 170: 3, 210: 3}
 _THIRTY_TWO = (
     *(182, 212, 95, 207, 16, 198),  # chown, fchown, lchown
-    *(23, 213, 46, 214, 70, 203, 71, 204, 164, 208, 170, 210),  # setuid, setgid, setreuid, setregid, setres[ug]id
+    *_USERS_OF_32,
     *(81, 206, 138, 215, 139, 216, 185),  # setgroups, setfsuid, setfsgid, capset
 )
 
@@ -125,6 +127,8 @@ IDENTITY_CALLS = {
     },
     "riscv64": _GENERIC_NAMES,
 }
+# By which 32-bit programs become somebody else, which nothing emulates: how many numbers they take
+REFUSED_CALLS = {"i386": _USERS_OF_32, "arm": _USERS_OF_32}
 CAPSET = {"x86_64": 126, "aarch64": 91, "ppc64le": 184, "riscv64": 91}
 # struct stat: where the mode, the user, the group and the device's number are, and its size
 STATUS_PLACES = {

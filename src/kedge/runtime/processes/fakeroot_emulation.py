@@ -22,6 +22,7 @@ from kedge.runtime.processes.emulated_calls import (
     NODES,
     OWNER_CALLS,
     OWNERS,
+    REFUSED_CALLS,
     SYNCS,
 )
 from kedge.runtime.processes.seccomp import (
@@ -90,7 +91,9 @@ def _list_rules(kind: str, calls: EmulatedCalls, *, has_notices: bool) -> list[L
     numbers = [*(OWNERS[kind] if calls.owners else ()), *(ATTRIBUTES[kind] if calls.attributes else ())]
     numbers += SYNCS[kind] if calls.syncs else ()
     lines = [load(NUMBER)]
-    if calls.identities and has_notices:
+    if calls.identities and not has_notices:
+        lines += [line for number in REFUSED_CALLS[kind] for line in (equals(number, skip_unless=1), give(NOTIFY))]
+    elif calls.identities:
         return [*lines, *_leave_identities(kind), *_fake(set(numbers) - {CAPSET[kind]}), give(ALLOW)]
     for number, name in OWNER_CALLS[kind].items() if calls.notices and has_notices else ():
         # dpkg gives every file that it has open to root: for a new one there is nothing to note

@@ -290,7 +290,7 @@ class FileCalls:
         parent, name = open_parent(notice, _pick(notice, folder), notice.read_path(folder + 1))
         try:
             if not self._mounts.has(notice, parent.file):
-                raise refuse(errno.EPERM)
+                raise refuse(errno.EPERM, "device nodes cannot be made outside of the image's own file system")
             umask = read_umask(notice.process)
             parent.make_device(name, mode & ~umask, _join_device(number))
         finally:

@@ -21,24 +21,29 @@ from kedge.posix import libc
 from kedge.posix.call_notices import CallNotice, NoticeFile, Refusal, memories
 from kedge.posix.constants import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS
 from kedge.posix.spawn import close_all, fork_detached, fork_process, list_inherited, list_private
-from kedge.runtime.processes.emulated_calls import IDENTITY_CALLS
+from kedge.runtime.processes.emulated_calls import IDENTITY_CALLS, REFUSED_CALLS
 from kedge.runtime.processes.file_calls import LOOKS, FileCalls, GivenFile
 from kedge.runtime.processes.identity_calls import IdentityCalls
 from kedge.runtime.processes.process_identities import Identity, ProcessIdentities
-from kedge.runtime.processes.seccomp import ALLOW, assemble, give
+from kedge.runtime.processes.seccomp import ALLOW, AUDIT_ARCHITECTURES, assemble, give
 
 _NODES = ("mknod", "mknodat")
 _CHANGES_OF_OWNERS = ("chown", "lchown", "fchown", "fchownat")
 _CHANGES_OF_USERS = ("setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups")
 _PROGRAMS = ("execve", "execveat")
 _MODES = ("chmod", "fchmod", "fchmodat", "fchmodat2")
+_REMEDY = "Subordinate ids help: ask the administrator for newuidmap and for lines in /etc/subuid and /etc/subgid"
 _ALWAYS = {*_CHANGES_OF_OWNERS, *_NODES, *_CHANGES_OF_USERS, *_MODES, "chroot", "prctl"}  # what matters for root, too
 
 
 class OwnerRecorder:
     """To be made in the process that becomes the step's program, while the host's tree is the root."""
 
-    def __init__(self, machine: str, image_root: str, first: Identity) -> None:
+    def __init__(self, machine: str, image_root: str, first: Identity, *, knows_users: bool) -> None:
+        self._knows_users = knows_users  # all calls of `IDENTITY_CALLS` are left to it, not only those that give files
+        self._architecture = AUDIT_ARCHITECTURES[machine]
+        self._refused = {number: count for kind in REFUSED_CALLS.values() for number, count in kind.items()}
+        self._is_warned = False
         self._names = IDENTITY_CALLS[machine]
         self._identities = ProcessIdentities(first)
         self._persons = IdentityCalls(self._identities)
@@ -81,10 +86,15 @@ class OwnerRecorder:
 
     def _answer(self, notices: NoticeFile, notice: CallNotice) -> None:
         """Answer one call; whatever goes wrong here, the step goes on."""
+        if notice.architecture != self._architecture:
+            notices.answer(notice, self._refuse_user(notice))
+            return
         name = self._names[notice.number]
         try:
             result = self._find_answer(name, notice)
         except Refusal as refusal:
+            if refusal.reason:
+                self._warn(refusal.reason)
             notices.answer(notice, refusal.errno or errno.EPERM)
         except Exception as problem:
             if name in _CHANGES_OF_OWNERS:  # the kernel would refuse what was not meant for it
@@ -95,8 +105,22 @@ class OwnerRecorder:
                 notices.proceed(notice)
         else:
             _send(notices, notice, result)
-        if name in _PROGRAMS:
+        if name in _PROGRAMS or not self._knows_users:
             memories.forget(notice.process)
+
+    def _refuse_user(self, notice: CallNotice) -> int:
+        """A 32-bit program is root, and cannot become anybody else."""
+        count = self._refused[notice.number]
+        if all(number & 0xFFFFFFFF in (0, 0xFFFF, 0xFFFFFFFF) for number in notice.arguments[:count]):
+            return 0
+        self._warn("32-bit programs cannot change the user")
+        return errno.EPERM
+
+    def _warn(self, what: str) -> None:
+        """Say once, in the step's output, what does not work and what helps."""
+        if not self._is_warned:
+            self._is_warned = True
+            os.write(2, f"kedge: {what} in this build. {_REMEDY}\n".encode())
 
     def _see_root(self, *_: object) -> None:
         self._files.has_roots = True
@@ -150,7 +174,7 @@ def _let_go(kept: int, other: int) -> None:
     """Keep nothing of the host's, and let nobody look in."""
     libc.control_process(PR_SET_DUMPABLE, 0)
     empty = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for number in (0, 1, 2):
+    for number in (0, 1):  # what it says goes where the step's program writes to
         os.dup2(empty, number, inheritable=False)
     close_all([file for file in (*list_inherited(), *list_private()) if file != kept])
     close_all([other])

@@ -62,7 +62,7 @@ class StepEmulation:
         first = Identity()
         if self._user is not None:
             first = Identity((self._user.uid,) * 3, (self._user.gid,) * 3, _list_groups(self._user))
-        self._recorder = OwnerRecorder(self._machine, self._image_root, first)
+        self._recorder = OwnerRecorder(self._machine, self._image_root, first, knows_users=self._calls.identities)
 
     def __call__(self) -> None:
         """Put the filter on this process and all that it starts."""

@@ -148,6 +148,9 @@ def test_emulation_of_a_step_leaves_what_asks_for_users_to_the_supervisor(
         assert judge(program, architecture, prctl, option) == verdict
     assert judge(program, architecture, getuid) == NOTICE
     assert judge(program, architecture, capset) == ALLOWED  # root of a namespace has capabilities to drop
+    for kind in SECOND_KINDS.get(machine, ()):
+        for number in (23, 213, 164, 210):  # 32-bit programs become nobody else, and are told so
+            assert judge(program, AUDIT_ARCHITECTURES[kind], number) == NOTICE
 
 
 def test_emulation_knows_every_kind_of_program_of_a_machine() -> None:
