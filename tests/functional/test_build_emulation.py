@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Steps of a build in which calls of root are emulated leave the layers that real root's leave.
 
-Files are given away and get modes by every call there is, in generated rows. What is told apart on purpose is said in
-ADR 62: owners of symbolic links, and files of lower layers that are given back to root.
+Files are given away and get modes by every call there is, in generated rows. Differences that are known: ADR 62.
 """
 
 from __future__ import annotations
@@ -39,8 +38,6 @@ def make_rows(seed: int) -> list[str]:
             uid, gid = (chance.choice((0, 0, 1, 1000, 65534, SAME)) for _ in range(2))
             if call == "chmod":
                 uid = chance.choice((0o644, 0o755, 0o4755, 0o2755, 0o6755, 0o2644, 0o1777, 0o600))
-            elif call == "fchown" and {uid, gid} <= {0, SAME}:
-                gid = 1  # to root it is not left to the recorder
             lines.append(f"{call} {path} {uid} {gid}")
         rows.append("\n".join(lines) + "\n")
     return rows
