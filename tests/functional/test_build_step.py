@@ -17,7 +17,7 @@ import pytest
 from kedge.layers.directory_tree import FolderOptions, read_folder
 from kedge.layers.owners import take_noted_owner
 from kedge.layers.upper_directory import read_upper
-from kedge.model.owner_attribute import OWNER_ATTRIBUTE
+from kedge.model.owner_attribute import DEVICE_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.model.tree import walk
 from tests.builders.build_steps import Steps, give
 from tests.builders.containers import each_role, give_to, make_sandbox
@@ -155,10 +155,14 @@ def test_step_has_binds_and_memory(steps: Steps) -> None:
 
 
 def test_step_runs_as_a_user_of_the_image(steps: Steps) -> None:
+    (steps.base / "tmp").chmod(0o1777)
     script = (
-        "id -u; id -g; echo $HOME; touch /tmp/file; stat -c %u:%g /tmp/file; chown 0:0 /tmp/file; chmod 4755 /tmp/file"
+        "id -u; id -g; echo $HOME; touch /tmp/file; stat -c %u:%g /tmp/file; chmod 4755 /tmp/file;"
+        "busybox chown 0:0 /tmp/file 2>/dev/null || echo refused;"
+        "busybox chgrp audio /tmp/file; stat -c '%g %a' /tmp/file"
     )
-    assert steps.read("sh", "-c", script, user="app").split() == ["1000", "50", "/srv/app", "1000:50"]
+    said = steps.read("sh", "-c", script, user="app").split()
+    assert said == ["1000", "50", "/srv/app", "1000:50", "refused", "29", "755"]
     assert steps.read("sh", "-c", "id -u; id -g; echo $HOME", user="7:audio").split() == ["7", "29", "/"]
     assert steps.run("true", user="nosuch").error == "the image has no user 'nosuch'"
     assert steps.run("true", user="0:nosuch").error == "the image has no group 'nosuch'"
@@ -295,4 +299,4 @@ def test_step_serves_package_managers(steps: Steps) -> None:
     assert (done.status, done.output) == (0, "done\n")
     found = os.listxattr(steps.upper / "opt/program")
     assert "security.capability" in found
-    assert not (steps.upper / "opt/null").exists()
+    assert os.getxattr(steps.upper / "opt/null", DEVICE_ATTRIBUTE) == b"c 1:3"  # an empty file to the kernel

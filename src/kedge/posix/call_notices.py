@@ -58,6 +58,12 @@ class _Memories:
             raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
         return data
 
+    def write(self, process: int, address: int, data: bytes) -> None:
+        """Put bytes there; raises OSError."""
+        file = self._files.get(process, -1)
+        if file < 0 or not os.pwrite(file, data, address):
+            os.pwrite(self._open(process), data, address)
+
     def forget(self, process: int) -> None:
         """It becomes another program: what it shared with its parent until then is the parent's alone."""
         file = self._files.pop(process, -1)
@@ -70,7 +76,7 @@ class _Memories:
             old = self._files.pop(next(iter(self._files)))
         if old >= 0:
             os.close(old)
-        file = self._files[process] = os.open(f"/proc/{process}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        file = self._files[process] = os.open(f"/proc/{process}/mem", os.O_RDWR | os.O_CLOEXEC)
         return file
 
 
@@ -109,11 +115,7 @@ class CallNotice:
 
     def write_memory(self, address: int, data: bytes) -> None:
         """Put bytes where the caller expects them; raises OSError."""
-        file = os.open(f"/proc/{self.process}/mem", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.pwrite(file, data, address)
-        finally:
-            os.close(file)
+        memories.write(self.process, address, data)
 
     def open_file(self, descriptor: int) -> int:
         """A descriptor of what the caller has open, or of its current directory for AT_FDCWD; raises OSError."""

@@ -50,11 +50,12 @@ class NotedFile:
         self.has_mode = False  # whether the mode is not the one on the disk
         noted = self._read_owner()
         self.uid, self.gid = (decode_owner(noted) if noted else None) or (0, 0)
-        if noted:
+        names = os.listxattr(name_descriptor(file)) if noted else ()
+        if MODE_ATTRIBUTE in names:
             mode = decode_mode(_read_note(file, MODE_ATTRIBUTE), stat.S_IMODE(self.mode))
             if mode is not None:
                 self.mode, self.has_mode = stat.S_IFMT(self.mode) | mode, True
-        self.device = decode_device(_read_note(file, DEVICE_ATTRIBUTE)) if noted else None
+        self.device = decode_device(_read_note(file, DEVICE_ATTRIBUTE)) if DEVICE_ATTRIBUTE in names else None
 
     def _read_owner(self) -> bytes:
         if has_attributes(self.mode):
