@@ -13,7 +13,8 @@ import os
 OWNER_ATTRIBUTE = "user.kedge.owner"
 DEVICE_ATTRIBUTE = "user.kedge.device"
 MODE_ATTRIBUTE = "user.kedge.mode"
-NAME_ATTRIBUTE = "user.kedge.owner."  # of a directory, with a name in it: for links and pipes, which have no attributes
+# Of a directory, with a name in it: for links and pipes, which have no attributes; without, of a root that has such.
+NAME_ATTRIBUTE = "user.kedge.owner."
 _KINDS = {0o020000: b"c", 0o060000: b"b"}  # S_IFCHR, S_IFBLK
 _LARGEST = (1 << 32) - 2
 

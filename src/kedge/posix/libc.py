@@ -298,10 +298,13 @@ def filter_calls_with_notices(program: bytes) -> int:
     Raises OSError before Linux 5.0, or where a filter with notices is there already.
     """
     wanted = _point_to_filter(program)
-    flags = c_types.c_uint(8 | 4)  # SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_SPEC_ALLOW
-    file = _library.syscall(c_types.c_long(_SYS_SECCOMP), c_types.c_uint(1), flags, wanted)
-    if file < 0:
-        _check(file)
+    file = -1
+    for more in (32, 0):  # SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (Linux 5.19): a signal does not end a call halfway
+        flags = c_types.c_uint(8 | 4 | more)  # SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_SPEC_ALLOW
+        file = _library.syscall(c_types.c_long(_SYS_SECCOMP), c_types.c_uint(1), flags, wanted)
+        if file >= 0:
+            return int(file)
+    _check(file)
     return int(file)
 
 

@@ -65,10 +65,10 @@ OWNER_CALLS = {
 # What a supervisor answers that knows who is whom (`owner_recorder.py`), for programs of the machine's own kind
 _SET = ("setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups")
 _GET = ("getuid", "geteuid", "getgid", "getegid", "getresuid", "getresgid", "getgroups")
-_OTHERS = ("capget", "kill", "execve", "execveat", "clone", "chroot", "prctl")
+_OTHERS = ("capget", "kill", "execve", "execveat", "chroot", "prctl", "clone", "rt_sigaction")
 _OWNERS = ("fchown", "fchownat")
 _MAKING = ("openat", "mknodat", "mkdirat", "symlinkat", "linkat", "unlinkat", "renameat", "renameat2")
-_LOOKING = ("newfstatat", "fstat", "statx", "faccessat", "fchmod", "fchmodat")
+_LOOKING = ("newfstatat", "statx", "faccessat", "fchmod", "fchmodat")
 _OLD = (
     "chown",
     "lchown",
@@ -95,20 +95,20 @@ def _name(names: tuple[str, ...], *numbers: int) -> dict[int, str]:
 _GENERIC_NAMES = {
     **_name(_SET, 146, 144, 145, 143, 147, 149, 151, 152, 159),
     **_name(_GET, 174, 175, 176, 177, 148, 150, 158),
-    **_name(_OTHERS, 90, 129, 221, 281, 220, 51, 167),
+    **_name(_OTHERS, 90, 129, 221, 281, 51, 167, 220, 134),
     **_name(_OWNERS, 55, 54),
     **_name(_MAKING, 56, 33, 34, 36, 37, 35, 38, 276),
-    **_name(_LOOKING, 79, 80, 291, 48, 52, 53),
+    **_name(_LOOKING, 79, 291, 48, 52, 53),
     **_LATE,
 }
 IDENTITY_CALLS = {
     "x86_64": {
         **_name(_SET, 105, 106, 113, 114, 117, 119, 122, 123, 116),
         **_name(_GET, 102, 107, 104, 108, 118, 120, 115),
-        **_name(_OTHERS, 125, 62, 59, 322, 56, 161, 157),
+        **_name(_OTHERS, 125, 62, 59, 322, 161, 157, 56, 13),
         **_name(_OWNERS, 93, 260),
         **_name(_MAKING, 257, 259, 258, 266, 265, 263, 264, 316),
-        **_name(_LOOKING, 262, 5, 332, 269, 91, 268),
+        **_name(_LOOKING, 262, 332, 269, 91, 268),
         **_name(_OLD, 92, 94, 2, 85, 133, 83, 88, 86, 87, 84, 82, 4, 6),
         **_name(_OLDER, 21, 90, 57, 58),
         **_LATE,
@@ -117,10 +117,10 @@ IDENTITY_CALLS = {
     "ppc64le": {
         **_name(_SET, 23, 46, 70, 71, 164, 169, 138, 139, 81),
         **_name(_GET, 24, 49, 47, 50, 165, 170, 80),
-        **_name(_OTHERS, 183, 37, 11, 362, 120, 61, 171),
+        **_name(_OTHERS, 183, 37, 11, 362, 61, 171, 120, 173),
         **_name(_OWNERS, 95, 289),
         **_name(_MAKING, 286, 288, 287, 295, 294, 292, 293, 357),
-        **_name(_LOOKING, 291, 108, 383, 298, 94, 297),
+        **_name(_LOOKING, 291, 383, 298, 94, 297),
         **_name(_OLD, 181, 16, 5, 8, 14, 39, 83, 9, 10, 40, 38, 106, 107),
         **_name(_OLDER, 33, 15, 2, 189),
         **_LATE,

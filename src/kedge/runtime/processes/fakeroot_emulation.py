@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from kedge.posix import libc
-from kedge.posix.constants import PR_SET_KEEPCAPS
+from kedge.posix.constants import AT_EMPTY_PATH, PR_SET_KEEPCAPS
 from kedge.runtime.processes.emulated_calls import (
     ATTRIBUTES,
     CAPSET,
@@ -51,6 +51,8 @@ _KIND_OF_FILE = 0o170000
 _DEVICES = (0o020000, 0o060000)
 _UNCHANGED = 0xFFFFFFFF  # -1: the user or group stays
 _OPENING = {"open": 1, "openat": 2}  # which argument has the flags
+_LOOKING = {"newfstatat": 3, "statx": 2}
+_FIRST = {"prctl": PR_SET_KEEPCAPS, "rt_sigaction": 17}  # with this first argument only; 17: SIGCHLD
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -126,8 +128,11 @@ def _leave_identities(kind: str) -> list[Line]:
         if name in _OPENING:  # who opens a file for reading does not wait
             flags = load(ARGUMENTS + 8 * _OPENING[name])
             judgement = [flags, mask(_WRITES), equals(0, skip_if=1), give(NOTIFY), give(ALLOW)]
-        elif name == "prctl":
-            judgement = [load(ARGUMENTS), equals(PR_SET_KEEPCAPS, skip_unless=1), give(NOTIFY), give(ALLOW)]
+        elif name in _LOOKING:  # nor who looks at what it has open: every program does, at each of its libraries
+            flags = load(ARGUMENTS + 8 * _LOOKING[name])
+            judgement = [flags, mask(AT_EMPTY_PATH), equals(0, skip_unless=1), give(NOTIFY), give(ALLOW)]
+        elif name in _FIRST:
+            judgement = [load(ARGUMENTS), equals(_FIRST[name], skip_unless=1), give(NOTIFY), give(ALLOW)]
         lines += [equals(number, skip_unless=len(judgement)), *judgement]
     return lines
 

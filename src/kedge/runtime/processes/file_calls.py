@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 
-from kedge.model.owner_attribute import MODE_ATTRIBUTE, OWNER_ATTRIBUTE
+from kedge.model.owner_attribute import MODE_ATTRIBUTE, NAME_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.posix import libc
 from kedge.posix.call_notices import refuse
 from kedge.posix.constants import CAP_CHOWN
@@ -45,11 +45,10 @@ _DEVICES = (stat.S_IFCHR, stat.S_IFBLK)
 _KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC
 _STATX_PLACES = (28, 20, 24, 128)  # of struct statx: mode, user, group, the device's numbers
 _STATX_BUFFER = 4  # the argument that says where struct statx goes
-# by call: which argument is the path, -1 for none; the flags, or what they are, negative; where the answer goes
+# by call: which argument is the path; the flags, or what they are, negative; where the answer goes
 LOOKS = {
     "stat": (0, -0x10000, 1),
     "lstat": (0, -_NO_FOLLOW, 1),
-    "fstat": (-1, -_EMPTY_PATH, 1),
     "newfstatat": (1, 3, 2),
     "statx": (1, 2, _STATX_BUFFER),
 }
@@ -69,13 +68,15 @@ class GivenFile:
 class FileCalls:
     """The answers by name of the call; as in `IdentityCalls`."""
 
-    def __init__(self, machine: str, image_root: str, *, has_capabilities: bool) -> None:
+    def __init__(self, machine: str, image_root: str, *, has_capabilities: bool, has_named_notes: bool) -> None:
+        self._image_root = image_root  # where the image is in the container
         self._mounts = ImageMounts(image_root)
         self._has_capabilities = has_capabilities  # whether the kernel knows what a process that is root may do
         numbers = {name: number for number, name in IDENTITY_CALLS[machine].items()}
         self._status_call, self._statx_call = numbers["newfstatat"], numbers["statx"]
         self._places = STATUS_PLACES[machine]
         self.answers: dict[str, Answer] = {**self._list_looks(), **self._list_changes()}
+        self.has_named_notes = has_named_notes  # whether a directory may have notes of links in it
         self.has_roots = False  # whether a process may have another root than this one
 
     def _list_looks(self) -> dict[str, Answer]:
@@ -125,10 +126,13 @@ class FileCalls:
         arguments = notice.arguments
         flags = arguments[flags_position] if flags_position >= 0 else -flags_position
         folder = arguments[0] if position != 0 else HERE
-        path = notice.read_path(position) if position >= 0 else b""
-        follows = not path or not flags & _NO_FOLLOW
+        path = notice.read_path(position)
+        follows = not flags & _NO_FOLLOW
+        place = path if path[:1] == b"/" and not self.has_roots else name_for_kernel(notice.process, folder, path)
         try:
-            if not _has_note(self._name(notice.process, folder, path), follows=follows):
+            if OWNER_ATTRIBUTE not in os.listxattr(place, follow_symlinks=follows) and (
+                follows or not self.has_named_notes or not _is_noted_above(place)
+            ):
                 return None
         except OSError:
             return None
@@ -182,12 +186,37 @@ class FileCalls:
         path = notice.read_path(folder + 1)
         if not path and not flags & _EMPTY_PATH:
             raise refuse(errno.ENOENT)
-        file = open_owned(notice, _pick(notice, folder), path, follows=not flags & _NO_FOLLOW)
+        follows = not flags & _NO_FOLLOW
+        if path and self._is_given(
+            notice, identity, self._name(notice.process, _pick(notice, folder), path), folder + 2
+        ):
+            return 0
+        file = open_owned(notice, _pick(notice, folder), path, follows=follows)
         return self._note_owner(notice, identity, file, folder + 2)
 
     def _own_open(self, notice: CallNotice, identity: Identity) -> int:
         """The same of an open file. dpkg gives every file that it has open to root."""
+        if self._is_given(notice, identity, name_for_kernel(notice.process, notice.arguments[0], b""), 1):
+            return 0
         return self._note_owner(notice, identity, NotedFile(notice.open_file(notice.arguments[0])), 1)
+
+    def _mark_named_notes(self) -> None:
+        """Remember it, in this step and in those above its layer."""
+        if not self.has_named_notes:
+            self.has_named_notes = True
+            os.setxattr(self._image_root, NAME_ATTRIBUTE, b"")
+
+    @staticmethod
+    def _is_given(notice: CallNotice, identity: Identity, place: bytes, position: int) -> bool:
+        """Whether a file that root gives to root is root's already, and loses nothing by it: one look, as most are."""
+        if not identity.is_root or any(
+            number & 0xFFFFFFFF not in (0, SAME) for number in notice.arguments[position : position + 2]
+        ):
+            return False
+        status = (
+            os.lstat(place) if position > 1 else os.stat(place)
+        )  # links, which may lead anywhere, take the long way
+        return has_attributes(status.st_mode) and not status.st_mode & 0o6000 and not os.listxattr(place)
 
     def _note_owner(self, notice: CallNotice, identity: Identity, file: NotedFile, position: int) -> int:
         uid, gid = (number & 0xFFFFFFFF for number in notice.arguments[position : position + 2])
@@ -195,7 +224,8 @@ class FileCalls:
             if self._mounts.has(notice, file.file):  # else it is in a bind, and no part of a layer
                 self._require_owner(notice, identity, file, uid, gid)
                 file.drop_privileges()
-                file.give(file.uid if uid == SAME else uid, file.gid if gid == SAME else gid)
+                if file.give(file.uid if uid == SAME else uid, file.gid if gid == SAME else gid):
+                    self._mark_named_notes()
         finally:
             file.close()
         return 0
@@ -305,7 +335,8 @@ class FileCalls:
             if not parent.lets(identity, WRITE | EXECUTE):
                 raise refuse()
             os.symlink(notice.read_path(0), name, dir_fd=parent.file)
-            parent.note_new(name, identity)
+            if parent.note_new(name, identity):
+                self._mark_named_notes()
         finally:
             parent.close()
         return 0
@@ -333,11 +364,9 @@ class FileCalls:
         self._remove(notice, identity, *new)
 
 
-def _has_note(place: bytes, *, follows: bool) -> bool:
-    """Whether a file says whose it is, or its directory says so of a link or pipe in it."""
-    if OWNER_ATTRIBUTE in os.listxattr(place, follow_symlinks=follows):
-        return True
-    if follows or has_attributes(os.lstat(place).st_mode):
+def _is_noted_above(place: bytes) -> bool:
+    """Whether the directory of a link or pipe says whose it is."""
+    if has_attributes(os.lstat(place).st_mode):
         return False
     parent, _, name = place.rstrip(b"/").rpartition(b"/")
     return name_note(name) in os.listxattr(parent or b"/")

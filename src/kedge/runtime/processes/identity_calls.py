@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Answer = Callable[[CallNotice, Identity], int | None]
 
 _MOST_GROUPS = 65536
-_EMPTY_PATH = 0x1000
+_RESTART = 0x10000000  # SA_RESTART
 _THREE = struct.Struct("=I")
 
 
@@ -49,6 +49,7 @@ class IdentityCalls:
             "execveat": lambda notice, identity: self._execute(notice, identity, notice.arguments[0], 1),
             **dict.fromkeys(("clone", "clone3", "fork", "vfork"), self._expect_child),
             "prctl": self._keep_capabilities,
+            "rt_sigaction": _restart_after_children,
         }
 
     def _make_change(self, name: str) -> Answer:
@@ -105,6 +106,18 @@ class IdentityCalls:
         started = identity.start(uid, gid)
         if started != identity:
             self._identities.note(notice.process, started)
+
+
+def _restart_after_children(notice: CallNotice, _: Identity) -> None:
+    """Let calls go on after a handler of SIGCHLD.
+
+    A signal ends a call that waits for its answer here. Most handlers let it begin again (SA_RESTART); those of some
+    shells do not, whose `test -e FILE` would fail because a child ended.
+    """
+    if notice.arguments[1]:
+        handler, flags = struct.unpack("=QQ", notice.read_memory(notice.arguments[1], 16))
+        if handler > 1 and not flags & _RESTART:  # 0 and 1: the default, none
+            notice.write_memory(notice.arguments[1] + 8, struct.pack("=Q", flags | _RESTART))
 
 
 def _write_three(notice: CallNotice, numbers: tuple[int, int, int]) -> int:

@@ -104,18 +104,19 @@ class NotedFile:
         finally:
             found.close()
 
-    def give(self, uid: int, gid: int) -> None:
-        """Note an owner, where it differs from what is noted and the file system takes notes."""
+    def give(self, uid: int, gid: int) -> bool:
+        """Note an owner, where it differs from what is noted and the file system takes notes; whether that is above."""
         if (uid, gid) == (self.uid, self.gid):
-            return
+            return False
         place, name = self.path, OWNER_ATTRIBUTE
         if not has_attributes(self.mode) and self._name:
             place, name = name_descriptor(self._parent), name_note(self._name)
             os.chown(self.path, -1, -1)  # an overlay copies it into the step's layer, as it would for another owner
-        try:  # noqa: SIM105 - contextlib costs a start
+        try:
             os.setxattr(place, name, encode_owner(uid, gid))
         except OSError:
-            pass
+            return False
+        return name != OWNER_ATTRIBUTE
 
     def drop_privileges(self) -> None:
         """Take setuid bits and capabilities, as the kernel does when a file is given away, be it to its owner."""
@@ -133,12 +134,12 @@ class NotedFile:
         if self.has_mode:
             os.setxattr(self.path, MODE_ATTRIBUTE, encode_mode(mode, shown))
 
-    def note_new(self, name: bytes, identity: Identity) -> None:
-        """Note whose a new file in this directory is."""
+    def note_new(self, name: bytes, identity: Identity) -> bool:
+        """Note whose a new file in this directory is; whether that is noted here."""
         gid = self.gid if self.mode & _SETS_GROUP else identity.gid
         made = open_last(self.file, name)
         try:
-            made.give(identity.uid, gid)
+            return made.give(identity.uid, gid)
         finally:
             made.close()
 

@@ -33,13 +33,15 @@ _CHANGES_OF_USERS = ("setuid", "setgid", "setreuid", "setregid", "setresuid", "s
 _PROGRAMS = ("execve", "execveat")
 _MODES = ("chmod", "fchmod", "fchmodat", "fchmodat2")
 _REMEDY = "Subordinate ids help: ask the administrator for newuidmap and for lines in /etc/subuid and /etc/subgid"
-_ALWAYS = {*_CHANGES_OF_OWNERS, *_NODES, *_CHANGES_OF_USERS, *_MODES, "chroot", "prctl"}  # what matters for root, too
+_ALWAYS = {*_CHANGES_OF_OWNERS, *_NODES, *_CHANGES_OF_USERS, *_MODES, "chroot", "prctl", "rt_sigaction"}  # root's, too
 
 
 class OwnerRecorder:
     """To be made in the process that becomes the step's program, while the host's tree is the root."""
 
-    def __init__(self, machine: str, image_root: str, first: Identity, *, knows_users: bool) -> None:
+    def __init__(
+        self, machine: str, image_root: str, first: Identity, *, knows_users: bool, has_named_notes: bool
+    ) -> None:
         self._knows_users = knows_users  # all calls of `IDENTITY_CALLS` are left to it, not only those that give files
         self._architecture = AUDIT_ARCHITECTURES[machine]
         self._refused = {number: count for kind in REFUSED_CALLS.values() for number, count in kind.items()}
@@ -47,7 +49,7 @@ class OwnerRecorder:
         self._names = IDENTITY_CALLS[machine]
         self._identities = ProcessIdentities(first)
         self._persons = IdentityCalls(self._identities)
-        self._files = FileCalls(machine, image_root, has_capabilities=first.is_root)
+        self._files = FileCalls(machine, image_root, has_capabilities=first.is_root, has_named_notes=has_named_notes)
         self._files.answers["chroot"] = self._see_root
         self._socket, other = libc.pair_sockets()
         if fork_detached():

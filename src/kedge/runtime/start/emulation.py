@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from kedge.model.owner_attribute import NAME_ATTRIBUTE
 from kedge.runtime.mounts.operations import IMAGE_ROOT
 from kedge.runtime.processes.emulated_calls import IDENTITY_CALLS
 from kedge.runtime.processes.fakeroot_emulation import EmulatedCalls, make_filter, prepare_emulation
@@ -29,7 +30,9 @@ def choose_emulation(options: RunOptions, machine: str, is_alone: bool) -> Calla
 
     has_none = is_alone and not takes_capabilities(options.step.changes or options.image)
     calls = EmulatedCalls(owners=is_alone, attributes=has_none, syncs=True)
-    return StepEmulation(machine, calls, IMAGE_ROOT if options.step.context else "/")
+    emulation = StepEmulation(machine, calls, IMAGE_ROOT if options.step.context else "/")
+    emulation.has_named_notes = any(map(_has_named_notes, (options.image, *options.step.layers)))
+    return emulation
 
 
 class StepEmulation:
@@ -42,6 +45,7 @@ class StepEmulation:
         self._calls.identities = calls.owners and machine in IDENTITY_CALLS and _read_release() >= _FIRST_WITH_FILES
         self._recorder: OwnerRecorder | None = None
         self._user: ImageUser | None = None
+        self.has_named_notes = False
 
     def takes_user(self, user: ImageUser) -> bool:
         """Let the program be a user of the image; False where that is not emulated here."""
@@ -62,7 +66,13 @@ class StepEmulation:
         first = Identity()
         if self._user is not None:
             first = Identity((self._user.uid,) * 3, (self._user.gid,) * 3, _list_groups(self._user))
-        self._recorder = OwnerRecorder(self._machine, self._image_root, first, knows_users=self._calls.identities)
+        self._recorder = OwnerRecorder(
+            self._machine,
+            self._image_root,
+            first,
+            knows_users=self._calls.identities,
+            has_named_notes=self.has_named_notes,
+        )
 
     def __call__(self) -> None:
         """Put the filter on this process and all that it starts."""
@@ -79,6 +89,14 @@ class StepEmulation:
 def _list_groups(user: ImageUser) -> tuple[int, ...]:
     """The supplementary groups; the first is among them, as initgroups(3) has it."""
     return tuple(dict.fromkeys((user.gid, *user.groups)))
+
+
+def _has_named_notes(folder: str) -> bool:
+    """Whether a layer has owners of links, which are noted at directories."""
+    try:
+        return NAME_ATTRIBUTE in os.listxattr(folder)
+    except OSError:
+        return False
 
 
 def _read_release() -> tuple[int, ...]:
