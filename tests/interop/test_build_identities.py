@@ -78,7 +78,8 @@ class Probe:
     def read(self, seen: dict[str, tarfile.TarInfo], texts: dict[str, str]) -> str:
         """The same of an image."""
         found = (f"{path} {describe(seen.get(path.strip('/')))}\n" for path in self.files)
-        return texts.get(self.short, "it did not run\n") + "".join(found)
+        text = texts.get(self.short, "it did not run\n") + "".join(found)
+        return text if text == self.expected else text + texts.get(f"{self.short}.err", "")
 
 
 @functools.cache

@@ -6,6 +6,7 @@ The caller waits meanwhile. Structures and numbers: include/uapi/linux/seccomp.h
 
 from __future__ import annotations
 
+import _thread
 import errno
 import fcntl
 import os
@@ -19,6 +20,8 @@ _SEND = 0xC0182101  # SECCOMP_IOCTL_NOTIF_SEND
 _ADD = 0x40182103  # SECCOMP_IOCTL_NOTIF_ADDFD
 _ADDITION = struct.Struct("=QIIII")  # id, flags; descriptor here, there; flags of the new one
 _SEND_IT = 2  # SECCOMP_ADDFD_FLAG_SEND: it is the answer, too
+_SET_FLAGS = 0x40082104  # SECCOMP_IOCTL_NOTIF_SET_FLAGS
+_ZEROS = bytes(_NOTICE.size)
 _PROCEED = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
 _PAGE = 4096
 _LONGEST = 4096  # bytes of a path
@@ -129,6 +132,13 @@ class NoticeFile:
 
     def __init__(self, file: int) -> None:
         self._file = file
+        self._data = bytearray(_NOTICE.size)
+        try:  # noqa: SIM105 - contextlib costs a start
+            fcntl.ioctl(
+                file, _SET_FLAGS, 1
+            )  # SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (Linux 6.6): no other CPU has to wake up
+        except OSError:
+            pass
         self._poll = select.poll()
         self._poll.register(file, select.POLLIN)
 
@@ -136,13 +146,21 @@ class NoticeFile:
         """Whether a call has come within this time, or the last process has ended."""
         return bool(self._poll.poll(milliseconds))
 
-    def receive(self) -> CallNotice | None:
-        """The next call; None once no process is left that could make one."""
+    def end_with_callers(self) -> None:
+        """End this process once none is left that could make a call; `receive` alone would wait for ever."""
+        _thread.start_new_thread(self._wait_for_end, ())
+
+    def _wait_for_end(self) -> None:
+        end = select.poll()
+        end.register(self._file, 0)
+        end.poll()
+        os._exit(0)
+
+    def receive(self) -> CallNotice:
+        """The next call."""
+        data = self._data
         while True:
-            ready = self._poll.poll()
-            if not ready or not ready[0][1] & select.POLLIN:
-                return None
-            data = bytearray(_NOTICE.size)
+            data[:] = _ZEROS
             try:
                 fcntl.ioctl(self._file, _RECEIVE, data)
             except (FileNotFoundError, InterruptedError):  # a signal ended the call meanwhile

@@ -72,6 +72,7 @@ class FileCalls:
         self._image_root = image_root  # where the image is in the container
         self._mounts = ImageMounts(image_root)
         self._has_capabilities = has_capabilities  # whether the kernel knows what a process that is root may do
+        self.notes_root = not has_capabilities  # whether what root makes has to be noted, as the step is another's
         numbers = {name: number for number, name in IDENTITY_CALLS[machine].items()}
         self._status_call, self._statx_call = numbers["newfstatat"], numbers["statx"]
         self._places = STATUS_PLACES[machine]
@@ -249,7 +250,7 @@ class FileCalls:
             return
         file = open_target(notice, place, path)
         try:
-            if not self._mounts.has(notice, file.file):
+            if not self._mounts.has(notice, file.file) or stat.S_ISSOCK(file.mode):  # no image has sockets
                 return
             if not identity.is_root and file.uid != identity.uid:
                 raise refuse(errno.EPERM)
@@ -312,9 +313,7 @@ class FileCalls:
         """A device is an empty file with a note; a pipe is the kernel's to make."""
         mode, number = notice.arguments[folder + 2], notice.arguments[folder + 3] & 0xFFFFFFFF
         if mode & 0o170000 not in _DEVICES:
-            if not identity.is_root:
-                self._enter(notice, identity, folder, folder + 1)
-            return None
+            return None if identity.is_root else self._make_pipe(notice, identity, folder, mode)
         if not identity.is_root or not number:  # 0:0 is how an overlay says that a file was deleted
             raise refuse(errno.EPERM)
         parent, name = open_parent(notice, _pick(notice, folder), notice.read_path(folder + 1))
@@ -323,6 +322,20 @@ class FileCalls:
                 raise refuse(errno.EPERM, "device nodes cannot be made outside of the image's own file system")
             umask = read_umask(notice.process)
             parent.make_device(name, mode & ~umask, _join_device(number))
+        finally:
+            parent.close()
+        return 0
+
+    def _make_pipe(self, notice: CallNotice, identity: Identity, folder: int, mode: int) -> int | None:
+        parent, name = open_parent(notice, _pick(notice, folder), notice.read_path(folder + 1))
+        try:
+            if not self._mounts.has(notice, parent.file):
+                return None
+            if not parent.lets(identity, WRITE | EXECUTE):
+                raise refuse()
+            os.mknod(name, mode & ~read_umask(notice.process), dir_fd=parent.file)
+            if parent.note_new(name, identity):
+                self._mark_named_notes()
         finally:
             parent.close()
         return 0

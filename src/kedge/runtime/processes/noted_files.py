@@ -106,8 +106,9 @@ class NotedFile:
 
     def give(self, uid: int, gid: int) -> bool:
         """Note an owner, where it differs from what is noted and the file system takes notes; whether that is above."""
-        if (uid, gid) == (self.uid, self.gid):
-            return False
+        return (uid, gid) != (self.uid, self.gid) and self._note(uid, gid)
+
+    def _note(self, uid: int, gid: int) -> bool:
         place, name = self.path, OWNER_ATTRIBUTE
         if not has_attributes(self.mode) and self._name:
             place, name = name_descriptor(self._parent), name_note(self._name)
@@ -135,11 +136,11 @@ class NotedFile:
             os.setxattr(self.path, MODE_ATTRIBUTE, encode_mode(mode, shown))
 
     def note_new(self, name: bytes, identity: Identity) -> bool:
-        """Note whose a new file in this directory is; whether that is noted here."""
+        """Note whose a new file in this directory is, root's too, as the step may be another's; whether it is here."""
         gid = self.gid if self.mode & _SETS_GROUP else identity.gid
         made = open_last(self.file, name)
         try:
-            return made.give(identity.uid, gid)
+            return made._note(identity.uid, gid)
         finally:
             made.close()
 

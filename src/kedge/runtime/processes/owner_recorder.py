@@ -76,13 +76,11 @@ class OwnerRecorder:
             os.umask(0)  # modes are the caller's, less what its own says
             notices = NoticeFile(_wait_for_descriptor(socket))
             os.close(socket)
+            notices.end_with_callers()
             while True:
                 while self._identities.expects_children and not notices.wait(1):
                     self._identities.look_for_children()
-                notice = notices.receive()
-                if notice is None:
-                    break
-                self._answer(notices, notice)
+                self._answer(notices, notices.receive())
         finally:
             os._exit(0)
 
@@ -134,7 +132,7 @@ class OwnerRecorder:
             return None
         identity = self._identities.find(notice.process)
         if name in self._files.answers:
-            is_plain = identity.uid == 0 and identity.gid == 0
+            is_plain = identity.uid == 0 and identity.gid == 0 and not self._files.notes_root
             return None if is_plain and name not in _ALWAYS else self._files.answers[name](notice, identity)
         return self._persons.answers[name](notice, identity)
 
