@@ -15,7 +15,7 @@ import pytest
 from kedge.layers.owners import OwnerTable, RecordedOwner, note_owners
 from kedge.layers.upper_directory import read_upper
 from kedge.model.tree import Node, NodeKind, walk
-from tests.builders.build_steps import Steps, give
+from tests.builders.build_steps import StepResult, Steps, give
 from tests.builders.containers import each_role, give_to, make_sandbox
 from tests.builders.old_kernels import play_refusals
 
@@ -131,6 +131,13 @@ def test_notes_of_an_unpacked_image_are_seen(layered: Steps) -> None:
     assert list_nodes(layered)["bin/busybox"].mode == 0o555
     assert layered.read("sh", "-c", f"busybox chmod 4755 /bin/busybox; {look}") == "0:29 644\n5:0 4755\n"
     assert list_nodes(layered)["bin/busybox"].mode == 0o4755
+
+
+def test_children_that_end_make_no_call_fail(layered: Steps) -> None:
+    """A signal ends a call that waits for the supervisor; BusyBox's shell would not let it begin again."""
+    loop = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); (exit 0) & (exit 0) &"
+    work = "[ -e /etc/passwd ] || echo test; : > /tmp/x || echo open; echo a | cat > /dev/null || echo fork; done; wait"
+    assert layered.run("sh", "-c", f"{loop} {work}") == StepResult(0, "", "", 0)
 
 
 def test_the_supervisor_is_no_way_to_the_host(layered: Steps) -> None:
