@@ -29,6 +29,7 @@ from kedge.model.owner_attribute import (
     encode_mode,
     encode_owner,
 )
+from kedge.model.owner_records import decode_records, encode_records
 from kedge.model.tree import Node, NodeKind, walk
 
 _NOTED, _DEVICE = OWNER_ATTRIBUTE.encode(), DEVICE_ATTRIBUTE.encode()
@@ -36,8 +37,6 @@ _MODE, _NAMED = MODE_ATTRIBUTE.encode(), NAME_ATTRIBUTE.encode()
 _WITHOUT_NOTES = (NodeKind.SYMLINK, NodeKind.FIFO, NodeKind.SOCKET)
 _DONE = "user.kedge.noted"  # of a directory whose files have their notes
 _DEVICE_KINDS = {stat.S_IFCHR: NodeKind.CHARACTER_DEVICE, stat.S_IFBLK: NodeKind.BLOCK_DEVICE}
-_FIRST_LINE = b"kedge owners 1"
-_MAXIMUM_NUMBER = (1 << 32) - 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,25 +115,13 @@ class OwnerTable:
         self._owners |= {path: RecordedOwner(node.uid, node.gid, None) for path, node in owned.items()}
 
     def encode(self) -> bytes:
-        """The table as a file: records that end with a NUL byte, for paths may contain any other. Empty without any."""
-        if not self._owners:
-            return b""
-        records = [
-            b"%d %d %s %s" % (owner.uid, owner.gid, b"-" if owner.mode is None else b"%o" % owner.mode, path)
-            for path, owner in sorted(self._owners.items())
-        ]
-        return b"\0".join([_FIRST_LINE, *records]) + b"\0"
+        """The table as a file; empty without any owner."""
+        return encode_records((path, owner.uid, owner.gid, owner.mode) for path, owner in self._owners.items())
 
     @classmethod
     def decode(cls, data: bytes) -> OwnerTable:
         """The table in a file; an empty one where it is damaged: then all is root's."""
-        first, *records = data.split(b"\0")
-        if first != _FIRST_LINE or not records or records.pop():
-            return cls()
-        try:
-            return cls(dict(map(_decode_record, records)))
-        except ValueError:
-            return cls()
+        return cls({path: RecordedOwner(uid, gid, mode) for path, uid, gid, mode in decode_records(data)})
 
 
 class LevelOwners:
@@ -245,15 +232,6 @@ def _find_lost(root: Node) -> Iterator[tuple[bytes, RecordedOwner]]:
     for path, node in [(b"", root), *walk(root)]:
         if node.uid or node.gid or node.mode != make_mode_usable(node.kind, node.mode):
             yield path, RecordedOwner(node.uid, node.gid, node.mode)
-
-
-def _decode_record(record: bytes) -> tuple[bytes, RecordedOwner]:
-    uid, gid, mode, path = record.split(b" ", 3)
-    owner = RecordedOwner(int(uid), int(gid), None if mode == b"-" else int(mode, 8))
-    numbers = (owner.uid, owner.gid)
-    if not all(0 <= number <= _MAXIMUM_NUMBER for number in numbers) or not 0 <= (owner.mode or 0) <= 0o7777:
-        raise ValueError("no owner, group or mode")
-    return path, owner
 
 
 def _join(parent: bytes, name: bytes) -> bytes:

@@ -35,6 +35,7 @@ class UpperOptions:
 
     left_out: frozenset[bytes] = frozenset()  # paths from the root, without slash: mount points, /etc/resolv.conf
     owners: OwnerLookup = field(default_factory=OwnerTable)  # of the image below
+    known: OwnerTable | None = None  # whose the files are that are not root's, all of them; then nothing else counts
     all_root: bool = True  # one user did it all; False inside a user namespace that has the image's users
     has_whiteout_files: bool = False  # fuse-overlayfs wrote it: `.wh.` files are deletions and not a program's files
     is_below: Callable[[bytes], bool] | None = None  # whether the image below has that path; None: it may have any
@@ -122,6 +123,10 @@ def settle_owner(options: UpperOptions, path: bytes, node: Node, *, is_new: bool
     _refuse_hole(path, node)
     mode = take_noted_mode(node)
     has_owner = take_noted_owner(node) or not options.all_root
+    if options.known is not None:
+        owner = options.known.find(path)
+        node.uid, node.gid = (owner.uid, owner.gid) if owner is not None else (0, 0)
+        has_owner = True
     if is_new and not has_owner:
         node.uid, node.gid = options.maker
         has_owner = True

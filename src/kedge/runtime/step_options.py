@@ -18,6 +18,7 @@ class StepOptions:
     layers: list[str]  # directories in overlay form above the base, lowest first
     changes: str = ""  # the directory that holds `upper` and `work`; empty: the base itself is written
     user: str = ""  # USER[:GROUP] of the image, names or numbers; empty: root
+    kept: list[list[str | int]]  # directories that outlive the step: path, user and group
     tmpfs: list[list[str]]  # path, size in bytes or empty, and mode of file systems in memory
     binds: list[list[str]]  # source, destination, `ro` or empty
     files: list[list[str]]  # path, content, mode: read-only files in memory, of this container alone
@@ -28,7 +29,7 @@ class StepOptions:
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self.environment, self.layers, self.tmpfs, self.binds, self.files = {}, [], [], [], []
-        self.shown, self.hidden = [], []
+        self.shown, self.hidden, self.kept = [], [], []
         for name, value in values.items():
             if name not in StepOptions.__annotations__:
                 raise TypeError(f"StepOptions has no '{name}'")

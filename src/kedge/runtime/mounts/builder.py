@@ -84,6 +84,7 @@ class Builder:
             "file": self._make_file,
             "write": self._write,
             "link": self._make_link,
+            "owners": self._restore_owners,
             "overlay": self._mount_overlay,
             "relay": self._mount_overlay_again,
             "proc": self._mount_kernel_tree,
@@ -225,6 +226,8 @@ class Builder:
             data = os.fsencode(str(operation[2]))
             while data:
                 data = data[os.write(file, data) :]
+            if operation[4:] and any(operation[4:]):
+                _give_if_known(file, int(operation[4]), int(operation[5]))
         finally:
             os.close(file)
 
@@ -239,6 +242,11 @@ class Builder:
             os.symlink(str(operation[1]), name, dir_fd=folder)  # the last name is not followed
         finally:
             os.close(folder)
+
+    def _restore_owners(self, operation: Operation) -> None:
+        from kedge.runtime.mounts.level_owners import restore_owners  # late: only builds have steps
+
+        restore_owners(*(self.place(str(path)) for path in operation[1:3]))
 
     def _mount_overlay(self, operation: Operation) -> None:
         from kedge.runtime.mounts.overlay_mount import mount_overlay  # late: a sandbox that is written to has none
@@ -344,6 +352,15 @@ class Builder:
             context={"errno": errno.errorcode.get(problem.errno or 0, "")},
             hint=_find_hint(operation, problem),
         )
+
+
+def _give_if_known(file: int, uid: int, gid: int) -> None:
+    """Give a file to a user; where there is only one, it is that one's already."""
+    try:
+        os.fchown(file, uid, gid)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:
+            raise
 
 
 class _OpenPlace:

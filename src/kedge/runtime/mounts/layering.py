@@ -27,6 +27,7 @@ class Layering:
     def __init__(self, layers: list[OverlayLayer], options: RunOptions, size: int) -> None:
         self.layers = layers
         self.private_size = size
+        self.owned: tuple[str, ...] = ()  # of a step's base and layers those whose owners are to be seen, "" for others
         self.is_direct = options.writable and not any(layer.writable for layer in layers)  # the image itself
         self.has_tmpfs = options.writable_tmpfs and not options.writable
         self.is_writable = self.is_direct or self.has_tmpfs or any(layer.writable for layer in layers)
@@ -86,6 +87,7 @@ def plan_layers(layering: Layering) -> list[Operation]:
         return [("bind", LOWER, NEW, 1, MUST)]
     operations: list[Operation] = []
     lowers = [LOWER]
+    _plan_owners(layering, 0, operations, lowers)
     upper, work = f"{SESSION}/upper", f"{SESSION}/work"
     for number, layer in enumerate(layering.layers):
         place = _plan_layer(layer, number, operations)
@@ -93,6 +95,7 @@ def plan_layers(layering: Layering) -> list[Operation]:
             upper, work = f"{place}/upper", f"{place}/work"
         else:
             lowers.insert(0, f"{place}/{layer.folder}" if layer.folder else place)
+            _plan_owners(layering, number + 1, operations, lowers)
     if layering.has_tmpfs:
         memory = f"{SESSION}/memory"
         operations.append(("folder", memory, 0o755, MUST))
@@ -101,6 +104,15 @@ def plan_layers(layering: Layering) -> list[Operation]:
     operations += [("folder", upper, 0o755, MUST), ("folder", work, 0o755, MUST)]
     operations.append(("overlay", "\n".join(lowers), upper, work, NEW, int(layering.is_writable)))
     return operations
+
+
+def _plan_owners(layering: Layering, number: int, operations: list[Operation], lowers: list[str]) -> None:
+    """Put the files of a layer that are not root's into one more layer above it, with their owners."""
+    level = layering.owned[number] if number < len(layering.owned) else ""
+    if level:
+        place = f"{SESSION}/owners{number}"
+        operations += [("folder", place, 0o755, MUST), ("owners", OLD + level, place)]
+        lowers.insert(0, place)
 
 
 def plan_points(

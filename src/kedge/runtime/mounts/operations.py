@@ -8,9 +8,9 @@ plan is flat, comparable and quick to make. Paths begin with the name of the tre
     bind      source, target, flags, policy    readonly               target
     directory    path, mode, policy               hostname               name
     file      path, policy                     umask                  number
-    write     path, text, mode                 chdir                  directories by preference, is_strict
+    write     path, text, mode[, user, group]  chdir                  directories by preference, is_strict
     link      what it says, path               enter                  root
-    same      path, device, inode
+    same      path, device, inode              owners                 layer, directory
     overlay, relay   lowers, upper, work, target, is_written   (lowers and the folders of chdir are joined by newlines)
     squashfuse, gocryptfs, loop, fuse2fs   file, offset, size, target, program or type
 """
@@ -44,6 +44,7 @@ _TEXTS = {
     "file": "create the file {1}",
     "write": "write {1} ({size} bytes)",
     "link": "create the symlink {2} -> {1}",
+    "owners": "put the files of {1} that are not root's into {2}",
     "overlay": "mount an overlay on {4}: lower {1}, upper {2}",
     "relay": "mount the overlay on {4} again, above the mount points that the image lacks",
     "proc": "mount proc on {1}",

@@ -81,7 +81,8 @@ def plan_container(request: PlanRequest) -> MountPlan:
     for bind in sorted(request.binds, key=lambda bind: bind.destination.rstrip("/").count("/")):
         _plan_bind(request, points, bind)
     if options.step is not None and options.step.files:
-        _plan_step_files(options.step.files, points, before)
+        user = request.payload.user
+        _plan_step_files(options.step.files, points, before, (user.uid, user.gid) if user is not None else (0, 0))
     _plan_current_folder(request, points)
     _protect_store(request, points)
     _plan_libraries(request, points, before)
@@ -292,11 +293,11 @@ def _plan_identity(request: PlanRequest, points: Points, before: list[Operation]
         points.bind_session("resolv.conf", "/etc/resolv.conf")
 
 
-def _plan_step_files(files: list[list[str]], points: Points, before: list[Operation]) -> None:
-    """Files of a build's step, which are nowhere on the host: secrets."""
+def _plan_step_files(files: list[list[str]], points: Points, before: list[Operation], owner: tuple[int, int]) -> None:
+    """Files of a build's step, which are nowhere on the host: secrets. They are its user's."""
     for number, (path, text, mode) in enumerate(files):
         name = f"{SESSION}/step-file-{number}"
-        before.append(("write", name, text, int(mode, 8)))
+        before.append(("write", name, text, int(mode, 8), *owner))
         points.add(("bind", name, points.want(path, "f", by="bind"), GUARDED | MS_RDONLY, MUST))
 
 

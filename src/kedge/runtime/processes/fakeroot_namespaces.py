@@ -9,6 +9,7 @@ it is root as before, but what was there when it began belongs to the one above,
 from __future__ import annotations
 
 import os
+import stat
 
 from kedge.posix import libc
 from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWUSER, PR_SET_DUMPABLE
@@ -101,6 +102,11 @@ class _Mapper:
 def _change_user(user: ImageUser) -> None:
     """Be another of the users that the namespace knows."""
     try:
+        for stream in (0, 1, 2):
+            if stat.S_ISFIFO(
+                os.fstat(stream).st_mode
+            ):  # else nobody could open /dev/stdout; a terminal is the caller's
+                os.fchown(stream, user.uid, user.gid)
         os.setgroups(user.groups)
         os.setresgid(user.gid, user.gid, user.gid)
         os.setresuid(user.uid, user.uid, user.uid)

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin")
 _OWN_MAPS = ("uid_map", "gid_map")
 _FEWEST = 1000  # ids: with fewer a distribution's system users have no place
+STEP_IDS = 65536  # in a step of a build, on every host: all that images usually name, `nobody` too
 
 
 class IdMapper:
     """A child outside of the namespace that maps ids into it, once it is told to."""
 
-    def __init__(self, host: HostFacts) -> None:
-        self.commands = plan_maps(host, os.getpid()) if host.uid else []
+    def __init__(self, host: HostFacts, *, exactly: int = 0) -> None:
+        self.commands = plan_maps(host, os.getpid(), exactly=exactly) if host.uid else []
         self.maps = plan_own_maps(host.view, os.getpid()) if host.uid == 0 else []
         self._child = 0
         if self.commands or self.maps:
@@ -40,7 +41,7 @@ class IdMapper:
     def _wait_and_map(self, host: HostFacts) -> None:
         try:
             if os.read(self._read, 1):
-                failures = [command for command in self.commands if run_attached(command, host.environ, quiet=True)]
+                failures = any(run_attached(command, host.environ, quiet=True) for command in self.commands)
                 for path, text in self.maps:
                     _write_map(path, text)
                 os._exit(1 if failures else 0)
@@ -57,15 +58,18 @@ class IdMapper:
         return os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1]) == 0
 
 
-def plan_maps(host: HostFacts, process: int) -> list[list[str]]:
-    """The two command lines; none where the host gives this user no ids or lacks the programs."""
+def plan_maps(host: HostFacts, process: int, *, exactly: int = 0) -> list[list[str]]:
+    """The two command lines; none where the host gives this user no ids or lacks the programs.
+
+    With `exactly` there are so many ids beside root, however many more the host gives.
+    """
     commands = []
     for program, table, own in (("newuidmap", "/etc/subuid", host.uid), ("newgidmap", "/etc/subgid", host.gid)):
         path = find_helper(program, host.view.is_executable)
         start, count = find_range(host.view.read(table) or b"", host)
-        if not path or count < _FEWEST:
+        if not path or count < (exactly or _FEWEST):
             return []
-        commands.append([path, str(process), "0", str(own), "1", "1", str(start), str(count)])
+        commands.append([path, str(process), "0", str(own), "1", "1", str(start), str(exactly or count)])
     return commands
 
 

@@ -22,11 +22,8 @@ from kedge.runtime.mounts.step_points import StepPoints
 
 _PREFIXES = ("KEDGE", "APPTAINER", "SINGULARITY")  # a user's wishes for containers are not for the steps of a build
 _KEPT = ("KEDGE_NODEDIR", "KEDGE_SITE_CONFIG")
-# One user, also where /etc/subuid has more: then all that a step makes is the caller's to read and remove, and a build
-# gives the same image on every host. Owners are noted (`processes/owner_recorder.py`).
 _OPTIONS = (
     "--fakeroot",
-    "--ignore-subuid",
     "--contain",
     "--pid",
     "--ipc",
@@ -45,7 +42,8 @@ class StepRoot:
 
     base: str  # a directory, which nothing changes where there is `changes`
     layers: tuple[str, ...] = ()  # directories in overlay form, lowest first
-    changes: str = ""  # a directory for `upper`, which is the step's layer afterwards, and `work`; empty: write `base`
+    # a directory for `upper`, which is the step's layer afterwards, `work` and `owners`; empty: write `base`
+    changes: str = ""
 
     @property
     def upper(self) -> str:
@@ -69,6 +67,16 @@ class StepFile:
     target: str
     data: bytes
     mode: int = 0o400
+
+
+@frozen
+class StepFolder:
+    """A directory of the caller's that the program may write to, and that is there after the step."""
+
+    source: str
+    target: str
+    uid: int = 0  # of the image: whose it is in the step, where there are other users than root
+    gid: int = 0
 
 
 @frozen
@@ -96,47 +104,65 @@ def run_build_step(
     program: StepProgram,
     output: Callable[[bytes], None] | None,
     *,
-    binds: Sequence[Bind | str] = (),
+    binds: Sequence[Bind | StepFolder | str] = (),
     memory: Sequence[StepMemory | StepFile] = (),
     options: Sequence[str] = (),
     network: str = "",
     context: StepContext | None = None,
     timeout: float | None = None,
     is_cancelled: Callable[[], bool] | None = None,
+    maps_users: bool = False,
 ) -> int:
     """Run a program in the root; returns its status as a shell shows it. What it prints goes to `output` as it comes;
     where that is None, the program has our own terminal.
+
+    With `maps_users` the program has all users of the image, where the host gives the caller subordinate ids; whose the
+    files in `upper` are is then in the table `owners` beside it. Else root is the only user, and owners are noted in an
+    attribute (`processes/owner_recorder.py`). Either way all files are the caller's when the step has ended.
 
     `binds` are values, or texts as `--bind` takes them; `options` are further ones of `exec`, such as `--nv`; `network`
     is default, host or none; `context` is for `run_host_script`. A failure of kedge itself is raised by its own class.
     When this call is interrupted, `is_cancelled` says so, or `output` raises, the program ends with all it started.
     """
+    kept = [bind for bind in binds if isinstance(bind, StepFolder)]
+    shown = [Bind(bind.source, bind.target) if isinstance(bind, StepFolder) else bind for bind in binds]
     step = {
         "environment": dict(program.environment),
         "layers": list(root.layers),
         "changes": root.changes,
         "user": program.user,
+        "kept": [[folder.source, folder.uid, folder.gid] for folder in kept],
         **_describe_memory(memory),
         "binds": [
-            [bind.source, bind.destination, "ro" if bind.readonly else ""] for bind in binds if isinstance(bind, Bind)
+            [bind.source, bind.destination, "ro" if bind.readonly else ""] for bind in shown if isinstance(bind, Bind)
         ],
         **_describe_context(context),
         "parent": os.getpid(),
     }
     words = [*_OPTIONS, "--pwd", program.directory, "--no-mount", ",".join(_list_unmounted(network))]
     words += ["--network", "none"] if network == "none" else []
-    words += [word for bind in binds if isinstance(bind, str) for word in ("--bind", bind)]
+    words += [word for bind in shown if isinstance(bind, str) for word in ("--bind", bind)]
+    words += [] if maps_users and root.changes else ["--ignore-subuid"]
     request = {"options": [*words, *options], "base": root.base, "argv": list(program.argv), "step": step}
     if root.changes:
-        for name in ("upper", "work"):
-            os.makedirs(f"{root.changes}/{name}", exist_ok=True)
-    with StepPoints(root.base, [] if root.changes else _list_points(binds, memory, network)):
+        _make_changes(root.changes)
+    with StepPoints(root.base, [] if root.changes else _list_points(shown, memory, network)):
         child = _StepChild(request, program, timeout, is_cancelled)
         status = child.run(output)
     problem = read_error(child.failure) if status == OWN_FAILURE else None
     if problem is not None:
         raise problem
     return status
+
+
+def _make_changes(folder: str) -> None:
+    """The directories of an overlay: open to all users of the image, and of the caller's own group."""
+    for name in ("upper", "work"):
+        path = f"{folder}/{name}"
+        if not os.path.isdir(path):
+            os.makedirs(path)
+            os.chown(path, -1, os.getgid())  # where the directory above has another group and gives it to all below
+            os.chmod(path, 0o755)
 
 
 def can_overlay(root: StepRoot) -> str:

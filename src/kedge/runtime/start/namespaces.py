@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 ROOT_ALONE = "root only"
+SUBORDINATE = "root and the subordinate ids of /etc/subuid"
 OTHER_NAMESPACES = "mounts in a user namespace"  # what is refused when the second step is
 _RESTRICTION = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 
@@ -38,22 +39,25 @@ def wants_user_namespace(options: RunOptions, uid: int) -> bool:
 def enter_wanted_namespace(options: RunOptions, host: HostFacts) -> str:
     """The user namespace of a container; returns what it knows. A build by real root gives files to users for real."""
     has_many = options.fakeroot and not options.ignore_subuid if host.uid else options.step is not None
-    return enter_user_namespace(host, as_root=options.fakeroot or host.uid == 0, has_many=has_many)
+    return enter_user_namespace(
+        host, as_root=options.fakeroot or host.uid == 0, has_many=has_many, is_step=options.step is not None
+    )
 
 
-def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = False) -> str:
+def enter_user_namespace(host: HostFacts, *, as_root: bool, has_many: bool = False, is_step: bool = False) -> str:
     """A new user namespace that knows one user and one group: ours, or root in their place; returns what it knows.
 
     With `has_many` it knows more, where the host gives this user subordinate ids; root's then knows all that there are.
+    That of a step of a build knows the same numbers on every host.
     """
     helpers = None
     if has_many:
-        from kedge.runtime.processes.subordinate_ids import IdMapper  # late: only with --fakeroot
+        from kedge.runtime.processes.subordinate_ids import STEP_IDS, IdMapper  # late: only with --fakeroot
 
-        helpers = IdMapper(host)
+        helpers = IdMapper(host, exactly=STEP_IDS - 1 if is_step else 0)
     libc.unshare(CLONE_NEWUSER)
     if helpers is not None and helpers.map():
-        return "root and the subordinate ids of /etc/subuid" if host.uid else "all users of this host"
+        return SUBORDINATE if host.uid else "all users of this host"
     uid, gid = host.uid, host.gid
     inside_uid, inside_gid = (0, 0) if as_root else (uid, gid)
     _write("/proc/self/setgroups", "deny")  # the kernel asks for this before it lets a user map groups

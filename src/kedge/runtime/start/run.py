@@ -19,6 +19,7 @@ from kedge.runtime.start.exec_program import start_program
 from kedge.runtime.start.namespaces import (
     OTHER_NAMESPACES,
     ROOT_ALONE,
+    SUBORDINATE,
     enter_other_namespaces,
     enter_process_namespace,
     enter_wanted_namespace,
@@ -178,6 +179,11 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
         if wants_user_namespace(options, host.uid):
             if is_restricted():
                 try_namespaces(options, host)
+            mapped = None
+            if options.step is not None and not options.ignore_subuid and host.uid:
+                from kedge.runtime.start.mapped_step import MappedStep  # late: only builds have steps
+
+                mapped = MappedStep(options, options.step)
             known = enter_wanted_namespace(options, host)
             container.say("note", f"users in the container: {known}")
             container.is_root_alone = known == ROOT_ALONE and options.fakeroot
@@ -185,6 +191,8 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
                 from kedge.runtime.start.emulation import choose_emulation  # late: only with --fakeroot
 
                 container.restrictions.emulate = choose_emulation(options, host.machine, container.is_root_alone)
+            if mapped is not None and known == SUBORDINATE:
+                mapped.go_on_inside(container.layering)
         servers = make_servers(container)
         refused = OTHER_NAMESPACES
         enter_other_namespaces(options)

@@ -39,6 +39,7 @@ from kedge.runtime.images.node_cache import read_owners
 from kedge.runtime.images.node_cache_writer import Built
 from kedge.runtime.processes.subordinate_ids import knows_others
 from kedge.runtime.start.build_step import StepRoot
+from kedge.runtime.start.mapped_step import OWNERS
 from kedge.store.store import Store
 
 _TRIES = 3
@@ -206,6 +207,7 @@ class _OverlayWorkspace:
         options = UpperOptions(
             left_out,
             LevelOwners([(level.folder, level.owners) for level in self.levels]),
+            known=self._read_known(),
             all_root=_is_one_user(),
             has_whiteout_files=self._is_of_fuse,
             is_below=lambda path: below.find("/" + os.fsdecode(path)) is not None,
@@ -214,6 +216,12 @@ class _OverlayWorkspace:
         tree, source = read_upper(self._upper, options)
         self._about = describe_layer(tree)
         return tree, source
+
+    def _read_known(self) -> OwnerTable | None:
+        """Whose the files are, where the step knew all users of the image."""
+        table = self.changes / OWNERS
+        with explained(table):
+            return OwnerTable.decode(table.read_bytes()) if table.exists() else None
 
     def keep(self, state: BuildState) -> None:
         """The upper directory is the layer's from now on; one of fuse-overlayfs means little to the kernel."""

@@ -21,7 +21,9 @@ from kedge.ops.build.steps.session import BuildSession
 from kedge.ops.build.steps.step_deaths import StepDeath, describe_death
 from kedge.ops.build.steps.step_mounts import FolderFinder, MountPreparation, PreparedMounts
 from kedge.recipe.steps import RunStep
+from kedge.runtime.environment.image_users import ImageUser, find_image_user
 from kedge.runtime.images.image_file import runs_here
+from kedge.runtime.processes.subordinate_ids import STEP_IDS
 from kedge.runtime.start.build_step import StepProgram, run_build_step
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
@@ -42,7 +44,8 @@ def run_in_workspace(
     """Run the program; raises BuildFailed unless it succeeds."""
     output = session.open_output(label)
     with contextlib.ExitStack() as closing:
-        mounts = MountPreparation(session, step, closing)
+        user = find_image_user(step.user, workspace.view()) if step.user else ImageUser(0, 0)
+        mounts = MountPreparation(session, step, user, closing)
         for mount in step.mounts:
             mounts.add(mount, find_folder)
         if step.script is not None:
@@ -52,7 +55,7 @@ def run_in_workspace(
             mounts.add_text(protection.text, CONSTRAINTS_PATH)
             environment = protection.extend_environment(environment)
         program = StepProgram(step.argv, environment, step.directory, step.user, step.stdin)
-        run = partial(_run, session, step, (workspace, mounts.made))
+        run = partial(_run, session, step, (workspace, mounts.made), maps_users=_may_map(session, user, mounts.made))
         watch = KillWatch()
         try:
             status = run(program, output.write)
@@ -75,6 +78,8 @@ def _run(
     surroundings: tuple[StepWorkspace, PreparedMounts],
     program: StepProgram,
     output: Callable[[bytes], None] | None,
+    *,
+    maps_users: bool,
 ) -> int:
     workspace, mounts = surroundings
     return run_build_step(
@@ -86,7 +91,19 @@ def _run(
         options=session.request.options,
         network=_NETWORKS.get(step.network, step.network),
         is_cancelled=session.cancellation.is_requested,
+        maps_users=maps_users,
     )
+
+
+def _may_map(session: BuildSession, user: ImageUser, mounts: PreparedMounts) -> bool:
+    """Whether a step may have all users of the image, if the host has ids for them.
+
+    Not where what they write would stay on this host, in a directory that the caller named, or where they must reach
+    the caller's own files: an SSH agent answers nobody else.
+    """
+    is_theirs = session.request.binds or "--mount" in session.request.options
+    is_ours = user.uid and "SSH_AUTH_SOCK" in mounts.environment
+    return not is_theirs and not is_ours and max(user.uid, user.gid, *user.groups) < STEP_IDS
 
 
 def _open_shell(session: BuildSession, step: RunStep, run: Callable[[], int]) -> None:

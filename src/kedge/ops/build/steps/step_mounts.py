@@ -22,8 +22,9 @@ from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explain, explained
 from kedge.posix.owned_names import own_name
 from kedge.recipe.steps import CopyOrigin, InlineFile, RunStep, StepMount, refuse_recipe
+from kedge.runtime.environment.image_users import ImageUser
 from kedge.runtime.facts import Bind
-from kedge.runtime.start.build_step import StepFile, StepMemory
+from kedge.runtime.start.build_step import StepFile, StepFolder, StepMemory
 from kedge.store.cache_mounts import CacheMounts
 
 _SECRETS = "/run/secrets"
@@ -37,7 +38,7 @@ FolderFinder = Callable[[StepMount], Path]
 class PreparedMounts:
     """What one step gets beside its root."""
 
-    binds: list[Bind] = field(default_factory=list)
+    binds: list[Bind | StepFolder] = field(default_factory=list)
     memory: list[StepMemory | StepFile] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -45,10 +46,11 @@ class PreparedMounts:
 class MountPreparation:
     """Makes the mounts of one step ready; `closing` undoes that."""
 
-    def __init__(self, session: BuildSession, step: RunStep, closing: contextlib.ExitStack) -> None:
+    def __init__(self, session: BuildSession, step: RunStep, user: ImageUser, closing: contextlib.ExitStack) -> None:
         self._session = session
         self._step = step
         self._closing = closing
+        self._user = (user.uid, user.gid)
         self._private: Path | None = None
         self._agents = 0
         self.made = PreparedMounts()
@@ -85,7 +87,15 @@ class MountPreparation:
         # a writable bind: what the program changes in it is thrown away
         place = self._session.workplace.settings.temporary_directory
         folder = self._closing.enter_context(passing_folder(place, COPIES))
-        self.made.binds.append(Bind(str(copy_folder(source, folder / "copy")), mount.target))
+        self._add_folder(copy_folder(source, folder / "copy"), mount)
+
+    def _add_folder(self, path: Path, mount: StepMount) -> None:
+        """A directory that the step's user may write to, as in all steps that have one user only."""
+        if not path.is_dir():
+            self.made.binds.append(Bind(str(path), mount.target))
+            return
+        owner = (mount.uid, mount.gid)
+        self.made.binds.append(StepFolder(str(path), mount.target, *(owner if any(owner) else self._user)))
 
     def _add_cache(self, mount: StepMount, find_folder: FolderFinder) -> None:
         session = self._session
@@ -97,7 +107,10 @@ class MountPreparation:
         )
         if opened.is_new and mount.origin != CopyOrigin():
             _fill_cache(opened.path, find_folder(mount))
-        self.made.binds.append(Bind(str(opened.path), mount.target, readonly=mount.is_readonly))
+        if mount.is_readonly:
+            self.made.binds.append(Bind(str(opened.path), mount.target, readonly=True))
+        else:
+            self._add_folder(opened.path, mount)
 
     def _add_secret(self, mount: StepMount) -> None:
         name = mount.id or Path(mount.target).name
