@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`kedge build-step REQUEST REPORT`: one step of a build in its container. Builds call it; no user does.
 
+`kedge build-step --remove DIRECTORY` removes what a step left that was killed, with the files of subordinate ids.
+
 REQUEST is the number of an open file with the request (`runtime/start/build_step.py` writes it), so that variables with
 secrets are in no command line. What kedge itself cannot do is written to the open file REPORT, as `--json` prints it.
 """
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 def run_request(words: Sequence[str]) -> int:
     """Become the step's program; returns only where that fails."""
     open_standard_streams()
+    if words[0] == "--remove":
+        return _remove(words[1])
     request_file, report_file = (int(word) for word in words)
     os.set_inheritable(report_file, False)
     options = RunOptions()
@@ -48,3 +52,19 @@ def _read_options(file: int) -> RunOptions:
     options.writable = not options.step.changes
     options.settle()
     return options
+
+
+def _remove(folder: str) -> int:
+    """Delete a directory as root of a namespace with the subordinate ids of a step."""
+    from pathlib import Path  # late, all: few steps are killed
+
+    from kedge.posix.confined_paths import remove_tree
+    from kedge.runtime.host_facts import gather_host
+    from kedge.runtime.start.namespaces import enter_user_namespace
+
+    try:
+        enter_user_namespace(gather_host(os.environ), as_root=True, has_many=True, is_step=True)
+        remove_tree(Path(folder))
+    except OSError:
+        return OWN_FAILURE
+    return 0

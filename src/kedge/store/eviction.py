@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from kedge.frozen import frozen
-from kedge.posix.confined_paths import remove_tree
+from kedge.posix.foreign_trees import remove_with_foreign
 from kedge.posix.owned_names import is_running, owner_is_gone
 from kedge.store.build_steps import drop_orphaned_steps, read_step
 from kedge.store.cache_mounts import list_mounts
@@ -241,9 +241,9 @@ def remove_entry(layout: Layout, entry: CacheItem) -> bool:
 
 
 def _remove_mount(aside: Path, path: Path) -> bool:
-    """Delete a directory that was moved aside; what other users of a namespace have in it stays, where it was."""
+    """Delete a directory that was moved aside; what it cannot delete stays, where it was."""
     try:
-        remove_tree(aside)
+        remove_with_foreign(aside)
     except OSError:
         with contextlib.suppress(OSError):
             aside.rename(path)

@@ -28,13 +28,14 @@ from kedge.model.tree import Node, NodeKind, walk
 from kedge.ops.build.bases.bases import OpenedBase, open_base
 from kedge.ops.build.results.finished_build import FinishedBuild
 from kedge.ops.build.results.image_owners import open_owners
-from kedge.ops.build.results.overlay_copy import copy_ext3_overlay, copy_foreign_overlay, has_foreign_files
+from kedge.ops.build.results.overlay_copy import copy_ext3_overlay, copy_foreign_overlay
 from kedge.ops.build.results.result_image import open_result
 from kedge.ops.build.states.build_state import BuildState, StageResult, StepLayer
 from kedge.ops.images.output_name import ImageOutput, choose_tag
 from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
+from kedge.posix.foreign_trees import has_foreign_files
 from kedge.posix.tree_walk import ConfinedTree
 from kedge.recipe.steps import Base, Recipe, RecipePlace, StagePlan
 from kedge.recipe.typed_commands import (

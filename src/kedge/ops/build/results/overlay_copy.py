@@ -8,7 +8,6 @@ to users that are root's to read in such a container only. The host's `cp` keeps
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from kedge.errors import FileProblem, UnsupportedFormat
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
-from kedge.posix.tree_walk import walk_tree
 from kedge.runtime.images.image_file import identify
 from kedge.runtime.start.step import run_step
 
@@ -44,13 +42,6 @@ def copy_foreign_overlay(path: Path, workplace: Workplace) -> Iterator[Path]:
     options = ("--containall", "--fakeroot")
     with _copy(f"{path.resolve()}:{_SOURCE}:ro", workplace, options, ("-a", "--no-preserve=ownership")) as folder:
         yield folder
-
-
-def has_foreign_files(path: Path) -> bool:
-    """Whether something below a directory belongs to another user than this one."""
-    own = os.geteuid()
-    walk = walk_tree(path, follows=False)
-    return own != 0 and any(status.st_uid != own for _, entries in walk for _, status in entries)
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ from types import TracebackType
 
 from kedge.host.space import require_space
 from kedge.ops.setup.workplace import Workplace
-from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
+from kedge.posix.foreign_trees import remove_with_foreign
 from kedge.posix.owned_names import own_name, owner_is_gone
 from kedge.runtime.images.node_cache import ROOT, hold_image, node_directory
 from kedge.runtime.images.node_cache_writer import NodeCache
@@ -50,7 +50,7 @@ class BuildPlace:
                 os.close(descriptor)
         self._held.clear()
         if self._folder is not None:
-            remove_tree(self._folder)
+            remove_with_foreign(self._folder)
             self._folder = None
 
     def make_folder(self, label: str) -> Path:
@@ -102,7 +102,7 @@ def _sweep(folder: Path, label: str = _LABEL) -> None:
     with contextlib.suppress(OSError):
         for left in folder.glob(f"{label}.*"):
             if left.lstat().st_uid == os.geteuid() and owner_is_gone(left.name):
-                remove_tree(left)
+                remove_with_foreign(left)
 
 
 @contextlib.contextmanager
@@ -114,4 +114,4 @@ def passing_folder(place: Path, label: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        remove_tree(folder)
+        remove_with_foreign(folder)

@@ -34,6 +34,7 @@ from kedge.ops.build.states.layer_reading import read_layer
 from kedge.ops.build.states.merged_view import MergedView, ViewLevel, view_directory
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
+from kedge.posix.foreign_trees import remove_with_foreign
 from kedge.posix.views import DirectoryView
 from kedge.runtime.images.node_cache import read_owners
 from kedge.runtime.images.node_cache_writer import Built
@@ -172,7 +173,7 @@ class OverlayRoot:
         try:
             yield _OverlayWorkspace(self.directories, self._list_levels(state), changes)
         finally:
-            remove_tree(changes)
+            remove_with_foreign(changes)
 
 
 @dataclass(slots=True)
