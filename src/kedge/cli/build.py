@@ -159,6 +159,7 @@ def _add_step_options(parser: argparse.ArgumentParser) -> None:
     for switch in list_switches():
         group.add_argument(f"--{switch.name}", dest=switch.attribute, action="store_true", help=switch.help)
     group.add_argument("--fakeroot", action="store_true", help="accepted; steps always appear to run as root")
+    group.add_argument("--ignore-subuid", action="store_true", help="steps without the ids of /etc/subuid")
     group.add_argument(
         "--setup-on-host",
         action="store_true",

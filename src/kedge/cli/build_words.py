@@ -291,7 +291,7 @@ def _list_options(arguments: argparse.Namespace) -> tuple[str, ...]:
 
     switches = [f"--{switch.name}" for switch in list_switches() if getattr(arguments, switch.attribute, False)]
     mounts = [word for mount in arguments.mount for word in ("--mount", mount)]
-    return (*switches, *mounts)
+    return (*switches, *mounts, *(["--ignore-subuid"] if arguments.ignore_subuid else []))
 
 
 def _choose_lock(arguments: argparse.Namespace, shape: _Shape) -> Path | None:

@@ -71,6 +71,7 @@ class MergedView:
 
     def __init__(self, levels: tuple[ViewLevel, ...], *, is_own: bool = True) -> None:
         self.levels = levels
+        self._is_own = is_own
         self._reading = FolderReading(FolderOptions(all_root=True, unlocks=is_own, attributes=is_own))
         self._trees = tuple(ConfinedTree(os.fsencode(level.folder)) for level in levels)
         self._directories: dict[str, _Directory] = {"/": tuple(range(len(levels)))[::-1]}
@@ -153,6 +154,8 @@ class MergedView:
                 continue
             if not stat.S_ISDIR(status.st_mode):
                 return
+            if self._is_own:
+                self._reading.source.unlock(tree, inner, status)
             yield level
             if self._is_layered and _is_opaque(tree, inner):
                 return

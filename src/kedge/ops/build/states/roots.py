@@ -204,17 +204,17 @@ class _OverlayWorkspace:
 
     def read_changes(self, left_out: frozenset[bytes], maker: tuple[int, int] = (0, 0)) -> tuple[Node, FolderSource]:
         """The upper directory."""
-        below = MergedView(self.levels)
-        options = UpperOptions(
-            left_out,
-            LevelOwners([(level.folder, level.owners) for level in self.levels]),
-            known=self._read_known(),
-            all_root=_is_one_user(),
-            has_whiteout_files=self._is_of_fuse,
-            is_below=lambda path: below.find("/" + os.fsdecode(path)) is not None,
-            maker=maker,
-        )
-        tree, source = read_upper(self._upper, options)
+        with contextlib.closing(MergedView(self.levels)) as below:
+            options = UpperOptions(
+                left_out,
+                LevelOwners([(level.folder, level.owners) for level in self.levels]),
+                known=self._read_known(),
+                all_root=_is_one_user(),
+                has_whiteout_files=self._is_of_fuse,
+                is_below=lambda path: below.find("/" + os.fsdecode(path)) is not None,
+                maker=maker,
+            )
+            tree, source = read_upper(self._upper, options)
         self._about = describe_layer(tree)
         return tree, source
 

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Steps of builds where the host gives the user subordinate ids: all users of the image, and the same image as without.
+
+What a step has written is the caller's when it has ended, however it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.builds import SHELL, Workshop
+from tests.builders.old_kernels import play_refusals
+from tests.builders.small_disks import small_disk
+from tests.builders.subordinate_ids import FIRST, RunnerWithIds, each_with_ids, give_ids, list_foreign
+from tests.builders.waiting import wait_until
+from tests.functional.test_build_owners import read_owners
+
+pytestmark = pytest.mark.root
+
+USERS = (
+    f"{SHELL}RUN mkdir -p -m 755 /etc /srv /home /root && mkdir -m 1777 /tmp /out && echo root:x:0:0::/root:/bin/sh "
+    "> /etc/passwd && echo app:x:1000:50:App:/home/app:/bin/sh >> /etc/passwd && echo staff:x:50: > /etc/group\n"
+)
+# Nothing in it asks who it is, or what the users of the image may do.
+SAME = f"""{USERS}COPY --chown=app:staff given /srv/given
+RUN mkdir -p /home/app/deep /srv/own && echo x > /srv/own/file && chown -R app:staff /home/app /srv/own
+RUN ln /srv/own/file /srv/own/same && chmod 0 /srv/own && echo y > /srv/tool && chown app /srv/tool && chmod 4755 /srv/tool
+USER app
+WORKDIR /home/app
+RUN echo made > mine && mkdir -m 700 dir && echo more > dir/file && rm -r deep && echo more >> /srv/given
+USER root
+RUN echo root > /home/app/roots && chown 7:8 /home/app/mine && rm /srv/own/same
+RUN chmod 700 /home/app && mkdir /srv/shut && echo z > /srv/shut/x && chown -R 65534:65534 /srv/shut && chmod 0 /srv/shut/x
+"""
+EPOCH = {"SOURCE_DATE_EPOCH": "1700000000"}
+
+
+@pytest.fixture
+def own() -> Iterator[Workshop]:
+    for runner in each_with_ids():
+        shop = Workshop.open(runner)
+        shop.write("given", "given\n")
+        yield shop
+
+
+def with_runner(shop: Workshop, runner: RunnerWithIds) -> Workshop:
+    """The same context, with other ids and nothing in the caches."""
+    for name in ("node", "cache"):
+        subprocess.run(["rm", "-rf", runner.folder / name], check=True)
+        (runner.folder / name).mkdir(mode=0o700)
+        os.chown(runner.folder / name, runner.uid, runner.uid)
+    return replace(shop, runner=runner)
+
+
+def build_same(shop: Workshop, *words: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+    shop.write("Dockerfile", SAME)
+    return shop.build(*words, "--force", "--format", "docker-archive", "out.tar", "Dockerfile", env={**EPOCH, **(env or {})})
+
+
+def test_a_step_has_the_users_of_the_image(own: Workshop) -> None:
+    asks = (
+        "id -u; cat /srv/own/file; cat /root/secret 2>&1; echo x >> /etc/passwd; stat -c '%u:%g %n' /srv/own/file"
+    )
+    own.write(
+        "Dockerfile",
+        f"{USERS}RUN mkdir /srv/own && echo own > /srv/own/file && chown -R app:staff /srv/own && chmod 700 /srv/own && "
+        "umask 077 && echo secret > /root/secret\n"
+        f"USER app\nRUN ({asks}) > /out/said 2>&1\nRUN echo shown > /dev/stdout\nUSER root\nRUN su app -c id >> /out/said; find / -xdev -user app | sort "
+        ">> /out/said\n",
+    )
+    own.build("out.sif", "Dockerfile")
+    assert own.exec("out.sif", "cat", "/out/said").splitlines() == [
+        "1000",
+        "own",
+        "cat: can't open '/root/secret': Permission denied",
+        "/bin/sh: can't create /etc/passwd: Permission denied",
+        "1000:50 /srv/own/file",
+        "uid=1000(app) gid=50(staff) groups=50(staff)",
+        "/out/said",
+        "/srv/own",
+        "/srv/own/file",
+    ]
+    assert list_foreign(own.runner) == []
+
+
+@pytest.mark.parametrize("refused", [(), ("overlay",), ("overlay", "fuse.fuse-overlayfs"), ("openat2",)])
+def test_images_are_the_same_with_any_ids_and_without(own: Workshop, refused: tuple[str, ...]) -> None:
+    env = play_refusals(own.runner.folder, *refused, "in children") if refused else {}
+    with_ids = build_same(own, env=env)
+    assert list_foreign(own.runner) == []
+    runner = own.runner
+    assert isinstance(runner, RunnerWithIds)
+    owners = read_owners(own.context / "out.tar")
+    assert owners["home/app/mine"] == (7, 8)
+    assert owners["srv/tool"] == (1000, 0)
+    assert owners["srv/own/file"] == owners["srv/given"] == (1000, 50)
+    others = with_runner(own, give_ids(runner, 1_000_000, 200_000))
+    assert build_same(others, env=env)["digest"] == with_ids["digest"]
+    without = with_runner(own, give_ids(runner, count=0))
+    assert build_same(without, env=env)["digest"] == with_ids["digest"]
+
+
+@pytest.mark.parametrize(
+    "setup", ["mount --bind /dev/null /usr/bin/newuidmap", "mount --bind /dev/null /usr/bin/newgidmap", "true"]
+)
+def test_a_build_does_without_ids_that_it_cannot_have(own: Workshop, setup: str) -> None:
+    """A helper that is no program, one that is not set-user-ID, a range that is too small for all users."""
+    runner = own.runner
+    assert isinstance(runner, RunnerWithIds)
+    poor = with_runner(own, give_ids(runner, count=5000 if setup == "true" else 65536, setup=setup))
+    poor.write("Dockerfile", f"{USERS}RUN cat /proc/self/uid_map > /map && touch /x && chown app /x\n")
+    poor.build("out.sif", "Dockerfile")
+    assert poor.exec("out.sif", "cat", "/map").split() == ["0", "0", "1"]
+
+
+def test_build_without_the_ids_on_demand(own: Workshop) -> None:
+    own.write("Dockerfile", f"{USERS}RUN cat /proc/self/uid_map > /map\n")
+    own.build("--ignore-subuid", "out.sif", "Dockerfile")
+    assert own.exec("out.sif", "cat", "/map").split() == ["0", "0", "1"]
+
+
+def test_directories_of_the_host_are_for_one_user(own: Workshop) -> None:
+    """What another user of the image made there the caller could not remove."""
+    (own.context / "data").mkdir(mode=0o777)
+    os.chown(own.context / "data", own.runner.uid, own.runner.uid)
+    own.write("Dockerfile", f"{USERS}RUN touch /mnt/x && chown app /mnt/x\nUSER app\nRUN touch /mnt/y\n")
+    own.build("--bind", f"{own.context}/data:/mnt", "out.sif", "Dockerfile")
+    assert sorted(path.name for path in (own.context / "data").iterdir()) == ["x", "y"]
+    assert list_foreign(own.runner) == []
+
+
+def test_a_user_whose_number_is_not_among_the_ids(own: Workshop) -> None:
+    own.write("Dockerfile", f"{USERS}USER 1204500\nRUN id -u > /out/said && touch /tmp/x\n")
+    own.build("--format", "docker-archive", "out.tar", "Dockerfile")
+    assert read_owners(own.context / "out.tar")["tmp/x"] == (1204500, 0)
+
+
+def test_many_files_of_others_are_left_to_the_other_way(own: Workshop) -> None:
+    """They would have to be copied for each step."""
+    many = "i=0; while [ $i -lt 4100 ]; do echo > /srv/$i; i=$((i+1)); done; chown -R app /srv"
+    own.write("Dockerfile", f"{USERS}RUN {many}\nRUN cat /proc/self/uid_map > /map; echo more >> /srv/7\n")
+    own.build("--format", "docker-archive", "out.tar", "Dockerfile")
+    owners = read_owners(own.context / "out.tar")
+    assert owners["srv/7"] == owners["srv/4099"] == (1000, 0)
+    own.build("out.sif", "Dockerfile")
+    assert own.exec("out.sif", "cat", "/map").split() == ["0", "0", "1"]
+
+
+def test_caches_are_the_callers_after_a_step_and_the_users_in_it(own: Workshop) -> None:
+    mount = "--mount=type=cache,target=/var/kept"
+    first = "touch /var/kept/mine && mkdir -m 700 /var/kept/shut && echo x > /var/kept/shut/file && chmod 4755 /var/kept/mine"
+    last = "stat -c '%u:%g %a' /var/kept /var/kept/mine /var/kept/shut /var/kept/roots > /out/said; cat /var/kept/shut/file"
+    own.write(
+        "Dockerfile",
+        f"{USERS}RUN mkdir -p /var\nUSER app\nRUN {mount} {first}\nUSER root\nRUN {mount} touch /var/kept/roots\n"
+        f"USER app\nRUN {mount} {last} >> /out/said\n",
+    )
+    own.build("out.sif", "Dockerfile")
+    said = own.exec("out.sif", "cat", "/out/said").splitlines()
+    assert said == ["1000:50 755", "1000:50 4755", "1000:50 700", "0:0 644", "x"]
+    assert list_foreign(own.runner) == []
+    assert not list(own.runner.home.rglob("shut"))
+
+
+def test_secrets_are_the_steps_users(own: Workshop) -> None:
+    own.write("key", "hidden\n")
+    own.write(
+        "Dockerfile",
+        f"{USERS}USER app\nRUN --mount=type=secret,id=key,target=/tmp/key cat /tmp/key > /out/said; stat -c %u:%a /tmp/key "
+        ">> /out/said\n",
+    )
+    own.build("--secret", "id=key,src=key", "out.sif", "Dockerfile")
+    assert own.exec("out.sif", "cat", "/out/said").split() == ["hidden", "1000:400"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("mount", ["", "--mount=type=cache,target=/srv "])
+def test_what_an_interrupted_step_wrote_can_be_removed(own: Workshop, number: int, mount: str) -> None:
+    fill = "umask 077; mkdir -p /srv/deep/er; echo x > /srv/deep/er/file; chown -R app /srv/deep; touch /ready; sleep 300"
+    own.write("Dockerfile", f"{USERS}RUN {mount}{fill}\n")
+    child = start(own, "out.sif", "Dockerfile")
+    node = own.runner.folder / "node/builds"
+    wait_until("the step has begun", lambda: list(node.rglob("ready")))
+    assert list_foreign(own.runner) != []
+    child.send_signal(number)
+    child.wait(timeout=60)
+    if number is not signal.SIGKILL:
+        assert list_foreign(own.runner) == []
+        return
+    own.write("Dockerfile", f"{USERS}RUN true\n")
+    own.build("out.sif", "Dockerfile")
+    assert own.list_builds() == []
+    own.runner.read("cache", "clean", "--all", "--yes")
+    assert list_foreign(own.runner) == []
+
+
+def start(shop: Workshop, *words: str) -> subprocess.Popen[bytes]:
+    argv = shop.runner.argv("build", *words)
+    return subprocess.Popen(
+        argv, env=shop.runner.variables(), cwd=shop.context, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+
+
+def test_a_full_disk_at_the_end_of_a_step_is_one_error(own: Workshop) -> None:
+    fill = "chown app /tmp; i=0; while echo > /srv/$i 2>/dev/null; do chown app /srv/$i; i=$((i+1)); done; "
+    own.write("Dockerfile", f"{USERS}RUN {fill}dd if=/dev/zero of=/x bs=1k 2>/dev/null; true\n")
+    with small_disk(own.runner.folder / "disk", 120 << 20, own.runner.uid) as disk:
+        done = own.start("out.sif", "Dockerfile", env={"KEDGE_NODEDIR": str(disk / "node")})
+        assert done.returncode != 0
+        assert "Traceback" not in done.stderr
+        assert "the file system is full" in done.stderr
+        assert not list((disk / "node/builds").glob("*"))
+
+
+def test_ids_without_fuse(own: Workshop) -> None:
+    runner = own.runner
+    assert isinstance(runner, RunnerWithIds)
+    if not Path("/dev/fuse").exists():
+        pytest.skip("there is no /dev/fuse")
+    bare = with_runner(own, give_ids(runner, FIRST, setup="mount --bind /dev/null /dev/fuse"))
+    own.write("Dockerfile", f"{USERS}RUN touch /srv/x && chown app /srv/x && su app -c 'id -u' > /said\n")
+    bare.build("--format", "docker-archive", "out.tar", "Dockerfile")
+    assert read_owners(own.context / "out.tar")["srv/x"] == (1000, 0)
