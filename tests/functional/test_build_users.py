@@ -7,6 +7,7 @@ What a step has written is the caller's when it has ended, however it ended.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -17,9 +18,10 @@ from typing import Any
 import pytest
 
 from tests.builders.builds import SHELL, Workshop
+from tests.builders.containers import Runner
 from tests.builders.old_kernels import play_refusals
 from tests.builders.small_disks import small_disk
-from tests.builders.subordinate_ids import FIRST, RunnerWithIds, each_with_ids, give_ids, list_foreign
+from tests.builders.subordinate_ids import FIRST, each_with_ids, give_ids, list_foreign
 from tests.builders.waiting import wait_until
 from tests.functional.test_build_owners import read_owners
 
@@ -51,7 +53,7 @@ def own() -> Iterator[Workshop]:
         yield shop
 
 
-def with_runner(shop: Workshop, runner: RunnerWithIds) -> Workshop:
+def with_runner(shop: Workshop, runner: Runner) -> Workshop:
     """The same context, with other ids and nothing in the caches."""
     for name in ("node", "cache"):
         subprocess.run(["rm", "-rf", runner.folder / name], check=True)
@@ -62,13 +64,13 @@ def with_runner(shop: Workshop, runner: RunnerWithIds) -> Workshop:
 
 def build_same(shop: Workshop, *words: str, env: dict[str, str] | None = None) -> dict[str, Any]:
     shop.write("Dockerfile", SAME)
-    return shop.build(*words, "--force", "--format", "docker-archive", "out.tar", "Dockerfile", env={**EPOCH, **(env or {})})
+    return shop.build(
+        *words, "--force", "--format", "docker-archive", "out.tar", "Dockerfile", env={**EPOCH, **(env or {})}
+    )
 
 
 def test_a_step_has_the_users_of_the_image(own: Workshop) -> None:
-    asks = (
-        "id -u; cat /srv/own/file; cat /root/secret 2>&1; echo x >> /etc/passwd; stat -c '%u:%g %n' /srv/own/file"
-    )
+    asks = "id -u; cat /srv/own/file; cat /root/secret 2>&1; echo x >> /etc/passwd; stat -c '%u:%g %n' /srv/own/file"
     own.write(
         "Dockerfile",
         f"{USERS}RUN mkdir /srv/own && echo own > /srv/own/file && chown -R app:staff /srv/own && chmod 700 /srv/own && "
@@ -97,7 +99,6 @@ def test_images_are_the_same_with_any_ids_and_without(own: Workshop, refused: tu
     with_ids = build_same(own, env=env)
     assert list_foreign(own.runner) == []
     runner = own.runner
-    assert isinstance(runner, RunnerWithIds)
     owners = read_owners(own.context / "out.tar")
     assert owners["home/app/mine"] == (7, 8)
     assert owners["srv/tool"] == (1000, 0)
@@ -108,17 +109,26 @@ def test_images_are_the_same_with_any_ids_and_without(own: Workshop, refused: tu
     assert build_same(without, env=env)["digest"] == with_ids["digest"]
 
 
-@pytest.mark.parametrize(
-    "setup", ["mount --bind /dev/null /usr/bin/newuidmap", "mount --bind /dev/null /usr/bin/newgidmap", "true"]
-)
-def test_a_build_does_without_ids_that_it_cannot_have(own: Workshop, setup: str) -> None:
-    """A helper that is no program, one that is not set-user-ID, a range that is too small for all users."""
-    runner = own.runner
-    assert isinstance(runner, RunnerWithIds)
-    poor = with_runner(own, give_ids(runner, count=5000 if setup == "true" else 65536, setup=setup))
-    poor.write("Dockerfile", f"{USERS}RUN cat /proc/self/uid_map > /map && touch /x && chown app /x\n")
-    poor.build("out.sif", "Dockerfile")
-    assert poor.exec("out.sif", "cat", "/map").split() == ["0", "0", "1"]
+@pytest.mark.parametrize("count", [0, 5000])
+def test_a_build_does_without_ids_where_they_are_too_few(own: Workshop, count: int) -> None:
+    check_alone(with_runner(own, give_ids(own.runner, count=count)))
+
+
+@pytest.mark.parametrize("program", ["newuidmap", "newgidmap"])
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_a_build_does_without_ids_where_it_cannot_have_them(own: Workshop, program: str, mode: int) -> None:
+    """A program that is none, or not set-user-ID: the second is noticed when the first has given its ids."""
+    plain = own.runner.folder / program
+    shutil.copyfile(f"/usr/bin/{program}", plain)
+    plain.chmod(mode)
+    check_alone(with_runner(own, give_ids(own.runner, setup=f"mount --bind {plain} /usr/bin/{program}")))
+
+
+def check_alone(shop: Workshop) -> None:
+    """A build by which root is the only user."""
+    shop.write("Dockerfile", f"{USERS}RUN cat /proc/self/uid_map > /map && touch /x && chown app /x\n")
+    shop.build("out.sif", "Dockerfile")
+    assert shop.exec("out.sif", "cat", "/map").split() == ["0", "0", "1"]
 
 
 def test_build_without_the_ids_on_demand(own: Workshop) -> None:
@@ -184,7 +194,9 @@ def test_secrets_are_the_steps_users(own: Workshop) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("mount", ["", "--mount=type=cache,target=/srv "])
 def test_what_an_interrupted_step_wrote_can_be_removed(own: Workshop, number: int, mount: str) -> None:
-    fill = "umask 077; mkdir -p /srv/deep/er; echo x > /srv/deep/er/file; chown -R app /srv/deep; touch /ready; sleep 300"
+    fill = (
+        "umask 077; mkdir -p /srv/deep/er; echo x > /srv/deep/er/file; chown -R app /srv/deep; touch /ready; sleep 300"
+    )
     own.write("Dockerfile", f"{USERS}RUN {mount}{fill}\n")
     child = start(own, "out.sif", "Dockerfile")
     node = own.runner.folder / "node/builds"
@@ -198,7 +210,7 @@ def test_what_an_interrupted_step_wrote_can_be_removed(own: Workshop, number: in
     own.write("Dockerfile", f"{USERS}RUN true\n")
     own.build("out.sif", "Dockerfile")
     assert own.list_builds() == []
-    own.runner.read("cache", "clean", "--all", "--yes")
+    own.runner.read("cache", "clean", "--all", "--force")
     assert list_foreign(own.runner) == []
 
 
@@ -223,7 +235,6 @@ def test_a_full_disk_at_the_end_of_a_step_is_one_error(own: Workshop) -> None:
 
 def test_ids_without_fuse(own: Workshop) -> None:
     runner = own.runner
-    assert isinstance(runner, RunnerWithIds)
     if not Path("/dev/fuse").exists():
         pytest.skip("there is no /dev/fuse")
     bare = with_runner(own, give_ids(runner, FIRST, setup="mount --bind /dev/null /dev/fuse"))

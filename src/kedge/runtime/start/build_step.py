@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from kedge.errors import MountFailed
+from kedge.errors import MountFailed, NamespaceRefused
 from kedge.frozen import NOTHING, frozen
 from kedge.posix.kedge_child import OWN_FAILURE, read_error
 from kedge.posix.process import make_memory_file, relay_program, run_program
@@ -142,17 +142,19 @@ def run_build_step(
     words = [*_OPTIONS, "--pwd", program.directory, "--no-mount", ",".join(_list_unmounted(network))]
     words += ["--network", "none"] if network == "none" else []
     words += [word for bind in shown if isinstance(bind, str) for word in ("--bind", bind)]
-    words += [] if maps_users and root.changes else ["--ignore-subuid"]
-    request = {"options": [*words, *options], "base": root.base, "argv": list(program.argv), "step": step}
+    words += options
+    request = {"options": words, "base": root.base, "argv": list(program.argv), "step": step}
     if root.changes:
         _make_changes(root.changes)
+    child = _StepChild(request, program, timeout, is_cancelled)
     with StepPoints(root.base, [] if root.changes else _list_points(shown, memory, network)):
-        child = _StepChild(request, program, timeout, is_cancelled)
-        status = child.run(output)
-    problem = read_error(child.failure) if status == OWN_FAILURE else None
-    if problem is not None:
-        raise problem
-    return status
+        if maps_users and root.changes:
+            try:
+                return child.run(output)
+            except NamespaceRefused:
+                pass  # one of the two programs gave ids and the other did not: there is no way out of that namespace
+        words.append("--ignore-subuid")
+        return child.run(output)
 
 
 def _make_changes(folder: str) -> None:
@@ -222,10 +224,17 @@ class _StepChild:
         self._program = program
         self._timeout = timeout
         self._is_cancelled = is_cancelled
-        self.failure = b""  # what it said where kedge itself failed
+        self._failure = b""  # what it said where kedge itself failed
 
     def run(self, output: Callable[[bytes], None] | None) -> int:
-        """Its status."""
+        """Its status; raises where kedge itself failed."""
+        status = self._run(output)
+        problem = read_error(self._failure) if status == OWN_FAILURE else None
+        if problem is not None:
+            raise problem
+        return status
+
+    def _run(self, output: Callable[[bytes], None] | None) -> int:
         asking = make_memory_file(json.dumps(self._request).encode())
         telling, told = os.pipe()
         command, environment = own_start_command("build-step", str(asking), str(told)), select_variables(os.environ)
@@ -249,7 +258,7 @@ class _StepChild:
             os.close(asking)
             os.close(told)
             with open(telling, "rb") as stream:
-                self.failure = stream.read()
+                self._failure = stream.read()
 
 
 def select_variables(environ: Mapping[str, str]) -> dict[str, str]:
