@@ -126,7 +126,7 @@ def settle_owner(options: UpperOptions, path: bytes, node: Node, *, is_new: bool
     if options.known is not None:
         owner = options.known.find(path)
         node.uid, node.gid = (owner.uid, owner.gid) if owner is not None else (0, 0)
-        has_owner = True
+        return  # the step saw modes as the image has them, too
     if is_new and not has_owner:
         node.uid, node.gid = options.maker
         has_owner = True

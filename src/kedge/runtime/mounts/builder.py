@@ -73,6 +73,7 @@ class Builder:
         self.host_root = host_root  # for when something fails after the root was entered
         self.servers = servers or []
         self.secret = ""  # what opens an encrypted image
+        self.lets_setuid = False  # programs of the image may be set-user-ID
         self.ext_servers: ExtServers | None = None
         # Where an image that is a directory lies on the host: an overlay names it, so that it can be seen to be in use.
         self.image_folder = ""
@@ -256,7 +257,8 @@ class Builder:
             for lower in str(operation[1]).split("\n")
         ]
         upper, work, target = (self.place(str(path)) for path in operation[2:5])
-        way = mount_overlay(lowers, upper, work, target, is_written=bool(operation[5]))
+        is_written = bool(operation[5])
+        way = mount_overlay(lowers, upper, work, target, is_written=is_written, lets_setuid=self.lets_setuid)
         if operation[0] == "overlay":  # put on again it is the same
             self.say("note", f"root: {way}")
 

@@ -27,7 +27,8 @@ class Layering:
     def __init__(self, layers: list[OverlayLayer], options: RunOptions, size: int) -> None:
         self.layers = layers
         self.private_size = size
-        self.owned: tuple[str, ...] = ()  # of a step's base and layers those whose owners are to be seen, "" for others
+        self.has_users = False  # a step of a build that knows the image's users
+        self.owned: tuple[str, ...] = ()  # its base and layers as far as their owners are to be seen, "" for the others
         self.is_direct = options.writable and not any(layer.writable for layer in layers)  # the image itself
         self.has_tmpfs = options.writable_tmpfs and not options.writable
         self.is_writable = self.is_direct or self.has_tmpfs or any(layer.writable for layer in layers)
@@ -107,7 +108,7 @@ def plan_layers(layering: Layering) -> list[Operation]:
 
 
 def _plan_owners(layering: Layering, number: int, operations: list[Operation], lowers: list[str]) -> None:
-    """Put the files of a layer that are not root's into one more layer above it, with their owners."""
+    """Put files of a layer whose owners and modes are others in the image into one more layer above it."""
     level = layering.owned[number] if number < len(layering.owned) else ""
     if level:
         place = f"{SESSION}/owners{number}"

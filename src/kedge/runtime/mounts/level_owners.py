@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The owners of an image's files, for a step of a build whose namespace knows the image's users.
+"""The owners and modes of an image's files, for a step of a build whose namespace knows the image's users.
 
-On a node all files are the caller's, and a table beside each directory says whose they are in the image. Above such a
-directory lies one more layer with just the files that are not root's. It is in memory: it goes with the container, and
-no file of another user is ever in a cache.
+On a node all files are the caller's, none is set-user-ID, and a table beside each directory says what the image says.
+Above such a directory lies one more layer with just these files, as they are in the image. It is in memory: it goes
+with the container, and no file of another user is ever in a cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    Owners = dict[bytes, tuple[int, int]]
+    Owned = dict[bytes, tuple[int, int, int | None]]  # user, group, and the mode where the node has another, by path
 
 _MOST_FILES = 4000  # of all levels: they are made anew for each step
 _MOST_BYTES = 64 << 20
@@ -29,26 +29,26 @@ _MARKS = ("user.overlay.", "trusted.overlay.", "user.fuseoverlayfs.")  # what is
 
 
 def find_owned(levels: Sequence[str], count: int) -> tuple[str, ...] | None:
-    """The directories that have files of others than root, each in its place, "" for the others.
+    """The directories that have such files, each in its place, "" for the others.
 
     None where they are too many or too large to be made for each step, or their numbers are not below `count`.
     """
-    tables = [read_foreign(level) for level in levels]
+    tables = [read_owned(level) for level in levels]
     if sum(map(len, tables)) > _MOST_FILES:
         return None
-    if any(number >= count for table in tables for owner in table.values() for number in owner):
+    if any(number >= count for table in tables for uid, gid, _ in table.values() for number in (uid, gid)):
         return None
     if sum(map(_measure, levels, tables)) > _MOST_BYTES:
         return None
     return tuple(level if table else "" for level, table in zip(levels, tables, strict=True))
 
 
-def read_foreign(level: str) -> Owners:
-    """User and group of the files below an unpacked image's root that are not root's, by path."""
-    return {path: (uid, gid) for path, uid, gid, _ in decode_records(read_owners(level)) if path and (uid or gid)}
+def read_owned(level: str) -> Owned:
+    """The files below an unpacked image's root whose owner or mode is another in the image."""
+    return {path: (uid, gid, mode) for path, uid, gid, mode in decode_records(read_owners(level)) if path}
 
 
-def _measure(level: str, owners: Owners) -> int:
+def _measure(level: str, owners: Owned) -> int:
     total = 0
     for path in owners:
         try:
@@ -60,11 +60,11 @@ def _measure(level: str, owners: Owners) -> int:
 
 
 def restore_owners(level: str, target: str) -> None:
-    """Make what is not root's in a level again in an empty directory, with its owners; raises OSError."""
+    """Make such files of a level again in an empty directory, as they are in the image; raises OSError."""
     copy = _OwnedCopy(level, target)
     try:
-        for path, owner in sorted(read_foreign(level).items()):
-            copy.add(path, owner)
+        for path, (uid, gid, mode) in sorted(read_owned(level).items()):
+            copy.add(path, (uid, gid), mode)
         copy.set_times()
     finally:
         copy.close()
@@ -83,7 +83,7 @@ class _OwnedCopy:
         os.close(self._level)
         os.close(self._target)
 
-    def add(self, path: bytes, owner: tuple[int, int]) -> None:
+    def add(self, path: bytes, owner: tuple[int, int], mode: int | None = None) -> None:
         """One file or directory; what the level does not have any more is passed over."""
         above, _, name = path.rpartition(b"/")
         if above and above not in self._folders:
@@ -99,11 +99,11 @@ class _OwnedCopy:
         finally:
             os.close(folder)
         try:
-            self._make(path, handle, owner)
+            self._make(path, handle, owner, mode)
         finally:
             os.close(handle)
 
-    def _make(self, path: bytes, handle: int, owner: tuple[int, int]) -> None:
+    def _make(self, path: bytes, handle: int, owner: tuple[int, int], mode: int | None) -> None:
         status = os.fstat(handle)
         kind = stat.S_IFMT(status.st_mode)
         key = status.st_dev, status.st_ino
@@ -125,7 +125,7 @@ class _OwnedCopy:
             self._links[key] = path
         os.chown(path, *owner, dir_fd=self._target, follow_symlinks=False)
         if kind != stat.S_IFLNK:
-            os.chmod(path, stat.S_IMODE(status.st_mode), dir_fd=self._target)
+            os.chmod(path, stat.S_IMODE(status.st_mode) if mode is None else mode, dir_fd=self._target)
             self._copy_attributes(path, handle)
         self._set_time(path, status)
 

@@ -44,7 +44,7 @@ _TEXTS = {
     "file": "create the file {1}",
     "write": "write {1} ({size} bytes)",
     "link": "create the symlink {2} -> {1}",
-    "owners": "put the files of {1} that are not root's into {2}",
+    "owners": "show the files of {1} that have other owners or modes than on this node, from {2}",
     "overlay": "mount an overlay on {4}: lower {1}, upper {2}",
     "relay": "mount the overlay on {4} again, above the mount points that the image lacks",
     "proc": "mount proc on {1}",

@@ -48,14 +48,17 @@ _PROBE = "user.kedge.probe"
 _MOST_FOLDERS = 2000  # that are looked through for files of fuse-overlayfs
 
 
-def mount_overlay(lowers: list[str], upper: str, work: str, target: str, *, is_written: bool = False) -> str:
+def mount_overlay(
+    lowers: list[str], upper: str, work: str, target: str, *, is_written: bool = False, lets_setuid: bool = False
+) -> str:
     """Lay `lowers`, highest first, under `upper` on `target`; returns which way worked and why not a better one.
 
     `is_written` says that programs will write there, not only we ourselves, who make a few mount points. Raises
     MountFailed with every reason.
     """
+    flags = constants.MS_NODEV | (0 if lets_setuid else constants.MS_NOSUID)
     ways: list[tuple[str, Callable[[], None]]] = [
-        ("kernel overlay", lambda: mount_kernel(lowers, upper, work, target)),
+        ("kernel overlay", lambda: mount_kernel(lowers, upper, work, target, flags)),
         ("fuse-overlayfs", lambda: mount_fuse(lowers, upper, work, target)),
     ]
     _check_folders([*lowers, upper, work])
@@ -106,14 +109,16 @@ def _doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
     return ""
 
 
-def mount_kernel(lowers: list[str], upper: str, work: str, target: str) -> None:
+def mount_kernel(
+    lowers: list[str], upper: str, work: str, target: str, flags: int = constants.MS_NOSUID | constants.MS_NODEV
+) -> None:
     """The kernel's overlay; raises OSError."""
     with _SafeNames([*lowers, upper, work]) as names:
         *safe_lowers, safe_upper, safe_work = names
         options = f"lowerdir={':'.join(safe_lowers)},upperdir={safe_upper},workdir={safe_work}"
         if not is_privileged():
             options += ",userxattr"  # trusted attributes are real root's alone
-        libc.mount("overlay", target, "overlay", constants.MS_NOSUID | constants.MS_NODEV, options)
+        libc.mount("overlay", target, "overlay", flags, options)
 
 
 def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:

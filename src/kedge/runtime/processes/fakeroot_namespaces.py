@@ -48,13 +48,16 @@ class FakerootNamespaces:
                 self._write_maps(process)
             else:
                 mapper.map()
-            if self._user is not None:
-                _change_user(self._user)
         except OSError as problem:
             raise _explain(problem) from problem
         finally:
             os.close(process)
             os.close(self._stowed)
+
+    def become_user(self) -> None:
+        """Be the user that the program is to run as; root may do what nobody else may, so this comes last."""
+        if self._user is not None:
+            _change_user(self._user)
 
     def _needs_mapper(self) -> bool:
         """A process may map itself; more users only another may that is root of the namespace above."""
@@ -107,7 +110,7 @@ def _change_user(user: ImageUser) -> None:
                 os.fstat(stream).st_mode
             ):  # else nobody could open /dev/stdout; a terminal is the caller's
                 os.fchown(stream, user.uid, user.gid)
-        os.setgroups(user.groups)
+        os.setgroups(list(dict.fromkeys((user.gid, *user.groups))))
         os.setresgid(user.gid, user.gid, user.gid)
         os.setresuid(user.uid, user.uid, user.uid)
     except OSError as problem:

@@ -161,6 +161,7 @@ def begin(container: Container, servers: list[FuseServer]) -> BuiltRoot:
     """Put the root in its place and plan the rest. FUSE servers start here, outside of a process-id namespace."""
     builder = Builder(container.base, container.say, servers, container.host_root)
     builder.secret = container.located.root.secret
+    builder.lets_setuid = container.restrictions.lets_setuid = container.layering.has_users
     if container.ext_servers is not None:
         container.ext_servers.adopt()
         builder.ext_servers = container.ext_servers

@@ -33,6 +33,7 @@ class Restrictions:
         self.contain: Callable[[], None] | None = None  # keeps it off the caller's terminal and keys
         self.user: ImageUser | None = None  # whom fake root becomes at the end
         self.fakeroot_namespaces: FakerootNamespaces | None = None  # fake root's own, to be entered last
+        self.lets_setuid = False  # programs of the image may be set-user-ID: all whom they can become are fake root's
         self.hand_over: HandOver | None = None  # where the program must not get hold of this interpreter's file
 
     def prepare(self) -> None:
@@ -46,7 +47,8 @@ class Restrictions:
         if self.fakeroot_namespaces is not None:
             self.fakeroot_namespaces.enter()
         libc.control_process(PR_SET_DUMPABLE, 0)  # nobody looks into this process; the next program is as all are
-        libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
+        if not self.lets_setuid:
+            libc.control_process(PR_SET_NO_NEW_PRIVS, 1)
         for number in self.capabilities:
             try:
                 libc.control_process(PR_CAPBSET_DROP, number)
@@ -56,6 +58,8 @@ class Restrictions:
             self.emulate()
         if self.contain is not None:
             self.contain()
+        if self.fakeroot_namespaces is not None:
+            self.fakeroot_namespaces.become_user()
 
 
 def is_own_interpreter() -> bool:

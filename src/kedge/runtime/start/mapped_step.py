@@ -35,7 +35,7 @@ class MappedStep:
 
     def go_on_inside(self, layering: Layering) -> None:
         """Called in the user namespace; returns in a child of this process, which is where the container is made."""
-        layering.owned = self._owned or ()
+        layering.has_users, layering.owned = True, self._owned or ()
         end_with_parent(self._step.parent)
         self._begin()
         own = os.getpid()
