@@ -24,6 +24,7 @@ from tests.builders.small_disks import small_disk
 from tests.builders.subordinate_ids import FIRST, each_with_ids, give_ids, list_foreign
 from tests.builders.waiting import wait_until
 from tests.functional.test_build_owners import read_owners
+from tests.interop.test_build_identities import list_members
 
 pytestmark = pytest.mark.root
 
@@ -34,13 +35,15 @@ USERS = (
 # Nothing in it asks who it is, or what the users of the image may do.
 SAME = f"""{USERS}COPY --chown=app:staff given /srv/given
 RUN mkdir -p /home/app/deep /srv/own && echo x > /srv/own/file && chown -R app:staff /home/app /srv/own
-RUN ln /srv/own/file /srv/own/same && chmod 0 /srv/own && echo y > /srv/tool && chown app /srv/tool && chmod 4755 /srv/tool
+RUN ln /srv/own/file /srv/own/same && chmod 0 /srv/own
+RUN echo y > /srv/tool && chown app /srv/tool && chmod 4755 /srv/tool
 USER app
 WORKDIR /home/app
 RUN echo made > mine && mkdir -m 700 dir && echo more > dir/file && rm -r deep && echo more >> /srv/given
 USER root
 RUN echo root > /home/app/roots && chown 7:8 /home/app/mine && rm /srv/own/same
-RUN chmod 700 /home/app && mkdir /srv/shut && echo z > /srv/shut/x && chown -R 65534:65534 /srv/shut && chmod 0 /srv/shut/x
+RUN chmod 700 /home/app && mkdir /srv/shut && echo z > /srv/shut/x && chown -R 65534:65534 /srv/shut
+RUN chmod 0 /srv/shut/x
 """
 EPOCH = {"SOURCE_DATE_EPOCH": "1700000000"}
 
@@ -73,10 +76,10 @@ def test_a_step_has_the_users_of_the_image(own: Workshop) -> None:
     asks = "id -u; cat /srv/own/file; cat /root/secret 2>&1; echo x >> /etc/passwd; stat -c '%u:%g %n' /srv/own/file"
     own.write(
         "Dockerfile",
-        f"{USERS}RUN mkdir /srv/own && echo own > /srv/own/file && chown -R app:staff /srv/own && chmod 700 /srv/own && "
-        "umask 077 && echo secret > /root/secret\n"
-        f"USER app\nRUN ({asks}) > /out/said 2>&1\nRUN echo shown > /dev/stdout\nUSER root\nRUN su app -c id >> /out/said; find / -xdev -user app | sort "
-        ">> /out/said\n",
+        f"{USERS}RUN mkdir /srv/own && echo own > /srv/own/file && chown -R app:staff /srv/own && chmod 700 /srv/own\n"
+        "RUN umask 077 && echo secret > /root/secret\n"
+        f"USER app\nRUN ({asks}) > /out/said 2>&1\nRUN echo shown > /dev/stdout\n"
+        "USER root\nRUN su app -c id >> /out/said; find / -xdev -user app | sort >> /out/said\n",
     )
     own.build("out.sif", "Dockerfile")
     assert own.exec("out.sif", "cat", "/out/said").splitlines() == [
@@ -91,6 +94,39 @@ def test_a_step_has_the_users_of_the_image(own: Workshop) -> None:
         "/srv/own/file",
     ]
     assert list_foreign(own.runner) == []
+
+
+def test_owners_and_modes_of_the_base_are_seen_and_can_be_changed(own: Workshop) -> None:
+    """On the node its files are the caller's, and no file is set-user-ID."""
+    own.write(
+        "Dockerfile",
+        f"{USERS}RUN rm /bin/su && cp /bin/busybox /bin/su && chmod 4755 /bin/su && sed -i s/root:x/root:/ /etc/passwd\n"
+        "RUN cp /bin/busybox /bin/tool && chmod 6755 /bin/tool && echo shut > /etc/shut && chmod 0 /etc/shut\n"
+        "RUN mkdir -m 750 /srv/own && echo own > /srv/own/file && ln /srv/own/file /srv/own/same\n"
+        "RUN ln -s file /srv/own/link && chown -hR app:staff /srv/own\n",
+    )
+    own.build("--format", "docker-archive", "base.tar", "Dockerfile")
+    own.write(
+        "Dockerfile",
+        "FROM docker-archive:base.tar\nUSER app\n"
+        "RUN /bin/su root -c 'id -u' > /out/said; cat /srv/own/link /etc/shut >> /out/said 2>&1\n"
+        "RUN stat -c '%u:%g %a %h' /srv/own /srv/own/same /bin/su /etc/shut >> /out/said\n"
+        "RUN echo more >> /srv/own/same; cp /srv/own/same /out/both\n"
+        "USER root\nRUN find / -xdev -perm -4000 | sort >> /out/said; chmod a-s /bin/tool; touch /bin/su /etc/shut\n",
+    )
+    own.build("--format", "docker-archive", "--force", "out.tar", "Dockerfile")
+    own.build("--force", "out.sif", "Dockerfile")
+    assert own.exec("out.sif", "cat", "/out/said").splitlines() == [
+        *("0", "own", "cat: can't open '/etc/shut': Permission denied"),
+        *("1000:50 750 1", "1000:50 644 2", "0:0 4755 1", "0:0 0 1", "/bin/su", "/bin/tool"),
+    ]
+    assert own.exec("out.sif", "cat", "/out/both").splitlines() == ["own", "more"]
+    modes = read_modes(own.context / "out.tar")
+    assert (modes["bin/tool"], modes["bin/su"], modes["etc/shut"]) == (0o755, 0o4755, 0)
+
+
+def read_modes(path: Path) -> dict[str, int]:
+    return {member.name.strip("./"): member.mode for _, member in list_members(path)}
 
 
 @pytest.mark.parametrize("refused", [(), ("overlay",), ("overlay", "fuse.fuse-overlayfs"), ("openat2",)])
@@ -166,8 +202,8 @@ def test_many_files_of_others_are_left_to_the_other_way(own: Workshop) -> None:
 
 def test_caches_are_the_callers_after_a_step_and_the_users_in_it(own: Workshop) -> None:
     mount = "--mount=type=cache,target=/var/kept"
-    first = "touch /var/kept/mine && mkdir -m 700 /var/kept/shut && echo x > /var/kept/shut/file && chmod 4755 /var/kept/mine"
-    last = "stat -c '%u:%g %a' /var/kept /var/kept/mine /var/kept/shut /var/kept/roots > /out/said; cat /var/kept/shut/file"
+    first = "cd /var/kept; touch mine && mkdir -m 700 shut && echo x > shut/file && chmod 4755 mine"
+    last = "cd /var/kept; stat -c '%u:%g %a' . mine shut roots > /out/said; cat shut/file"
     own.write(
         "Dockerfile",
         f"{USERS}RUN mkdir -p /var\nUSER app\nRUN {mount} {first}\nUSER root\nRUN {mount} touch /var/kept/roots\n"
@@ -184,8 +220,8 @@ def test_secrets_are_the_steps_users(own: Workshop) -> None:
     own.write("key", "hidden\n")
     own.write(
         "Dockerfile",
-        f"{USERS}USER app\nRUN --mount=type=secret,id=key,target=/tmp/key cat /tmp/key > /out/said; stat -c %u:%a /tmp/key "
-        ">> /out/said\n",
+        f"{USERS}USER app\nRUN --mount=type=secret,id=key,target=/tmp/key cat /tmp/key > /out/said; "
+        "stat -c %u:%a /tmp/key >> /out/said\n",
     )
     own.build("--secret", "id=key,src=key", "out.sif", "Dockerfile")
     assert own.exec("out.sif", "cat", "/out/said").split() == ["hidden", "1000:400"]
