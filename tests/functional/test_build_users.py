@@ -100,7 +100,7 @@ def test_owners_and_modes_of_the_base_are_seen_and_can_be_changed(own: Workshop)
     """On the node its files are the caller's, and no file is set-user-ID."""
     own.write(
         "Dockerfile",
-        f"{USERS}RUN rm /bin/su && cp /bin/busybox /bin/su && chmod 4755 /bin/su && sed -i s/root:x/root:/ /etc/passwd\n"
+        f"{USERS}RUN rm /bin/su && cp /bin/busybox /bin/su && chmod 4755 /bin/su; sed -i s/root:x/root:/ /etc/passwd\n"
         "RUN cp /bin/busybox /bin/tool && chmod 6755 /bin/tool && echo shut > /etc/shut && chmod 0 /etc/shut\n"
         "RUN mkdir -m 750 /srv/own && echo own > /srv/own/file && ln /srv/own/file /srv/own/same\n"
         "RUN ln -s file /srv/own/link && chown -hR app:staff /srv/own\n",
@@ -109,7 +109,7 @@ def test_owners_and_modes_of_the_base_are_seen_and_can_be_changed(own: Workshop)
     own.write(
         "Dockerfile",
         "FROM docker-archive:base.tar\nUSER app\n"
-        "RUN /bin/su root -c 'id -u' > /out/said; cat /srv/own/link /etc/shut >> /out/said 2>&1\n"
+        "RUN /bin/su root -c 'id -u' > /out/said; cat /srv/own/link /etc/shut >> /out/said 2>&1; true\n"
         "RUN stat -c '%u:%g %a %h' /srv/own /srv/own/same /bin/su /etc/shut >> /out/said\n"
         "RUN echo more >> /srv/own/same; cp /srv/own/same /out/both\n"
         "USER root\nRUN find / -xdev -perm -4000 | sort >> /out/said; chmod a-s /bin/tool; touch /bin/su /etc/shut\n",
