@@ -102,8 +102,8 @@ def test_owners_and_modes_of_the_base_are_seen_and_can_be_changed(own: Workshop)
         "Dockerfile",
         f"{USERS}RUN rm /bin/su && cp /bin/busybox /bin/su && chmod 4755 /bin/su; sed -i s/root:x/root:/ /etc/passwd\n"
         "RUN cp /bin/busybox /bin/tool && chmod 6755 /bin/tool && echo shut > /etc/shut && chmod 0 /etc/shut\n"
-        "RUN mkdir -m 750 /srv/own && echo own > /srv/own/file && ln /srv/own/file /srv/own/same\n"
-        "RUN ln -s file /srv/own/link && chown -hR app:staff /srv/own\n",
+        "RUN mkdir -m 750 /srv/own && cd /srv/own && echo own > file && ln file same && ln -s file link && "
+        "chown -hR app:staff /srv/own\n",
     )
     own.build("--format", "docker-archive", "base.tar", "Dockerfile")
     own.write(
