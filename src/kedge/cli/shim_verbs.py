@@ -74,12 +74,12 @@ _MISSING = {
 
 # options of `build` without meaning for kedge: steps always appear to run as root, and nothing is left behind
 _BUILD_NEEDLESS = (
-    *("-f", "--fakeroot", "--userns", "--ignore-subuid", "--ignore-fakeroot-command", "--ignore-userns"),
-    *("--ignore-proot", "--no-setgroups", "--no-cleanup", "--writable-tmpfs", "-j", "--json"),
+    *("-f", "--fakeroot", "--userns", "--ignore-fakeroot-command", "--ignore-userns", "--ignore-proot"),
+    *("--no-setgroups", "--no-cleanup", "--writable-tmpfs", "-j", "--json"),
 )
 # options that say how a definition is built: for an image that is there they mean nothing, too
 _BUILD_IDLE = (
-    *(*_BUILD_NEEDLESS, "-T", "--notest", "--warn-unused-build-args"),
+    *(*_BUILD_NEEDLESS, "-T", "--notest", "--ignore-subuid", "--warn-unused-build-args"),
     *(f"--{switch.name}" for switch in list_switches()),
 )
 _BUILD_IDLE_VALUES = ("-B", "--bind", "--mount", "--build-arg", "--build-arg-file", "--section")

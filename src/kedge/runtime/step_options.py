@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+OWNERS = "owners"  # beside `upper`: the table of whose the files of a step are that had all users of the image
+
+
 class StepOptions:
     """The attributes below are the defaults."""
 

@@ -194,7 +194,12 @@ RANGES: dict[str, bytes | str | None] = {"/etc/subuid": b"ada:100000:65536\n", "
 def test_subordinate_ids_that_are_there_are_counted() -> None:
     finding = judge_subordinate_ids(make_host({**PROGRAMS, **RANGES}))
     assert finding.level == OK
-    assert finding.what == "65536 ids for ada: --fakeroot has all users of an image"
+    assert finding.what == "65536 ids for ada: --fakeroot and builds have all users of an image"
+    few = dict.fromkeys(("/etc/subuid", "/etc/subgid"), b"ada:100000:5000\n")
+    finding = judge_subordinate_ids(make_host({**PROGRAMS, **few}))
+    assert finding.level == OK
+    assert finding.what.startswith("5000 ids for ada: ")
+    assert "builds need 65535 ids" in finding.what
 
 
 def test_subordinate_ids_that_are_missing_say_what_is_missing() -> None:

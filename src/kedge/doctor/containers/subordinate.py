@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Subordinate ids: whether --fakeroot has all users of an image, or root alone."""
+"""Subordinate ids: whether --fakeroot and the steps of builds have all users of an image, or root alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.posix.views import DirectoryView
 from kedge.runtime.environment.identity import find_user
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.processes.subordinate_ids import find_helper, find_range, plan_maps
+from kedge.runtime.processes.subordinate_ids import STEP_IDS, find_helper, find_range, plan_maps
 
 NAME = "subordinate-ids"
 _FIRST, _COUNT = 100000, 65536  # as useradd gives them
@@ -41,7 +41,10 @@ def judge_subordinate_ids(host: HostFacts) -> Finding:
         return Finding(NAME, OK, "root needs none")
     if plan_maps(host, 0):
         count = find_range(host.view.read("/etc/subuid") or b"", host)[1]
-        return Finding(NAME, OK, f"{count} ids for {host.user}: --fakeroot has all users of an image")
+        who = "--fakeroot and builds have all users of an image"
+        if not plan_maps(host, 0, exactly=STEP_IDS - 1):
+            who = f"--fakeroot has the users of an image; builds need {STEP_IDS - 1} ids, and emulate users"
+        return Finding(NAME, OK, f"{count} ids for {host.user}: {who}")
     missing = [name for name in ("newuidmap", "newgidmap") if not find_helper(name, host.view.is_executable)]
     if missing:
         reason = f"{' and '.join(missing)} are not installed" if missing[1:] else f"{missing[0]} is not installed"

@@ -19,6 +19,7 @@ from kedge.posix.start_kedge import own_start_command
 from kedge.runtime.command_line.binds import parse_bind
 from kedge.runtime.facts import Bind
 from kedge.runtime.mounts.step_points import StepPoints
+from kedge.runtime.step_options import OWNERS
 
 _PREFIXES = ("KEDGE", "APPTAINER", "SINGULARITY")  # a user's wishes for containers are not for the steps of a build
 _KEPT = ("KEDGE_NODEDIR", "KEDGE_SITE_CONFIG")
@@ -49,6 +50,16 @@ class StepRoot:
     def upper(self) -> str:
         """The directory with what the step changed."""
         return f"{self.changes}/upper" if self.changes else self.base
+
+    @property
+    def owners(self) -> str:
+        """The table of whose these files are, where the step had all users of the image."""
+        return f"{self.changes}/{OWNERS}"
+
+    @property
+    def has_users(self) -> bool:
+        """Whether it had them."""
+        return bool(self.changes) and os.path.exists(self.owners)
 
 
 @frozen

@@ -13,6 +13,7 @@ import os
 from kedge.runtime.mounts.level_owners import find_owned
 from kedge.runtime.processes.subordinate_ids import STEP_IDS
 from kedge.runtime.processes.supervise import end_with_parent, go_on_in_child
+from kedge.runtime.step_options import OWNERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
     from kedge.runtime.processes.step_owners import KeptFolder
     from kedge.runtime.step_options import StepOptions
-
-OWNERS = "owners"  # the table beside `upper`
 
 
 class MappedStep:

@@ -40,7 +40,6 @@ from kedge.runtime.images.node_cache import read_owners
 from kedge.runtime.images.node_cache_writer import Built
 from kedge.runtime.processes.subordinate_ids import knows_others
 from kedge.runtime.start.build_step import StepRoot
-from kedge.runtime.start.mapped_step import OWNERS
 from kedge.store.store import Store
 
 _TRIES = 3
@@ -220,9 +219,11 @@ class _OverlayWorkspace:
 
     def _read_known(self) -> OwnerTable | None:
         """Whose the files are, where the step knew all users of the image."""
-        table = self.changes / OWNERS
+        if not self.root.has_users:
+            return None
+        table = Path(self.root.owners)
         with explained(table):
-            return OwnerTable.decode(table.read_bytes()) if table.exists() else None
+            return OwnerTable.decode(table.read_bytes())
 
     def keep(self, state: BuildState) -> None:
         """The upper directory is the layer's from now on; one of fuse-overlayfs means little to the kernel."""

@@ -28,6 +28,7 @@ from kedge.runtime.start.build_step import StepProgram, run_build_step
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
 _DISK_FULL = "No space left on device"
+_NO_SUCH_ID = "Invalid argument"  # says chown of a number that a namespace does not know
 _SHELL = ("/bin/sh", "-i")
 _NETWORKS = {"default": "", "sandbox": "", "host": ""}
 
@@ -66,7 +67,8 @@ def run_in_workspace(
             output.finish()
         if not status:
             return
-        problem = _explain_failure(session, step, (status, describe_death(status, output.last, watch)), output)
+        death = describe_death(status, output.last, watch)
+        problem = _explain_failure(session, step, (status, death), output, has_users=workspace.root.has_users)
         if session.request.shell_on_error:
             _open_shell(session, step, partial(run, replace(program, argv=_SHELL, stdin=b""), None))
         raise problem
@@ -138,7 +140,7 @@ def refuse_other_machine(platform: Platform, step: RunStep) -> None:
 
 
 def _explain_failure(
-    session: BuildSession, step: RunStep, end: tuple[int, StepDeath], output: StepOutput
+    session: BuildSession, step: RunStep, end: tuple[int, StepDeath], output: StepOutput, *, has_users: bool
 ) -> BuildFailed:
     """The error for a program that failed."""
     status, death = end
@@ -148,6 +150,8 @@ def _explain_failure(
     log = f"read the whole output in {session.log.path}, or " if session.log.path else ""
     if any(_DISK_FULL in line for line in output.last):
         log = f"free some space in {session.place.node.place}, or choose another disk with KEDGE_NODEDIR; {log}"
+    if has_users and any(_NO_SUCH_ID in line for line in output.last):
+        log = f"if it is about a user or group above {STEP_IDS - 1}, build with --ignore-subuid; {log}"
     if death.remedy:
         log = f"{death.remedy}; {log}"
     return BuildFailed(
