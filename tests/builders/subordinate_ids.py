@@ -50,6 +50,6 @@ def each_with_ids() -> Iterator[RunnerWithIds]:
 
 def list_foreign(runner: Runner) -> list[str]:
     """Files in the directories of the runner's kedge that are somebody else's."""
-    places = [runner.home, runner.folder / "node", runner.folder / "cache"]
-    found = [path for place in places for path in (place, *place.rglob("*"))]
+    places = [runner.folder / name for name in ("home", "node", "cache", "changes")]
+    found = [path for place in places if place.exists() for path in (place, *place.rglob("*"))]
     return sorted(str(path) for path in found if os.lstat(path).st_uid != runner.uid)

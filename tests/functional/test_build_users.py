@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.build_steps import Steps, give
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.containers import Runner
+from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.builders.old_kernels import play_refusals
 from tests.builders.small_disks import small_disk
 from tests.builders.subordinate_ids import FIRST, each_with_ids, give_ids, list_foreign
@@ -256,6 +257,26 @@ def start(shop: Workshop, *words: str) -> subprocess.Popen[bytes]:
         argv, env=shop.runner.variables(), cwd=shop.context, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
+
+
+def test_a_second_program_in_a_step_finds_the_owners_of_the_first() -> None:
+    """The shell of --shell-on-error."""
+    for runner in each_with_ids():
+        base = give_to(runner, make_sandbox(runner.folder / "base"))
+        os.chown(base, runner.uid, runner.uid)
+        setup = f"mount --bind {runner.etc} /etc"
+        steps = Steps(runner, base, give(runner, runner.folder / "changes"), setup=setup)
+        make = "mkdir -p /srv/own && cd /srv/own && echo x > file && echo y > tool && ln file same && ln -s file link"
+        named = {"maps_users": True}
+        steps.read("sh", "-c", f"{make} && busybox chown -hR 5:6 /srv/own && chmod 4711 tool", named=named)
+        assert steps.upper.joinpath("srv/own/tool").stat().st_uid == runner.uid
+        assert steps.upper.joinpath("srv/own/tool").stat().st_mode & 0o7777 == 0o4711
+        assert list_foreign(runner) == []
+        ask = "cd /srv/own; stat -c '%u:%g %a %n' . file tool same; busybox ls -lnd link | grep -c ' 5 *6 '"
+        assert steps.read("sh", "-c", ask, named=named).splitlines() == [
+            *("5:6 755 .", "5:6 644 file", "5:6 4711 tool", "5:6 644 same", "1"),
+        ]
+        assert list_foreign(runner) == []
 
 
 def test_a_full_disk_at_the_end_of_a_step_is_one_error(own: Workshop) -> None:

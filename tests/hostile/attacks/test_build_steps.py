@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.builders.old_kernels import play_refusals
+from tests.builders.own_etc import Account, make_etc
 from tests.hostile.attacks.conftest import Ground
 from tests.hostile.attacks.judging import list_reached
 from tests.hostile.attacks.scene import Measured
-from tests.requirements import require_program
+from tests.requirements import require_program, require_root
 
 PROGRAM = Path(__file__).parents[2] / "programs/run_an_attacking_step.py"
 # A step has what the strictest start has
 LIKE = "--fakeroot --containall"
 
 
-def attack(ground: Ground, way: str, refused: str, name: str) -> Measured:
+def attack(ground: Ground, way: str, refused: str, name: str, prefix: tuple[str, ...] = ()) -> Measured:
     scene = ground.scene
     changes = scene.own(_make(scene.base / name))
     program = scene.base / "step.py"
@@ -26,7 +27,7 @@ def attack(ground: Ground, way: str, refused: str, name: str) -> Measured:
     words = [str(ground.kedge.parent / "python"), str(program), str(ground.sandbox), str(changes), way]
     words += [f"{scene.base}/readonly", f"{scene.base}/mountpoint", "attack"]
     played = play_refusals(scene.base, refused, "in children", path="") if refused else {}
-    return scene.start(words, scene.project, played)
+    return scene.start(words, scene.project, played, prefix)
 
 
 def _make(folder: Path) -> Path:
@@ -39,6 +40,19 @@ def _make(folder: Path) -> Path:
 def test_a_step_of_a_build_reaches_nothing(ground: Ground, way: str, refused: str) -> None:
     require_program("fuse-overlayfs")
     measured = attack(ground, way, refused, f"changes-{way}-{refused}")
+    assert measured.is_whole, (measured.status, measured.errors)
+    wrong = list_reached({"step": measured}, LIKE)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_step_with_the_users_of_the_image_reaches_nothing(ground: Ground, tmp_path: Path) -> None:
+    """Its programs may be set-user-ID, and its users are subordinate ids of the caller's."""
+    require_root()
+    require_program("newuidmap")
+    ids = dict.fromkeys(("subuid", "subgid"), "attacked:2000000:65536\n")
+    etc = make_etc(tmp_path / "etc", [Account("attacked", ground.scene.uid, ground.scene.home)], **ids)
+    prefix = (require_program("unshare"), "--mount", "sh", "-ec", f'mount --bind {etc} /etc; exec "$@"', "sh")
+    measured = attack(ground, "users", "", "changes-users", prefix)
     assert measured.is_whole, (measured.status, measured.errors)
     wrong = list_reached({"step": measured}, LIKE)
     assert not wrong, "\n".join(wrong)
