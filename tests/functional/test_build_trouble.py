@@ -62,10 +62,10 @@ def test_shell_on_error_is_a_terminal_in_the_failed_step(shop: Workshop) -> None
     environ = shop.runner.variables({"TERM": "xterm"})
     with subprocess.Popen(argv, env=environ, cwd=shop.context, stdin=theirs, stdout=theirs, stderr=theirs) as child:
         os.close(theirs)
-        shown = _read_until(ours, "'exit' ends it")
-        shown += _read_until(ours, "[#$] ")
+        shown = read_until(ours, "'exit' ends it")
+        shown += read_until(ours, "[#$] ")
         os.write(ours, b"cat /left; echo mine=$MINE; tty; exit 7\n")
-        shown += _read_until(ours, "hint: ")
+        shown += read_until(ours, "hint: ")
         status = child.wait(timeout=60)
     os.close(ours)
     assert status == 91, shown
@@ -102,7 +102,7 @@ def test_python_builds_and_failures_are_exceptions(shop: Workshop) -> None:
     assert json.loads(shop.runner.read("cache", "verify", "--json"))["removed"] == []
 
 
-def _read_until(terminal: int, pattern: str) -> str:
+def read_until(terminal: int, pattern: str) -> str:
     """What comes on the terminal, up to the pattern."""
     shown, end = "", time.monotonic() + 60
     while not re.search(pattern, shown):

@@ -7,9 +7,11 @@ What a step has written is the caller's when it has ended, however it ended.
 from __future__ import annotations
 
 import os
+import pty
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from tests.builders.small_disks import small_disk
 from tests.builders.subordinate_ids import FIRST, each_with_ids, give_ids, list_foreign
 from tests.builders.waiting import wait_until
 from tests.functional.test_build_owners import read_owners
+from tests.functional.test_build_trouble import read_until
 from tests.interop.test_build_identities import list_members
 
 pytestmark = pytest.mark.root
@@ -277,6 +280,27 @@ def test_a_second_program_in_a_step_finds_the_owners_of_the_first() -> None:
             *("5:6 755 .", "5:6 644 file", "5:6 4711 tool", "5:6 644 same", "1"),
         ]
         assert list_foreign(runner) == []
+
+
+def test_the_shell_in_a_failed_step_is_on_the_terminal(own: Workshop) -> None:
+    own.write("Dockerfile", f"{USERS}RUN echo made > /srv/left; chown app /srv/left; chmod 600 /srv/left; false\n")
+    argv = own.runner.argv("build", "--shell-on-error", "out.sif", ".")
+    ours, theirs = pty.openpty()
+    environ = own.runner.variables({"TERM": "xterm"})
+    with subprocess.Popen(argv, env=environ, cwd=own.context, stdin=theirs, stdout=theirs, stderr=theirs) as child:
+        os.close(theirs)
+        shown = read_until(ours, "'exit' ends it") + read_until(ours, "[#$] ")
+        os.write(ours, b"cat /srv/left; stat -c 'of %u' /srv/left; tty; sleep 60\n")
+        shown += read_until(ours, "/dev/")
+        time.sleep(0.5)
+        os.write(ours, b"\x03")  # Ctrl-C is the sleep's
+        os.write(ours, b"exit 7\n")
+        shown += read_until(ours, "hint: ")
+        assert child.wait(timeout=60) == 91, shown
+    os.close(ours)
+    assert "of 1000" in shown
+    assert list_foreign(own.runner) == []
+    assert own.list_builds() == []
 
 
 def test_a_full_disk_at_the_end_of_a_step_is_one_error(own: Workshop) -> None:

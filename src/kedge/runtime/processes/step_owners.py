@@ -53,7 +53,10 @@ def give_back(folder: Path, table: bytes) -> None:
 
 
 class KeptFolder:
-    """A directory that several steps use, also at the same time: the last one takes it over."""
+    """A directory that several steps use, also at the same time: the last one takes it over.
+
+    Its own attribute says that files in it have one.
+    """
 
     def __init__(self, folder: Path, owner: tuple[int, int]) -> None:
         """Gives the files back to whom they belonged at the end of another step, the directory itself to `owner`."""
@@ -61,27 +64,34 @@ class KeptFolder:
         with explained(folder):
             self._file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._lock(fcntl.LOCK_SH)
-            for opened, name, status in _walk(folder):
-                noted = _read_owner(opened, name, status)
-                if noted is not None:
-                    os.removexattr(opened.name(name), OWNER_ATTRIBUTE, follow_symlinks=False)  # it may be another soon
-                    _give(opened, name, status, noted)
+            if _read_attribute(self._file, OWNER_ATTRIBUTE) is not None:
+                self._give_back()
             os.chown(self._file, *owner)
+
+    def _give_back(self) -> None:
+        for opened, name, status in _walk(self._folder):
+            noted = _read_attribute(opened.name(name), OWNER_ATTRIBUTE) if _has_attributes(status) else None
+            owner = decode_owner(noted) if noted is not None else None
+            if owner is not None:
+                os.removexattr(opened.name(name), OWNER_ATTRIBUTE, follow_symlinks=False)  # it may be another soon
+                _give(opened, name, status, owner)
 
     def take_over(self) -> None:
         """Let all files be the caller's, unless another step uses them."""
         with explained(self._folder):
-            if self._lock(fcntl.LOCK_EX):
+            if self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                os.fchown(self._file, *_ROOT)
                 for opened, name, status in _walk(self._folder):
                     owner = (status.st_uid, status.st_gid)
                     if owner != _ROOT:
-                        _note_owner(opened, name, status, owner)
+                        _note_owner(opened.name(name), status, owner)
                         _give(opened, name, status, _ROOT)
+                        _note_owner(self._file, os.fstat(self._file), _ROOT)
             os.close(self._file)
 
     def _lock(self, kind: int) -> bool:
         try:
-            fcntl.flock(self._file, kind | fcntl.LOCK_NB)
+            fcntl.flock(self._file, kind)
         except BlockingIOError:
             return False
         except OSError:
@@ -119,27 +129,19 @@ def _give(folder: ConfinedFolder, name: bytes, status: os.stat_result, owner: tu
             os.setxattr(folder.name(name), _CAPABILITY, capability, follow_symlinks=False)
 
 
-def _read_owner(folder: ConfinedFolder, name: bytes, status: os.stat_result) -> tuple[int, int] | None:
-    """Whose a file was, where an attribute says so."""
-    if not name or not _has_attributes(status):
-        return None
-    value = _read_attribute(folder.name(name), OWNER_ATTRIBUTE)
-    return decode_owner(value) if value is not None else None
-
-
-def _note_owner(folder: ConfinedFolder, name: bytes, status: os.stat_result, owner: tuple[int, int]) -> None:
+def _note_owner(file: bytes | int, status: os.stat_result, owner: tuple[int, int]) -> None:
     if _has_attributes(status):
         with contextlib.suppress(OSError):  # a file system without attributes: the file is root's the next time
-            os.setxattr(folder.name(name), OWNER_ATTRIBUTE, encode_owner(*owner), follow_symlinks=False)
+            os.setxattr(file, OWNER_ATTRIBUTE, encode_owner(*owner))
 
 
 def _has_attributes(status: os.stat_result) -> bool:
-    """Links, pipes and the like have none of users'."""
+    """Whether a file can have those of users; links, pipes and the like cannot."""
     return stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
 
 
-def _read_attribute(path: bytes, name: str) -> bytes | None:
+def _read_attribute(file: bytes | int, name: str) -> bytes | None:
     try:
-        return os.getxattr(path, name, follow_symlinks=False)
+        return os.getxattr(file, name)
     except OSError:
         return None
