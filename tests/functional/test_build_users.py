@@ -11,6 +11,7 @@ import pty
 import shutil
 import signal
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -127,6 +128,21 @@ def test_owners_and_modes_of_the_base_are_seen_and_can_be_changed(own: Workshop)
     assert own.exec("out.sif", "cat", "/out/both").splitlines() == ["own", "more"]
     modes = read_modes(own.context / "out.tar")
     assert (modes["bin/tool"], modes["bin/su"], modes["etc/shut"]) == (0o755, 0o4755, 0)
+
+
+def test_a_device_is_made_by_root_alone_and_is_in_the_image(own: Workshop) -> None:
+    own.write(
+        "Dockerfile",
+        f"{USERS}RUN mknod /srv/null c 1 3 && chmod 666 /srv/null && chown app:staff /srv/null && mkfifo /srv/pipe && "
+        "su app -c 'mknod /out/theirs c 1 3' 2> /out/said; test ! -e /out/theirs\nRUN mv /srv/null /srv/moved\n",
+    )
+    own.build("--format", "docker-archive", "out.tar", "Dockerfile")
+    found = {member.name.strip("./"): member for _, member in list_members(own.context / "out.tar")}
+    assert "srv/.wh.null" in found
+    device = found["srv/moved"]
+    assert (device.type, device.devmajor, device.devminor) == (tarfile.CHRTYPE, 1, 3)
+    assert (device.mode, device.uid, device.gid) == (0o666, 1000, 50)
+    assert found["srv/pipe"].isfifo()
 
 
 def read_modes(path: Path) -> dict[str, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
+from kedge.model.owner_attribute import MODE_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.model.owner_records import decode_records
 from kedge.runtime.container_view import OPEN_DIRECTORY, name_descriptor, open_inside
 from kedge.runtime.images.node_cache import read_owners
@@ -26,6 +27,7 @@ _MOST_BYTES = 64 << 20
 _HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 1 << 30
 _MARKS = ("user.overlay.", "trusted.overlay.", "user.fuseoverlayfs.")  # what is hidden stays so by the level itself
+_NOTES = (OWNER_ATTRIBUTE, MODE_ATTRIBUTE)  # for steps that have one user
 
 
 def find_owned(levels: Sequence[str], count: int) -> tuple[str, ...] | None:
@@ -144,7 +146,7 @@ class _OwnedCopy:
         source = name_descriptor(handle)
         target = os.fsencode(name_descriptor(self._target)) + b"/" + path
         for name in os.listxattr(source):
-            if not name.startswith(_MARKS):
+            if not name.startswith((*_MARKS, *_NOTES)):
                 try:
                     os.setxattr(target, name, os.getxattr(source, name))
                 except OSError:

@@ -59,12 +59,13 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 class EmulatedCalls:
     """Which calls succeed unheard."""
 
-    __slots__ = ("attributes", "identities", "notices", "owners", "syncs")
+    __slots__ = ("attributes", "devices", "identities", "notices", "owners", "syncs")
 
     def __init__(
         self, *, owners: bool = True, attributes: bool = False, syncs: bool = False, notices: bool = False
     ) -> None:
         self.identities = False  # with `notices`: those that ask and change who a process is, too
+        self.devices = False  # with `notices`: those that make device nodes are left to `device_recorder`
         self.owners = owners  # those that give files, users and device nodes
         self.notices = notices  # those that give files are left to `owner_recorder`
         self.attributes = attributes  # those that set extended attributes
@@ -97,18 +98,19 @@ def _list_rules(kind: str, calls: EmulatedCalls, *, has_notices: bool) -> list[L
         lines += [line for number in REFUSED_CALLS[kind] for line in (equals(number, skip_unless=1), give(NOTIFY))]
     elif calls.identities:
         return [*lines, *_leave_identities(kind), *_fake(set(numbers) - {CAPSET[kind]}), give(ALLOW)]
-    for number, name in OWNER_CALLS[kind].items() if calls.notices and has_notices else ():
+    for number, name in OWNER_CALLS[kind].items() if calls.owners and calls.notices and has_notices else ():
         # dpkg gives every file that it has open to root: for a new one there is nothing to note
         lines += _leave_unless_root(number) if name == "fchown" else [equals(number, skip_unless=1), give(NOTIFY)]
     lines += _fake(numbers)
-    for number, argument in NODES[kind] if calls.owners else ():
+    leaves_devices = calls.devices and calls.notices and has_notices
+    for number, argument in NODES[kind] if calls.owners or leaves_devices else ():
         lines += [
             equals(number, skip_unless=6),
             load(ARGUMENTS + 8 * argument),
             mask(_KIND_OF_FILE),
             equals(_DEVICES[0], skip_if=1),
             equals(_DEVICES[1], skip_unless=1),
-            give(SUCCEED),
+            give(NOTIFY if leaves_devices else SUCCEED),
             give(ALLOW),  # a pipe or socket, which anybody may make
         ]
     lines.append(give(ALLOW))

@@ -14,7 +14,7 @@ import fcntl
 import os
 import stat
 
-from kedge.model.owner_attribute import OWNER_ATTRIBUTE, decode_owner, encode_owner
+from kedge.model.owner_attribute import MODE_ATTRIBUTE, OWNER_ATTRIBUTE, decode_owner, encode_owner
 from kedge.model.owner_records import decode_records, encode_records
 from kedge.posix.files import explained
 from kedge.posix.tree_walk import ConfinedFolder, ConfinedTree
@@ -35,12 +35,21 @@ def take_over(folder: Path) -> bytes:
     known: dict[tuple[int, int], tuple[int, int]] = {}  # of files with several names
     for opened, name, status in _walk(folder):
         owner = (status.st_uid, status.st_gid)
+        if stat.S_ISDIR(status.st_mode):
+            _drop_notes(opened.name(name))
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
             owner = known.setdefault((status.st_dev, status.st_ino), owner)
         if owner != _ROOT:
             _give(opened, name, status, _ROOT)
             records.append((opened.join(name), *owner, None))
     return encode_records(records)
+
+
+def _drop_notes(folder: bytes) -> None:
+    """Take away what a step with one user noted at a directory, of the links in it too: the table is right."""
+    for name in os.listxattr(folder):
+        if name.startswith((OWNER_ATTRIBUTE, MODE_ATTRIBUTE)):
+            os.removexattr(folder, name)
 
 
 def give_back(folder: Path, table: bytes) -> None:

@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 _FIRST_WITH_FILES = (5, 9)  # the first Linux in which a supervisor can answer with an open file
 
 
-def choose_emulation(options: RunOptions, machine: str, is_alone: bool) -> Callable[[], None] | None:
-    """What puts the filter on the program; `is_alone` says that root is the only user there is."""
+def choose_emulation(
+    options: RunOptions, machine: str, is_alone: bool, *, is_mapped: bool = False
+) -> Callable[[], None] | None:
+    """What puts the filter on the program.
+
+    `is_alone` says that root is the only user there is, `is_mapped` that there are others, by subordinate ids.
+    """
     plain = prepare_emulation(machine)
     if options.step is None or plain is None:
         return plain
@@ -30,6 +35,7 @@ def choose_emulation(options: RunOptions, machine: str, is_alone: bool) -> Calla
 
     has_none = is_alone and not takes_capabilities(options.step.changes or options.image)
     calls = EmulatedCalls(owners=is_alone, attributes=has_none, syncs=True)
+    calls.devices = is_mapped and machine in IDENTITY_CALLS
     emulation = StepEmulation(machine, calls, IMAGE_ROOT if options.step.context else "/")
     emulation.has_named_notes = any(map(_has_named_notes, (options.image, *options.step.layers)))
     return emulation
@@ -58,11 +64,15 @@ class StepEmulation:
 
     def prepare(self) -> None:
         """Start what remembers; to be called while the host's tree is the root."""
-        if not self._calls.owners:
+        if not self._calls.owners and not self._calls.devices:
             return
-        from kedge.runtime.processes.owner_recorder import OwnerRecorder  # late: only builds have steps
+        from kedge.runtime.processes.device_recorder import DeviceRecorder  # late, all: only builds have steps
+        from kedge.runtime.processes.owner_recorder import OwnerRecorder
         from kedge.runtime.processes.process_identities import Identity
 
+        if self._calls.devices:
+            self._recorder = DeviceRecorder(self._machine, self._image_root, Identity())
+            return
         first = Identity()
         if self._user is not None:
             first = Identity((self._user.uid,) * 3, (self._user.gid,) * 3, _list_groups(self._user))

@@ -190,7 +190,9 @@ def enter_namespaces(container: Container) -> list[FuseServer]:
             if container.is_root_alone or options.step is not None:
                 from kedge.runtime.start.emulation import choose_emulation  # late: only with --fakeroot
 
-                container.restrictions.emulate = choose_emulation(options, host.machine, container.is_root_alone)
+                container.restrictions.emulate = choose_emulation(
+                    options, host.machine, container.is_root_alone, is_mapped=known == SUBORDINATE
+                )
             if mapped is not None and known == SUBORDINATE:
                 mapped.go_on_inside(container.layering)
         servers = make_servers(container)
