@@ -47,7 +47,8 @@ RUN echo made > mine && mkdir -m 700 dir && echo more > dir/file && rm -r deep &
 USER root
 RUN echo root > /home/app/roots && chown 7:8 /home/app/mine && rm /srv/own/same
 RUN chmod 700 /home/app && mkdir /srv/shut && echo z > /srv/shut/x && chown -R 65534:65534 /srv/shut
-RUN chmod 0 /srv/shut/x
+RUN chmod 0 /srv/shut/x && chown 0:0 /home/app/dir/file && ln -s x /srv/link && chown -h app /srv/link
+RUN mknod /srv/null c 1 3 && chown app /srv/null && mkfifo /srv/pipe && chown app:staff /srv/pipe && rm /srv/link
 """
 EPOCH = {"SOURCE_DATE_EPOCH": "1700000000"}
 
@@ -156,7 +157,8 @@ def test_images_are_the_same_with_any_ids_and_without(own: Workshop, refused: tu
     runner = own.runner
     owners = read_owners(own.context / "out.tar")
     assert owners["home/app/mine"] == (7, 8)
-    assert owners["srv/tool"] == (1000, 0)
+    assert owners["srv/tool"] == owners["srv/link"] == owners["srv/null"] == (1000, 0)
+    assert owners["home/app/dir/file"] == (0, 0)
     assert owners["srv/own/file"] == owners["srv/given"] == (1000, 50)
     others = with_runner(own, give_ids(runner, 1_000_000, 200_000))
     assert build_same(others, env=env)["digest"] == with_ids["digest"]

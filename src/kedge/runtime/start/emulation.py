@@ -71,7 +71,7 @@ class StepEmulation:
         from kedge.runtime.processes.process_identities import Identity
 
         if self._calls.devices:
-            self._recorder = DeviceRecorder(self._machine, self._image_root, Identity())
+            self._recorder = DeviceRecorder(self._machine, self._image_root, Identity(), knows_users=False)
             return
         first = Identity()
         if self._user is not None:
