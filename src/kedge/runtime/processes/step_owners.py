@@ -5,43 +5,86 @@ On the disk they belong to subordinate ids, which the caller can neither read no
 host. So when the step has ended, and its namespace is still there, root of it takes all files over and writes down
 whose they were: from then on they are as those of a step that had one user only. Directories that outlive the step
 (`RUN --mount=type=cache`) have the owner in an attribute, for the next one.
+
+All of it raises OSError. Every step does this, so it imports little.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import stat
 
 from kedge.model.owner_attribute import MODE_ATTRIBUTE, OWNER_ATTRIBUTE, decode_owner, encode_owner
 from kedge.model.owner_records import decode_records, encode_records
-from kedge.posix.files import explained
-from kedge.posix.tree_walk import ConfinedFolder, ConfinedTree
+from kedge.runtime.container_view import OPEN_DIRECTORY, name_descriptor, open_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = (0, 0)
+_ITSELF = b"."
 _SETS_IDS = 0o6000  # setuid and setgid, which the kernel takes away with the owner, as capabilities
 _CAPABILITY = "security.capability"
 
 
-def take_over(folder: Path) -> bytes:
+class _Found:
+    """A name in an open directory, and its path from the top."""
+
+    __slots__ = ("folder", "name", "path", "status")
+
+    def __init__(self, folder: int, path: bytes, name: bytes) -> None:
+        self.folder = folder
+        self.path = path
+        self.name = name
+        self.status = os.lstat(name, dir_fd=folder)
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """User and group."""
+        return self.status.st_uid, self.status.st_gid
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether things are in it."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+    @property
+    def takes_notes(self) -> bool:
+        """Whether it can have attributes of users; links, pipes and the like cannot."""
+        return self.is_directory or stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def place(self) -> bytes:
+        """A name for calls that take no directory; of a file that is no link."""
+        return os.fsencode(name_descriptor(self.folder)) + b"/" + self.name
+
+    def give(self, owner: tuple[int, int]) -> None:
+        """Change the owner, and nothing else."""
+        mode = self.status.st_mode
+        is_file = stat.S_ISREG(mode)
+        capability = _read_attribute(self.place, _CAPABILITY) if is_file and mode & 0o111 else None
+        os.chown(self.name, *owner, dir_fd=self.folder, follow_symlinks=False)
+        if is_file and mode & _SETS_IDS:
+            os.chmod(self.name, stat.S_IMODE(mode), dir_fd=self.folder)
+        if capability is not None:
+            os.setxattr(self.place, _CAPABILITY, capability)
+
+
+def take_over(folder: str) -> bytes:
     """Let all files below a directory, and itself, be root's; the table of whose they were."""
     records = []
     known: dict[tuple[int, int], tuple[int, int]] = {}  # of files with several names
-    for opened, name, status in _walk(folder):
-        owner = (status.st_uid, status.st_gid)
-        if stat.S_ISDIR(status.st_mode):
-            _drop_notes(opened.name(name))
-        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
-            owner = known.setdefault((status.st_dev, status.st_ino), owner)
+    for found in _walk(folder):
+        owner = found.owner
+        if found.is_directory:
+            _drop_notes(found.place)
+        elif found.status.st_nlink > 1:
+            owner = known.setdefault((found.status.st_dev, found.status.st_ino), owner)
         if owner != _ROOT:
-            _give(opened, name, status, _ROOT)
-            records.append((opened.join(name), *owner, None))
+            found.give(_ROOT)
+            records.append((found.path, *owner, None))
     return encode_records(records)
 
 
@@ -52,13 +95,19 @@ def _drop_notes(folder: bytes) -> None:
             os.removexattr(folder, name)
 
 
-def give_back(folder: Path, table: bytes) -> None:
+def give_back(folder: str, table: bytes) -> None:
     """Let the files have the owners that `take_over` wrote down."""
-    tree = ConfinedTree(os.fsencode(folder), follows=False)
-    for path, uid, gid, _ in decode_records(table):
-        above, _, name = path.rpartition(b"/")
-        with tree.open_folder(above) as opened:
-            _give(opened, name, tree.find(path), (uid, gid))
+    top = os.open(folder, OPEN_DIRECTORY)
+    try:
+        for path, uid, gid, _ in decode_records(table):
+            above, _, name = path.rpartition(b"/")
+            opened = open_inside(top, "/" + os.fsdecode(above))
+            try:
+                _Found(opened, path, name or _ITSELF).give((uid, gid))
+            finally:
+                os.close(opened)
+    finally:
+        os.close(top)
 
 
 class KeptFolder:
@@ -67,40 +116,43 @@ class KeptFolder:
     Its own attribute says that files in it have one.
     """
 
-    def __init__(self, folder: Path, owner: tuple[int, int]) -> None:
+    def __init__(self, folder: str, owner: tuple[int, int]) -> None:
         """Gives the files back to whom they belonged at the end of another step, the directory itself to `owner`."""
+        from fcntl import LOCK_SH  # late: few steps have such directories
+
         self._folder = folder
-        with explained(folder):
-            self._file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            self._lock(fcntl.LOCK_SH)
-            if _read_attribute(self._file, OWNER_ATTRIBUTE) is not None:
-                self._give_back()
-            os.chown(self._file, *owner)
+        self._file = os.open(folder, _FOLDER)
+        self._lock(LOCK_SH)
+        if _read_attribute(self._file, OWNER_ATTRIBUTE) is not None:
+            self._give_back()
+        os.chown(self._file, *owner)
 
     def _give_back(self) -> None:
-        for opened, name, status in _walk(self._folder):
-            noted = _read_attribute(opened.name(name), OWNER_ATTRIBUTE) if _has_attributes(status) else None
+        for found in _walk(self._folder):
+            noted = _read_attribute(found.place, OWNER_ATTRIBUTE) if found.takes_notes else None
             owner = decode_owner(noted) if noted is not None else None
             if owner is not None:
-                os.removexattr(opened.name(name), OWNER_ATTRIBUTE, follow_symlinks=False)  # it may be another soon
-                _give(opened, name, status, owner)
+                os.removexattr(found.place, OWNER_ATTRIBUTE)  # it may be another soon
+                found.give(owner)
 
     def take_over(self) -> None:
         """Let all files be the caller's, unless another step uses them."""
-        with explained(self._folder):
-            if self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
-                os.fchown(self._file, *_ROOT)
-                for opened, name, status in _walk(self._folder):
-                    owner = (status.st_uid, status.st_gid)
-                    if owner != _ROOT:
-                        _note_owner(opened.name(name), status, owner)
-                        _give(opened, name, status, _ROOT)
-                        _note_owner(self._file, os.fstat(self._file), _ROOT)
-            os.close(self._file)
+        from fcntl import LOCK_EX, LOCK_NB  # late: as above
+
+        if self._lock(LOCK_EX | LOCK_NB):
+            os.fchown(self._file, *_ROOT)
+            for found in _walk(self._folder):
+                if found.owner != _ROOT:
+                    _note_owner(found.place if found.takes_notes else b"", found.owner)
+                    found.give(_ROOT)
+                    _note_owner(self._file, _ROOT)
+        os.close(self._file)
 
     def _lock(self, kind: int) -> bool:
+        from fcntl import flock  # late: as above
+
         try:
-            fcntl.flock(self._file, kind)
+            flock(self._file, kind)
         except BlockingIOError:
             return False
         except OSError:
@@ -108,45 +160,32 @@ class KeptFolder:
         return True
 
 
-def _walk(folder: Path) -> Iterator[tuple[ConfinedFolder, bytes, os.stat_result]]:
-    """The directory itself, with no name, and all that is below it."""
-    tree = ConfinedTree(os.fsencode(folder), follows=False)
-    top = tree.find(b"")
-    with tree.open_folder() as opened:
-        yield opened, b"", top
-    pending = [b""]
-    while pending:
-        with tree.open_folder(pending.pop()) as opened:
-            for name, status in opened.entries():
-                yield opened, name, status
-                if stat.S_ISDIR(status.st_mode):
-                    pending.append(opened.join(name))
+def _walk(folder: str) -> Iterator[_Found]:
+    """The directory itself, and all that is below it."""
+    top = os.open(folder, _FOLDER)
+    try:
+        yield _Found(top, b"", _ITSELF)
+        pending = [b""]
+        while pending:
+            path = pending.pop()
+            opened = open_inside(top, "/" + os.fsdecode(path), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                for name in map(os.fsencode, os.listdir(opened)):
+                    found = _Found(opened, path + b"/" + name if path else name, name)
+                    yield found
+                    if found.is_directory:
+                        pending.append(found.path)
+            finally:
+                os.close(opened)
+    finally:
+        os.close(top)
 
 
-def _give(folder: ConfinedFolder, name: bytes, status: os.stat_result, owner: tuple[int, int]) -> None:
-    """Change the owner, and nothing else."""
-    is_file = stat.S_ISREG(status.st_mode)
-    with explained(folder.tree.show(folder.join(name))):
-        capability = _read_attribute(folder.name(name), _CAPABILITY) if is_file and status.st_mode & 0o111 else None
-        if name:
-            os.chown(name, *owner, dir_fd=folder.descriptor, follow_symlinks=False)
-        else:
-            os.chown(folder.descriptor, *owner)
-        if is_file and status.st_mode & _SETS_IDS:
-            os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=folder.descriptor)
-        if capability is not None:
-            os.setxattr(folder.name(name), _CAPABILITY, capability, follow_symlinks=False)
-
-
-def _note_owner(file: bytes | int, status: os.stat_result, owner: tuple[int, int]) -> None:
-    if _has_attributes(status):
-        with contextlib.suppress(OSError):  # a file system without attributes: the file is root's the next time
-            os.setxattr(file, OWNER_ATTRIBUTE, encode_owner(*owner))
-
-
-def _has_attributes(status: os.stat_result) -> bool:
-    """Whether a file can have those of users; links, pipes and the like cannot."""
-    return stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+def _note_owner(file: bytes | int, owner: tuple[int, int]) -> None:
+    try:
+        os.setxattr(file, OWNER_ATTRIBUTE, encode_owner(*owner))
+    except OSError:
+        return  # a file system without attributes, or a kind of file: it is root's the next time
 
 
 def _read_attribute(file: bytes | int, name: str) -> bytes | None:

@@ -66,11 +66,8 @@ def run_supervised(
     _supervise(child, report_from, after, is_in_job=is_in_job)
 
 
-def go_on_in_child(after: Callable[[int], None], meanwhile: Callable[[], None]) -> None:
-    """Return in a child; this process waits for it, does `after` once it has ended, and ends as it did.
-
-    `meanwhile` is done while the child runs.
-    """
+def go_on_in_child(after: Callable[[int], None]) -> None:
+    """Return in a child; this process waits for it, does `after` once it has ended, and ends as it did."""
     before = _Signals()
     report_from, report_to = os.pipe2(os.O_CLOEXEC)  # nothing is reported: the child tells by its own end
     child = fork_process()
@@ -78,7 +75,6 @@ def go_on_in_child(after: Callable[[int], None], meanwhile: Callable[[], None]) 
         close_all([report_from, report_to])
         before.give_back()
         return
-    meanwhile()
     _supervise(child, report_from, after)
 
 

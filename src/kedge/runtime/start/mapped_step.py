@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from kedge.runtime.mounts.level_owners import find_owned
+from kedge.runtime.processes.step_owners import KeptFolder, give_back, take_over
 from kedge.runtime.processes.subordinate_ids import STEP_IDS
 from kedge.runtime.processes.supervise import end_with_parent, go_on_in_child
 from kedge.runtime.step_options import OWNERS
@@ -19,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.runtime.mounts.layering import Layering
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.processes.step_owners import KeptFolder
     from kedge.runtime.step_options import StepOptions
 
 
@@ -36,39 +36,33 @@ class MappedStep:
         """Called in the user namespace; returns in a child of this process, which is where the container is made."""
         layering.has_users, layering.owned = True, self._owned or ()
         end_with_parent(self._step.parent)
-        self._begin()
+        try:
+            self._begin()
+        except OSError as problem:
+            raise self._explain(problem) from problem
         own = os.getpid()
-        go_on_in_child(lambda _: self._settle(), _load)
+        go_on_in_child(lambda _: self._settle())
         self._step.parent = own
 
     def _begin(self) -> None:
         table = f"{self._step.changes}/{OWNERS}"
-        if not self._step.kept and not os.path.exists(table):
-            return
-        from pathlib import Path  # late, both: few steps are begun again, or have such directories
-
-        from kedge.runtime.processes.step_owners import KeptFolder, give_back
-
         if os.path.exists(table):  # a shell in a step that failed
-            give_back(Path(self._step.changes, "upper"), Path(table).read_bytes())
+            with open(table, "rb") as file:
+                give_back(f"{self._step.changes}/upper", file.read())
             os.unlink(table)
-        self._kept = [KeptFolder(Path(str(path)), (int(uid), int(gid))) for path, uid, gid in self._step.kept]
+        self._kept = [KeptFolder(str(path), (int(uid), int(gid))) for path, uid, gid in self._step.kept]
 
     def _settle(self) -> None:
-        from pathlib import Path  # late, both: `_load` has loaded them
+        try:
+            for folder in self._kept:
+                folder.take_over()
+            table = take_over(f"{self._step.changes}/upper")
+            with open(f"{self._step.changes}/{OWNERS}", "wb") as file:
+                file.write(table)
+        except OSError as problem:
+            raise self._explain(problem) from problem
 
-        from kedge.posix.files import explained
-        from kedge.runtime.processes.step_owners import take_over
+    def _explain(self, problem: OSError) -> Exception:
+        from kedge.posix.files import explain  # late: only for an error
 
-        for folder in self._kept:
-            folder.take_over()
-        table = Path(self._step.changes, OWNERS)
-        with explained(table):
-            table.write_bytes(take_over(Path(self._step.changes, "upper")))
-
-
-def _load() -> None:
-    """What is needed at the end, while the step runs."""
-    import pathlib  # noqa: F401
-
-    import kedge.runtime.processes.step_owners  # noqa: F401
+        return explain(problem, self._step.changes)
