@@ -70,13 +70,11 @@ class StepEmulation:
         from kedge.runtime.processes.owner_recorder import OwnerRecorder
         from kedge.runtime.processes.process_identities import Identity
 
-        if self._calls.devices:
-            self._recorder = DeviceRecorder(self._machine, self._image_root, Identity(), knows_users=False)
-            return
         first = Identity()
         if self._user is not None:
             first = Identity((self._user.uid,) * 3, (self._user.gid,) * 3, _list_groups(self._user))
-        self._recorder = OwnerRecorder(
+        kind = DeviceRecorder if self._calls.devices else OwnerRecorder
+        self._recorder = kind(
             self._machine,
             self._image_root,
             first,
