@@ -15,6 +15,7 @@ from pathlib import Path
 from kedge.frozen import frozen
 from kedge.layers.directory_tree import FolderOptions, FolderReading, FolderSource
 from kedge.layers.layer_tree import strip_marks
+from kedge.layers.owners import hand_down, take_named_notes
 from kedge.layers.tar_writer import refuse_whiteout
 from kedge.layers.upper_directory import UpperOptions, make_whiteout, settle_owner
 from kedge.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
@@ -89,7 +90,7 @@ def read_changes(
 class _Place:
     """A directory on the way; its node is made when something in it changed."""
 
-    __slots__ = ("is_new", "name", "node", "parent", "path", "status")
+    __slots__ = ("is_new", "name", "node", "notes", "parent", "path", "status")
 
     def __init__(self, parent: _Place | None, name: bytes, status: os.stat_result, *, is_new: bool = False) -> None:
         self.parent = parent
@@ -98,6 +99,7 @@ class _Place:
         self.status = status
         self.is_new = is_new  # nothing of it was there before
         self.node: Node | None = None
+        self.notes: dict[bytes, bytes] = {}  # of links and pipes in it
 
 
 class _Comparison:
@@ -154,6 +156,9 @@ class _Comparison:
         with self._tree.open_folder(place.path) as folder:
             node = self._reading.find_node(folder, name, status)
         if node is not None:
+            self._need(place)
+            if name in place.notes:
+                hand_down(node, place.notes[name])
             strip_marks(node)
             settle_owner(self._options, path, node, is_new=not was_there)
             self._need(place).children[name] = node
@@ -173,6 +178,7 @@ class _Comparison:
             above = inner.parent.path if inner.parent is not None else b""
             with self._tree.open_folder(above) as folder:
                 node = self._reading.make_node(folder, inner.name, inner.status, NodeKind.DIRECTORY)
+            inner.notes = take_named_notes(node)
             strip_marks(node)
             settle_owner(self._options, inner.path, node, is_new=inner.is_new)
             inner.node = node

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -164,13 +164,24 @@ def take_noted_owner(node: Node) -> bool:
 
 def hand_down_owners(folder: Node) -> None:
     """Let links and pipes have the owners that are noted at their directory, as if they had attributes themselves."""
+    for name, value in take_named_notes(folder).items():
+        if name in folder.children:
+            hand_down(folder.children[name], value)
+
+
+def take_named_notes(folder: Node) -> dict[bytes, bytes]:
+    """What is noted at a directory of links and pipes in it, by name; the directory is without it then."""
     if not folder.xattrs or not any(key.startswith(_NAMED) for key, _ in folder.xattrs):
-        return
-    for key, value in folder.xattrs:
-        child = folder.children.get(key.removeprefix(_NAMED)) if key.startswith(_NAMED) else None
-        if child is not None and child.kind in _WITHOUT_NOTES:
-            child.xattrs = ((_NOTED, value),)
+        return {}
+    notes = {key.removeprefix(_NAMED): value for key, value in folder.xattrs if key.startswith(_NAMED)}
     folder.xattrs = tuple(pair for pair in folder.xattrs if not pair[0].startswith(_NAMED))
+    return notes
+
+
+def hand_down(node: Node, value: bytes) -> None:
+    """Let a file without attributes have this note."""
+    if node.kind in _WITHOUT_NOTES:
+        node.xattrs = ((_NOTED, value),)
 
 
 def take_noted_mode(node: Node) -> int | None:
@@ -186,12 +197,29 @@ def note_owners(folder: Path, table: OwnerTable) -> None:
     """Write the owners and modes of a table into attributes of the files, for programs that run above them; once."""
     if _has_attribute(folder, _DONE):
         return
-    place = os.fsencode(folder)
-    for path, owner in table.items():
-        with contextlib.suppress(OSError):  # a link or a pipe, which have none; a file system without attributes
-            _note_owner(place + b"/" + path, owner)
+    _note_all(folder, table.items())
     with contextlib.suppress(OSError):
         os.setxattr(folder, _DONE, b"")
+
+
+def note_layer(folder: Path, layer: Node) -> None:
+    """The same of a layer that was put onto the directory; one that was there before may have another owner now."""
+    owned = ((path, node) for path, node in walk(layer) if node.layer >= 0)
+    _note_all(
+        folder,
+        (
+            (path, RecordedOwner(node.uid, node.gid, None))
+            for path, node in owned
+            if node.uid or node.gid or node.kind is NodeKind.DIRECTORY
+        ),
+    )
+
+
+def _note_all(folder: Path, owners: Iterable[tuple[bytes, RecordedOwner]]) -> None:
+    place = os.fsencode(folder)
+    for path, owner in owners:
+        with contextlib.suppress(OSError):  # a link or a pipe, which have none; a file system without attributes
+            _note_owner(place + b"/" + path, owner)
 
 
 def _has_attribute(path: Path, name: str) -> bool:

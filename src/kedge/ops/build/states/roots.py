@@ -23,7 +23,7 @@ from kedge.layers.apply_layer import apply_layer
 from kedge.layers.directory_changes import read_changes, take_snapshot
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_folder
 from kedge.layers.overlay_directory import unpack_overlay
-from kedge.layers.owners import LevelOwners, OwnerTable, collect_owners, note_owners
+from kedge.layers.owners import LevelOwners, OwnerTable, collect_owners, note_layer, note_owners
 from kedge.layers.sandbox import SandboxSink
 from kedge.layers.unpack_squashfs import measure_tree
 from kedge.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
@@ -263,7 +263,10 @@ class PrivateRoot:
             self._folder = self._copy_base(state)
             self._base, self._layers = state.base.key, ()
         for layer in state.layers[len(self._layers) :]:
-            self.owners.absorb(apply_layer(self._folder, read_layer(self._directories.store, layer)))
+            tree = apply_layer(self._folder, read_layer(self._directories.store, layer))
+            self.owners.absorb(tree)
+            if _is_one_user():
+                note_layer(self._folder, tree)
             self._layers = (*self._layers, layer)
         return self._folder
 
