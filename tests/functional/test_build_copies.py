@@ -7,6 +7,7 @@ import functools
 import hashlib
 import http.server
 import io
+import os
 import subprocess
 import tarfile
 import threading
@@ -114,6 +115,17 @@ def test_add_of_a_git_repository(own: Workshop, site: tuple[str, Path], tmp_path
     listed = own.exec("out.sif", "/bin/busybox", "find", "/sub", "/whole").split()
     listed.sort()
     assert listed == ["/sub", "/sub/file", "/whole", "/whole/sub", "/whole/sub/file", "/whole/top"]
+
+
+def test_a_directory_that_a_build_begins_with_stays_as_it_was(own: Workshop) -> None:
+    base = own.make_base()
+    before = {path: (path.lstat().st_ctime_ns, os.listxattr(path, follow_symlinks=False)) for path in base.rglob("*")}
+    own.write(
+        "x.def", f"Bootstrap: localimage\nFrom: {base}\n%post\nbusybox chown 7:8 /bin/busybox\nbusybox rm /bin/sh\n"
+    )
+    own.build("out.sif", "x.def")
+    after = {path: (path.lstat().st_ctime_ns, os.listxattr(path, follow_symlinks=False)) for path in base.rglob("*")}
+    assert (after, os.listxattr(base)) == (before, [])
 
 
 def test_setup_changes_the_image_and_nothing_else(own: Workshop) -> None:
