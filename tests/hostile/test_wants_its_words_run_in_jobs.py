@@ -59,6 +59,7 @@ FRAME = """
 command_not_found_handle() { printf '%s\\n' "${1##*/}" >>"$LOG"; }
 readonly -f command_not_found_handle
 cd() { :; }
+sleep() { :; }
 for SCRIPT in *.sh; do
     LOG=$PWD/${SCRIPT%.sh}.log
     ( . "./$SCRIPT" ) >/dev/null 2>"${SCRIPT%.sh}.errors" </dev/null

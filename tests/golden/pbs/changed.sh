@@ -30,7 +30,8 @@ finish() { kill "$listener"; echo "${asked:-$1} $(date +%s) $began" >"$record/en
     : >"$record/signal.$KEDGE_ARRAY_INDEX"
     while :; do
         sleep 1000000 &
-        wait
+        wait $!
+        [ $? -gt 128 ] || break  # it was no signal
         kill $!
     done
 ) </dev/null >/dev/null 2>&1 &

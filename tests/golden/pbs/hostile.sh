@@ -25,7 +25,8 @@ finish() { kill "$listener"; echo "${asked:-$1} $(date +%s) $began" >"$record/en
     : >"$record/signal"
     while :; do
         sleep 1000000 &
-        wait
+        wait $!
+        [ $? -gt 128 ] || break  # it was no signal
         kill $!
     done
 ) </dev/null >/dev/null 2>&1 &
