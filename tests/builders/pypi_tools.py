@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+_TORCH = "torch==2.4.1" if sys.version_info < (3, 13) else "torch==2.6.0"  # the first that knows 3.13
 # name in tests and guides -> what is installed; versions are the newest, because users have those
 TOOLS = {
     "snakemake": ("snakemake",),
@@ -23,8 +24,8 @@ TOOLS = {
     "nf-core": ("nf-core",),
     "site": ("mkdocs-material>=9.5,<10",),
     # on arm64 the build for CPUs; the one for GPUs is ten times as large
-    "learning": ("torch==2.4.1", "lightning", "jax"),
-    "training": ("torch==2.4.1", "lightning", "matplotlib", "mpi4py"),
+    "learning": (_TORCH, "lightning", "jax"),
+    "training": (_TORCH, "lightning", "matplotlib", "mpi4py"),
     "arrays": ("numpy", "mpi4py"),
 }
 PYTHON = "/usr/bin/python3"  # the system's: every user can read it

@@ -97,14 +97,13 @@ class Factory:
     def commit_ext3(self) -> None:
         self._make_base()
         self._kedge("overlay", "create", "overlay.img")
-        point = self.place / "point"
+        point, tree = self.place / "point", self.place / "tree"
         point.mkdir()
-        subprocess.run([require_program("mount"), "-o", "loop", self.place / "overlay.img", point], check=True)
-        try:
-            (point / "upper").rmdir()
-            extract_layers(point / "upper", [write_tar(self._rng, self._tree)])
-        finally:
-            subprocess.run([require_program("umount"), point], check=True)
+        extract_layers(tree, [write_tar(self._rng, self._tree)])
+        # in a namespace of its own: a copy of the mount in that of another test would keep it half written
+        script = 'mount -o loop "$1" "$2" && rmdir "$2/upper" && cp -a "$3" "$2/upper" && umount "$2"'
+        words = [require_program("unshare"), "--mount", "sh", "-ec", script, "sh"]
+        subprocess.run([*words, self.place / "overlay.img", point, tree], check=True)
         check = [require_program("e2fsck"), "-fn", self.place / "overlay.img"]
         subprocess.run(check, check=True, capture_output=True)
         self._kedge("commit", *self._packing[2:], "--base", "base.sqsh", "overlay.img", self._result)
