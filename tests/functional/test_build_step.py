@@ -228,15 +228,15 @@ def test_script_with_programs_of_the_host_changes_the_image_alone(steps: Steps) 
     (steps.runner.home / "private").write_text("mine")
     script = """
         pwd; cat word; cp word $APPTAINER_ROOTFS/etc/word; chown 7:7 $SINGULARITY_ROOTFS/etc/word
-        echo x > /tmp/x; ls /tmp/x
+        echo x > /tmp/kedge-left-by-a-script; ls /tmp/kedge-left-by-a-script
     """
-    assert steps.read("sh", "-ec", script) == f"{steps.context}\ngiven\n/tmp/x\n"
+    assert steps.read("sh", "-ec", script) == f"{steps.context}\ngiven\n/tmp/kedge-left-by-a-script\n"
     assert (steps.upper / "etc/word").read_text() == "given\n"
     assert os.getxattr(steps.upper / "etc/word", OWNER_ATTRIBUTE) == b"7:7"
     for place in ("/etc/x", "/x", "x", "/usr/x", f"{steps.runner.home}/x", "/var/x"):
         assert steps.run("touch", place).status != 0
     assert steps.run("ls", f"{steps.runner.home}/private").status != 0
-    assert not Path("/tmp/x").exists()
+    assert not Path("/tmp/kedge-left-by-a-script").exists()
     assert "seen" not in steps.read("env")
 
 
