@@ -23,8 +23,8 @@ from kedge.layers.upper_directory import read_upper
 from kedge.model.tree import ContentSource, Node, NodeKind, walk
 from kedge.ops.build.copies.context import open_context
 from kedge.ops.build.copies.copy_files import CopiedContent
-from kedge.ops.build.results.overlay_copy import has_foreign_files
 from kedge.posix import libc
+from kedge.posix.foreign_trees import has_foreign_files
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import USER, Runner, each_role, give_to, make_sandbox
 from tests.builders.link_swaps import (
