@@ -439,6 +439,7 @@ SOME_STARTS = (
     "kedge.errors",
     "kedge.frozen",
     "kedge.model",
+    "kedge.model.owner_attribute",
     "kedge.ops",
     "kedge.posix.memory_program",
     "kedge.posix.programs",

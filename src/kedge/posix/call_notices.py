@@ -12,11 +12,13 @@ import fcntl
 import os
 import select
 import struct
+import sys
 
 _NOTICE = struct.Struct("=QIIiIQ6Q")  # id, process, flags; number, architecture, instruction pointer, arguments
 _ANSWER = struct.Struct("=QqiI")  # id, value, error, flags
 _RECEIVE = 0xC0502100  # SECCOMP_IOCTL_NOTIF_RECV
 _SEND = 0xC0182101  # SECCOMP_IOCTL_NOTIF_SEND
+_IS_WAITING = 0x40082102  # SECCOMP_IOCTL_NOTIF_ID_VALID
 _ADD = 0x40182103  # SECCOMP_IOCTL_NOTIF_ADDFD
 _ADDITION = struct.Struct("=QIIII")  # id, flags; descriptor here, there; flags of the new one
 _SEND_IT = 2  # SECCOMP_ADDFD_FLAG_SEND: it is the answer, too
@@ -51,21 +53,21 @@ class _Memories:
     def __init__(self) -> None:
         self._files: dict[int, int] = {}
 
-    def read(self, process: int, address: int, size: int) -> bytes:
+    def read(self, notice: CallNotice, address: int, size: int) -> bytes:
         """At least one byte; raises OSError."""
-        file = self._files.get(process, -1)
+        file = self._files.get(notice.process, -1)
         data = os.pread(file, size, address) if file >= 0 else b""
         if not data:  # the first time, or it has become another program
-            data = os.pread(self._open(process), size, address)
+            data = os.pread(self._open(notice), size, address)
         if not data:
             raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
         return data
 
-    def write(self, process: int, address: int, data: bytes) -> None:
+    def write(self, notice: CallNotice, address: int, data: bytes) -> None:
         """Put bytes there; raises OSError."""
-        file = self._files.get(process, -1)
+        file = self._files.get(notice.process, -1)
         if file < 0 or not os.pwrite(file, data, address):
-            os.pwrite(self._open(process), data, address)
+            os.pwrite(self._open(notice), data, address)
 
     def forget(self, process: int) -> None:
         """It becomes another program: what it shared with its parent until then is the parent's alone."""
@@ -73,13 +75,13 @@ class _Memories:
         if file >= 0:
             os.close(file)
 
-    def _open(self, process: int) -> int:
-        old = self._files.pop(process, -1)
+    def _open(self, notice: CallNotice) -> int:
+        old = self._files.pop(notice.process, -1)
         if old < 0 and len(self._files) >= _MOST_OPEN:
             old = self._files.pop(next(iter(self._files)))
         if old >= 0:
             os.close(old)
-        file = self._files[process] = os.open(f"/proc/{process}/mem", os.O_RDWR | os.O_CLOEXEC)
+        file = self._files[notice.process] = notice.open_own("mem", os.O_RDWR)
         return file
 
 
@@ -89,21 +91,22 @@ memories = _Memories()
 class CallNotice:
     """One call that waits for its answer."""
 
-    __slots__ = ("architecture", "arguments", "identity", "number", "process")
+    __slots__ = ("_file", "architecture", "arguments", "identity", "number", "process")
 
-    def __init__(self, identity: int, process: int, number: int, architecture: int, arguments: tuple[int, ...]) -> None:
-        self.identity = identity
+    def __init__(self, file: int, fields: tuple[int, ...]) -> None:
+        self._file = file
+        self.identity, process, _, number, architecture, _, *arguments = fields
         self.architecture = architecture  # the kind of program, which says what the number means
         self.process = process  # a thread's number, as this process sees it
         self.number = number
-        self.arguments = arguments
+        self.arguments = tuple(arguments)
 
     def read_path(self, position: int) -> bytes:
         """The text that an argument points to; raises OSError."""
         address, text = self.arguments[position], b""
         while len(text) < _LONGEST:
             place = address + len(text)
-            text += memories.read(self.process, place, min(_PAGE - place % _PAGE, _USUAL))
+            text += memories.read(self, place, min(_PAGE - place % _PAGE, _USUAL))
             before, found, _ = text.partition(b"\0")
             if found:
                 return before
@@ -113,18 +116,31 @@ class CallNotice:
         """Bytes of the caller's; raises OSError."""
         data = b""
         while len(data) < size:
-            data += memories.read(self.process, address + len(data), min(size - len(data), _PAGE))
+            data += memories.read(self, address + len(data), min(size - len(data), _PAGE))
         return data
 
     def write_memory(self, address: int, data: bytes) -> None:
         """Put bytes where the caller expects them; raises OSError."""
-        memories.write(self.process, address, data)
+        memories.write(self, address, data)
 
     def open_file(self, descriptor: int) -> int:
         """A descriptor of what the caller has open, or of its current directory for AT_FDCWD; raises OSError."""
         number = (descriptor & 0xFFFFFFFF) - (1 << 32 if descriptor & 0x80000000 else 0)
         name = "cwd" if number == _AT_FDCWD else f"fd/{number}"
-        return os.open(f"/proc/{self.process}/{name}", os.O_PATH | os.O_CLOEXEC)
+        return self.open_own(name, os.O_PATH)
+
+    def open_own(self, name: str, flags: int) -> int:
+        """Something of the caller's below /proc; raises OSError where it no longer waits.
+
+        Then it has been killed, and its number may be another's, of any process of the user.
+        """
+        file = os.open(f"/proc/{self.process}/{name}", flags | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(self._file, _IS_WAITING, self.identity.to_bytes(8, sys.byteorder))
+        except OSError:
+            os.close(file)
+            raise
+        return file
 
 
 class NoticeFile:
@@ -165,8 +181,7 @@ class NoticeFile:
                 fcntl.ioctl(self._file, _RECEIVE, data)
             except (FileNotFoundError, InterruptedError):  # a signal ended the call meanwhile
                 continue
-            identity, process, _, number, architecture, _, *arguments = _NOTICE.unpack(data)
-            return CallNotice(identity, process, number, architecture, tuple(arguments))
+            return CallNotice(self._file, _NOTICE.unpack(data))
 
     def answer(self, notice: CallNotice, error: int = 0, value: int = 0) -> None:
         """Let the call return a value, or fail with an error number."""

@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from kedge.frozen import frozen
-from kedge.posix.foreign_trees import remove_with_foreign
 from kedge.posix.owned_names import is_running, owner_is_gone
 from kedge.store.build_steps import drop_orphaned_steps, read_step
 from kedge.store.cache_mounts import list_mounts
@@ -242,6 +241,8 @@ def remove_entry(layout: Layout, entry: CacheItem) -> bool:
 
 def _remove_mount(aside: Path, path: Path) -> bool:
     """Delete a directory that was moved aside; what it cannot delete stays, where it was."""
+    from kedge.posix.foreign_trees import remove_with_foreign  # late: only where something goes
+
     try:
         remove_with_foreign(aside)
     except OSError:

@@ -221,7 +221,7 @@ def open_last(folder: int, name: bytes) -> NotedFile:
 
 def _open(notice: CallNotice, folder: int, path: bytes) -> int:
     if path.startswith(b"/"):
-        root = os.open(f"/proc/{notice.process}/root", os.O_PATH | os.O_CLOEXEC)
+        root = notice.open_own("root", os.O_PATH)
         try:
             return open_inside(root, os.fsdecode(path))
         finally:

@@ -13,13 +13,29 @@
 
 export KEDGE_JOB_ID="$PBS_ARRAY_ID" KEDGE_JOB_NAME=train
 export KEDGE_ARRAY_INDEX="$PBS_ARRAY_INDEX"
-exec >/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}"_"$KEDGE_ARRAY_INDEX".out 2>&1 || exit 1
+exec >>/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}"_"$KEDGE_ARRAY_INDEX".out 2>&1 || exit 1
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/scratch/proj/ada/.kedge/jobs/records/KEY
 streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
 { printf "%s\n" "$began" "$streams" >>"$record/began.$KEDGE_ARRAY_INDEX"; } 2>/dev/null
-finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended.$KEDGE_ARRAY_INDEX"; }
+finish() { kill "$listener"; echo "${asked:-$1} $(date +%s) $began" >"$record/ended.$KEDGE_ARRAY_INDEX"; }
+# 'kedge cancel --signal' wakes this shell, which sends the command the signal that is named there
+(
+    # shellcheck disable=SC2154 # of the trap
+    trap 'read -r name <"$record/signal.$KEDGE_ARRAY_INDEX"; for child in $(<"/proc/$$/task/$$/children"); do
+        [ "$child" = "$BASHPID" ] || kill -s "$name" "$child"; done' URG
+    trap 'kill $!; exit' TERM
+    : >"$record/signal.$KEDGE_ARRAY_INDEX"
+    while :; do
+        sleep 1000000 &
+        wait $!
+        [ $? -gt 128 ] || break  # it was no signal
+        kill $!
+    done
+) </dev/null >/dev/null 2>&1 &
+listener=$!
+disown  # whoever waits for all processes does not wait for this one
 trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM

@@ -14,7 +14,7 @@
 
 export KEDGE_JOB_ID="$JOB_ID" KEDGE_JOB_NAME=train
 export KEDGE_ARRAY_INDEX=$((0 + (SGE_TASK_ID - 1) * 1))
-exec >/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}"_"$KEDGE_ARRAY_INDEX".out 2>&1 || exit 1
+exec >>/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}"_"$KEDGE_ARRAY_INDEX".out 2>&1 || exit 1
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/scratch/proj/ada/.kedge/jobs/records/KEY
 streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")

@@ -10,13 +10,29 @@
 # train: by kedge VERSION for the site generic-pbs. To submit it by hand: qsub FILE
 
 export KEDGE_JOB_ID="$PBS_JOBID" KEDGE_JOB_NAME=train
-exec >/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
+exec >>/scratch/proj/ada/code/train-"${KEDGE_JOB_ID%%[!0-9]*}".out 2>&1 || exit 1
 # where 'kedge status' finds how it went, if the scheduler keeps no accounts
 record=/scratch/proj/ada/.kedge/jobs/records/KEY
 streams=$(readlink "/proc/$$/fd/1"; readlink "/proc/$$/fd/2")
 began="$KEDGE_JOB_ID $(hostname) $(date +%s)"
 { printf "%s\n" "$began" "$streams" >>"$record/began"; } 2>/dev/null
-finish() { echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
+finish() { kill "$listener"; echo "${asked:-$1} $(date +%s) $began" >"$record/ended"; }
+# 'kedge cancel --signal' wakes this shell, which sends the command the signal that is named there
+(
+    # shellcheck disable=SC2154 # of the trap
+    trap 'read -r name <"$record/signal"; for child in $(<"/proc/$$/task/$$/children"); do
+        [ "$child" = "$BASHPID" ] || kill -s "$name" "$child"; done' URG
+    trap 'kill $!; exit' TERM
+    : >"$record/signal"
+    while :; do
+        sleep 1000000 &
+        wait $!
+        [ $? -gt 128 ] || break  # it was no signal
+        kill $!
+    done
+) </dev/null >/dev/null 2>&1 &
+listener=$!
+disown  # whoever waits for all processes does not wait for this one
 trap 'finish "$?" 2>/dev/null || true' EXIT
 # signals are for the command: this script waits for its end
 trap 'asked=143' TERM
