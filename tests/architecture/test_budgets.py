@@ -14,7 +14,6 @@ import pytest
 from tests.architecture.source_tree import Module, read_modules
 
 FUNCTION_LINES = 60
-FILE_LINES = 500
 POSITIONAL_PARAMETERS = 5
 KEYWORD_PARAMETERS = 8
 FORBIDDEN_NAMES = {"utils", "util", "misc", "common", "helpers", "helper"}
@@ -33,15 +32,6 @@ def test_budgets_functions_are_short() -> None:
         f"{module.shown}:{node.lineno} {node.name} has {size} lines, {FUNCTION_LINES} are allowed"
         for module, node in all_functions()
         if (size := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
-    ]
-    assert not wrong, "\n" + "\n".join(wrong)
-
-
-def test_budgets_files_are_short() -> None:
-    wrong = [
-        f"{module.shown} has {size} lines, {FILE_LINES} are allowed"
-        for module in read_modules().values()
-        if (size := len(module.text.splitlines())) > FILE_LINES
     ]
     assert not wrong, "\n" + "\n".join(wrong)
 

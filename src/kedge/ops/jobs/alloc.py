@@ -13,7 +13,7 @@ from kedge.frozen import frozen
 from kedge.model.job import Job, Parallel
 from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
-from kedge.ops.jobs.submit import find_kedge, warn_of_image
+from kedge.ops.jobs.submit import find_kedge, judge_image
 from kedge.posix.programs import find_program
 from kedge.posix.spawn import replace_process
 from kedge.schedulers.container_words import pyxis_options, uses_pyxis
@@ -55,13 +55,14 @@ def plan_allocation(
     seen = [path for path in (folder, image.path if "://" not in image.path else "") if path]
     architecture = read_architecture(image, cluster.site)
     checked = check_request(job, cluster.site, interactive=True, environ=environ, paths=seen, architecture=architecture)
-    doubts = warn_of_image(checked.job, cluster.site, image, settings, environ)
+    about_image = judge_image(checked.job, cluster.site, image, settings, environ)
     inside = _make_command(checked.job, cluster, image, folder)
     argv = cluster.backend.interactive_argv(checked.job, cluster.site, inside, has_terminal=has_terminal)
     takes_command = not inside or any(word == inside[-1] or inside[-1] in word for word in argv)
     step = ("srun", "--pty") if uses_pyxis(checked.job, cluster.site) else ()
     typed = () if takes_command else (*step, *inside)
-    return Allocation(tuple(argv), typed, image, (*checked.warnings, *doubts), checked.notes)
+    warnings = (*checked.warnings, *about_image.warnings)
+    return Allocation(tuple(argv), typed, image, warnings, (*checked.notes, *about_image.notes))
 
 
 def run_allocation(plan: Allocation, cluster: Cluster) -> NoReturn:

@@ -2,7 +2,7 @@
 """Checks before submission whether the image runs on the GPUs of the queue, without pulling it.
 
 Sources: the image file, the tables, and the cache of an earlier pull, `explain` or look-up of the tag. At most the
-config of the image is fetched. If nothing is known, there is no warning.
+config of the image is fetched. What they do not say is said to be unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from kedge.errors import KedgeError, WillNotRun
 from kedge.model.job import Job
 from kedge.model.site import Queue, Site
-from kedge.ops.jobs.stage_image import StagedImage
+from kedge.ops.jobs.stage_image import ImageWords, StagedImage
 from kedge.settings import Settings
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
@@ -26,58 +26,70 @@ if TYPE_CHECKING:
 # Imports inside the functions below are late: most jobs and sites need none of them.
 
 
-def check_image(
-    job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Warnings about the image in the job's queue; raises WillNotRun if it cannot work, unless --force is given."""
+def check_image(job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]) -> ImageWords:
+    """What is known of the image in the job's queue; raises WillNotRun if it cannot work, unless --force is given."""
     queue = site.find_queue(job.queue)
     if queue is None or not image.path or not job.uses_gpus or not (queue.gpu or queue.gpu_type):
-        return ()
-    doubt = _judge(image, site, queue, settings, environ)
-    if doubt is None:
-        return ()
-    problem = f"{job.image} {doubt.verdict.headline}"
+        return ImageWords()
+    judged = _judge(image, site, queue, settings, environ)
+    if judged is None:
+        unknown = (
+            f"unknown whether it runs on {queue.gpu or queue.gpu_type}: no table has it, and it was not pulled yet"
+        )
+        return ImageWords(notes=(f"{job.image}: {unknown}",))
+    if judged.verdict.runs is not False:
+        return _tell(job.image, judged.verdict)
+    problem = f"{job.image} {judged.verdict.headline}"
     if job.force:
-        return (f"{problem}. {doubt.remedy}".strip(),)
+        return ImageWords((f"{problem}. {judged.remedy}".strip(),))
     raise WillNotRun(
         problem,
-        context={"site": site.name, "queue": queue.name, "why": doubt.verdict.failures[0].sentence},
-        hint=f"{doubt.remedy} List images that fit: kedge recommend {doubt.instead} --on {site.name}:{queue.name}. "
+        context={"site": site.name, "queue": queue.name, "why": judged.verdict.failures[0].sentence},
+        hint=f"{judged.remedy} List images that fit: kedge recommend {judged.instead} --on {site.name}:{queue.name}. "
         "To submit it anyway add --force".lstrip(),
     )
 
 
+def _tell(name: str, verdict: Verdict) -> ImageWords:
+    """The headline of `explain`; where it is unknown, also what speaks against it."""
+    from kedge.compat.verdict import WARNING
+
+    line = f"{name}: {verdict.headline}"
+    doubts = [judgement.sentence for judgement in verdict.judgements if judgement.level == WARNING]
+    if verdict.runs is None and doubts:
+        return ImageWords(warnings=(f"{line}. {' '.join(doubts)}",))
+    return ImageWords(notes=(line,))
+
+
 def warn_unseen_gpus(
     job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
-) -> tuple[str, ...]:
+) -> ImageWords:
     """A warning if nodes have GPUs that the job did not request, so that a CUDA image would not see them."""
     from kedge.ops.explain.data import learned_path
     from kedge.schedulers.container_words import uses_pyxis
 
     queue = site.find_queue(job.queue)
     if queue is None or not image.path or uses_pyxis(job, site):  # Pyxis adds them itself
-        return ()
+        return ImageWords()
     from kedge.compat.tables.load import load_tables
 
     try:
         traits = _read_traits(image, queue, settings, load_tables(learned_path(environ)))
     except (KedgeError, OSError):
-        return ()
+        return ImageWords()
     if traits is None or not (traits.cuda or traits.driver):
-        return ()
+        return ImageWords()
     cuda = f"CUDA {'.'.join(traits.cuda.value.split('.')[:2])}" if traits.cuda else "CUDA"
-    return (
-        f"the container will see no GPU: {job.image} is for {cuda} and the nodes of {queue.name} have GPUs, "
-        "but neither --gpus nor --nv was given; add --nv",
-    )
+    unseen = f"the container will see no GPU: {job.image} is for {cuda} and the nodes of {queue.name} have GPUs"
+    return ImageWords((f"{unseen}, but neither --gpus nor --nv was given; add --nv",))
 
 
-class _Doubt:
-    """The verdict that the image does not run, and the remedy."""
+class _Judged:
+    """The verdict, and the remedy if the image does not run."""
 
     __slots__ = ("instead", "remedy", "verdict")
 
-    def __init__(self, verdict: Verdict, remedy: str, instead: str) -> None:
+    def __init__(self, verdict: Verdict, remedy: str = "", instead: str = "") -> None:
         self.verdict = verdict
         self.remedy = remedy
         self.instead = instead  # the image to search for tags that fit
@@ -85,8 +97,8 @@ class _Doubt:
 
 def _judge(
     image: StagedImage, site: Site, queue: Queue, settings: Settings, environ: Mapping[str, str]
-) -> _Doubt | None:
-    """The verdict against the image; None if there is none, or too little is known."""
+) -> _Judged | None:
+    """The verdict; None if nothing is known of the image."""
     from kedge.compat.judge import judge
     from kedge.compat.tables.load import load_tables
     from kedge.ops.explain.data import learned_path
@@ -99,24 +111,24 @@ def _judge(
             return None
         target = describe_queues(site, [queue], environ, settings, tables)
         verdict = judge(traits, target, tables)
-        return None if verdict.runs is not False else _find_remedy(verdict, traits, target, tables)
+        return _Judged(verdict) if verdict.runs is not False else _find_remedy(verdict, traits, target, tables)
     except (KedgeError, OSError):
         return None  # a failed check must not stop the job
 
 
-def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables) -> _Doubt:
+def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: Tables) -> _Judged:
     """The remedy of the failed rule, unless no tag of the image supports the GPU: then that would be wrong."""
     from kedge.compat.image.read_traits import split_name
     from kedge.compat.recommend import NO_KERNELS, recommend
 
     name = split_name(traits.name)[0]
     if name not in tables.images:
-        return _Doubt(verdict, verdict.failures[0].remedy, "IMAGE")
+        return _Judged(verdict, verdict.failures[0].remedy, "IMAGE")
     if recommend(name, target, tables, is_brief=True).reason == NO_KERNELS:
-        return _Doubt(
+        return _Judged(
             verdict, f"No tag of {name} is known to support that GPU: use another queue, or plain CUDA.", "cuda"
         )
-    return _Doubt(verdict, verdict.failures[0].remedy, name.rpartition("/")[2])
+    return _Judged(verdict, verdict.failures[0].remedy, name.rpartition("/")[2])
 
 
 def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:

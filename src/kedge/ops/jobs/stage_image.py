@@ -37,6 +37,14 @@ class StagedImage:
 
 
 @frozen
+class ImageWords:
+    """What a submission says of its image."""
+
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@frozen
 class FileStaging:
     """Whether the job copies kedge and the image to every node first, and what to tell its user."""
 

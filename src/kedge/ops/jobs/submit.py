@@ -23,7 +23,15 @@ from kedge.model.job import Dependency, Job, Parallel
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
 from kedge.ops.jobs.cluster import Cluster
-from kedge.ops.jobs.stage_image import NOW, FileStaging, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.stage_image import (
+    NOW,
+    FileStaging,
+    ImageWords,
+    StagedImage,
+    place_image,
+    pull_image,
+    read_architecture,
+)
 from kedge.ops.jobs.submitted_ids import recover_id, show_output
 from kedge.posix.files import require_writable
 from kedge.posix.lean_programs import Finished, run_into_files_here
@@ -93,7 +101,8 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     checked = check_request(job, cluster.site, environ=environ, paths=seen, architecture=architecture)
     ready = replace(checked.job, dependencies=tuple(_resolve(awaited, cluster) for awaited in job.dependencies))
     pinned = _pin(ready, image, cluster.site, settings, environ)
-    doubts = warn_of_image(ready, cluster.site, image if pinned.image.reference else pinned.image, settings, environ)
+    known = image if pinned.image.reference else pinned.image
+    about_image = judge_image(ready, cluster.site, known, settings, environ)
     ready, image = pinned.job, pinned.image
     key, record = cluster.records.place()
     kedge = find_kedge()
@@ -116,8 +125,8 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     )
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
-    warnings = (*checked.warnings, *pinned.warnings, *doubts)
-    notes = (*checked.notes, *staging.notes)
+    warnings = (*checked.warnings, *pinned.warnings, *about_image.warnings)
+    notes = (*checked.notes, *staging.notes, *about_image.notes)
     return SubmitPlan(ready, cluster, key, place, image, script, tuple(argv), warnings, notes)
 
 
@@ -155,12 +164,10 @@ def _pin(job: Job, image: StagedImage, site: Site, settings: Settings, environ: 
     return _Pinned(job, place_image(job, site, settings, environ, ""), pin.warnings)
 
 
-def warn_of_image(
-    job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Warnings about the image on the GPUs of the queue, and its MPI; raises WillNotRun or LaunchRefused."""
+def judge_image(job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]) -> ImageWords:
+    """What to say of the image on the GPUs of the queue, and of its MPI; raises WillNotRun or LaunchRefused."""
     if image.recipe:  # nobody knows it yet
-        return ()
+        return ImageWords()
     about_mpi: tuple[str, ...] = ()
     if job.parallel is Parallel.MPI:
         from kedge.ops.jobs.check_mpi import check_job_mpi  # late: other jobs need none of it
@@ -169,11 +176,12 @@ def warn_of_image(
     queue = site.find_queue(job.queue)
     has_unseen = job.nv is None and not job.wants_gpus and queue is not None and queue.gives_gpus_unasked
     if not job.uses_gpus and not has_unseen:
-        return about_mpi
+        return ImageWords(about_mpi)
     from kedge.ops.jobs.check_image import check_image, warn_unseen_gpus  # late: other jobs need none of it
 
     check = warn_unseen_gpus if has_unseen else check_image
-    return (*check(job, site, image, settings, environ), *about_mpi)
+    words = check(job, site, image, settings, environ)
+    return replace(words, warnings=(*words.warnings, *about_mpi))
 
 
 def _find_inside_only(job: Job) -> tuple[str, ...]:

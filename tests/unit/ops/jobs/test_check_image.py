@@ -89,6 +89,33 @@ def test_submit_refuses_nothing_that_may_run(change: dict[str, object], cluster:
     assert "--force" not in planned.script
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"queue": "a100"}, "nvcr.io/nvidia/pytorch:25.06-py3: runs on NVIDIA A100 40GB"),
+        (
+            {"image": "nvcr.io/nvidia/pytorch:99.01-py3"},
+            "nvcr.io/nvidia/pytorch:99.01-py3: unknown whether it runs on V100",
+        ),
+    ],
+)
+def test_submit_says_in_one_line_what_is_known(
+    change: dict[str, object], told: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    lines = [note for note in plan(replace(GPU, **change), cluster, tmp_path).notes if "runs on" in note]
+    assert len(lines) == 1
+    assert lines[0].startswith(told)
+
+
+def test_submit_warns_of_a_cuda_that_is_older_than_the_gpu(cluster: Cluster, tmp_path: Path) -> None:
+    hopper = Queue("h200", is_default=True, gpus_per_node=8, gpu="H200", arch="amd64")
+    here = replace(cluster, site=replace(SITE, queues=(hopper,)))
+    job = replace(GPU, image="nvcr.io/nvidia/tensorflow:21.06-tf1-py3")
+    [doubt] = list_doubts(plan(job, here, tmp_path))
+    assert doubt.startswith(f"{job.image}: unknown whether it runs on NVIDIA H200: ")
+    assert "CUDA 11.3.1 does not support NVIDIA H200" in doubt
+
+
 def make_image(registry: FakeRegistry, tag: str) -> str:
     variables = ("CUDA_VERSION=12.9.1.010", "TORCH_CUDA_ARCH_LIST=7.5 8.0 8.6 9.0 10.0 12.0+PTX", "PATH=/bin")
     layer = make_tar({"bin/true": b"x"})
