@@ -143,3 +143,19 @@ def run_command(command: str, folder: Path, environment: dict[str, str], uid: in
         check=False,
     )
     return done.returncode, done.stdout.decode()
+
+
+def test_docs_tasks_say_which_commands_no_test_runs() -> None:
+    fence = re.compile(r"^(?P<before>[^\n]*)\n(?P<between>\n?)```console\n", re.MULTILINE)
+    unsaid = [
+        f"{page.name}: {block['before']}"
+        for page in sorted((REPOSITORY / "docs/tasks").glob("*.md"))
+        for block in fence.finditer(page.read_text())
+        if not block["before"].startswith(("<!-- run -->", "<!-- tool: ", "_Not run by a test: "))
+    ]
+    assert unsaid == []
+
+
+@pytest.mark.parametrize("page", sorted((REPOSITORY / "docs/sites").glob("*.md")), ids=lambda page: page.stem)
+def test_docs_sites_say_that_no_test_runs_them_there(page: Path) -> None:
+    assert page.read_text().split("\n\n")[1].startswith("_No test runs this page at the site: ")
