@@ -56,7 +56,7 @@ def test_site_pages_description_can_be_read(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "site", "words"),
+    "request_on_page",
     REQUESTS,
     ids=[f"{page}: {' '.join(words[:8])}" for page, _, words in REQUESTS],
 )
@@ -64,10 +64,9 @@ def test_site_pages_requests_are_served(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-    page: str,
-    site: str,
-    words: list[str],
+    request_on_page: tuple[str, str, list[str]],
 ) -> None:
+    page, site, words = request_on_page
     (tmp_path / "kedge.toml").write_text(find_description(page))
     for name in {"pi-estimator_0.1-mpi.sif", *re.findall(r"[\w.-]+\.sif", " ".join(words))}:
         (tmp_path / name).write_bytes(write_image())

@@ -14,12 +14,14 @@ from kedge.compat.mpi.judge_pmi import judge_pmi
 from kedge.errors import KedgeError, LaunchRefused
 from kedge.model.image_argument import is_reference
 from kedge.model.job import Job, Parallel
-from kedge.model.mpi import FAILS, SINGLETONS, MpiHost, MpiImage
+from kedge.model.mpi import FAILS, INTEL, SINGLETONS, MpiHost, MpiImage
 from kedge.model.site import Site
 from kedge.ops.jobs.stage_image import StagedImage
 from kedge.ops.mpi.read_for_launch import read_launched_mpi
 from kedge.schedulers.choose import find_facts
 from kedge.schedulers.container_words import runtime_of
+
+FABRIC = "FI_PROVIDER"  # the variable by which libfabric, and so Intel MPI, is told what to use
 
 
 def check_job_mpi(job: Job, site: Site, image: StagedImage, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -32,7 +34,18 @@ def check_job_mpi(job: Job, site: Site, image: StagedImage, environ: Mapping[str
         return ()
     if found.is_searched and not found.mpis:
         return (f"{job.image} has no MPI library: its tasks are ranks only if the program brings MPI along",)
-    return _check_srun(job, site, found) if _names_pmi(job, site) else ()
+    about_srun = _check_srun(job, site, found) if _names_pmi(job, site) else ()
+    return (*about_srun, *_advise_intel(job, site, found))
+
+
+def _advise_intel(job: Job, site: Site, found: MpiImage) -> tuple[str, ...]:
+    """What Intel MPI of an image may need: its entry point, and what the site says of it."""
+    if found.mpi is None or found.mpi.family != INTEL:
+        return ()
+    advice = [note for note in site.notes if INTEL in note and FABRIC not in dict(job.environment)]
+    if not job.runscript:
+        advice.append(f"if the entry point of {job.image} sets {INTEL} up, as in images of TACC, add --runscript")
+    return tuple(advice)
 
 
 def _names_pmi(job: Job, site: Site) -> bool:

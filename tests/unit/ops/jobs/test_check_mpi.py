@@ -51,3 +51,15 @@ def test_image_without_mpi_is_told(tmp_path: Path) -> None:
     (tmp_path / "usr/lib64").mkdir(parents=True)
     (warning,) = check(tmp_path)
     assert "has no MPI library" in warning
+
+
+def test_intel_mpi_is_told_of_entry_point_and_fabric(tmp_path: Path) -> None:
+    library = tmp_path / "usr/lib64/libmpi.so.12"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(make_library("libmpi.so.12", text=b"Intel(R) MPI Library 2021.9 for Linux* OS\0"))
+    note = "MPI of images with Intel MPI may need --env FI_PROVIDER=tcp"
+    site = replace(SITE, runtime="kedge", notes=("qlimits prints limits", note))
+    fabric, entry = check(tmp_path, site)
+    assert fabric == note
+    assert entry.endswith("add --runscript")
+    assert check(tmp_path, site, runscript=True, environment=(("FI_PROVIDER", "tcp"),)) == ()
