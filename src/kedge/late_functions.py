@@ -143,6 +143,7 @@ LATE = {
         "_file_problem",
         "_choose_for_user",
         "choose_overlay",
+        "choose_bound",
         "wants_layers_above",
         "allows_layers_above",
         "_prefers_mount",
@@ -178,6 +179,8 @@ LATE = {
     ),
     "kedge.runtime.start.find_image": (
         "prepare_overlays",
+        "prepare_image_binds",
+        "_find_bound",
         "_locate_reference",
         "find_on_node",
         "_keeps_nothing",

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to, make_sandbox, run_after
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.servers import wait_until_unused
-from tests.requirements import require_program, require_root
+from tests.requirements import require_program
 
 
 @pytest.fixture(params=["root", "user"])
@@ -98,21 +98,6 @@ def test_exec_reads_an_ext3_image_whose_last_writer_was_killed(runner: Runner, i
     subprocess.run([debugfs, "-w", "-R", "feature needs_recovery", str(path)], check=True, capture_output=True)
     give_to(runner, runner.home)
     assert runner.read("exec", str(path), "ls", "-d", "/bin") == "/bin\n"
-
-
-def test_exec_says_what_is_missing_for_a_bind_out_of_squashfs_without_fuse(runner: Runner, image: str) -> None:
-    require_root()
-    if runner.uid == 0:
-        pytest.skip("root may mount it by the kernel")
-    data = runner.folder / "data.sqsh"
-    subprocess.run([require_program("mksquashfs"), image, str(data), "-quiet"], check=True, capture_output=True)
-    shut = runner.folder / "shut"
-    shut.touch(mode=0)
-    words = ("exec", "-B", f"{data}:/data:image-src=/", image, "true")
-    done = run_after(f"mount --bind {shut} /dev/fuse", runner, *words)
-    assert done.returncode == 255
-    assert "cannot open /dev/fuse" in done.stderr
-    assert "or unpack it" in done.stderr
 
 
 def test_exec_many_readers_and_no_writer_beside_them(runner: Runner, image: str, overlay: Path) -> None:

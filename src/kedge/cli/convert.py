@@ -22,6 +22,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMS, help="target format, if the name does not say it")
     parser.add_argument("--tag", help="name of the image inside OCI layouts and archives (default: latest)")
     parser.add_argument("-F", "--force", action="store_true", help="replace an existing target")
+    parser.add_argument(
+        "--data",
+        action="store_true",
+        help="the files are data, not an image: write them unchanged and add nothing, to mount with "
+        "-B data.sqsh:/data:image-src=/",
+    )
     parser.add_argument("--fix-perms", action="store_true", help="give the owner rwX on everything in the image")
     add_verify(parser)
     add_settings(parser, "compression", "threads", "architecture", "temporary_directory")
@@ -37,7 +43,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.setup.workplace import Workplace
 
     target = read_target(arguments.target, ImageFormat(arguments.format) if arguments.format else None, arguments.tag)
-    request = ConvertRequest(Reference.parse(arguments.source), target, arguments.force)
+    request = ConvertRequest(Reference.parse(arguments.source), target, arguments.force, arguments.data)
     workplace = Workplace(
         console.settings, console.progress, fix_permissions=arguments.fix_perms, verify=arguments.verify
     )

@@ -192,6 +192,7 @@ kedge convert pytorch.sif pytorch.sqsh
 kedge convert --format sandbox pytorch.sif pytorch
 kedge convert --verify pytorch.sif checked.sqsh        # read it back, compare
 kedge convert pytorch.sif pytorch.oci
+kedge convert --data --compress none imagenet imagenet.sqsh   # data as one file
 """,
     "unpack": """
 kedge unpack pytorch.sif

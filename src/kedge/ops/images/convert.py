@@ -17,7 +17,8 @@ from kedge.ops.images.write_image import choose_options, write_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.classify import SourceKind, classify
 from kedge.ops.sources.fetch_sif import check_architecture
-from kedge.ops.sources.open_local import open_local_image
+from kedge.ops.sources.image_source import ImageSource, TreeImage
+from kedge.ops.sources.open_local import open_any_image, open_local_image
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class ConvertRequest:
     source: Reference
     target: ImageOutput
     force: bool = False
+    is_data: bool = False  # files that are no image, and become none
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = Fa
             f"{source.path} does not exist, and the output {target.path} does",
             hint=f"the image to read comes first: kedge convert {words}",
         )
+    if request.is_data:
+        _require_data(origin.kind, form, source)
     target.refuse_existing(force=request.force)
     if dry_run:
         open_local_image(source, workplace).close()
@@ -70,10 +74,27 @@ def convert(request: ConvertRequest, workplace: Workplace, *, dry_run: bool = Fa
         check_architecture(Path(source.path), source, workplace)
         repack_sif(Path(source.path), target.path, options)
     else:
-        image = open_local_image(source, workplace)
+        image = open_data(source, workplace) if request.is_data else open_local_image(source, workplace)
         try:
             write_image(target.path, form, image, options)
         finally:
             image.close()
     size = None if form.is_directory else target.path.stat().st_size
     return Converted(str(source), target.path, form, size)
+
+
+def open_data(source: Reference, workplace: Workplace) -> ImageSource:
+    """The files of a directory or SquashFS file, with nothing added that would make them an image."""
+    image = open_any_image(source, workplace)
+    if isinstance(image, TreeImage):
+        image.is_decorated = True
+    return image
+
+
+def _require_data(kind: SourceKind, form: ImageFormat, source: Reference) -> None:
+    is_file_tree = kind in (SourceKind.DIRECTORY, SourceKind.SQUASHFS_FILE)
+    if not is_file_tree or form not in (ImageFormat.SQUASHFS, ImageFormat.SANDBOX):
+        raise UsageError(
+            f"--data converts directories and SquashFS files into each other, not {source.redacted} to {form}",
+            hint="kedge convert --data DIRECTORY data.sqsh, and back: kedge convert --data data.sqsh DIRECTORY",
+        )

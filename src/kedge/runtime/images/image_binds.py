@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.posix.views import DirectoryView
 from kedge.runtime.images.image_file import ImageFile, identify, make_absolute
 from kedge.runtime.mounts.layering import plan_squashfs
@@ -34,6 +35,9 @@ class ImageBinds:
             if place != _name_place(number):
                 continue
             operations.append(("folder", place, 0o755, MUST))
+            if image.kind == "folder":  # unpacked on this node, for others too
+                operations.append(("bind", OLD + image.path, place, MS_NOSUID | MS_NODEV | MS_RDONLY, MUST))
+                continue
             where = (OLD + image.path, image.offset, image.size, place)
             if image.file_system == "squashfs":
                 operations.append(plan_squashfs(image.path, where))

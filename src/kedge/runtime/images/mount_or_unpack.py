@@ -107,6 +107,14 @@ def choose_overlay(image: ImageFile, options: RunOptions, environ: Mapping[str, 
     return Root("unpack", refusal or "a layer above squashfuse could not be written")
 
 
+def choose_bound(image: ImageFile, options: RunOptions, environ: Mapping[str, str]) -> Root:
+    """How to use a SquashFS file that is bound: mounted where that works, else unpacked; a large one never is."""
+    program, _ = find_usable_squashfuse()
+    if program or image.size > _unpack_limit(environ):
+        return Root("squashfuse", "mounted, or refused", program=program)
+    return choose_overlay(image, options, environ, is_written=False)
+
+
 def wants_layers_above(options: RunOptions) -> bool:
     """Whether what is in the image may be changed in a layer above it."""
     return options.writable_tmpfs or options.fakeroot or any(":ro" not in overlay for overlay in options.overlay)

@@ -150,7 +150,8 @@ def plan_squashfs(path: str, where: tuple[str, int, int, str]) -> Operation:
 
     raise MountFailed(
         f"cannot mount the SquashFS file {path}: {refusal}",
-        hint="it needs squashfuse and /dev/fuse; or unpack it ('kedge convert FILE DIRECTORY') and use the directory",
+        hint="it needs squashfuse and /dev/fuse; or unpack it ('kedge convert --data FILE DIRECTORY') and use the "
+        "directory; kedge itself unpacks up to 4 GiB, or KEDGE_UNPACK_LIMIT MiB",
     )
 
 

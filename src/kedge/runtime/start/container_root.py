@@ -20,7 +20,7 @@ from kedge.runtime.mounts.builder import Builder, choose_base
 from kedge.runtime.mounts.layering import choose_layering, plan_layers, plan_points
 from kedge.runtime.mounts.plan import PlanRequest, plan_container
 from kedge.runtime.start.exec_program import Restrictions, is_own_interpreter
-from kedge.runtime.start.find_image import locate, prepare_overlays
+from kedge.runtime.start.find_image import locate, prepare_image_binds, prepare_overlays
 from kedge.runtime.start.host_root import HostRoot
 from kedge.runtime.start.namespaces import wants_user_namespace
 
@@ -77,6 +77,7 @@ class Container:
             from kedge.runtime.images.image_binds import ImageBinds  # late: few binds come out of image files
 
             self.image_binds = ImageBinds(self.binds)
+            prepare_image_binds(self.image_binds, options, self.host)
         self.base = choose_base(os.environ)
         self.root_mounts: list[Operation] = []
         self.layer_mounts: list[Operation] = []

@@ -11,6 +11,7 @@ from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
 from kedge.runtime.images.mount_or_unpack import (
     Root,
     allows_layers_above,
+    choose_bound,
     choose_overlay,
     choose_root,
     find_usable_squashfuse,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kedge.runtime.facts import HostFacts
+    from kedge.runtime.images.image_binds import ImageBinds
     from kedge.runtime.mounts.layering import Layering
     from kedge.runtime.options import RunOptions
     from kedge.runtime.start.services import FindServices, Say
@@ -135,6 +137,28 @@ def prepare_overlays(layering: Layering, options: RunOptions, host: HostFacts, s
             root = choose_overlay(image, options, host.environ, is_written=layering.is_writable)
         if root.folder and hold_image(root.folder) >= 0:
             layer.kind, layer.path = "folder", root.folder
+
+
+def prepare_image_binds(binds: ImageBinds, options: RunOptions, host: HostFacts) -> None:
+    """Let SquashFS files that are bound and cannot be mounted here be directories on this node, if small enough."""
+    for number, image in enumerate(binds.images):
+        if image.kind != "squashfs":
+            continue
+        folder = _find_bound(image, options, host)
+        if folder:
+            binds.images[number] = ImageFile(folder, "folder")
+
+
+def _find_bound(image: ImageFile, options: RunOptions, host: HostFacts) -> str:
+    """Where a bound SquashFS file is unpacked; empty where it is to be mounted."""
+
+    def find() -> Root:
+        return choose_bound(image, options, host.environ)
+
+    def make_ready(_root: Root) -> None:
+        unpack_in_child(options, image.path)
+
+    return find_held(find, make_ready, image.path).folder
 
 
 def _locate_reference(options: RunOptions, host: HostFacts, say: Say) -> LocatedImage:
