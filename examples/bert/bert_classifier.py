@@ -3,7 +3,7 @@
 """Trains BERT to tell FAKE from REAL news, and judges it: report, loss curve and confusion matrix.
 
 Needs PyTorch alone; matplotlib for the plots. Without data files it writes an invented corpus. Weights begin at
-random; `--pretrained` begins with those of Hugging Face.
+random; `--pretrained` begins with BERT's own.
 """
 
 import argparse
@@ -16,8 +16,9 @@ import time
 
 import evaluation
 import torch
-from bert_model import SIZES, BertClassifier, WordTokenizer, load_pretrained
+from bert_model import SIZES, BertClassifier, WordTokenizer
 from news_corpus import read_corpus, write_corpus
+from pretrained import load_pretrained
 from torch import nn
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -33,7 +34,11 @@ def parse_arguments():
         "-s", "--source", help="directory of the CSV files (default: that of this program, else invented)"
     )
     parser.add_argument("--size", choices=SIZES, default="small", help="of the model (default: small)")
-    parser.add_argument("--pretrained", metavar="NAME", help="a model of Hugging Face, such as bert-base-uncased")
+    parser.add_argument(
+        "--pretrained",
+        metavar="MODEL",
+        help="directory with config.json, vocab.txt and model.safetensors; or a name to download, bert-base-uncased",
+    )
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", type=int, default=BATCH, help=f"texts a step (default: {BATCH})")
     parser.add_argument("--length", type=int, default=128, help="tokens of a text (default: 128)")
@@ -159,10 +164,10 @@ def prepare(arguments):
     print(f"Building tokenizer from '{arguments.pretrained or source / 'train.csv'}'", flush=True)
     torch.manual_seed(0)
     if arguments.pretrained:
-        tokenizer, model = load_pretrained(arguments.pretrained)
+        tokenizer, model = load_pretrained(arguments.pretrained, arguments.length)
     else:
         tokenizer = WordTokenizer(texts["train"][1])
-        model = BertClassifier(len(tokenizer), arguments.length, arguments.size)
+        model = BertClassifier(len(tokenizer), arguments.length, SIZES[arguments.size])
     print("Creating tabular datasets", flush=True)
     data = {
         name: (torch.tensor(labels), tokenizer.encode(rows, arguments.length)) for name, (labels, rows) in texts.items()

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""BERT as a classifier, in plain PyTorch: its encoder, its pooler and two classes; and a tokenizer of whole words.
-
-`load_pretrained` takes weights and word pieces of Hugging Face instead, where the package transformers is installed.
-"""
+"""BERT as a classifier, in plain PyTorch: its encoder, its pooler and two classes; and a tokenizer of whole words."""
 
 import collections
 import re
@@ -42,14 +39,16 @@ class WordTokenizer:
 class BertClassifier(nn.Module):
     """Embeddings, encoder layers with the norm after each part and GELU, a pooler over [CLS], two classes."""
 
-    def __init__(self, words, length, size="small", dropout=0.1):
+    def __init__(self, words, length, shape=SIZES["small"], dropout=0.1):
         super().__init__()
-        layers, width, heads = SIZES[size]
+        layers, width, heads = shape
         self.word = nn.Embedding(words, width, padding_idx=PAD)
         self.place = nn.Embedding(length, width)
         self.norm = nn.LayerNorm(width, eps=1e-12)
         self.drop = nn.Dropout(dropout)
-        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout, "gelu", batch_first=True)
+        layer = nn.TransformerEncoderLayer(
+            width, heads, 4 * width, dropout, "gelu", layer_norm_eps=1e-12, batch_first=True
+        )
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.pooler = nn.Linear(width, width)
         self.classes = nn.Linear(width, 2)
@@ -69,36 +68,3 @@ class BertClassifier(nn.Module):
         state = self.drop(self.norm(self.word(words) + self.place(places)))
         state = self.encoder(state, src_key_padding_mask=words == PAD)
         return self.classes(self.drop(torch.tanh(self.pooler(state[:, 0]))))
-
-
-class PretrainedClassifier(nn.Module):
-    """A model of Hugging Face with the same call."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, words):
-        """Scores of both classes."""
-        return self.model(input_ids=words, attention_mask=(words != PAD).long()).logits
-
-
-class WordPieces:
-    """A tokenizer of Hugging Face with the same call."""
-
-    def __init__(self, tokenizer):
-        self.tokenizer = tokenizer
-
-    def encode(self, texts, length):
-        """A tensor of `length` numbers a text, padded or cut."""
-        made = self.tokenizer(texts, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
-        return made["input_ids"]
-
-
-def load_pretrained(name):
-    """Tokenizer and model from a directory or a name such as bert-base-uncased, which is downloaded."""
-    from transformers import AutoTokenizer, BertForSequenceClassification
-
-    return WordPieces(AutoTokenizer.from_pretrained(name)), PretrainedClassifier(
-        BertForSequenceClassification.from_pretrained(name)
-    )

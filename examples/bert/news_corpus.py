@@ -66,10 +66,26 @@ def write_corpus(folder, longest=80, seed=7, **sizes):
 
 
 def read_corpus(path):
-    """Labels and texts of one file."""
-    with pathlib.Path(path).open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [int(row["label"]) for row in rows], [row["titletext"] for row in rows]
+    """Labels and texts of one file with the columns label (1 or 0) and titletext."""
+    csv.field_size_limit(1 << 24)  # articles are longer than Python expects of a field
+    labels, texts = [], []
+    try:
+        with pathlib.Path(path).open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                label, text = {"0": 0, "1": 1}[row["label"].strip()], row["titletext"] or ""
+                labels.append(label)
+                texts.append(text)
+    except FileNotFoundError:
+        raise SystemExit(
+            f"bert_classifier.py: {path} does not exist: -s names the directory of the CSV files"
+        ) from None
+    except (KeyError, AttributeError):
+        raise SystemExit(
+            f"bert_classifier.py: {path}, row {len(labels) + 1}: needs the columns label (1 or 0) and titletext"
+        ) from None
+    if not labels:
+        raise SystemExit(f"bert_classifier.py: {path} has no rows")
+    return labels, texts
 
 
 def main():

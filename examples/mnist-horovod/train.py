@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trains a small network on drawn digits, as Horovod's MNIST examples do: one process per GPU, started by MPI.
+"""Trains a small network on digits, as Horovod's MNIST examples do: one process per GPU, started by MPI.
 
-The number of steps is divided by the number of processes, and the learning rate multiplied by it.
+The number of steps is divided by the number of processes, and the learning rate multiplied by it. Digits are MNIST's
+with `--data DIRECTORY`, else drawn.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import pathlib
 import time
 
 import torch
-from digits import draw_digits
+from digits import draw_digits, read_mnist
 from ranks import join
 from torch import nn
 
@@ -18,6 +19,7 @@ from torch import nn
 def parse_arguments():
     """Few."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", metavar="DIRECTORY", help="of MNIST's four IDX files, gzip or not (default: drawn)")
     parser.add_argument("--steps", type=int, default=20000, help="of all processes together (default: 20000)")
     parser.add_argument("--batch-size", type=int, default=100, help="of each process (default: 100)")
     parser.add_argument("--lr", type=float, default=0.001, help="for one process (default: 0.001)")
@@ -35,13 +37,27 @@ def make_model():
     )
 
 
-def train(options, ranks, model, device):
+def open_digits(folder):
+    """What gives a number of digits by a generator, and the digits to judge by."""
+    if folder is None:
+        return draw_digits, draw_digits(1000, torch.Generator().manual_seed(0)), "1000 new digits"
+    pictures, labels = read_mnist(folder, "train")
+    judged, truth = read_mnist(folder, "test")
+
+    def draw(count, generator):
+        chosen = torch.randint(len(labels), (count,), generator=generator)
+        return pictures[chosen] / 255, labels[chosen]
+
+    return draw, (judged / 255, truth), f"{len(truth)} test digits of MNIST"
+
+
+def train(options, ranks, model, device, draw):
     """This rank's share of the steps."""
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr * ranks.size)
     generator = torch.Generator().manual_seed(1 + ranks.rank)  # other digits on every rank
     started = time.perf_counter()
     for step in range(1, options.steps // ranks.size + 1):
-        pictures, labels = draw_digits(options.batch_size, generator)
+        pictures, labels = draw(options.batch_size, generator)
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(pictures.to(device)), labels.to(device))
         loss.backward()
@@ -54,15 +70,16 @@ def train(options, ranks, model, device):
 
 
 @torch.no_grad()
-def judge(model, device, count=1000):
-    """The share of right answers for new digits."""
-    pictures, labels = draw_digits(count, torch.Generator().manual_seed(0))
-    return (model(pictures.to(device)).argmax(1).cpu() == labels).float().mean().item()
+def judge(model, device, pictures, labels):
+    """The share of right answers."""
+    answers = [model(part.to(device)).argmax(1).cpu() for part in pictures.split(1000)]
+    return (torch.cat(answers) == labels).float().mean().item()
 
 
 def main():
     """Join, train, judge, save."""
     options = parse_arguments()
+    draw, judged, name = open_digits(options.data)
     ranks = join()
     gpus = torch.cuda.device_count()
     device = torch.device("cuda", ranks.local_rank % gpus) if gpus else torch.device("cpu")
@@ -70,12 +87,12 @@ def main():
         print(f"{ranks.size} processes by {ranks.name}, {options.steps // ranks.size} steps each", flush=True)
     model = make_model().to(device)
     ranks.begin(model)
-    train(options, ranks, model, device)
+    train(options, ranks, model, device, draw)
     if ranks.rank == 0:
         folder = pathlib.Path("checkpoints")
         folder.mkdir(exist_ok=True)
         torch.save(model.state_dict(), folder / "model.pt")
-        print(f"accuracy on 1000 new digits = {judge(model, device):.3f}", flush=True)
+        print(f"accuracy on {name} = {judge(model, device, *judged):.3f}", flush=True)
 
 
 if __name__ == "__main__":

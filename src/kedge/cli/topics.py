@@ -11,6 +11,7 @@ TASKS = {
     "first-gpu": ("tasks/first-gpu.md", "Run your first GPU container"),
     "ngc-keys": ("tasks/ngc-keys.md", "NGC keys and locked images"),
     "binds": ("tasks/binds.md", "See your data in the container"),
+    "datasets": ("tasks/data.md", "Bring ImageNet, MNIST, CSV files or weights to the cluster, once and checked"),
     "overlays": ("tasks/overlays.md", "Change an image without building it"),
     "small-images": ("tasks/small-images.md", "Build a small image"),
     "pip": ("tasks/pip.md", "Install Python packages without breaking the image"),
