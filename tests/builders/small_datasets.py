@@ -11,10 +11,12 @@ import csv
 import gzip
 import io
 import json
+import math
 import random
 import struct
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 CLASSES = ("n01440764", "n01443537", "n02102040")
@@ -100,16 +102,19 @@ def write_news(folder: Path, *, train: int, valid: int, test: int) -> Path:
     return folder
 
 
-def write_bert(folder: Path, *, width: int = 32, layers: int = 2) -> Path:
-    """A small BERT as it is published: config.json, vocab.txt, and weights with the names of bert-base-uncased."""
+def write_bert(
+    folder: Path, pieces: Sequence[str] = PIECES, *, width: int = 32, layers: int = 2, length: int = 64
+) -> Path:
+    """A BERT as it is published: config.json, vocab.txt, and weights with the names of bert-base-uncased."""
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 2}
-    more = {"intermediate_size": 4 * width, "hidden_act": "gelu", "max_position_embeddings": 64, "model_type": "bert"}
-    config = {**sizes, **more, "type_vocab_size": 2, "vocab_size": len(PIECES), "layer_norm_eps": 1e-12}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "vocab.txt").write_text("\n".join([*PIECES, ""]), encoding="utf-8")
+    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": max(2, width // 64)}
+    more = {"intermediate_size": 4 * width, "hidden_act": "gelu", "model_type": "bert", "layer_norm_eps": 1e-12}
+    rows = {"word": len(pieces), "position": length, "token_type": 2}
+    counts = {"vocab_size": len(pieces), "max_position_embeddings": length, "type_vocab_size": 2}
+    (folder / "config.json").write_text(json.dumps({**sizes, **more, **counts}))
+    (folder / "vocab.txt").write_text("\n".join([*pieces, ""]), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
-    shapes = {f"embeddings.{name}_embeddings.weight": (count, width) for name, count in _count_rows().items()}
+    shapes = {f"embeddings.{name}_embeddings.weight": (count, width) for name, count in rows.items()}
     linear = {"pooler.dense": (width, width)}
     norms = ["embeddings.LayerNorm"]
     for number in range(layers):
@@ -122,22 +127,25 @@ def write_bert(folder: Path, *, width: int = 32, layers: int = 2) -> Path:
     for name, shape in linear.items():
         shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     shapes |= {f"{name}.{end}": (width,) for name in norms for end in ("gamma", "beta")}
-    _write_safetensors(folder / "model.safetensors", {f"bert.{name}": shape for name, shape in shapes.items()})
+    named = {f"bert.{name}": shape for name, shape in shapes.items()}
+    _write_safetensors(folder / "model.safetensors", named, 1.7 / math.sqrt(width))
     return folder
 
 
-def _count_rows() -> dict[str, int]:
-    return {"word": len(PIECES), "position": 64, "token_type": 2}
-
-
-def _write_safetensors(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Random values: a length, a header, the values."""
-    rng, header, values = random.Random(5), {}, array.array("f")
+def _write_safetensors(path: Path, shapes: dict[str, tuple[int, ...]], spread: float) -> None:
+    """Random values, of which the same stretch comes again and again: a length, a header, the values."""
+    rng, header, start = random.Random(5), {}, 0
+    stretch = [rng.gauss(0, spread) for _ in range(65521)]
     for name, shape in shapes.items():
-        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        start = 4 * len(values)
-        middle = 1.0 if name.endswith("gamma") else 0.0
-        values.extend(rng.gauss(middle, 0.3) for _ in range(count))
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, start + 4 * count]}
+        size = 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, start + size]}
+        start += size
     text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + values.tobytes())
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for number, (name, shape) in enumerate(shapes.items()):
+            moved = stretch[37 * number :] + stretch[: 37 * number]  # no two tensors begin alike
+            middle = 1.0 if name.endswith("gamma") else 0.0
+            values = array.array("f", (middle + value for value in moved))
+            times = -(-math.prod(shape) // len(values))
+            file.write((values * times)[: math.prod(shape)].tobytes())
