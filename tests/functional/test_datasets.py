@@ -24,7 +24,7 @@ from tests.builders.pytorch_standin import ExampleUser, open_user
 from tests.functional.test_docs import is_shown
 from tests.requirements import REPOSITORY
 
-PAGE = REPOSITORY / "docs/tasks/data.md"
+PAGE = REPOSITORY / "docs/guides/datasets.md"
 # ZIH's own, but for the size of batch and picture, the rate, and the epochs
 OPTIONS = (
     "--data-backend dali-cpu --raport-file raport.json -j1 -p 1 --lr 0.01 --optimizer-batch-size 8 --warmup 0 "
