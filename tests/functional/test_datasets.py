@@ -28,11 +28,27 @@ PAGE = REPOSITORY / "docs/guides/datasets.md"
 # ZIH's own, but for the size of batch and picture, the rate, and the epochs
 OPTIONS = (
     "--data-backend dali-cpu --raport-file raport.json -j1 -p 1 --lr 0.01 --optimizer-batch-size 8 --warmup 0 "
-    "--arch resnet50 -c fanin --label-smoothing 0.1 --lr-schedule cosine --mom 0.875 --wd 3.0517578125e-05 -b 8 "
+    "--arch resnet50 -c fanin --label-smoothing 0.1 --lr-schedule cosine --mom 0.875 --wd 3.0517578125e-05 -b 4 "
     "--image-size 32"
 )
 MULTIPROC = "python /opt/resnet50/multiproc.py --nnodes=1 --node_rank=0"
 MAIN = "/opt/resnet50/main.py"
+# prints the strongest colour and the label of every picture that two processes get
+SHARES = """
+import argparse, json, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from pictures import PyTorchLoader, list_classes, list_pictures
+def look(rank, part, epoch):
+    options = argparse.Namespace(image_size=32, batch_size=4, workers=0)
+    found = list_pictures(f"{sys.argv[2]}/{part}", list_classes(sys.argv[2]))
+    is_training = part == "train"
+    loader = PyTorchLoader(options, torch.device("cpu"), (rank, 2), found=found, is_training=is_training)
+    return [pair for pictures, labels in loader.batches(epoch)
+            for pair in zip(pictures.mean((2, 3)).argmax(1).tolist(), labels.tolist())]
+print(json.dumps([{"train": look(rank, "train", 0), "again": look(rank, "train", 1), "val": look(rank, "val", 0)}
+                  for rank in range(2)]))
+"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -104,17 +120,36 @@ def test_data_page_checksums_are_read_and_find_another_file(tmp_path: Path, name
 
 def test_resnet_learns_from_a_directory_of_jpegs_and_goes_on(user: ExampleUser, resnet: Path) -> None:
     train = f"kedge exec -B imagenet:/data/imagenet:ro resnet50.sif {MULTIPROC} --nproc_per_node 2 {MAIN} {OPTIONS}"
-    said = user.read(f"{train} --epochs 2 /data/imagenet", resnet)
+    said = user.read(f"{train} --epochs 1 /data/imagenet", resnet)
     assert "--data-backend dali-cpu: the image has no DALI: reading by pytorch instead" in said
     assert "train: 48 pictures of 3 classes, by pytorch" in said
-    assert "Epoch: 1 Iteration: 3/3 " in said  # 48 pictures, 2 processes, 8 at once
+    assert "Epoch: 0 Iteration: 6/6 " in said  # 48 pictures, 2 processes, 4 at once
     report = json.loads((resnet / "raport.json").read_text())
-    assert (report["processes"], report["steps"], report["val.pictures"]) == (2, 3, 15)
+    assert (report["processes"], report["steps"], report["val.pictures"]) == (2, 6, 15)
     assert report["data_backend"] == "pytorch"
-    said = user.read(f"{train} --epochs 3 --resume checkpoint.pth.tar /data/imagenet", resnet)
-    assert "Resumed checkpoint.pth.tar: epoch 2 is next" in said
-    assert "Epoch: 1 " not in said
+    said = user.read(f"{train} --epochs 2 --resume checkpoint.pth.tar /data/imagenet", resnet)
+    assert "Resumed checkpoint.pth.tar: epoch 1 is next" in said
+    assert "Epoch: 0 " not in said
     assert json.loads((resnet / "raport.json").read_text())["val.top1"] >= 90  # a third by chance
+
+
+def test_resnet_knows_the_class_of_every_picture_and_shares_them_out(resnet: Path, python: Path) -> None:
+    done = subprocess.run(
+        [python, "-c", SHARES, REPOSITORY / "examples/resnet50", resnet / "imagenet"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+    )
+    ranks = json.loads(done.stdout)
+    judged = [pair for rank in ranks for pair in rank["val"]]
+    assert sorted(judged) == sorted([number, number] for number in range(3) for _ in range(5))  # each once, right
+    trained = [pair for rank in ranks for pair in rank["train"]]
+    assert len(trained) == 48
+    # two of the first class are grey or of printed colours, which show no class
+    assert sum(colour == label for colour, label in trained) >= 46
+    assert [sum(label == number for _, label in trained) for number in range(3)] == [16, 16, 16]
+    assert ranks[0]["train"] != ranks[0]["again"]  # another order in the next epoch
 
 
 def test_resnet_reads_one_file_of_data(user: ExampleUser, resnet: Path) -> None:
@@ -135,7 +170,7 @@ def test_resnet_reads_one_file_of_data(user: ExampleUser, resnet: Path) -> None:
         ("rm -r imagenet/train", "imagenet has no directory train/"),
         ("echo no >imagenet/train/n01440764/n01440764_3.JPEG", "cannot read the picture imagenet/train/n01440764/n0"),
         ("rm imagenet/train/n*/*.JPEG", "imagenet/train has no pictures"),
-        ("rm imagenet/train/n*/*_?.JPEG imagenet/train/n*/*_1[1-5].JPEG", "too few pictures for one batch of 8"),
+        ("rm imagenet/train/n*/*_?.JPEG imagenet/train/n*/*_1[1-5].JPEG", "too few pictures for one batch of 4"),
     ],
 )
 def test_resnet_says_what_is_wrong_with_a_directory(user: ExampleUser, resnet: Path, change: str, said: str) -> None:
