@@ -236,6 +236,8 @@ def make_environment(name: str, row: NgcRelease, values: dict[str, str], archite
         "TRT_VERSION": values["tensorrt"] + "+cuda12.0.1.011" if "tensorrt" in values else "",
         "OPENMPI_VERSION": values.get("mpi", "").removeprefix("Open MPI "),
         "HPCX_VERSION": values.get("hpcx", ""),
+        "DALI_VERSION": values.get("dali", "").removesuffix("yes"),
+        "HOROVOD_VERSION": values.get("horovod", "").removesuffix("yes"),
         "OPENUCX_VERSION": "1.15.0" if row.tag == "24.01-py3" else "",
         "NVIDIA_VISIBLE_DEVICES": "all",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video",

@@ -300,6 +300,8 @@ def make_sandbox(root: Path) -> Path:
         "opt/hpcx/ompi/include/mpi.h": "#define OMPI_MAJOR_VERSION 4\n#define OMPI_MINOR_VERSION 1\n"
         "#define OMPI_RELEASE_VERSION 5\n",
         "usr/local/lib/python3.10/dist-packages/torch-2.2.0a0+81ea7a4.dist-info/METADATA": "x",
+        "usr/local/lib/python3.10/dist-packages/nvidia_dali_cuda120-1.33.0.dist-info/METADATA": "x",
+        "usr/local/lib/python3.10/dist-packages/apex-0.1.dist-info/METADATA": "x",
         ".singularity.d/labels.json": json.dumps(
             {
                 "org.label-schema.usage.singularity.deffile.bootstrap": "docker",
@@ -332,6 +334,8 @@ def check_sandbox(traits: ImageTraits) -> None:
     assert known["driver"] == "545.23.08"
     assert known["framework"] == "PyTorch"
     assert known["framework_version"] == "2.2.0a0+81ea7a4"
+    assert (known["dali"], known["apex"]) == ("1.33.0", "0.1")
+    assert "horovod" not in known
     assert known["cudnn"] == "8.9.7.29"  # of the table, by the reference that it was made from
     assert traits.compat.value == "yes"
     assert traits.glibc.source == "file /usr/lib/x86_64-linux-gnu/libc.so.6"
@@ -344,6 +348,23 @@ def test_explain_of_a_folder_looks_at_its_files(tmp_path: Path) -> None:
     found = read(str(make_sandbox(tmp_path / "box")), make_workplace(tmp_path))
     check_sandbox(found.traits)
     assert found.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("image", "named", "not_named"),
+    [
+        ("pytorch:26.08-py3", ("DALI", "Apex", "Horovod", "JupyterLab"), ()),
+        ("tensorflow:25.02-tf2-py3", ("DALI", "Horovod"), ("Apex",)),
+        ("cuda:12.4.1-devel-ubuntu22.04", (), ("DALI", "Apex", "Horovod", "JupyterLab")),
+    ],
+)
+def test_explain_says_which_tools_are_unknown(
+    tmp_path: Path, image: str, named: tuple[str, ...], not_named: tuple[str, ...]
+) -> None:
+    told = kedge("explain", "--offline", f"nvcr.io/nvidia/{image}", cache=tmp_path / "c").stdout
+    line = next(line for line in " ".join(told.split()).split("unknown: ")[1:])
+    assert [name for name in named if name not in line] == []
+    assert [name for name in not_named if name in line] == []
 
 
 def test_explain_of_a_sif_looks_at_its_files(tmp_path: Path) -> None:

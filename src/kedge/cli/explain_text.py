@@ -33,6 +33,7 @@ _LAYERS = 6
 _LONGEST_COMMAND = 70
 _EMPTY_REQUIREMENT = "cuda>=9.0"
 _RARE = ("release", "hpcx", "ucx", "framework_version")  # facts that most images do not have
+_TOOLS = ("horovod", "dali", "apex", "jupyterlab")  # what NVIDIA's framework images are expected to tell
 # The word before a judgement, and the meaning that paints it
 _MARKS = {
     OK: ("ok", "good"),
@@ -120,7 +121,7 @@ def _is_plainly_unknown(judgement: Judgement) -> bool:
 
 def _list_facts(traits: ImageTraits, *, sources: bool, everything: bool) -> Iterator[tuple[str, str]]:
     for name, fact in traits.known.items():
-        if not fact and (not everything or name in _RARE):
+        if not fact and not (everything and _is_expected(name, traits)):
             continue
         if name == "framework_version" and traits.framework:
             continue
@@ -128,6 +129,13 @@ def _list_facts(traits: ImageTraits, *, sources: bool, everything: bool) -> Iter
         if name == "framework" and fact and traits.framework_version:
             value = f"{value} {traits.framework_version.value}"
         yield _name(TITLES[name]), (value or UNKNOWN) + (f"   [{fact.source}]" if sources and fact else "")
+
+
+def _is_expected(name: str, traits: ImageTraits) -> bool:
+    """Whether a reader misses a fact that is unknown: nobody asks for the Apex of an image of TensorFlow."""
+    if name in _TOOLS:
+        return bool(traits.release) and (name != "apex" or traits.framework.value == "PyTorch")
+    return name not in _RARE
 
 
 def _list_needs(traits: ImageTraits, tables: Tables, *, everything: bool) -> Iterator[tuple[str, str]]:
@@ -189,7 +197,7 @@ def _list_unknown(traits: ImageTraits, verdict: Verdict | None) -> Iterator[tupl
         for judgement in judgements
         if _is_plainly_unknown(judgement)
     ]
-    names += [TITLES[name] for name, fact in traits.known.items() if not fact and name not in _RARE]
+    names += [TITLES[name] for name, fact in traits.known.items() if not fact and _is_expected(name, traits)]
     names += [] if traits.architectures or traits.architecture else ["architectures"]
     names += [] if _describe_command(traits) else ["default command"]
     names += ["size"] if traits.size is None else []

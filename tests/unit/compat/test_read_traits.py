@@ -31,6 +31,21 @@ NGC_2401 = {  # as the 24.01 image has it
     "NVIDIA_PRODUCT_NAME": "PyTorch",
     "TORCH_CUDA_ARCH_LIST": "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX",
 }
+NGC_2112 = {  # as the 21.12 image has it
+    "CUDA_VERSION": "11.5.0.029",
+    "CUDA_DRIVER_VERSION": "495.29.05",
+    "NCCL_VERSION": "2.11.4",
+    "CUDNN_VERSION": "8.3.1.22",
+    "TRT_VERSION": "8.2.1.8+cuda11.4.2.006",
+    "OPENMPI_VERSION": "4.1.1",
+    "HPCX_VERSION": "2.9.0",
+    "OPENUCX_VERSION": "1.11.0-rc1",
+    "DALI_VERSION": "1.8.0",
+    "DALI_BUILD": "3362434",
+    "PYTORCH_VERSION": "1.11.0a0+b6df043",
+    "NVIDIA_PYTORCH_VERSION": "21.12",
+    "NVIDIA_PRODUCT_NAME": "PyTorch",
+}
 UBUNTU_2204 = {
     "com.nvidia.cuda.version": "9.0",
     "org.opencontainers.image.ref.name": "ubuntu",
@@ -69,6 +84,32 @@ def read(
     )
 
 
+def test_read_traits_every_version_comes_from_the_image_where_no_table_has_the_tag() -> None:
+    traits = read("registry.example/mirror/pytorch:21.12", {**NGC_2112, "HOROVOD_VERSION": "0.23.0"}, {}, ())
+    known = {name: fact.value for name, fact in traits.known.items() if fact.source.startswith("image config, ")}
+    assert known == {
+        "framework": "PyTorch",
+        "framework_version": "1.11.0a0+b6df043",
+        "release": "21.12",
+        "cuda": "11.5.0.029",
+        "cudnn": "8.3.1.22",
+        "nccl": "2.11.4",
+        "tensorrt": "8.2.1.8",
+        "mpi": "Open MPI 4.1.1",
+        "hpcx": "2.9.0",
+        "ucx": "1.11.0-rc1",
+        "horovod": "0.23.0",
+        "dali": "1.8.0",
+        "driver": "495.29.05",
+    }
+
+
+def test_read_traits_the_image_and_the_table_agree_on_21_12() -> None:
+    traits = read(f"{PYTORCH}:21.12-py3", NGC_2112, {}, ())
+    assert not [note for note in traits.notes if "kedge uses the image's" in note]
+    assert traits.dali.source == "image config, DALI_VERSION"
+
+
 def test_read_traits_of_framework_image_takes_versions_from_variables() -> None:
     history = ("RUN |3 CUDA_VERSION=12.3.2.001 PYVER=3.10 TARGETARCH=amd64 /bin/sh -c apt-get update # buildkit",)
     traits = read(f"{PYTORCH}:24.01-py3", NGC_2401, UBUNTU_2204, history)
@@ -85,6 +126,10 @@ def test_read_traits_of_framework_image_takes_versions_from_variables() -> None:
         "mpi": "Open MPI 4.1.5rc2",
         "hpcx": "2.16rc4",
         "ucx": "1.15.0",
+        "horovod": "",
+        "dali": "",
+        "apex": "",
+        "jupyterlab": "",
         "os": "Ubuntu 22.04",
         "glibc": "2.35",
         "driver": "545.23.08",

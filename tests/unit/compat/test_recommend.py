@@ -98,7 +98,7 @@ def test_recommend_short_names(text: str, image: str) -> None:
         ),
         (
             *("pytorch", "K40", "470.57.02"),
-            "No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5): 71 of 88 surely have none.",
+            "No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5): 72 of 89 surely have none.",
         ),
         (
             *("pytorch", "K40", "535.104.05"),
@@ -140,9 +140,9 @@ def test_recommend_best_and_other_are_judged_by_the_same_rules() -> None:
     assert (found.reference, found.best.outcome) == ("nvcr.io/nvidia/pytorch:23.10-py3", NATIVE)
     assert (found.other.tag, found.other.outcome) == ("24.11-py3", FORWARD)
     assert found.best.verdict.headline == "runs natively on Tesla V100 with driver 535.104.05"
-    assert found.judged + found.skipped == 88
+    assert found.judged + found.skipped == 89
     (note,) = found.notes
-    assert note.startswith(f"skipped {found.skipped} of 88 tags for lack of data (kernels: ")
+    assert note.startswith(f"skipped {found.skipped} of 89 tags for lack of data (kernels: ")
     assert found.as_dict()["reference"] == found.reference
 
 
@@ -150,13 +150,13 @@ def test_recommend_without_a_driver_names_a_tag_for_each_branch_and_claims_none(
     found = ask("pytorch", "H100", "")
     assert (found.best, found.other, found.reference) == (None, None, "")
     assert [(each.branch, each.tag) for each in found.by_driver] == [
-        (525, "22.12-py3"),
+        (525, "23.02-py3"),
         (535, "23.10-py3"),
         (550, "24.05-py3"),
         (570, "25.03-py3"),
         (580, "25.10-py3"),
         (590, "25.12-py3"),
-        (595, "26.03-py3"),
+        (595, "26.04-py3"),
         (610, "26.07-py3"),
     ]
     assert {each.outcome for each in found.by_driver} == {NATIVE}

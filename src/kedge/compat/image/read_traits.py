@@ -41,6 +41,8 @@ _VERSIONS = {  # where each is found: variables first, labels then
     "tensorrt": (("TRT_VERSION", "TENSORRT_VERSION"), "com.nvidia.tensorrt.version"),
     "hpcx": (("HPCX_VERSION",), ""),
     "ucx": (("OPENUCX_VERSION", "UCX_VERSION"), ""),
+    "horovod": (("HOROVOD_VERSION",), ""),
+    "dali": (("DALI_VERSION",), ""),
     "driver": (("CUDA_DRIVER_VERSION",), ""),
 }
 _MPI = {

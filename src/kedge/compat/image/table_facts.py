@@ -41,6 +41,10 @@ def read_row(row: NgcRelease, tag: str, architecture: str) -> dict[str, Fact]:
         "tensorrt": _by_machine(row.tensorrt, architecture) if _has_flavour(row, tag, "tensorrt") else "",
         "mpi": f"Open MPI {row.openmpi}" if row.openmpi else "",
         "hpcx": row.hpcx,
+        "horovod": row.horovod,
+        "dali": row.dali,
+        "apex": row.apex,
+        "jupyterlab": row.jupyterlab,
         "os": f"Ubuntu {row.ubuntu}" if row.ubuntu else "",
         "driver": row.bundled_driver,
         # a driver, or the branches that a plain `cuda` image states: either is of the libcuda that it brings

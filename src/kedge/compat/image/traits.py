@@ -18,6 +18,10 @@ TITLES = {
     "mpi": "MPI",
     "hpcx": "HPC-X",
     "ucx": "UCX",
+    "horovod": "Horovod",
+    "dali": "DALI",
+    "apex": "Apex",
+    "jupyterlab": "JupyterLab",
     "os": "System",
     "glibc": "glibc",
     "driver": "Built for driver",
@@ -64,6 +68,10 @@ class ImageTraits(JsonValue):
     mpi: Fact = UNKNOWN  # `Open MPI 4.1.7`: family and version
     hpcx: Fact = UNKNOWN
     ucx: Fact = UNKNOWN
+    horovod: Fact = UNKNOWN  # a version, or `yes`; so the next three
+    dali: Fact = UNKNOWN
+    apex: Fact = UNKNOWN
+    jupyterlab: Fact = UNKNOWN
     os: Fact = UNKNOWN  # `Ubuntu 22.04`
     glibc: Fact = UNKNOWN
     driver: Fact = UNKNOWN  # 545.23.08: the user-mode driver it brings, or was built for

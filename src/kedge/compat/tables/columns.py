@@ -128,6 +128,10 @@ def _make_release(cells: _Cells) -> NgcRelease:
         tensorrt=_read_version(cells, "tensorrt"),
         openmpi=_read_version(cells, "openmpi"),
         hpcx=_read_version(cells, "hpcx"),
+        horovod=_read_inclusion(cells, "horovod"),
+        dali=_read_inclusion(cells, "dali"),
+        apex=_read_inclusion(cells, "apex"),
+        jupyterlab=_read_inclusion(cells, "jupyterlab"),
         min_driver=_read_driver(cells, "min_driver_stated"),
         compat_branches=_read_branches(cells, "datacenter_compat_drivers_stated"),
         bundled_driver=_read_driver(cells, "bundled_driver_CUDA_DRIVER_VERSION"),
@@ -150,6 +154,11 @@ def _read_source(cells: _Cells) -> str:
 def _read_version(cells: _Cells, column: str) -> str:
     """A version, without the note behind it; two of them may stand beside each other for two architectures."""
     return _clean_cell(cells, column, _clean_version, ("version", "a version begins with a number, such as 12.4.1"))
+
+
+def _read_inclusion(cells: _Cells, column: str) -> str:
+    """A version, or `yes` where the source names the program without one."""
+    return "yes" if cells[column] == "yes" else _read_version(cells, column)
 
 
 def _read_versions(cells: _Cells, column: str) -> str:
@@ -313,6 +322,10 @@ RELEASES = TableKind(
         "openmpi",
         "hpcx",
         "tensorrt",
+        "horovod",
+        "dali",
+        "apex",
+        "jupyterlab",
         "same_month_base_fields",
         "notes",
         "source",

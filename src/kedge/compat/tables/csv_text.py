@@ -26,17 +26,18 @@ class ParsedTable:
     problems: tuple[TableProblem, ...]
 
 
-def parse_table(data: bytes, where: str, kind: TableKind | None = None) -> ParsedTable:
+def parse_table(data: bytes, where: str, kind: TableKind | None = None, *, whole: bool = True) -> ParsedTable:
     """Read the bytes of a file called `where`; raises TableProblem where nothing in it can be read.
 
-    Without `kind` the names of the columns say which table it is, and columns that nobody needs may be missing.
+    Without `kind` the names of the columns say which table it is. Columns that nobody needs may be missing then, and
+    where `whole` is False: an older kedge, which had fewer of them, may have written the file.
     """
     lines = _Lines(_decode(data, where), where)
     header = next(lines, None)
     if header is None:
         raise _problem_at(where, 1, "", "the file is empty", "the first line names the columns")
     table_kind = kind or _find_kind(header[1], where)
-    columns = _check_header(header[1], table_kind, where, whole=kind is not None)
+    columns = _check_header(header[1], table_kind, where, whole=whole and kind is not None)
     reading = _Reading(table_kind, columns, where)
     for line, cells in lines:
         reading.add(line, cells)

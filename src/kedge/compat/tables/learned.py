@@ -27,6 +27,8 @@ _FACTS = {
     "bundled_driver_CUDA_DRIVER_VERSION": "driver",
     "hpcx": "hpcx",
     "tensorrt": "tensorrt",
+    "horovod": "horovod",
+    "dali": "dali",
 }
 _LONGEST = 200  # characters of a cell
 # What a config can tell; a row that has all of these leaves nothing to learn
@@ -88,7 +90,19 @@ def list_cells(row: NgcRelease) -> dict[str, str]:
     cells = dict.fromkeys(RELEASES.columns, "")
     for column in ("image", "tag", "release_date", "ubuntu", "python", "framework", "framework_version"):
         cells[column] = getattr(row, column)
-    for column in ("cudnn", "nccl", "openmpi", "hpcx", "tensorrt", "notes", "source"):
+    for column in (
+        "cudnn",
+        "nccl",
+        "openmpi",
+        "hpcx",
+        "tensorrt",
+        "horovod",
+        "dali",
+        "apex",
+        "jupyterlab",
+        "notes",
+        "source",
+    ):
         cells[column] = getattr(row, column)
     cells["cuda_toolkit"] = row.cuda
     cells["min_driver_stated"] = row.min_driver

@@ -171,7 +171,7 @@ def _read_shipped(path: Path, kind: TableKind) -> GroupedTable:
 def read_learned(path: Path) -> tuple[tuple[NgcRelease, ...], tuple[TableProblem, ...]]:
     """The rows of a learned file that can be read, and what is wrong with the others; nothing is raised."""
     try:
-        table = parse_table(read_own_file(path, LARGEST + 1), str(path), RELEASES)
+        table = parse_table(read_own_file(path, LARGEST + 1), str(path), RELEASES, whole=False)
     except FileNotFoundError:
         return (), ()
     except OSError as problem:

@@ -54,6 +54,10 @@ class NgcRelease:
     tensorrt: str = ""
     openmpi: str = ""
     hpcx: str = ""
+    horovod: str = ""  # a version, or `yes` where it is inside in one that nobody wrote down; so the next three
+    dali: str = ""
+    apex: str = ""
+    jupyterlab: str = ""
     min_driver: str = ""  # as NVIDIA's notes state it
     compat_branches: tuple[int, ...] = ()  # as NVIDIA's notes state them
     bundled_driver: str = ""

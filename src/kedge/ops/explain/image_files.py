@@ -36,6 +36,7 @@ _PYTHONS = ("/opt/conda/bin", "/usr/local/bin", "/usr/bin")
 _SYSTEMS = {"ubuntu": "Ubuntu", "debian": "Debian", "rocky": "Rocky Linux", "centos": "CentOS", "alpine": "Alpine"}
 _PROGRAMS = ("/bin/sh", "/usr/bin/env", "/bin/ls", "/bin/busybox", "/usr/bin/python3")
 _PACKAGES = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "mxnet": "MXNet"}
+_TOOLS = {"horovod": "horovod", "nvidia_dali": "dali", "apex": "apex", "jupyterlab": "jupyterlab"}  # package, fact
 
 
 def look_inside(view: View, environment: Mapping[str, str]) -> tuple[dict[str, Fact], list[str]]:
@@ -127,7 +128,7 @@ def _read_mpi(view: View, environment: Mapping[str, str]) -> Fact:
 
 
 def _read_packages(view: View) -> Iterator[tuple[str, Fact]]:
-    """Frameworks that are installed as Python packages, by the names of their directories."""
+    """Frameworks and their tools that are installed as Python packages, by the names of their directories."""
     for library in ("/opt/conda/lib", "/usr/local/lib", "/usr/lib"):
         for python in _list_names(view, library):
             if not re.match(r"python3\.\d+\Z", python):
@@ -135,11 +136,16 @@ def _read_packages(view: View) -> Iterator[tuple[str, Fact]]:
             for packages in ("site-packages", "dist-packages"):
                 folder = f"{library}/{python}/{packages}"
                 for name in _list_names(view, folder):
-                    package, dash, version = name.removesuffix(".dist-info").partition("-")
-                    if dash and name.endswith(".dist-info") and package in _PACKAGES and order(version):
-                        yield "framework", Fact(_PACKAGES[package], f"file {folder}/{package}")
-                        yield "framework_version", Fact(clean_text(version, 60), f"file {folder}/{package}")
-                        return
+                    package, _, version = name.removesuffix(".dist-info").partition("-")
+                    if not name.endswith(".dist-info") or not order(version):
+                        continue
+                    found = Fact(clean_text(version, 60), f"file {folder}/{package}")
+                    if package in _PACKAGES:
+                        yield "framework", Fact(_PACKAGES[package], found.source)
+                        yield "framework_version", found
+                    tool = _TOOLS.get(package.partition("_cuda")[0])  # nvidia_dali_cuda120
+                    if tool:
+                        yield tool, found
 
 
 def _list_notes(view: View) -> list[str]:
