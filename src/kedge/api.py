@@ -356,6 +356,8 @@ def recommend(
     driver: str | None = None,
     site: str | None = None,
     match: str = "",
+    needs: Sequence[str] = (),
+    variant: str = "",
     offline: bool = False,
     progress: Progress | None = None,
     **settings: object,
@@ -363,6 +365,7 @@ def recommend(
     """The newest tag that runs natively: `recommend("pytorch", gpu="A100", driver="535.104.05").name`.
 
     If the driver is unknown, `best` is None, and `recommendation.by_driver` has a tag for each driver branch.
+    `needs` are conditions such as `python=3.10`, `variant` one of CUDA images' base, runtime, devel and cudnn.
     Raises NothingFits if no tag runs.
     """
     workplace, tables = _open_tables(progress, settings)
@@ -370,7 +373,9 @@ def recommend(
     target = find_target(
         gpu=gpu, driver=driver, site=site, environ=os.environ, settings=workplace.settings, tables=tables
     )
-    return recommend_tag(found, workplace, tables, target=target, match=match, offline=offline)
+    return recommend_tag(
+        found, workplace, tables, target=target, match=match, needs=needs, variant=variant, offline=offline
+    )
 
 
 def diagnose(

@@ -46,6 +46,55 @@ def ask(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return document
 
 
+def test_recommend_takes_only_tags_with_what_is_needed(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("pytorch", "--needs", "pytorch>=2.3", "--needs", "python=3.10", "--gpu", "A100", "--driver", "550.54.15")
+    document = ask(capsys, *words, "--arch", "amd64", "--offline")
+    assert document["reference"] == "nvcr.io/nvidia/pytorch:24.05-py3"
+    assert "only the 6 tags that are known to have pytorch>=2.3 and python=3.10 were considered" in document["notes"]
+    assert any(note.startswith("of 16 tags it is unknown (PyTorch: 8, Python: 16)") for note in document["notes"])
+    assert any("NVIDIA's build from before" in note for note in document["notes"])
+    assert ask(capsys, "pytorch", *V100, "--offline")["reference"] != document["reference"]
+
+
+def test_recommend_says_of_how_many_tags_a_need_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recommend", "pytorch", "--needs", "python=3.11", *V100, "--offline"]) == 82
+    told = capsys.readouterr().err
+    assert "no tag of nvcr.io/nvidia/pytorch is known to have python=3.11" in told
+    assert "unknown (Python: 48)" in told
+
+
+@pytest.mark.parametrize(
+    ("variant", "word", "has"),
+    [
+        ("base", "-base-", "cudart"),
+        ("runtime", "-runtime-", "NCCL"),
+        ("devel", "-devel-", "nvcc"),
+        ("cudnn", "-cudnn", "cuDNN"),
+    ],
+)
+def test_recommend_a_variant_says_what_it_has(
+    ngc: NgcSite, capsys: pytest.CaptureFixture[str], variant: str, word: str, has: str
+) -> None:
+    document = ask(capsys, "cuda", "--variant", variant, *V100, "--offline")
+    assert word in document["tag"]
+    assert (variant == "cudnn") == ("cudnn" in document["tag"])
+    assert any(f"variant '{variant}'" in note and has in note for note in document["notes"])
+
+
+def test_recommend_variants_are_of_cuda_images(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recommend", "pytorch", "--variant", "base", *V100, "--offline"]) == 82
+    assert "kedge recommend cuda --variant base" in capsys.readouterr().err
+
+
+def test_recommend_for_k40_names_the_build_that_worked_with_its_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("recommend", "pytorch", "--gpu", "K40", "--driver", "470.82.01", "--arch", "amd64", "--offline")
+    assert main(list(words)) == 82
+    told = capsys.readouterr().err
+    assert "lucasfernandoaes/pytorch-legacy:1.6.0" in told
+    assert "nelsonliu.me" in told
+    assert "Warning: it is published by a person" in told
+
+
 def test_recommend_gives_the_newest_that_runs_natively(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recommend", "pytorch", *V100]) == 0
     printed = capsys.readouterr()

@@ -142,3 +142,43 @@ def test_search_offline_asks_nobody(catalogs: Catalogs, capsys: pytest.CaptureFi
 def test_search_refuses_wrong_use(catalogs: Catalogs, words: list[str]) -> None:
     assert main(["search", *words]) == UsageError.exit_code
     assert not catalogs.server.log
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("image", "classification"), "nvcr.io/nvidia/pytorch"),
+        (("bert",), "nvcr.io/nvidia/tensorflow"),
+        (("mpi",), "docker.io/tacc/tacc-ubuntu18-impi19.0.7-common"),
+    ],
+)
+def test_search_by_task_says_what_does_several_gpus_and_nodes(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], name: str
+) -> None:
+    assert main(["search", "--offline", "--json", *words]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    found = next(each for each in results if each["name"] == name)
+    assert found["source"]
+    assert found["known_tag"]
+    assert "multi-GPU: " in found["description"]
+    assert found["multi_node"] in (True, None)
+    assert main(["search", "--offline", *words]) == 0
+    assert name in capsys.readouterr().out
+
+
+def test_search_warns_of_images_of_strangers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "--offline", "k40"]) == 0
+    told = capsys.readouterr()
+    assert "docker.io/lucasfernandoaes/pytorch-legacy" in told.out
+    assert "warning: docker.io/lucasfernandoaes/pytorch-legacy is published by a person" in told.err
+
+
+def test_search_by_task_stands_beside_what_the_catalogues_say(
+    catalogs: Catalogs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["search", "--json", "bert"]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [each["catalog"] for each in results if each["name"] == "nvcr.io/nvidia/pytorch"] == [
+        "NGC",
+        "kedge's tables",
+    ]

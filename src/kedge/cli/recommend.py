@@ -21,6 +21,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", help="such as pytorch, or nvcr.io/nvidia/tensorflow")
     add_target(parser)
     parser.add_argument("--match", metavar="GLOB", default="", help="only tags that match, such as '*-tf2-py3'")
+    parser.add_argument(
+        "--needs",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="only tags known to have this, such as 'pytorch>=2.3', python=3.10 or dali; repeatable",
+    )
+    parser.add_argument(
+        "--variant",
+        choices=("base", "runtime", "devel", "cudnn"),
+        default="",
+        help="variant of a CUDA image: base (cudart), runtime (libraries), devel (compiler), cudnn (with cuDNN)",
+    )
     parser.add_argument("--offline", action="store_true", help="use the built-in tables only")
     add_login(parser)
     add_settings(parser, "architecture", "no_https", "ca_bundle", "retries")
@@ -43,6 +56,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         tables,
         target=target,
         match=arguments.match,
+        needs=arguments.needs,
+        variant=arguments.variant,
         offline=arguments.offline,
     )
     if console.json:

@@ -21,7 +21,12 @@ _LONGEST_LINE = 90
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("words", metavar="WORDS", nargs="+", help="words to search for, such as pytorch or gromacs")
+    parser.add_argument(
+        "words",
+        metavar="WORDS",
+        nargs="+",
+        help="words to search for, such as pytorch, gromacs or 'image classification'",
+    )
     parser.add_argument("--ngc", action="store_true", help="search NVIDIA's catalogue only")
     parser.add_argument("--hub", action="store_true", help="search Docker Hub only")
     parser.add_argument("--offline", action="store_true", help="search the built-in tables only")
@@ -104,6 +109,8 @@ def _show(result: SearchResult, arguments: argparse.Namespace, console: Console)
             console.progress.note(
                 f"{title} has {count_things(total, 'result')}, {shown} {are} shown; --limit N shows more"
             )
+    for warning in dict.fromkeys(f"{entry.name} is {entry.warning}" for entry in result.entries if entry.warning):
+        console.progress.warn(warning)
     if arguments.offline:
         console.progress.note("searched the built-in tables only (--offline)")
     console.progress.note(f"the tags of an image: kedge tags {result.entries[0].name}")
@@ -111,6 +118,8 @@ def _show(result: SearchResult, arguments: argparse.Namespace, console: Console)
 
 def _describe(entry: CatalogEntry) -> str:
     text = entry.description or entry.title
+    if entry.source:  # what it is known to do is the answer: all of it
+        return text
     if entry.is_official:
         text = f"(official) {text}".strip()
     elif entry.stars:

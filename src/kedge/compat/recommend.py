@@ -130,7 +130,19 @@ def tell_other_image(image: str, target: Target, tables: Tables) -> str:
     if image == _CUDA:
         return _ANOTHER_GPU
     plain = recommend(_CUDA, target, tables, is_brief=True)
-    return _OTHER_BASE if plain.best is not None or plain.by_driver else _ANOTHER_GPU
+    remedy = _OTHER_BASE if plain.best is not None or plain.by_driver else _ANOTHER_GPU
+    return f"{remedy} {_tell_builds(image, target, tables)}".strip()
+
+
+def _tell_builds(image: str, target: Target, tables: Tables) -> str:
+    """The images of others that serve the GPU, with the warning that goes with them."""
+    from kedge.compat.tables.known_images import tell_builds
+
+    frameworks = {row.framework for row in tables.list_releases(image)}
+    architectures = {gpu.architecture for gpu in target.gpus}
+    if len(frameworks) != 1 or len(architectures) != 1:
+        return ""
+    return tell_builds(architectures.pop(), frameworks.pop())
 
 
 class _Field:

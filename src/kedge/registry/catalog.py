@@ -41,6 +41,10 @@ class CatalogEntry:
     stars: int | None = None
     pulls: int | None = None
     is_official: bool = False
+    multi_gpu: bool | None = None  # known to use several GPUs, or nodes; None: unknown
+    multi_node: bool | None = None
+    warning: str = ""  # what to beware of
+    source: str = ""  # of what kedge's tables say
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,9 @@ MATRIX = {
              "25.10": "----fffN", "26.07": "-??????m"},
     "RTX 3090": {"20.06": "--NNNNNN", "21.06": "--NNNNNN", "22.03": "--mNNNNN", "24.01": "---mmNNN",
                  "24.12": "--??????", "25.10": "-------N", "26.07": "-------m"},
-    "H200": {"20.06": "---ppppp", "21.06": "---?????", "22.03": "---?????", "24.01": "---ffNNN", "24.12": "---?????",
+    "H200": {"20.06": "---ppppp", "21.06": "---ppppp", "22.03": "---ppppp", "24.01": "---ffNNN", "24.12": "---?????",
              "25.10": "----fffN", "26.07": "---????m"},
-    "B200": {"20.06": "------pp", "21.06": "------??", "22.03": "------??", "24.01": "------pp", "24.12": "------??",
+    "B200": {"20.06": "------pp", "21.06": "------pp", "22.03": "------pp", "24.01": "------pp", "24.12": "------??",
              "25.10": "------fN", "26.07": "------?m"},
 }  # fmt: skip
 
@@ -110,7 +110,15 @@ def test_judge_releases_on_gpus_and_drivers(gpu: str, tag: str) -> None:
         ),
         (
             *("22.03", "H200", "550.54.14"),
-            ("unknown whether it runs on NVIDIA H200 with driver 550.54.14: CUDA 11.6.1 does not support that GPU yet"),
+            "runs on NVIDIA H200 with driver 550.54.14: its kernels are compiled from PTX when a program starts",
+        ),
+        (
+            *("20.03", "K40", "470.57.02"),
+            "does not run on Tesla K40 with driver 470.57.02: it has no kernels for that GPU",
+        ),
+        (
+            *("20.03", "A100", "470.57.02"),
+            "runs on NVIDIA A100 with driver 470.57.02: its kernels are compiled from PTX when a program starts",
         ),
     ],
 )
@@ -314,3 +322,27 @@ def test_judge_every_release_on_every_gpu_gives_sentences() -> None:
                     assert "()" not in each.sentence
                 assert bool(verdict.failures) is (verdict.outcome == NO)
                 assert all(each.level == FAIL for each in verdict.failures)
+
+
+def test_judge_by_neighbours_needs_a_driver_that_compiles_the_ptx() -> None:
+    """Under minor-version compatibility it does not, whatever the releases around have."""
+    verdict = ask("22.03", "H200", "525.60.13")
+    assert verdict.outcome == PTX
+    older = judge(read("22.03-py3"), make_target("H200", "525.60.13"), TABLES)
+    remedy = next(each.remedy for each in older.judgements if each.subject == "gpu")
+    assert remedy.startswith("Take a tag with CUDA 11.8 or newer: the cuDNN and cuBLAS of older ones")
+
+
+@pytest.mark.parametrize(
+    ("tag", "headline"),
+    [
+        ("centos7-cuda10-tf2.4-pt1.7", "CUDA 10 does not support that GPU yet"),
+        ("ubuntu20.04-cuda11-tf2.6-pt1.10", "its list of kernels is unknown"),
+    ],
+)
+def test_judge_reads_cuda_10_of_a_tag_that_names_no_minor(tag: str, headline: str) -> None:
+    """TACC's base images on the A100 of Lonestar6; its table has them for Frontera's RTX alone."""
+    traits = read(tag, "tacc/tacc-ml")
+    verdict = judge(traits, make_target("A100", "470.57.02"), TABLES)
+    assert traits.cuda.source == "the tag"
+    assert headline in " ".join((verdict.headline, *(each.sentence for each in verdict.judgements))), verdict

@@ -98,7 +98,7 @@ def test_recommend_short_names(text: str, image: str) -> None:
         ),
         (
             *("pytorch", "K40", "470.57.02"),
-            "No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5): 72 of 89 surely have none.",
+            "No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5): 82 of 89 surely have none.",
         ),
         (
             *("pytorch", "K40", "535.104.05"),
@@ -285,9 +285,12 @@ def test_recommend_advice_where_no_tag_serves_names_what_does() -> None:
     traits = read_traits(name, environment={}, labels={}, history=(), tables=TABLES, architecture="amd64")
     verdict = advise(judge(traits, target, TABLES), traits, target, TABLES)
     assert [each.remedy for each in verdict.failures] == ["", ""]
-    assert verdict.judgements[-1].remedy == (
+    remedy = verdict.judgements[-1].remedy
+    assert remedy.startswith(
         "Take another GPU; or run 'kedge recommend cuda' with the same --gpu or --on for a CUDA image that supports it."
     )
+    assert "docker.io/lucasfernandoaes/pytorch-legacy:1.6.0 (PyTorch 1.6.0, " in remedy
+    assert "Warning: it is published by a person, not by NVIDIA or kedge" in remedy
     assert recommend("cuda", target, TABLES).best is not None
 
 

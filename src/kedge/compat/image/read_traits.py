@@ -33,7 +33,7 @@ _MOST_REQUIREMENTS = 32
 _MOST_WORDS = 64  # of an entrypoint
 _ARCHITECTURE_LIST = late_pattern(r"\d{1,2}\.\d[af]?(?:\+PTX)?\Z")
 _BRANCH = late_pattern(r"driver>=(\d+)(?:\.\d+)*,driver<(\d+)")
-_TAG_CUDA = late_pattern(r"(?:\A|[-_])(?:cuda|cu)-?(\d{1,2}\.\d(?:\.\d)?)(?=[-_]|\Z)")
+_TAG_CUDA = late_pattern(r"(?:\A|[-_])(?:cuda|cu)-?(\d{1,2}(?:\.\d(?:\.\d)?)?)(?=[-_]|\Z)")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # what NVIDIA's toolkit takes for true
 _VERSIONS = {  # where each is found: variables first, labels then
     "cudnn": (("CUDNN_VERSION", "NV_CUDNN_VERSION"), "com.nvidia.cudnn.version"),

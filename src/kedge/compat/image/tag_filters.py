@@ -20,8 +20,8 @@ _ARCHITECTURES = late_pattern(r"\barch ([a-z0-9_]+(?:,[a-z0-9_]+)*)")
 
 
 @frozen
-class CudaRange:
-    """Versions of CUDA: `12`, `12.4`, `>=12`, `>=11.8,<13`; fields that are not named may be any."""
+class VersionRange:
+    """Versions, such as those of CUDA: `12`, `12.4`, `>=12`, `>=11.8,<13`; fields that are not named may be any."""
 
     terms: tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -34,17 +34,20 @@ class CudaRange:
         return None if None in answers else True
 
 
-def read_cuda_range(text: str) -> CudaRange:
+def read_cuda_range(text: str) -> VersionRange:
     """What `--cuda` names."""
+    return read_version_range(text, "--cuda", "versions of CUDA", "as in: --cuda 12, --cuda 12.4, --cuda '>=12'")
+
+
+def read_version_range(text: str, option: str, what: str, hint: str) -> VersionRange:
+    """The versions that an option names; `what` and `hint` say how they are written."""
     terms = []
     for part in text.split(","):
         match = _TERM.match(part)
         if match is None:
-            raise UsageError(
-                f"--cuda takes versions of CUDA, not '{text[:60]}'", hint="as in: --cuda 12, --cuda 12.4, --cuda '>=12'"
-            )
+            raise UsageError(f"{option} takes {what}, not '{text[:60]}'", hint=hint)
         terms.append((match[1] or "==", order(match[2])))
-    return CudaRange(tuple(terms))
+    return VersionRange(tuple(terms))
 
 
 def _compare(fields: tuple[int, ...], operator: str, wanted: tuple[int, ...]) -> bool | None:

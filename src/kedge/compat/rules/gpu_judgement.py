@@ -28,6 +28,8 @@ RANKS = (NATIVE, MINOR, FORWARD, PTX, UNKNOWN, NO)  # what is worse decides
 _LEVELS = {NATIVE: OK, FORWARD: NOTE, MINOR: WARNING, PTX: WARNING, NO: FAIL, UNKNOWN: OPEN}
 _ROCM = "Take an image for ROCm (such as rocm/pytorch on Docker Hub) and start it with --rocm, or use NVIDIA GPUs."
 _NO_LIST = "The list of kernels of this release is unknown"
+_FROM_PTX = "its kernels are compiled from PTX when a program starts"
+_NATIVE_TAG = "Take a tag with CUDA {cuda} or newer: the cuDNN and cuBLAS of older ones may have no code for that GPU."
 _MONTHLY = 2  # fields of 24.03
 _TOOLKITS = ("CUDA", "CUDA DL", "NVIDIA HPC SDK")  # what images are called that hold no GPU programs of their own
 
@@ -89,16 +91,18 @@ def _judge_image_kernels(
     )
     subject = Subject(gpu.name, gpu.capability, cuda=cuda, cuda_range=cuda_range, driver=driver)
     if answer.reason in (kernel_rule.NO_LIST, kernel_rule.BELOW_STATED, kernel_rule.CUDA_TOO_OLD):
-        around = _judge_by_neighbours(traits, subject, tables)
+        around = _judge_by_neighbours(traits, subject, tables, accepts_ptx=accepts_ptx)
         if around is not None:
-            return around, "it has no kernels for that GPU"
+            return around, _FROM_PTX if around.outcome == PTX else "it has no kernels for that GPU"
     sentence, remedy = tell_kernels(answer, subject)
     level = WARNING if answer.reason in (kernel_rule.BELOW_STATED, kernel_rule.CUDA_TOO_OLD) else None
     judgement = Judgement("gpu", level or _LEVELS[answer.mode], sentence, remedy, answer.mode)
     return judgement, _shorten_kernels(answer, subject)
 
 
-def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
+def _judge_by_neighbours(
+    traits: ImageTraits, subject: Subject, tables: Tables, *, accepts_ptx: bool | None
+) -> Judgement | None:
     """For a release without a list: GPUs come and go once, so it has what those before and after it both have."""
     before, after = _find_neighbours(traits, tables)
     first, second = (_read_row(row, subject, traits.architecture) for row in (before, after))
@@ -111,6 +115,13 @@ def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables) 
     if before and after and first and second and first.mode == second.mode == NATIVE:
         sentence = f"{_NO_LIST}, but the releases before and after it, {before.tag} and {after.tag}, support {subject}."
         return Judgement("gpu", NOTE, sentence, "", NATIVE)
+    if before and after and first and second and first.mode == PTX and second.mode in (NATIVE, PTX) and accepts_ptx:
+        # its toolkit makes no code for the GPU, and the release before already had PTX for it
+        sentence = (
+            f"{_NO_LIST}, but the earlier {before.tag} has PTX for {subject}, and the later {after.tag} runs there, "
+            f"too: the driver compiles the kernels when a program starts."
+        )
+        return Judgement("gpu", _LEVELS[PTX], sentence, _NATIVE_TAG.format(cuda=subject.cuda_range[0]), PTX)
     return _judge_by_statements(traits, subject, tables)
 
 
@@ -195,7 +206,7 @@ def _shorten_driver(
 
 def _shorten_kernels(answer: kernel_rule.KernelAnswer, subject: Subject) -> str:
     reasons = {
-        kernel_rule.FROM_PTX: "its kernels are compiled from PTX when a program starts",
+        kernel_rule.FROM_PTX: _FROM_PTX,
         kernel_rule.PTX_OPEN: "it has no kernels for that GPU, and it is unknown whether its PTX is compiled",
         kernel_rule.PTX_REFUSED: "it has no kernels for that GPU, and the driver cannot compile its PTX",
         kernel_rule.CUDA_TOO_NEW: f"CUDA {subject.cuda} does not support that GPU any more",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from kedge.compat.image.needs import VARIANTS, Need, choose_by_needs, has_variant, is_before_release, read_need
 from kedge.compat.recommend import (
     NO_KERNELS,
     NOT_KNOWN,
@@ -21,6 +22,7 @@ from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.target import Target
 from kedge.errors import NothingFits
 from kedge.frozen import frozen
+from kedge.model.counting import count_things
 from kedge.ops.explain.known_tables import Repository, propose_image
 from kedge.ops.explain.tags import ask_registry, list_newer
 from kedge.ops.explain.targets import require_gpus
@@ -61,6 +63,8 @@ def recommend_tag(
     *,
     target: Target,
     match: str = "",
+    needs: Sequence[str] = (),
+    variant: str = "",
     offline: bool = False,
 ) -> Advice:
     """The tag for a target, or one for each driver branch where its driver is unknown.
@@ -77,12 +81,19 @@ def recommend_tag(
         notes.append(f"{repository.registry} was not asked (--offline): it is unknown whether it still has the tag")
     wanted = match or repository.tag
     tags = _choose_tags([row.tag for row in known] if there is None else there, wanted)
+    tags, conditions = _narrow(tags, repository, known, needs=[read_need(need) for need in needs], variant=variant)
     recommendation = recommend(repository.image, target, tables, tags=tags)
     newer = tuple(tag for tag in list_newer(repository.image, there or (), tables) if not match or tag in tags)
     # What the target says about an unknown driver, the recommendation says better.
     caveats = [*(note for note in target.notes if target.driver or "driver" not in note), *recommendation.notes]
     if wanted:
         caveats.append(f"only tags that match '{wanted}' were considered")
+    caveats += conditions
+    best = next((row for row in known if row.tag == recommendation.tag), None)
+    if best is not None and is_before_release(best, [read_need(need) for need in needs]):
+        caveats.append(
+            f"{best.framework} {best.framework_version} is NVIDIA's build from before that version's release"
+        )
     notes += _tell_newer(newer)
     if recommendation.best is None and not recommendation.by_driver:
         hint = _find_remedy(recommendation, repository, target, tables)
@@ -102,6 +113,35 @@ def _choose_tags(tags: Sequence[str], match: str) -> list[str]:
     if not chosen and match:
         raise NothingFits(f"no tag matches '{match}'", hint="leave out --match, or write it as in '*-tf2-py3'")
     return chosen
+
+
+def _narrow(
+    tags: Sequence[str], repository: Repository, known: Sequence[NgcRelease], *, needs: Sequence[Need], variant: str
+) -> tuple[list[str], list[str]]:
+    """The tags of a variant that have what is needed, and what to say of those that were left out."""
+    chosen, conditions = list(tags), []
+    if variant:
+        chosen = [tag for tag in chosen if has_variant(tag, variant)]
+        if variant not in VARIANTS or not chosen:
+            hint = f"the variants are those of CUDA images, as in: kedge recommend cuda --variant {variant}"
+            raise NothingFits(f"no tag of {repository.name} is of the variant '{variant[:40]}'", hint=hint)
+        conditions.append(f"only tags of the variant '{variant}' were considered: {VARIANTS[variant]}")
+    if not needs:
+        return chosen, conditions
+    rows = {row.tag: row for row in known}
+    answer = choose_by_needs([rows.get(tag) or NgcRelease(repository.image, tag) for tag in chosen], needs)
+    wanted = " and ".join(need.text for need in needs)
+    counts = ", ".join(f"{title}: {count}" for title, count in answer.unknown.items())
+    skipped = f"of {count_things(answer.left_out, 'tag')} it is unknown ({counts})" if answer.left_out else ""
+    if not answer.tags:
+        hint = f"'kedge data update' learns it from the registry: {skipped}" if skipped else "ask for less"
+        raise NothingFits(f"no tag of {repository.name} is known to have {wanted}", hint=hint)
+    conditions.append(
+        f"only the {count_things(len(answer.tags), 'tag')} that are known to have {wanted} were considered"
+    )
+    if skipped:
+        conditions.append(f"{skipped}: 'kedge data update' learns it")
+    return list(answer.tags), conditions
 
 
 def _tell_newer(newer: Sequence[str]) -> list[str]:

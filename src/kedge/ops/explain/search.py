@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def search(
         raise UsageError(
             f"a search takes some words, up to {_LONGEST_QUERY} characters", hint="as in: kedge search pytorch"
         )
-    known = _search_tables(text.split(), tables)
+    known = _search_tables(text.split(), tables) or _search_tasks(text.split(), tables)
     if not catalogs:
         return SearchResult(tuple(known[:limit]), {TABLES: len(known)})
     answers, problems = _ask(text, workplace, catalogs, limit)
@@ -70,6 +71,32 @@ def _search_tables(words: Sequence[str], tables: Tables) -> list[CatalogEntry]:
             about = f"{framework}; kedge's tables know {count}" if framework else f"kedge's tables know {count}"
             entries.append(CatalogEntry(image, TABLES, framework, about, known_tag=rows[0].tag))
     return entries
+
+
+def _search_tasks(words: Sequence[str], tables: Tables) -> list[CatalogEntry]:
+    """The images that are known to do what the words name: a task, a program, a site or a kind of GPU."""
+    from kedge.compat.tables.known_images import load_known_images
+    from kedge.registry.catalog import CatalogEntry
+
+    return [
+        CatalogEntry(
+            row.image,
+            TABLES,
+            row.task,
+            row.describe(),
+            known_tag=_find_newest(row.image, row.tags, tables) if row.is_pattern else row.tags,
+            multi_gpu=row.multi_gpu,
+            multi_node=row.multi_node,
+            warning=row.warning,
+            source=row.source,
+        )
+        for row in load_known_images()
+        if row.has_words(words)
+    ]
+
+
+def _find_newest(image: str, pattern: str, tables: Tables) -> str:
+    return next((row.tag for row in tables.list_releases(image) if fnmatchcase(row.tag, pattern)), "")
 
 
 def _ask(
@@ -110,7 +137,8 @@ def _merge(by_catalog: dict[str, tuple[CatalogEntry, ...]], known: list[CatalogE
         replace(entry, known_tag=by_name[entry.name].known_tag) if entry.name in by_name else entry for entry in ours
     ]
     names = {entry.name for entry in ours}
-    return (*merged, *(entry for entry in known if entry.name not in names), *others)
+    besides = [entry for entry in known if entry.name not in names or entry.source]  # a task is told beside the image
+    return (*merged, *besides, *others)
 
 
 def _explain_silence(problems: dict[str, KedgeError], text: str) -> NetworkFailed:

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 from kedge.compat.image.read_traits import read_traits
 from kedge.compat.image.tag_filters import (
-    CudaRange,
     EndedSeries,
+    VersionRange,
     covers,
     is_since,
     list_architectures,
@@ -302,7 +302,7 @@ def _may_have(row: TagRow, architecture: str) -> bool:
     return not architecture or not row.architectures or architecture in row.architectures
 
 
-def _filter_cuda(rows: list[TagRow], wanted: CudaRange, notes: list[str]) -> list[TagRow]:
+def _filter_cuda(rows: list[TagRow], wanted: VersionRange, notes: list[str]) -> list[TagRow]:
     answers = [(row, wanted.holds(row.cuda)) for row in rows]
     silent = sum(answer is None for _, answer in answers)
     if silent:

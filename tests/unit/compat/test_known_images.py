@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Images by task, of sites, and for GPUs that NVIDIA's have left: what the shipped table says, and how it is found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kedge.compat.tables.csv_text import parse_table
+from kedge.compat.tables.known_images import KNOWN_IMAGES, load_known_images, tell_builds
+
+PAGES = Path(__file__).parents[3] / "docs"
+
+
+def find(*words: str) -> list[str]:
+    return [f"{row.image}:{row.tags}" for row in load_known_images() if row.has_words(words)]
+
+
+def test_known_images_have_a_source_each() -> None:
+    assert len(load_known_images()) == 36
+    assert all(len(row.source) > 5 for row in load_known_images())
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("image", "classification"), "nvcr.io/nvidia/pytorch:*-py3"),
+        (("bert",), "nvcr.io/nvidia/tensorflow:*-tf2-py3"),
+        (("BERT",), "docker.io/eriksf/bert-classifier:0.0.1"),
+        (("mpi",), "docker.io/tacc/tacc-ubuntu18-impi19.0.7-common:latest"),
+        (("k40",), "docker.io/lucasfernandoaes/pytorch-legacy:1.6.0"),
+        (("lonestar6", "pytorch"), "docker.io/tacc/tacc-ml:ubuntu20.04-cuda11-tf2.6-pt1.10"),
+    ],
+)
+def test_known_images_are_found_by_task(words: tuple[str, ...], found: str) -> None:
+    assert found in find(*words)
+    assert find(*words, "nothing-has-this") == []
+
+
+def test_known_images_say_what_is_known_of_several_gpus_and_nodes() -> None:
+    by_task = {(row.image.rpartition("/")[2], row.tags, row.task.partition(",")[0]): row for row in load_known_images()}
+    bert = by_task["pytorch", "*-py3", "natural language processing"]
+    resnet = by_task["pytorch", "*-py3", "image classification"]
+    assert (bert.multi_gpu, bert.multi_node) == (True, True)
+    assert (resnet.multi_gpu, resnet.multi_node) == (True, None)
+    assert resnet.describe().endswith("GPUNet; multi-GPU: yes; multi-node: unknown")
+
+
+def test_known_images_have_both_tables_of_tacc() -> None:
+    """Four base images for MPI, which run on both systems; six for machine learning, CUDA 10 not for A100."""
+    mpi = [row for row in load_known_images() if row.image.startswith("docker.io/tacc/tacc-") and row.mpi]
+    learning = [row for row in load_known_images() if row.image == "docker.io/tacc/tacc-ml"]
+    assert sorted(row.mpi for row in mpi) == ["Intel MPI 19.0.7", "Intel MPI 19.0.7", "MVAPICH2 2.3", "MVAPICH2 2.3"]
+    assert {row.systems for row in mpi} == {("Frontera", "Lonestar6", "local tests")}
+    assert len(learning) == 6
+    assert {("Lonestar6" in row.systems, row.cuda) for row in learning} == {(False, "10"), (True, "11")}
+
+
+def test_known_images_page_has_the_tables_of_tacc() -> None:
+    page = (PAGES / "sites/tacc.md").read_text()
+    for row in load_known_images():
+        if row.image.startswith("docker.io/tacc/"):
+            name = row.image.removeprefix("docker.io/") + ("" if row.tags == "latest" else f":{row.tags}")
+            line = next(line for line in page.splitlines() if f"`{name}`" in line)
+            assert all(system in line for system in row.systems if system != "local tests"), line
+            assert (row.mpi or f"CUDA {row.cuda}") in line
+
+
+def test_known_builds_for_kepler_come_with_a_warning() -> None:
+    told = tell_builds("Kepler", "PyTorch")
+    assert "nelsonliu.me" in told
+    assert re.search(r"Warning: it is published by a person.*pin its digest", told)
+    assert tell_builds("Volta", "PyTorch") == ""
+    assert tell_builds("Kepler", "TensorFlow") == ""
+
+
+@pytest.mark.parametrize(("column", "value"), [("task", ""), ("source", ""), ("multi_node", "perhaps")])
+def test_known_images_a_row_that_makes_no_sense_is_a_problem(column: str, value: str) -> None:
+    cells = dict.fromkeys(KNOWN_IMAGES.columns, "x") | {"multi_gpu": "", "multi_node": "yes"} | {column: value}
+    text = ",".join(KNOWN_IMAGES.columns) + "\n" + ",".join(cells[name] for name in KNOWN_IMAGES.columns)
+    problems = parse_table(text.encode(), "x.csv", KNOWN_IMAGES).problems
+    assert [problem.context["column"] for problem in problems] == [column]
