@@ -324,12 +324,11 @@ def test_judge_every_release_on_every_gpu_gives_sentences() -> None:
                 assert all(each.level == FAIL for each in verdict.failures)
 
 
-def test_judge_by_neighbours_needs_a_driver_that_compiles_the_ptx() -> None:
-    """Under minor-version compatibility it does not, whatever the releases around have."""
-    verdict = ask("22.03", "H200", "525.60.13")
-    assert verdict.outcome == PTX
-    older = judge(read("22.03-py3"), make_target("H200", "525.60.13"), TABLES)
-    remedy = next(each.remedy for each in older.judgements if each.subject == "gpu")
+def test_judge_by_neighbours_tells_ptx_only_where_the_toolkit_is_too_old() -> None:
+    """25.03 has CUDA 12.8, which makes code for B200: whether it has any, PTX of the release before does not tell."""
+    ptx, unknown = ask("22.03", "H200", "550.54.14"), ask("25.03", "B200", "580.95.05")
+    assert (ptx.outcome, unknown.outcome) == (PTX, UNKNOWN)
+    remedy = next(each.remedy for each in ptx.judgements if each.subject == "gpu")
     assert remedy.startswith("Take a tag with CUDA 11.8 or newer: the cuDNN and cuBLAS of older ones")
 
 

@@ -91,7 +91,8 @@ def _judge_image_kernels(
     )
     subject = Subject(gpu.name, gpu.capability, cuda=cuda, cuda_range=cuda_range, driver=driver)
     if answer.reason in (kernel_rule.NO_LIST, kernel_rule.BELOW_STATED, kernel_rule.CUDA_TOO_OLD):
-        around = _judge_by_neighbours(traits, subject, tables, accepts_ptx=accepts_ptx)
+        is_too_old = answer.reason == kernel_rule.CUDA_TOO_OLD
+        around = _judge_by_neighbours(traits, subject, tables, needs_ptx=is_too_old and bool(accepts_ptx))
         if around is not None:
             return around, _FROM_PTX if around.outcome == PTX else "it has no kernels for that GPU"
     sentence, remedy = tell_kernels(answer, subject)
@@ -100,10 +101,11 @@ def _judge_image_kernels(
     return judgement, _shorten_kernels(answer, subject)
 
 
-def _judge_by_neighbours(
-    traits: ImageTraits, subject: Subject, tables: Tables, *, accepts_ptx: bool | None
-) -> Judgement | None:
-    """For a release without a list: GPUs come and go once, so it has what those before and after it both have."""
+def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables, *, needs_ptx: bool) -> Judgement | None:
+    """For a release without a list: GPUs come and go once, so it has what those before and after it both have.
+
+    `needs_ptx`: its toolkit makes no code for the GPU yet, and the driver compiles PTX of that toolkit.
+    """
     before, after = _find_neighbours(traits, tables)
     first, second = (_read_row(row, subject, traits.architecture) for row in (before, after))
     if before and first and first.reason == kernel_rule.OLDER:
@@ -115,8 +117,7 @@ def _judge_by_neighbours(
     if before and after and first and second and first.mode == second.mode == NATIVE:
         sentence = f"{_NO_LIST}, but the releases before and after it, {before.tag} and {after.tag}, support {subject}."
         return Judgement("gpu", NOTE, sentence, "", NATIVE)
-    if before and after and first and second and first.mode == PTX and second.mode in (NATIVE, PTX) and accepts_ptx:
-        # its toolkit makes no code for the GPU, and the release before already had PTX for it
+    if before and after and first and second and needs_ptx and first.mode == PTX and second.mode in (NATIVE, PTX):
         sentence = (
             f"{_NO_LIST}, but the earlier {before.tag} has PTX for {subject}, and the later {after.tag} runs there, "
             f"too: the driver compiles the kernels when a program starts."
