@@ -92,7 +92,7 @@ OWNERS = {
     "cryptography": "kedge.signing.crypto",
     "rich": "kedge.cli.console",
     "shtab": "kedge.cli.completion",
-    "matplotlib": "kedge.pages.bench_plot",
+    "matplotlib": "nobody",
 }
 DEPENDENCY_MODULES = {"urllib3", "zlib_ng", "zstandard", "lz4", "cryptography", "rich", "shtab"}
 CALL_OWNERS = {

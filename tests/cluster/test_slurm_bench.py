@@ -85,3 +85,27 @@ def test_slurm_bench_takes_nccl_tests_where_the_image_has_them(me: JobUser, imag
     assert report["hosts"] == ["gpu01", "gpu02"]
     assert report["best_bandwidth"] == pytest.approx(23.58, abs=0.01)
     assert result["reason"] == "the image has nccl-tests"
+
+
+def test_slurm_bench_on_two_partitions(me: JobUser, images: dict[str, Path]) -> None:
+    """A job in each, started from the login node; one table, a file of each, a plot of both."""
+    sweep = ("--ranks", "1,2", "--intervals", "200000", "--warm-up", "0", "--repeats", "1")
+    kept = ("--output", "pi.json", "--plot", "pi.svg", "--job-option=--time=5m", "--job-option=--mem-per-cpu=200M")
+    words = ("bench", "pi", "--on", "gpu,dev", *sweep, *kept, str(images["openmpi"]))
+    done = me.user.run_program(*me.user.program, *words, cwd=me.folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FIRST" in done.stdout
+    assert "2 ranks 200704 intervals" in done.stdout
+    records = [json.loads((me.folder / f"pi-{queue}.json").read_text()) for queue in ("gpu", "dev")]
+    assert [[figure["workers"] for figure in record["figures"]] for record in records] == [[1, 2], [1, 2]]
+    assert all(record["machine"]["host"].startswith("gpu") for record in records)  # a node, not the login node
+    assert "dev 200704 intervals" in (me.folder / "pi.svg").read_text()
+    assert not list(me.folder.glob("kedge-bench-*"))
+
+
+def test_slurm_bench_on_a_partition_that_fails_keeps_the_output(me: JobUser, images: dict[str, Path]) -> None:
+    words = ("bench", "allreduce", "--on", "dev", "--way", "gloo", "--ranks", "2", "--job-option=--mem-per-cpu=200M")
+    done = me.user.run_program(*me.user.program, *words, str(images["mpich"]), cwd=me.folder)
+    assert done.returncode != 0
+    (log,) = me.folder.glob("kedge-bench-*/*.log")
+    assert "--way gloo is not possible: the image has no torch" in log.read_text()

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from kedge.cli.main import main
+from kedge.ops.bench.sweep import list_scaling
 from kedge.ops.jupyter.kernel_specs import Kernel, describe_kernel
 from kedge.ops.jupyter.lab import LabPlan
 from tests.requirements import REPOSITORY
 from tests.unit.ops.bench.test_record import RECORD
+from tests.unit.pages.test_bench_plot import RANKS as SWEPT
 
 PAGE = (REPOSITORY / "docs/reference/json.md").read_text()
 GPU = ("--gpu", "A100", "--offline")
@@ -120,6 +122,11 @@ def test_json_keys_of_benches(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert set(list_keys(RECORD.as_dict())) == read_page("kedge bench")
     compared = ask(capsys, "bench", "compare", str(path), str(path))
     assert set(list_keys(compared)) == read_page("kedge bench compare")
+    many = ask(capsys, "bench", "compare", str(path), str(path), str(path))
+    assert many.keys() == {"bench", "first", "comparisons"}
+    assert set(list_keys(many["comparisons"][1])) == {"name", *read_page("kedge bench compare")}
+    swept = list_scaling(SWEPT)[0].as_dict()
+    assert {f"scaling[].{key}" for key in swept} == read_page("kedge bench, swept")
 
 
 def test_json_keys_of_kernels_and_servers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`kedge bench`: how fast this host, its network, its containers and its registry are, and how two runs compare."""
+"""`kedge bench`: how fast this host, its network, its containers and its registry are, and how runs compare."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.bench_ranks import add_rank_benches, run_rank_bench
 from kedge.cli.bench_record import (
+    add_plot,
     add_record_options,
     add_repeats,
     check_places,
     keep_record,
+    keep_records,
     read_repeats,
-    show_comparison,
+    show_comparisons,
     show_record,
 )
+from kedge.cli.bench_sweep import add_on, list_points, measure_on, read_counts, run_points
 from kedge.cli.launch import add_container_flags, read_container_options, read_count
 
 if TYPE_CHECKING:
@@ -44,9 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for command in (start, pull):
         add_record_options(command)
     add_container_flags(start)
-    compare = commands.add_parser("compare", help="Compare two results: ratio, spread, and what else differs")
+    compare = commands.add_parser("compare", help="Compare results: ratio, spread, and what else differs")
     compare.add_argument("first", type=Path, metavar="A.json", help="result that --output wrote")
-    compare.add_argument("second", type=Path, metavar="B.json", help="result to compare with it")
+    compare.add_argument("others", type=Path, nargs="+", metavar="B.json", help="results to compare with it")
+    add_plot(compare)
 
 
 def _add_matmul(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,19 +65,23 @@ def _add_matmul(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     matmul.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto")
     add_repeats(matmul, warmup=2, repeats=5)
     add_record_options(matmul)
+    add_on(matmul)
     add_container_flags(matmul)
 
 
 def _add_nbody(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     nbody = commands.add_parser("nbody", help="Attract bodies, all pairs: GFLOP/s against the GPU's or CPU's rate")
     _add_place(nbody)
-    nbody.add_argument("--bodies", type=read_count, metavar="N", help="bodies (default: 1024 per multiprocessor)")
+    nbody.add_argument("--bodies", type=read_counts, metavar="N,N", help="bodies (default: 1024 per multiprocessor)")
     nbody.add_argument("--iterations", type=read_count, metavar="N", default=10, help="steps (default: 10)")
-    nbody.add_argument("--devices", type=read_count, metavar="N", help="GPUs that share the bodies (default: 1)")
+    nbody.add_argument(
+        "--gpus", "--devices", type=read_counts, metavar="N,N", help="GPUs that share the bodies (default: 1)"
+    )
     nbody.add_argument("--fp64", action="store_true", help="double precision")
     nbody.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: auto")
     add_repeats(nbody, warmup=1, repeats=3)
     add_record_options(nbody)
+    add_on(nbody)
     add_container_flags(nbody)
 
 
@@ -89,20 +97,36 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.command == "compare":
         return _compare(arguments, console)
     check_places(arguments)
-    if arguments.command in _RANKS:
-        record = run_rank_bench(arguments, console)
-    else:
-        record = _measure(arguments, console)
+    if getattr(arguments, "on", ""):
+        return _run_on(arguments, console)
+    measure = run_rank_bench if arguments.command in _RANKS else _measure
+    points = list_points(arguments)
+    record = run_points(points, console, lambda point: measure(point, console))
+    if arguments.command not in _RANKS or len(points) > 1:
         show_record(record, console)
     keep_record(record, arguments, console)
     return 0
 
 
+def _run_on(arguments: argparse.Namespace, console: Console) -> int:
+    """As jobs of several queues; one table of all."""
+    records = measure_on(arguments, console)
+    if len(records) == 1:
+        show_record(records[0][1], console)
+    else:
+        show_comparisons(records, console)
+    keep_records(records, arguments, console)
+    return 0
+
+
 def _compare(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.bench.compare import compare_records
     from kedge.ops.bench.record import read_record
 
-    show_comparison(compare_records(read_record(arguments.first), read_record(arguments.second)), console)
+    check_places(arguments)
+    paths = (arguments.first, *arguments.others)
+    records = [(str(path), read_record(path)) for path in paths]
+    show_comparisons(records, console)
+    keep_records(records, arguments, console)
     return 0
 
 
@@ -148,7 +172,7 @@ def _compute(arguments: argparse.Namespace, where: ProgramPlace, console: Consol
         return measure_matmul(words, repeats, where, console.environ)
     words = [f"-iterations={arguments.iterations}"]
     words += [f"-numbodies={arguments.bodies}"] if arguments.bodies else []
-    words += [f"-numdevices={arguments.devices}"] if arguments.devices else []
+    words += [f"-numdevices={arguments.gpus}"] if arguments.gpus else []
     words += ["-fp64"] if arguments.fp64 else []
     words += [] if where.has_gpus else ["-cpu"]
     return measure_nbody(words, repeats, where, console.environ)

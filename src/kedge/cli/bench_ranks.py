@@ -7,6 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kedge.cli.bench_record import add_record_options, add_repeats, read_repeats
+from kedge.cli.bench_sweep import add_on, read_counts
 from kedge.cli.launch import add_container_flags, add_launcher, read_container_options, read_count
 from kedge.cli.options import add_settings
 
@@ -31,7 +32,11 @@ def add_rank_benches(commands: argparse._SubParsersAction[argparse.ArgumentParse
     pi = commands.add_parser("pi", help="Compute pi with MPI: the same answer on any number of ranks")
     _add_launch(pi)
     pi.add_argument(
-        "--intervals", type=read_count, metavar="N", default=9_000_000, help="steps of the integral (default: 9000000)"
+        "--intervals",
+        type=read_counts,
+        metavar="N,N",
+        default=(9_000_000,),
+        help="steps of the integral (default: 9000000)",
     )
     allreduce = commands.add_parser("allreduce", help="Measure bandwidth between ranks against what the links carry")
     _add_launch(allreduce)
@@ -43,6 +48,7 @@ def add_rank_benches(commands: argparse._SubParsersAction[argparse.ArgumentParse
     for command, warmup in ((pi, 1), (allreduce, 0)):  # each size of an allreduce has its own warm-up
         add_repeats(command, warmup=warmup, repeats=3, seconds=300.0)
         add_record_options(command)
+        add_on(command)
         add_container_flags(command)
         add_settings(command, "site")
 
@@ -52,8 +58,15 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
         "image", nargs="?", default=_HOST, metavar="IMAGE", help="image (default: this host's own MPI and Python)"
     )
     size = parser.add_argument_group("size (default: as the job was allocated)")
-    size.add_argument("-N", "--nodes", type=read_count, metavar="N", default=0, help="use the first N nodes")
-    size.add_argument("-n", "--tasks", type=read_count, metavar="N", default=0, help="start N ranks on all nodes")
+    size.add_argument("-N", "--nodes", type=read_counts, metavar="N,N", default=0, help="use the first N nodes")
+    size.add_argument(
+        *("-n", "--ranks", "--tasks"),
+        dest="tasks",
+        type=read_counts,
+        metavar="N,N",
+        default=0,
+        help="start N ranks on all nodes; several numbers are measured in turn: 1,2,4,8",
+    )
     size.add_argument("--tasks-per-node", type=read_count, metavar="N", default=0, help="start N ranks on each node")
     start = parser.add_argument_group("how the ranks start")
     add_launcher(start, "program that starts ranks", "auto")
@@ -70,15 +83,17 @@ def run_rank_bench(arguments: argparse.Namespace, console: Console) -> BenchReco
         pi = _run_pi(arguments, console)
         record = make_record("pi", make_pi_figures(pi), read_machine(), image=arguments.image, program=pi.mpi)
         shown: JsonValue = pi
-        _show_pi(pi, console)
+        if not arguments.is_swept:
+            _show_pi(pi, console)
     else:
         result = _run_allreduce(arguments, console)
         program = result.report.version or result.report.way
         figures = make_allreduce_figures(result)
         record = make_record("allreduce", figures, read_machine(), image=arguments.image, program=program)
         shown = result
-        _show_allreduce(result, console)
-    if console.json:
+        if not arguments.is_swept:
+            _show_allreduce(result, console)
+    if console.json and not arguments.is_swept:
         console.print_json({**shown.as_dict(), **record.as_dict()})
     return record
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.launch import read_count, read_seconds
-from kedge.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, check_plot, draw_plot
+from kedge.cli.launch import read_container_options, read_count, read_seconds
+from kedge.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
 from kedge.posix.files import explained, write_atomically
 
 if TYPE_CHECKING:
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from kedge.ops.bench.compare import BenchComparison
     from kedge.ops.bench.record import BenchRecord, Figure
     from kedge.ops.bench.repeats import Repeats
+    from kedge.ops.bench.sweep import ScalingPoint
 
 _PLACES = {"matmul": "rows of the matrices", "allreduce": "bytes of the message", "nbody": "bodies"}
+_DRAWING_SECONDS = 120.0
 _VERDICTS = {"faster": "good", "slower": "warning"}
 
 
@@ -46,14 +49,27 @@ def add_record_options(parser: argparse.ArgumentParser) -> None:
     """Where the result goes besides the terminal."""
     keep = parser.add_argument_group("what is kept")
     keep.add_argument("--output", type=Path, metavar="FILE", help="write the result as JSON, for kedge bench compare")
-    keep.add_argument(
-        "--plot", type=Path, action="append", metavar="FILE", default=[], help="draw it: .png, .svg or .pdf; repeatable"
+    add_plot(keep)
+
+
+def add_plot(options: argparse._ActionsContainer) -> None:
+    """`--plot`."""
+    options.add_argument(
+        "--plot",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        default=[],
+        help="draw it: .svg; .png or .pdf if the image or this host has matplotlib; repeatable",
     )
 
 
 def check_places(arguments: argparse.Namespace) -> None:
     """Refuse files that cannot be written before anything is measured."""
-    for path in (*arguments.plot, *([arguments.output] if arguments.output else [])):
+    from kedge.ops.bench.paint import check_plot
+
+    output = getattr(arguments, "output", None)
+    for path in (*arguments.plot, *([output] if output else [])):
         with explained(path.parent):
             path.parent.stat()
     for path in arguments.plot:
@@ -62,50 +78,129 @@ def check_places(arguments: argparse.Namespace) -> None:
 
 def keep_record(record: BenchRecord, arguments: argparse.Namespace, console: Console) -> None:
     """Write what --output and --plot ask for."""
-    if arguments.output:
+    output = [arguments.output] if arguments.output else []
+    if output:
         write_atomically(arguments.output, (json.dumps(record.as_dict(), indent=2) + "\n").encode())
-    if arguments.plot:
-        plot = make_plot(record)
-        for path in arguments.plot:
-            draw_plot(plot, path)
-    written = [*([arguments.output] if arguments.output else []), *arguments.plot]
-    if written and not console.json:
-        console.print(f"wrote {', '.join(str(path) for path in written)}")
+    _tell_written([*output, *_draw(make_plot([("", record)]), arguments, record.image, console)], console)
 
 
-def make_plot(record: BenchRecord) -> BenchPlot:
-    """Lines where figures have a place on an axis and there are several, else bars."""
-    figures = [each for each in record.figures if each.unit == record.figures[0].unit]
-    has_axis = len({each.place for each in figures if each.place}) > 1
-    names = dict.fromkeys(each.line for each in figures)
-    lines = tuple(PlotLine(name, tuple(_make_point(each) for each in figures if each.line == name)) for name in names)
-    where = f"{record.bench}{f' in {_name_image(record.image)}' if record.image else ', outside of containers'}"
-    unit = "seconds" if figures[0].is_time else figures[0].unit
-    return BenchPlot(where, describe_machine(record), unit, _PLACES.get(record.bench, "") if has_axis else "", lines)
+def keep_records(records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, console: Console) -> None:
+    """The same of several: --output writes NAME-QUEUE.json for each, --plot draws all in one."""
+    written = []
+    output = getattr(arguments, "output", None)
+    for name, record in records if output else ():
+        path = output.with_name(f"{output.stem}-{name}{output.suffix}")
+        write_atomically(path, (json.dumps(record.as_dict(), indent=2) + "\n").encode())
+        written.append(path)
+    _tell_written([*written, *_draw(make_plot(records), arguments, "", console)], console)
+
+
+def _tell_written(paths: Sequence[Path], console: Console) -> None:
+    if paths and not console.json:
+        console.print(f"wrote {', '.join(str(path) for path in paths)}")
+
+
+def _draw(plot: BenchPlot, arguments: argparse.Namespace, image: str, console: Console) -> list[Path]:
+    from kedge.ops.bench.paint import paint
+    from kedge.ops.bench.programs import ProgramPlace
+
+    is_runnable = arguments.command not in ("pull", "compare")  # what is pulled need not run here
+    options = tuple(read_container_options(arguments)) if image and is_runnable else ()
+    where = ProgramPlace(image if is_runnable else "", options, _DRAWING_SECONDS)
+    drawn = []
+    for path in arguments.plot:
+        made = paint(lay_out_plot(plot), path, where, console.environ)
+        if made != path:
+            console.progress.warn(
+                f"Neither the image nor this host has matplotlib, which draws {path.suffix}: kedge drew {made} instead"
+            )
+        drawn.append(made)
+    return drawn
+
+
+def make_plot(records: Sequence[tuple[str, BenchRecord]]) -> BenchPlot:
+    """Speed-ups if ranks or GPUs were swept; lines where figures have places on an axis; else bars."""
+    from kedge.ops.bench.sweep import list_scaling
+
+    (_, first), several = records[0], len(records) > 1
+    where = f"{first.bench}{f' in {_name_image(first.image)}' if first.image else ', outside of containers'}"
+    if several:
+        where = f"{first.bench}: {', '.join(name for name, _ in records)}"
+    note = "; ".join(dict.fromkeys(describe_machine(record) for _, record in records))
+    if any(point.speed_up for _, record in records for point in list_scaling(record)):
+        lines = tuple(line for name, record in records for line in _list_speed_ups(record, name))
+        worker = "GPUs" if first.bench == "nbody" else "ranks"
+        return BenchPlot(where, note, "speed-up", worker, lines, "ideal")
+    unit = first.figures[0].unit
+    figures = [(name, each) for name, record in records for each in record.figures if each.unit == unit]
+    has_axis = len({each.place for _, each in figures if each.place}) > 1
+    keys = dict.fromkeys((name, each.line) for name, each in figures)
+    lines = tuple(
+        PlotLine(
+            " ".join(part for part in key if part),
+            tuple(_make_point(each, name) for name, each in figures if (name, each.line) == key),
+        )
+        for key in keys
+    )
+    shown = "seconds" if figures[0][1].is_time else unit
+    return BenchPlot(where, note, shown, _PLACES.get(first.bench, "") if has_axis else "", lines)
+
+
+def _list_speed_ups(record: BenchRecord, name: str) -> list[PlotLine]:
+    """A line for each work, with the ideal beside it."""
+    from kedge.ops.bench.sweep import list_scaling
+
+    by_name = {each.name: each for each in record.figures}
+    lines: dict[str, list[PlotPoint]] = {}
+    for point in list_scaling(record):
+        figure, speed_up = by_name[point.name], point.speed_up or 0.0
+        shares = sorted((figure.median / value) ** (1 if figure.is_time else -1) for value in figure.values)
+        ideal = speed_up / point.efficiency
+        made = PlotPoint(point.name, point.workers, speed_up * shares[0], speed_up, speed_up * shares[-1], ideal)
+        lines.setdefault(point.work, []).append(made)
+    return [PlotLine(" ".join(part for part in (name, work) if part), tuple(made)) for work, made in lines.items()]
 
 
 def _name_image(image: str) -> str:
     return "a container of this host's own system" if image == "/" else image
 
 
-def _make_point(figure: Figure) -> PlotPoint:
+def _make_point(figure: Figure, record_name: str) -> PlotPoint:
+    name = f"{figure.name}, {record_name}" if record_name else figure.name
     low, high = min(figure.values), max(figure.values)
-    return PlotPoint(figure.name, figure.place, low, figure.median, high, figure.limit)
+    return PlotPoint(name, figure.place, low, figure.median, high, figure.limit)
 
 
 def show_record(record: BenchRecord, console: Console) -> None:
     """The table, and what the figures belong to."""
+    from kedge.ops.bench.sweep import list_scaling
+
+    scaling = {point.name: point for point in list_scaling(record)}
     if console.json:
-        console.print_json(record.as_dict())
+        points = {"scaling": [point.as_dict() for point in scaling.values()]} if scaling else {}
+        console.print_json({**record.as_dict(), **points})
         return
+    has_limit = not scaling or any(each.limit for each in record.figures)
+    headings = [record.bench.upper(), "MEDIAN", "SPREAD", *(["SPEED-UP", "EFFICIENCY"] if scaling else [])]
     rows = [
-        [each.name, _show_value(each.median, each.unit), f"{100 * each.spread:.1f} %", *_show_limit(each)]
+        [
+            *(each.name, _show_value(each.median, each.unit), f"{100 * each.spread:.1f} %"),
+            *(_show_scaling(scaling.get(each.name)) if scaling else []),
+            *(_show_limit(each) if has_limit else []),
+        ]
         for each in record.figures
     ]
-    console.print_table([record.bench.upper(), "MEDIAN", "SPREAD", "LIMIT", "OF LIMIT"], rows)
+    console.print_table([*headings, *(["LIMIT", "OF LIMIT"] if has_limit else [])], rows)
     reasons = dict.fromkeys(each.limit_name for each in record.figures if each.limit_name)
-    console.print(f"limit: {'; '.join(reasons)}")
+    if has_limit:
+        console.print(f"limit: {'; '.join(reasons)}")
     console.print(describe_machine(record))
+
+
+def _show_scaling(point: ScalingPoint | None) -> list[str]:
+    if point is None:
+        return ["", ""]
+    return [f"{point.speed_up:.2f}" if point.speed_up is not None else "", f"{100 * point.efficiency:.0f} %"]
 
 
 def describe_machine(record: BenchRecord) -> str:
@@ -129,11 +224,59 @@ def _show_limit(figure: Figure) -> list[str]:
     return [_show_value(figure.limit, figure.unit), f"{figure.percent:.1f} %"]
 
 
-def show_comparison(comparison: BenchComparison, console: Console) -> None:
-    """The ratios, and what else differs."""
+def show_comparisons(records: Sequence[tuple[str, BenchRecord]], console: Console) -> None:
+    """The ratio of each to the first, and what else differs."""
+    from kedge.ops.bench.compare import compare_records
+
+    (name, first), *others = records
+    comparisons = [(other, compare_records(first, record)) for other, record in others]
     if console.json:
-        console.print_json(comparison.as_dict())
-        return
+        if len(comparisons) == 1:
+            console.print_json(comparisons[0][1].as_dict())
+        else:
+            compared = [{"name": other, **comparison.as_dict()} for other, comparison in comparisons]
+            console.print_json({"bench": first.bench, "first": name, "comparisons": compared})
+    elif len(comparisons) == 1:
+        _show_two(comparisons[0][1], console)
+    else:
+        _show_many(name, first, comparisons, console)
+
+
+def _show_many(
+    name: str, first: BenchRecord, comparisons: Sequence[tuple[str, BenchComparison]], console: Console
+) -> None:
+    """A row for each figure of each record."""
+    rows = []
+    for figure in first.figures:
+        rows.append(
+            [figure.name, name, _show_value(figure.median, figure.unit), "1.000", f"{100 * figure.spread:.1f} %", ""]
+        )
+        for other, comparison in comparisons:
+            rows += [
+                [
+                    *(
+                        "",
+                        other,
+                        _show_value(each.second, each.unit),
+                        f"{each.ratio:.3f}",
+                        f"{100 * each.spread:.1f} %",
+                    ),
+                    console.paint(each.verdict, _VERDICTS.get(each.verdict, "note")),
+                ]
+                for each in comparison.figures
+                if (each.name, each.unit) == (figure.name, figure.unit)
+            ]
+    console.print_table([first.bench.upper(), "RESULT", "MEDIAN", "RATIO", "SPREAD", "IT IS"], rows)
+    for other, comparison in comparisons:
+        for difference in comparison.differences:
+            console.print(f"differs in {other}: {difference}")
+        for which, names in ((name, comparison.only_first), (other, comparison.only_second)):
+            if names:
+                console.print(f"only in {which}: {', '.join(names)}")
+
+
+def _show_two(comparison: BenchComparison, console: Console) -> None:
+    """The ratios, and what else differs."""
     rows = [
         [
             each.name,

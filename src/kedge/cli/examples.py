@@ -60,11 +60,12 @@ kedge launch --tasks 2 --ranks pytorch.sif python train.py       # RANK, WORLD_S
 kedge launch --dry-run --tasks 4 --each-task pytorch.sif python train.py
 """,
     "bench": """
-kedge bench matmul --output a.json --plot a.png pytorch.sif
-kedge bench nbody --bodies 2000128 pytorch.sif         # per cent of the GPU's rate
-kedge bench pi --tasks 4 mpi.sif                       # the same on any number of ranks
+kedge bench matmul --output a.json --plot a.svg pytorch.sif
+kedge bench matmul --on alpha,capella pytorch.sif      # a job in each partition, compared
+kedge bench nbody --gpus 1,2,4 --bodies 2000128 pytorch.sif  # speed-up and efficiency
+kedge bench pi --ranks 1,2,4,8 --plot pi.svg mpi.sif   # the same on any number of ranks
 kedge bench allreduce --nv pytorch.sif                 # in a job: against the links
-kedge bench compare a.json b.json                      # faster, slower, or noise
+kedge bench compare a.json b.json c.json               # faster, slower, or noise
 """,
     "jupyter": """
 kedge jupyter install --nv pytorch.sif                 # a kernel for your own Jupyter

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from kedge.cli.bench_record import make_plot
-from kedge.errors import MissingExtra, UsageError
+from kedge.frozen import replace
 from kedge.ops.bench.record import BenchRecord, Figure, Machine
-from kedge.pages.bench_plot import check_plot
-from tests.builders.pypi_tools import require_tool
-from tests.requirements import REPOSITORY
+from kedge.pages.bench_plot import lay_out_plot, list_ticks
+from kedge.pages.drawing import Sheet, write_svg
 
 MACHINE = Machine("node01", "EPYC", 16, 128 << 30, ("NVIDIA H200",), "580.95.05")
 LINES = BenchRecord(
@@ -26,49 +23,93 @@ LINES = BenchRecord(
     "pytorch.sif",
 )
 BARS = BenchRecord("start", (Figure("kedge exec", "s", (0.02, 0.03, 0.04), 0.002, "outside"),), MACHINE)
+RANKS = BenchRecord(
+    "pi",
+    tuple(
+        Figure(
+            f"{ranks} ranks", "s", (0.9 * seconds, seconds, 1.25 * seconds), work="9 intervals", workers=ranks, nodes=1
+        )
+        for ranks, seconds in ((1, 8.0), (2, 4.0), (4, 2.5))
+    ),
+    MACHINE,
+)
 
 
-# matplotlib lies in an environment of its own; in a process of its own it stays out of the other tests
-DRAW = """
-import subprocess
-import sys
-from pathlib import Path
-sys.path.append(sys.argv[1])
-from kedge.pages.bench_plot import draw_plot
-from tests.unit.pages import test_bench_plot as plots
-for name in ("a.png", "a.svg"):
-    draw_plot(plots.make_plot(getattr(plots, sys.argv[2])), Path(sys.argv[3], name))
-"""
+def draw(*records: tuple[str, BenchRecord]) -> Sheet:
+    return lay_out_plot(make_plot(records))
 
 
 def test_bench_plot_is_lines_or_bars() -> None:
-    lines, bars = make_plot(LINES), make_plot(BARS)
+    lines, bars = make_plot([("", LINES)]), make_plot([("", BARS)])
     assert (lines.places, [line.name for line in lines.lines]) == ("rows of the matrices", ["float32", "bf16"])
     assert [point.place for point in lines.lines[0].points] == [256, 1024]
     assert (bars.places, bars.unit) == ("", "seconds")
     assert "1 x NVIDIA H200, driver 580.95.05" in lines.note
 
 
-@pytest.mark.parametrize(("record", "unit"), [("LINES", "GFLOP/s"), ("BARS", "seconds")])
-def test_bench_plot_as_png_and_svg(tmp_path: Path, record: str, unit: str) -> None:
-    (packages,) = require_tool("training").parent.glob("lib/python3*/site-packages")
-    command = [sys.executable, "-c", DRAW, str(packages), record, str(tmp_path)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    for name, begin in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
-        assert (tmp_path / name).read_bytes().startswith(begin)
-    text = (tmp_path / "a.svg").read_text()
-    assert "NVIDIA H200" in text
-    assert unit in text
+def test_bench_plot_of_a_sweep_is_the_speed_up_beside_the_ideal() -> None:
+    plot = make_plot([("", RANKS)])
+    assert (plot.unit, plot.places, plot.limit) == ("speed-up", "ranks", "ideal")
+    (line,) = plot.lines
+    assert [(point.place, point.middle, point.limit) for point in line.points] == [
+        (1, 1.0, 1.0),
+        (2, 2.0, 2.0),
+        (4, pytest.approx(3.2), 4.0),
+    ]
+    assert (line.points[2].low, line.points[2].high) == (pytest.approx(3.2 / 1.25), pytest.approx(3.2 / 0.9))
 
 
-def test_bench_plot_needs_a_known_ending(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no name of a plot"):
-        check_plot(tmp_path / "a.gif")
+def test_bench_plot_of_several_results_has_a_line_of_each() -> None:
+    plot = make_plot([("a.json", LINES), ("b.json", LINES)])
+    assert [line.name for line in plot.lines] == ["a.json float32", "a.json bf16", "b.json float32", "b.json bf16"]
+    bars = make_plot([("a.json", BARS), ("b.json", BARS)])
+    assert [point.name for line in bars.lines for point in line.points] == ["kedge exec, a.json", "kedge exec, b.json"]
 
 
-def test_bench_plot_says_which_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtra) as problem:
-        check_plot(tmp_path / "a.png")
-    assert problem.value.hint == "pip install matplotlib"
+@pytest.mark.parametrize("record", [LINES, BARS, RANKS], ids=["lines", "bars", "sweep"])
+def test_bench_plot_svg_is_whole_and_on_the_sheet(record: BenchRecord) -> None:
+    sheet = draw(("", record))
+    root = ElementTree.fromstring(write_svg(sheet))
+    names = [element.tag.rpartition("}")[2] for element in root]
+    assert names.count("path") == len(sheet.strokes)
+    assert names.count("text") == len(sheet.labels)
+    places = [point for stroke in sheet.strokes for point in stroke.points] + [dot.middle for dot in sheet.dots]
+    assert all(0 <= x <= sheet.width and 0 <= y <= sheet.height for x, y in places)
+    assert any("NVIDIA H200" in label.text for label in sheet.labels)
+
+
+def test_bench_plot_scales_are_logarithmic() -> None:
+    """The ideal doubles with the ranks: 1, 2 and 4 are as far from each other, to the right and up."""
+    (ideal,) = (stroke.points for stroke in draw(("", RANKS)).strokes if stroke.is_dashed and len(stroke.points) == 3)
+    (x1, y1), (x2, y2), (x4, y4) = ideal
+    assert x2 - x1 == pytest.approx(x4 - x2)
+    assert y1 - y2 == pytest.approx(y2 - y4)
+    assert x1 < x2
+    assert y1 > y2  # pixels count from above
+
+
+def test_bench_plot_dots_stand_at_the_values_of_the_ticks() -> None:
+    sheet = draw(("", RANKS))
+    ticks = {label.text: label.place[1] - 4 for label in sheet.labels if label.anchor == "end"}
+    assert [dot.middle[1] for dot in sheet.dots][:2] == [pytest.approx(ticks["1"]), pytest.approx(ticks["2"])]
+
+
+def test_bench_plot_words_of_others_stay_text() -> None:
+    hostile = replace(LINES, image="</title><script>alert(1)</script>", program="\x1b[2J&<b>")
+    text = write_svg(draw(("", hostile))).decode()
+    ElementTree.fromstring(text)
+    assert "<script" not in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.9, 8.5, [1, 1.5, 2, 3, 4, 5, 7]),
+        (1, 100, [1, 2, 5, 10, 20, 50, 100]),
+        (1, 1e6, [1, 10, 100, 1e3, 1e4, 1e5, 1e6]),
+    ],
+)
+def test_bench_plot_ticks_are_round_and_few(low: float, high: float, expected: list[float]) -> None:
+    assert list_ticks(low, high) == pytest.approx(expected)
+    assert 2 <= len(list_ticks(1e-9, 1e20)) <= 10

@@ -47,7 +47,8 @@ def measure_nbody(
     limit = _limit_nbody(str(value["device"]), kind, devices)
     operations = float(value["flops"]) * bodies**2 * int(value["iterations"])
     rates = tuple(1e-9 * operations / float(seconds) for seconds in value["seconds"])
-    figure = Figure(f"{bodies} bodies {kind}", _GFLOPS, rates, limit.rate, limit.name, kind, bodies)
+    name = f"{bodies} bodies {kind}"
+    figure = Figure(name, _GFLOPS, rates, limit.rate, limit.name, kind, bodies, name, devices, 1)
     return (figure,), str(value.get("library", ""))
 
 

@@ -46,7 +46,7 @@ def run_example(
     name: str, words: Sequence[str], where: ProgramPlace, environ: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """What the program prints, line by line; raises ProgramFailed with its own reason."""
-    command = [_find_python(where, environ), "-c", read_program(name), *words]
+    command = [find_python(where, environ), "-c", read_program(name), *words]
     if where.image:
         command = own_command("exec", *where.options, where.image, *command)
     done = run_program(command, environment=environ, timeout=where.seconds, check=False, name=f"bench {name}")
@@ -56,7 +56,7 @@ def run_example(
     return values
 
 
-def _find_python(where: ProgramPlace, environ: Mapping[str, str]) -> str:
+def find_python(where: ProgramPlace, environ: Mapping[str, str]) -> str:
     """The image's own; in a container of this host's system the one that PATH finds outside, as of an environment."""
     if where.image != "/":
         return "python3"

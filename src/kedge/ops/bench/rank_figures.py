@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kedge.frozen import replace
 from kedge.ops.bench.record import Figure
+from kedge.ops.bench.sweep import RANK, name_figure
 
 if TYPE_CHECKING:
     from kedge.compat.bandwidth.report import BandwidthRow
@@ -18,8 +19,10 @@ _UNKNOWN = "unknown: links between the ranks"
 
 def make_pi_figures(result: PiResult) -> tuple[Figure, ...]:
     """The time of the integral."""
-    name = f"{result.ranks} ranks {result.intervals} intervals"
-    return (Figure(name, "s", result.timings or (result.seconds,), None, "unknown: depends on the CPU"),)
+    work = f"{result.intervals} intervals"
+    figure = Figure("", "s", result.timings or (result.seconds,), None, "unknown: depends on the CPU", work=work)
+    counted = replace(figure, workers=result.ranks, nodes=result.nodes)
+    return (replace(counted, name=name_figure(counted, RANK)),)
 
 
 def make_allreduce_figures(result: AllreduceResult) -> tuple[Figure, ...]:
@@ -30,7 +33,11 @@ def make_allreduce_figures(result: AllreduceResult) -> tuple[Figure, ...]:
     rows = result.report.rows
     timings = result.timings or tuple((row.seconds,) for row in rows)
     return tuple(
-        Figure(f"{row.bytes} B", "GB/s", _list_bandwidths(row, seconds), rate, name, way, row.bytes)
+        Figure(
+            f"{row.bytes} B",
+            *("GB/s", _list_bandwidths(row, seconds), rate, name, way, row.bytes),
+            *(f"{row.bytes} B", result.report.ranks, len(result.report.hosts)),
+        )
         for row, seconds in zip(rows, timings, strict=True)
         if row.bus_bandwidth > 0
     )

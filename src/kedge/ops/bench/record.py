@@ -28,6 +28,9 @@ class Figure(JsonValue):
     limit_name: str = ""  # where it comes from, or why it is unknown
     line: str = ""  # the figures that a plot joins
     place: float = 0.0  # on a plot's x axis; 0: it has none
+    work: str = ""  # what the workers shared: figures of the same work have a speed-up
+    workers: int = 0  # ranks or GPUs; 0: not of this kind
+    nodes: int = 0
 
     json_also = ("median", "spread", "percent")
 
@@ -155,4 +158,7 @@ def _read_figure(document: Mapping[str, Any]) -> Figure:
         str(document["limit_name"]),
         str(document["line"]),
         float(document["place"]),
+        str(document.get("work", "")),  # records of older releases have none of these
+        int(document.get("workers", 0)),
+        int(document.get("nodes", 0)),
     )

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sweeps and plots of `kedge bench` as an ordinary user: real ranks, and pictures with matplotlib and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.builders.containers import Runner
+from tests.builders.mpi_images import make_mpi_image
+from tests.builders.pypi_tools import require_tool
+
+ONCE = ("--warm-up", "0", "--repeats", "1")
+
+
+@pytest.fixture(scope="module")
+def ranks(runner: Runner) -> Path:
+    return make_mpi_image(runner, "openmpi")
+
+
+def read_texts(path: Path) -> list[str]:
+    return [element.text or "" for element in ElementTree.parse(path).getroot() if element.tag.endswith("text")]
+
+
+def test_sweep_of_ranks_is_one_table_one_file_and_one_plot(runner: Runner, ranks: Path) -> None:
+    words = ("--ranks", "1,2,4", "--intervals", "100000", "--output", "pi.json", "--plot", "pi.svg", *ONCE)
+    said = runner.read("bench", "pi", *words, str(ranks)).splitlines()
+    assert said[0].split() == ["PI", "MEDIAN", "SPREAD", "SPEED-UP", "EFFICIENCY"]
+    assert [line.split()[:2] for line in said[1:4]] == [["1", "rank"], ["2", "ranks"], ["4", "ranks"]]
+    assert said[1].endswith("1.00      100 %")
+    record = json.loads((runner.home / "pi.json").read_text())
+    assert [figure["workers"] for figure in record["figures"]] == [1, 2, 4]
+    texts = read_texts(runner.home / "pi.svg")
+    assert {"speed-up", "ranks", "ideal", "1", "2", "4"} <= set(texts)
+
+
+def test_sweep_as_json_has_speed_ups(runner: Runner, ranks: Path) -> None:
+    words = ("pi", "--ranks", "1,2", "--intervals", "100000,200000", "--json", *ONCE)
+    result: dict[str, Any] = json.loads(runner.read("bench", *words, str(ranks)))
+    points = {(point["work"], point["workers"]): point for point in result["scaling"]}
+    assert sorted(points) == [
+        ("100352 intervals", 1),
+        ("100352 intervals", 2),
+        ("200704 intervals", 1),
+        ("200704 intervals", 2),
+    ]
+    medians = {(figure["work"], figure["workers"]): figure["median"] for figure in result["figures"]}
+    for (work, workers), point in points.items():
+        assert point["speed_up"] == pytest.approx(medians[work, 1] / medians[work, workers])
+        assert point["efficiency"] == pytest.approx(point["speed_up"] / workers)
+
+
+def test_sweep_of_an_allreduce_leaves_one_rank_out(runner: Runner, ranks: Path) -> None:
+    words = ("allreduce", "--ranks", "1,2,3", "--bytes", "1K", "--rounds", "3", "--plot", "all.svg", *ONCE)
+    done = runner.run("bench", *words, str(ranks))
+    assert done.returncode == 0, done.stderr
+    assert "Run 1 of 3 measured nothing: one rank alone exchanges no data" in done.stderr
+    said = done.stdout
+    assert "2 ranks 8 B" in said
+    assert "3 ranks 1024 B" in said
+    assert "\n1 rank" not in said
+    assert {"MPI, 2 ranks", "MPI, 3 ranks", "bytes of the message"} <= set(read_texts(runner.home / "all.svg"))
+
+
+def test_sweep_numbers_are_checked_before_anything_runs(runner: Runner) -> None:
+    for words in (("--ranks", "1,0"), ("--ranks", "2,,4"), ("--nodes", "a")):
+        done = runner.run("bench", "pi", *words)
+        assert done.returncode == 2, done.stderr
+        assert "is not a number from 1 up" in done.stderr
+    done = runner.run("bench", "pi", "--ranks", ",".join(map(str, range(1, 70))))
+    assert done.returncode == 2
+    assert "ask for 69 runs; at most 64 are possible" in done.stderr
+
+
+def test_compare_takes_many_results(runner: Runner, ranks: Path) -> None:
+    for name in ("1.json", "2.json", "3.json"):
+        runner.read("bench", "pi", "--ranks", "1,2", "--intervals", "100000", "--output", name, *ONCE, str(ranks))
+    said = runner.read("bench", "compare", "1.json", "2.json", "3.json", "--plot", "all.svg").splitlines()
+    assert said[0].split() == ["PI", "RESULT", "MEDIAN", "RATIO", "SPREAD", "IT", "IS"]
+    assert [line.split()[-6 if line.endswith("the spread") else 0] for line in said[1:2]] == ["1"]
+    assert sum("2.json" in line for line in said[1:7]) == sum("3.json" in line for line in said[1:7]) == 2
+    assert {"1.json 100352 intervals", "3.json 100352 intervals"} <= set(read_texts(runner.home / "all.svg"))
+    found = json.loads(runner.read("bench", "compare", "1.json", "2.json", "3.json", "--json"))
+    assert (found["first"], [each["name"] for each in found["comparisons"]]) == ("1.json", ["2.json", "3.json"])
+    assert [len(each["figures"]) for each in found["comparisons"]] == [2, 2]
+
+
+def test_plot_png_without_matplotlib_is_svg_and_says_so(runner: Runner, image: str) -> None:
+    """The image has no Python, and that of the host does not run."""
+    hidden = runner.home / "bin/python3"
+    hidden.parent.mkdir(exist_ok=True)
+    hidden.write_text("#!/bin/sh\nexit 1\n")
+    hidden.chmod(0o755)
+    words = ("bench", "start", "--repeats", "2", "--plot", "start.png", image)
+    done = runner.run(*words, env={"PATH": f"{hidden.parent}:/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    assert "Neither the image nor this host has matplotlib" in done.stderr
+    assert "wrote start.png.svg" in done.stdout
+    assert "kedge exec" in read_texts(runner.home / "start.png.svg")
+    assert not (runner.home / "start.png").exists()
+
+
+def test_plot_png_and_pdf_by_the_matplotlib_of_the_image(runner: Runner) -> None:
+    """In a container of the host's own root, where PYTHONPATH names it."""
+    if os.uname().machine != "aarch64":
+        pytest.skip("torch for this CPU comes with CUDA, which is ten times as large")
+    (packages,) = require_tool("training").parent.glob("lib/python3*/site-packages")
+    plots = ("--plot", "a.png", "--plot", "a.pdf", "--plot", "a.svg")
+    done = runner.run("bench", "start", "--repeats", "2", *plots, "--env", f"PYTHONPATH={packages}", "/")
+    assert done.returncode == 0, done.stderr
+    assert "wrote a.png, a.pdf, a.svg" in done.stdout
+    picture = (runner.home / "a.png").read_bytes()
+    width, height = struct.unpack(">II", picture[16:24])
+    svg = ElementTree.parse(runner.home / "a.svg").getroot()
+    assert (width, height) == (1.5 * int(svg.attrib["width"]), 1.5 * int(svg.attrib["height"]))
+    assert (runner.home / "a.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_plot_of_another_ending_is_refused_before_the_run(runner: Runner) -> None:
+    done = runner.run("bench", "start", "--plot", "a.gif", "/")
+    assert done.returncode == 2
+    assert "'a.gif' is no name of a plot" in done.stderr
+    assert ".svg, .png, .pdf" in done.stderr
