@@ -68,6 +68,14 @@ def test_sweep_of_an_allreduce_leaves_one_rank_out(runner: Runner, ranks: Path) 
     assert {"MPI, 2 ranks", "MPI, 3 ranks", "bytes of the message"} <= set(read_texts(runner.home / "all.svg"))
 
 
+def test_allreduce_of_one_rank_has_nothing_to_plot(runner: Runner, ranks: Path) -> None:
+    words = ("allreduce", "--ranks", "1", "--bytes", "1K", "--rounds", "3", "--plot", "one.svg", *ONCE)
+    done = runner.run("bench", *words, str(ranks))
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to plot: one rank alone exchanges no data" in done.stderr
+    assert not (runner.home / "one.svg").exists()
+
+
 def test_sweep_numbers_are_checked_before_anything_runs(runner: Runner) -> None:
     for words in (("--ranks", "1,0"), ("--ranks", "2,,4"), ("--nodes", "a")):
         done = runner.run("bench", "pi", *words)

@@ -135,8 +135,7 @@ def ask_compiler(question: str, name: str) -> str:
     done = subprocess.run(
         [require_program("gcc"), f"-print-{question}={name}"], capture_output=True, text=True, check=True
     )
-    found = done.stdout.strip()
-    return found if "/" in found else require_program(found)
+    return done.stdout.strip()
 
 
 def make_layer(runner: Runner, name: str, programs: list[str], files: Mapping[str, bytes]) -> bytes:
@@ -159,10 +158,10 @@ def serve_images(runner: Runner, registry: FakeRegistry) -> None:
     """CUDA's image for developers has a compiler, its base has none; both have apt-get."""
     files = {f"opt/packages/{name}.tar": data for name, data in make_packages(runner.home).items()}
     files["usr/bin/apt-get"] = APT.encode()
-    compiler = [ask_compiler("prog-name", name) for name in ("cc1", "collect2", "as", "ld")]
+    compiler = [ask_compiler("prog-name", "cc1"), ask_compiler("prog-name", "collect2")]
     objects = {name: os.path.normpath(ask_compiler("file-name", name)) for name in OBJECTS}
     developed = {place[1:]: Path(place).read_bytes() for place in objects.values()}
-    everything = [require_program("gcc"), require_program("make"), *compiler]
+    everything = [require_program("gcc"), require_program("make"), "as", "ld", *compiler]  # as and ld come with gcc
     for tag, programs, more in (("devel", everything, developed), ("base", [], {})):
         tar = make_layer(runner, tag, [*BASIC, *programs], {**files, **more})
         config = make_config([tar], {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]})

@@ -81,18 +81,20 @@ def keep_record(record: BenchRecord, arguments: argparse.Namespace, console: Con
     output = [arguments.output] if arguments.output else []
     if output:
         write_atomically(arguments.output, (json.dumps(record.as_dict(), indent=2) + "\n").encode())
-    _tell_written([*output, *_draw(make_plot([("", record)]), arguments, record.image, console)], console)
+    _tell_written([*output, *_draw([("", record)], arguments, record.image, console)], console)
 
 
 def keep_records(records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, console: Console) -> None:
     """The same of several: --output writes NAME-QUEUE.json for each, --plot draws all in one."""
     written = []
-    output = getattr(arguments, "output", None)
-    for name, record in records if output else ():
+    output: Path | None = getattr(arguments, "output", None)
+    for name, record in records:
+        if output is None:
+            break
         path = output.with_name(f"{output.stem}-{name}{output.suffix}")
         write_atomically(path, (json.dumps(record.as_dict(), indent=2) + "\n").encode())
         written.append(path)
-    _tell_written([*written, *_draw(make_plot(records), arguments, "", console)], console)
+    _tell_written([*written, *_draw(records, arguments, "", console)], console)
 
 
 def _tell_written(paths: Sequence[Path], console: Console) -> None:
@@ -100,10 +102,18 @@ def _tell_written(paths: Sequence[Path], console: Console) -> None:
         console.print(f"wrote {', '.join(str(path) for path in paths)}")
 
 
-def _draw(plot: BenchPlot, arguments: argparse.Namespace, image: str, console: Console) -> list[Path]:
+def _draw(
+    records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, image: str, console: Console
+) -> list[Path]:
     from kedge.ops.bench.paint import paint
     from kedge.ops.bench.programs import ProgramPlace
 
+    if not arguments.plot:
+        return []
+    if not records[0][1].figures:
+        console.progress.warn("Nothing to plot: one rank alone exchanges no data")
+        return []
+    plot = make_plot(records)
     is_runnable = arguments.command not in ("pull", "compare")  # what is pulled need not run here
     options = tuple(read_container_options(arguments)) if image and is_runnable else ()
     where = ProgramPlace(image if is_runnable else "", options, _DRAWING_SECONDS)

@@ -135,7 +135,8 @@ def _list_own_words(words: Sequence[str]) -> list[str]:
     own.add_argument("--plot", action="append")
     for name in ("--on", "--job-option", "--output"):
         own.add_argument(name)
-    return own.parse_known_args(list(words)[list(words).index("bench") + 1 :])[1]
+    _, kept = own.parse_known_args(list(words)[list(words).index("bench") + 1 :])
+    return list(kept)
 
 
 def _plan(job: Job, cluster: Cluster, console: Console) -> SubmitPlan:
