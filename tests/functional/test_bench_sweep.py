@@ -60,12 +60,25 @@ def test_sweep_of_an_allreduce_leaves_one_rank_out(runner: Runner, ranks: Path) 
     words = ("allreduce", "--ranks", "1,2,3", "--bytes", "1K", "--rounds", "3", "--plot", "all.svg", *ONCE)
     done = runner.run("bench", *words, str(ranks))
     assert done.returncode == 0, done.stderr
-    assert "Run 1 of 3 measured nothing: one rank alone exchanges no data" in done.stderr
+    assert "Run 1 of 3 (ranks 1) measured nothing: one rank alone exchanges no data" in done.stderr
     said = done.stdout
     assert "2 ranks 8 B" in said
     assert "3 ranks 1024 B" in said
     assert "\n1 rank" not in said
     assert {"MPI, 2 ranks", "MPI, 3 ranks", "bytes of the message"} <= set(read_texts(runner.home / "all.svg"))
+
+
+def test_sweep_keeps_what_was_measured_when_a_run_fails(runner: Runner, ranks: Path) -> None:
+    """This host has one node, so two are too many."""
+    words = ("pi", "--nodes", "1,2", "--ranks", "2", "--intervals", "100000", "--output", "half.json", *ONCE)
+    done = runner.run("bench", *words, "--json", str(ranks))
+    assert done.returncode == 93, done.stderr
+    assert "Run 2 of 2 (nodes 2, ranks 2, intervals 100000) failed: " in done.stderr
+    assert [figure["workers"] for figure in json.loads(done.stdout)["figures"]] == [2]
+    assert len(json.loads((runner.home / "half.json").read_text())["figures"]) == 1
+    done = runner.run("bench", "pi", "--nodes", "2,3", str(ranks))
+    assert done.returncode == 93
+    assert done.stdout == ""
 
 
 def test_allreduce_of_one_rank_has_nothing_to_plot(runner: Runner, ranks: Path) -> None:

@@ -101,11 +101,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         return _run_on(arguments, console)
     measure = run_rank_bench if arguments.command in _RANKS else _measure
     points = list_points(arguments)
-    record = run_points(points, console, lambda point: measure(point, console))
+    record, status = run_points(points, console, lambda point: measure(point, console))
     if arguments.command not in _RANKS or len(points) > 1:
         show_record(record, console)
     keep_record(record, arguments, console)
-    return 0
+    return status
 
 
 def _run_on(arguments: argparse.Namespace, console: Console) -> int:

@@ -91,7 +91,7 @@ def keep_records(records: Sequence[tuple[str, BenchRecord]], arguments: argparse
     for name, record in records:
         if output is None:
             break
-        path = output.with_name(f"{output.stem}-{name}{output.suffix}")
+        path = output.with_name(f"{output.stem}-{name.replace('/', '-')}{output.suffix}")
         write_atomically(path, (json.dumps(record.as_dict(), indent=2) + "\n").encode())
         written.append(path)
     _tell_written([*written, *_draw(records, arguments, "", console)], console)

@@ -64,21 +64,30 @@ def list_points(arguments: argparse.Namespace) -> list[argparse.Namespace]:
 
 def run_points(
     points: Sequence[argparse.Namespace], console: Console, measure: Callable[[argparse.Namespace], BenchRecord]
-) -> BenchRecord:
-    """One record of all runs."""
+) -> tuple[BenchRecord, int]:
+    """One record of all runs that succeed, and the exit code: that of the first that failed. Raises if all do."""
     from kedge.ops.bench.sweep import GPU, RANK, join_records
 
-    records = []
+    if len(points) == 1:
+        return measure(points[0]), 0
+    records: list[BenchRecord] = []
+    problems: list[KedgeError] = []
     for number, point in enumerate(points, 1):
-        if len(points) > 1:
-            chosen = [f"{word} {getattr(point, name)}" for name, word in _SWEPT.items() if getattr(point, name, None)]
-            console.progress.note(f"Run {number} of {len(points)}: {', '.join(chosen)}")
-        records.append(measure(point))
-        if len(points) > 1 and not records[-1].figures:
-            console.progress.warn(f"Run {number} of {len(points)} measured nothing: one rank alone exchanges no data")
-    if len(records) == 1:
-        return records[0]
-    return join_records(records, GPU if points[0].command == "nbody" else RANK)
+        chosen = [f"{word} {getattr(point, name)}" for name, word in _SWEPT.items() if getattr(point, name, None)]
+        run = f"Run {number} of {len(points)} ({', '.join(chosen)})"
+        console.progress.note(run)
+        try:
+            records.append(measure(point))
+        except KedgeError as problem:
+            problems.append(problem)
+            console.progress.warn(f"{run} failed: {problem.message}")
+            continue
+        if not records[-1].figures:
+            console.progress.warn(f"{run} measured nothing: one rank alone exchanges no data")
+    if not records:
+        raise problems[0]
+    joined = join_records(records, GPU if points[0].command == "nbody" else RANK)
+    return joined, problems[0].exit_code if problems else 0
 
 
 def measure_on(arguments: argparse.Namespace, console: Console) -> list[tuple[str, BenchRecord]]:
@@ -89,6 +98,8 @@ def measure_on(arguments: argparse.Namespace, console: Console) -> list[tuple[st
     from kedge.ops.jobs.submit import submit
 
     queues = [name.strip() for name in arguments.on.split(",") if name.strip()]
+    if not queues:
+        raise UsageError(f"--on '{arguments.on}' names no partition or queue", hint="such as --on alpha,capella")
     folder = Path(tempfile.mkdtemp(prefix="kedge-bench-", dir=Path.cwd()))  # nodes share this directory, not /tmp
     jobs = [(queue, folder / f"{number}.json") for number, queue in enumerate(dict.fromkeys(queues))]
     try:
@@ -101,9 +112,13 @@ def measure_on(arguments: argparse.Namespace, console: Console) -> list[tuple[st
     records = []
     for handle, (queue, output) in zip(handles, jobs, strict=True):
         console.progress.note(f"Waiting for job {handle.id} in {queue}")
-        handle.wait(check=True)
+        try:
+            handle.wait(check=True)
+        except KedgeError:
+            console.progress.warn(f"Output and results of the jobs are in {folder}")
+            raise
         records.append((queue, read_record(output)))
-    shutil.rmtree(folder)  # after a failure it stays: the output of the jobs is in it
+    shutil.rmtree(folder)
     return records
 
 
