@@ -160,3 +160,21 @@ def test_sif_files_in_a_registry_are_pinned_too(user: User) -> None:
         assert user.read_job(name, "cat", "/mark") == mark
     script = Path(json.loads(user.run("status", "--json").stdout)["script"]).read_text()
     assert re.search(rf"^# {re.escape(name)}@{DIGEST.pattern}$", script, re.MULTILINE)
+
+
+def test_an_image_that_was_pulled_is_looked_into_before_the_queue(user: User) -> None:
+    shown = user.run("submit", "--dry-run", "--torchrun", user.name, "train.py").stderr
+    assert f"({user.name} is not on this host yet); kedge looks when it has pulled the image" in shown
+    done = user.run("submit", "--torchrun", user.name, "train.py", check=False)
+    assert done.returncode == 93, done.stderr
+    assert "has no PyTorch, which --torchrun needs" in done.stderr
+    assert json.loads(user.run("jobs", "--json").stdout) == []
+    torch = user.folder / "box/usr/lib/python3/dist-packages/torch"
+    (torch / "distributed").mkdir(parents=True)
+    (torch / "__init__.py").touch()
+    (torch / "distributed/run.py").touch()
+    user.publish("two")
+    done = user.run("submit", "--script", "saved.sh", "--runtime", "apptainer", "--torchrun", user.name, "train.py")
+    assert "python -m torch.distributed.run starts the processes of each node: PyTorch of the image" in done.stderr
+    for script in (user.folder / "saved.sh", *user.folder.rglob("script.sh")):
+        assert "python -m torch.distributed.run --standalone" in script.read_text().replace("\\\n   ", "")

@@ -96,7 +96,7 @@ def test_a_description_is_held_to_the_same(user: User) -> None:
 def test_arguments_with_dashes_go_where_they_are_meant(user: User) -> None:
     shown = user.read("submit", "--dry-run", "--runscript", "good.sif", "--help")
     assert '"$kedge" run --record-to "$run_record" "$image" --help' in shown
-    shown = user.read("submit", "--dry-run", "--torchrun", "good.sif", "-m", "package")
+    shown = user.read("submit", "--dry-run", "--force", "--torchrun", "good.sif", "-m", "package")
     assert '"$kedge" launch' in shown
     assert "--torchrun" in shown
     assert '"$image" -m package' in shown

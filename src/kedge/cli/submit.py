@@ -199,15 +199,19 @@ def _show(plans: list[SubmitPlan], console: Console) -> None:
 
 
 def _submit(plan: SubmitPlan, arguments: argparse.Namespace, console: Console) -> Submitted:
-    from kedge.ops.jobs.submit import submit
+    from kedge.ops.jobs.submit import fetch_image, submit
     from kedge.ops.jobs.submitted_ids import show_output
     from kedge.posix.files import write_atomically
 
+    is_pulled_later = plan.image.reference and plan.image.when != "now"
+    plan = fetch_image(plan)
+    for note in plan.notes:
+        console.progress.note(note)
     if arguments.script == "-":
         console.print(plan.script.rstrip("\n"))
     elif arguments.script:
         write_atomically(Path(arguments.script), plan.script.encode(errors="surrogateescape"), mode=0o755)
-    if plan.image.reference and plan.image.when != "now":
+    if is_pulled_later:
         why = f" ({plan.image.reason})" if plan.image.reason else ""
         console.progress.note(f"The job will pull {plan.image.reference}{why}")
     done = submit(plan)

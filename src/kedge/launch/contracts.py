@@ -43,6 +43,7 @@ class Terms:
     rendezvous: Rendezvous
     cpus: int = 0  # of this task, which may be all of its node; 0: unknown
     processes: int = 1  # that torchrun starts on this node: one per GPU
+    starter: tuple[str, ...] = ("torchrun",)  # the words of torchrun, or of what an older PyTorch has instead
     least_nodes: int = 0  # elastic: as few as this are enough; 0: all
     restarts: int = 0  # elastic: how often failed processes start again
     hosts: tuple[str, ...] = ()  # the node of each rank, for TF_CONFIG
@@ -73,9 +74,9 @@ def rank_variables(contract: Contract, rank: Rank, terms: Terms) -> Variables:
 def rank_command(contract: Contract, rank: Rank, terms: Terms, command: Sequence[str]) -> tuple[str, ...]:
     """The words to run in the container for this rank."""
     if contract is Contract.TORCHRUN:
-        return ("torchrun", *_static_options(rank, terms), *command)
+        return (*terms.starter, *_static_options(rank, terms), *command)
     if contract is Contract.ELASTIC:
-        return ("torchrun", *_elastic_options(rank, terms), *command)
+        return (*terms.starter, *_elastic_options(rank, terms), *command)
     if contract is Contract.MULTIPROC:
         place = _find_starter(command)
         return (*command[:place], *_static_options(rank, terms), *command[place:])

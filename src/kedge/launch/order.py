@@ -27,6 +27,7 @@ class RankOrder(JsonValue):
     id: str
     hosts: tuple[str, ...] = ()  # the nodes
     processes: tuple[int, ...] = ()  # per node, that a program like torchrun starts
+    starter: tuple[str, ...] = ("torchrun",)  # the words of that program
     cpus: tuple[int, ...] = ()  # per rank, on each node; 0: unknown
     pmi: tuple[str, ...] = ()  # kinds of PMI that the image's MPI knows; empty: it needs none, or that is unknown
     is_checked: bool = True  # a rank whose MPI finds none of them does not start
@@ -79,6 +80,7 @@ class RankOrder(JsonValue):
             Rendezvous(self.address, self.port, self.id),
             cpus=_at(self.cpus, node, 0),
             processes=_at(self.processes, node, 1),
+            starter=self.starter,
             least_nodes=self.least_nodes,
             restarts=self.restarts,
             hosts=tuple(host for host, count in zip(self.hosts, self.layout, strict=False) for _ in range(count)),

@@ -40,6 +40,7 @@ class ScriptContext:
     build_from: str = ""  # a recipe to build `image` from inside the job first, if it is missing
     stages_kedge: bool = False  # copy `kedge`, which is one file, to every node first
     stages_image: bool = False  # likewise the image
+    torch_launcher: tuple[str, ...] = ("torchrun",)  # words that start the processes of a node, as the image has them
     source: str = ""  # the reference that `image` is, with its digest, where it came from a registry
 
 

@@ -15,6 +15,8 @@ from kedge.schedulers.shell_words import quote
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kedge.launch.programs.program import StartRequest
 
 # which node a process is on when there is one per node, by what started it
@@ -30,6 +32,7 @@ _WAYS = {
     Parallel.RANKS: "--ranks",
     Parallel.TORCHRUN: "--torchrun",
 }
+_STANDALONE = ("torchrun", "torch.distributed.run")  # they know --standalone
 _OWN = ("qrsh", "local")  # kedge itself starts the tasks
 
 
@@ -105,14 +108,23 @@ def _quote_words(launcher: str, request: StartRequest) -> list[str]:
     return [" ".join(word if isinstance(word, ShellText) else quote(word) for word in group) for group in groups]
 
 
-def torchrun_words(job: Job, site: Site, dialect: Dialect) -> list[str]:
+def needs_master(job: Job, starter: Sequence[str]) -> bool:
+    """Whether torchrun, or what an older PyTorch has instead, must be told where processes meet."""
+    return job.node_count > 1 or not starter[-1].endswith(_STANDALONE)
+
+
+def torchrun_words(job: Job, site: Site, dialect: Dialect, starter: Sequence[str]) -> list[str]:
     """torchrun and the user's program; its own options are read by a shell on the node, where the ranks are known."""
     processes = job.processes or job.gpus_per_node or 1
     program = [quote(word) for word in job.command]
+    first = [quote(word) for word in starter]
+    if not needs_master(job, starter):
+        return [*first, "--standalone", f"--nproc_per_node={processes}", *program]
     if job.node_count == 1:
-        return ["torchrun", "--standalone", f"--nproc_per_node={processes}", *program]
+        where = ["--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1", '--master_port="$MASTER_PORT"']
+        return [*first, *where, f"--nproc_per_node={processes}", *program]
     rank = _NODE_RANK[_find_launcher(job, site, dialect)]
-    words = f'exec torchrun --nnodes={job.node_count} --nproc_per_node={processes} --node_rank="{rank}"'
+    words = f'exec {" ".join(starter)} --nnodes={job.node_count} --nproc_per_node={processes} --node_rank="{rank}"'
     words += ' \\\n        --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" "$@"'
     return ["sh", "-c", f"'{words}'", "torchrun", *program]
 

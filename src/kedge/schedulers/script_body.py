@@ -22,7 +22,13 @@ from kedge.schedulers.container_words import (
     runtime_of,
     uses_pyxis,
 )
-from kedge.schedulers.launch_words import kedge_launch_words, launch_words, torchrun_words, uses_launch
+from kedge.schedulers.launch_words import (
+    kedge_launch_words,
+    launch_words,
+    needs_master,
+    torchrun_words,
+    uses_launch,
+)
 from kedge.schedulers.shell_words import quote
 
 _FIND_MODULES = (
@@ -78,7 +84,7 @@ def render_body(job: Job, site: Site, place: ScriptContext, dialect: Dialect) ->
         _reach_nodes(job, site, place, dialect),
         _name_image(job, site, place),
         _stage_image(job, site, place, dialect),
-        _find_master(job, site, dialect),
+        _find_master(job, site, place, dialect),
         _run_command(job, site, place, dialect),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -252,13 +258,13 @@ def _stage_image(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -
     return lines
 
 
-def _find_master(job: Job, site: Site, dialect: Dialect) -> list[str]:
+def _find_master(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -> list[str]:
     is_found = uses_launch(job, runtime_of(job, site))
-    if job.parallel is not Parallel.TORCHRUN or job.node_count == 1 or is_found:
+    if job.parallel is not Parallel.TORCHRUN or is_found or not needs_master(job, place.torch_launcher):
         return []
+    address = [*dialect.first_node, f'export MASTER_ADDR="$first_node{site.address_suffix}"']
     return [
-        *dialect.first_node,
-        f'export MASTER_ADDR="$first_node{site.address_suffix}"',
+        *(address if job.node_count > 1 else ()),
         "# a port that nobody can tell before, below those that the kernel gives away",
         "export MASTER_PORT=$((20000 + ${SRANDOM:-$RANDOM} % 12000))",
     ]
@@ -275,7 +281,7 @@ def _run_command(job: Job, site: Site, place: ScriptContext, dialect: Dialect) -
     quoted, asides = _quote_command(job)
     if job.parallel is not Parallel.TORCHRUN:
         return [*asides, _fold_words([*words, *quoted])]
-    command = _fold_words([*words, *torchrun_words(job, site, dialect)])
+    command = _fold_words([*words, *torchrun_words(job, site, dialect, place.torch_launcher)])
     if job.node_count == 1:
         return [*asides, command]
     return ["# shellcheck disable=SC2016 # the rank of a node is known there only", command]

@@ -43,6 +43,10 @@ from kedge.settings import Settings
 from kedge.sites.check_request import check_request
 from kedge.sites.rules import find_hidden_root
 
+TYPE_CHECKING = False  # as typing has it, whose import costs every start
+if TYPE_CHECKING:
+    from kedge.ops.jobs.check_learning import LearningCheck
+
 _DEFAULT_OUTPUT = "{name}-{id}.out"
 _LOADER = ("LD_", "PYTHON")  # variables of the loader and of kedge's own Python
 _DEFAULT_ARRAY_OUTPUT = "{name}-{id}_{index}.out"
@@ -103,6 +107,7 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     pinned = _pin(ready, image, cluster.site, settings, environ)
     known = image if pinned.image.reference else pinned.image
     about_image = judge_image(ready, cluster.site, known, settings, environ)
+    needs = _check_learning(ready, cluster.site, pinned.image, environ, directory)
     ready, image = pinned.job, pinned.image
     key, record = cluster.records.place()
     kedge = find_kedge()
@@ -121,12 +126,13 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
         build_from=image.recipe,
         stages_kedge=staging.kedge,
         stages_image=staging.image,
+        torch_launcher=needs.starter if needs else ("torchrun",),
         source=ready.image if "@" in ready.image and "://" in ready.image else "",
     )
     script = cluster.backend.render(ready, cluster.site, place)
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
-    warnings = (*checked.warnings, *pinned.warnings, *about_image.warnings)
-    notes = (*checked.notes, *staging.notes, *about_image.notes)
+    warnings = (*checked.warnings, *pinned.warnings, *about_image.warnings, *(needs.warnings if needs else ()))
+    notes = (*checked.notes, *staging.notes, *about_image.notes, *(needs.notes if needs else ()))
     return SubmitPlan(ready, cluster, key, place, image, script, tuple(argv), warnings, notes)
 
 
@@ -216,11 +222,36 @@ def _find_output_folder(pattern: str, name: str) -> Path:
     return Path(fill_pattern(folder, name=name, id="", index=None))
 
 
+def fetch_image(plan: SubmitPlan) -> SubmitPlan:
+    """Pull the image, if that is to be done now, and look into it; the notes of the result are those of this look."""
+    if plan.image.when != NOW:
+        return replace(plan, notes=())
+    site = plan.cluster.site
+    queue = site.find_queue(plan.job.queue)
+    pull_image(plan.image, queue.arch if queue else "")
+    image = StagedImage(plan.image.path)
+    needs = _check_learning(plan.job, site, image, os.environ, plan.place.directory)
+    if needs is None:
+        return replace(plan, image=image, notes=())
+    place = replace(plan.place, torch_launcher=needs.starter)
+    script = plan.cluster.backend.render(plan.job, site, place)
+    return replace(plan, image=image, place=place, script=script, notes=(*needs.notes, *needs.warnings))
+
+
+def _check_learning(
+    job: Job, site: Site, image: StagedImage, environ: Mapping[str, str], directory: str
+) -> LearningCheck | None:
+    """Whether the image has what the job starts or imports on each node; None for jobs that need nothing there."""
+    if not job.contract and job.parallel is not Parallel.TORCHRUN:
+        return None
+    from kedge.ops.jobs.check_learning import check_learning  # late: other jobs need none of it
+
+    return check_learning(job, site, image, environ, directory)
+
+
 def submit(plan: SubmitPlan) -> Submitted:
     """Carry out the plan: pull, write the record, hand the script to the scheduler, note the id."""
-    if plan.image.when == NOW:
-        queue = plan.cluster.site.find_queue(plan.job.queue)
-        pull_image(plan.image, queue.arch if queue else "")
+    plan = fetch_image(plan)
     cluster, place = plan.cluster, plan.place
     draft = Draft(
         name=plan.job.name,

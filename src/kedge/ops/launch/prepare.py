@@ -47,6 +47,7 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
     allocation = read_allocation_here(environ)
     _refuse_nested(allocation, environ)
     image = _read_image(request, environ)
+    needs = _check_needs(request, environ)
     read_host = functools.cache(lambda: _read_host(environ))
     bound: tuple[str, ...] = ()
     if request.mpi_mode == BIND:
@@ -66,9 +67,9 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
     choice = choose_launcher(facts)
     request = replace(request, options=(*request.options, *choice.options))
     is_part = shape.node_count < allocation.node_count
-    setting = _Setting(request, site, narrowed, shape, choice, environ, is_part)
+    setting = _Setting(request, site, narrowed, shape, choice, environ, is_part, needs.starter)
     order, reasons = _make_order(setting, facts.mpi.title if facts.mpi else "")
-    reasons += bound
+    reasons += (*needs.reasons, *bound)
     program = find_launch_program(choice.launcher, choice.family)
     masking = tuple((name, None) for name in MASKING if name in environ)
     changes = (*masking, *_list_settings(setting))
@@ -92,7 +93,7 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
         choice.mode,
         image.mpi is not None,
         image.mpi.library if image.mpi else "",
-        _find_doubt(request, image) if facts.mpi and shape.size > 1 else "",
+        needs.warning or (_find_doubt(request, image) if facts.mpi and shape.size > 1 else ""),
     )
 
 
@@ -112,6 +113,35 @@ def _read_image(request: LaunchRequest, environ: Mapping[str, str]) -> MpiImage:
     return read_launched_mpi(request.image, environ, program="".join(request.command[:1]))
 
 
+@frozen
+class _Needs:
+    """What the contract needs of the image, as it was found there."""
+
+    starter: tuple[str, ...] = ("torchrun",)
+    reasons: tuple[str, ...] = ()
+    warning: str = ""
+
+
+def _check_needs(request: LaunchRequest, environ: Mapping[str, str]) -> _Needs:
+    if request.contract in (Contract.NONE, Contract.RANKS, Contract.MULTIPROC):
+        return _Needs()
+    from kedge.ops.explain.learning_needs import check_needs, read_surroundings  # late: most launches are others
+    from kedge.ops.mpi.read_for_launch import find_launched_path
+
+    found = check_needs(
+        request.image,
+        None if request.image.startswith("instance:") else find_launched_path(request.image, environ),
+        str(request.contract),
+        request.command,
+        read_surroundings(request.options, environ, os.getcwd()),  # noqa: PTH109 - text
+        force="--force" in request.options,
+    )
+    if found.launcher is None:
+        return _Needs(warning=found.warning)
+    unknown = "" if found.launcher.is_known else "; torchrun is started"
+    return _Needs(found.launcher.words, (found.launcher.reason + unknown,), found.warning)
+
+
 def _read_host(environ: Mapping[str, str]) -> MpiHost:
     from kedge.ops.mpi.read_host import read_host_mpi  # late: likewise
 
@@ -129,6 +159,7 @@ class _Setting:
     choice: LauncherChoice
     environ: Mapping[str, str]
     is_part: bool  # whether the job has more nodes
+    starter: tuple[str, ...]  # of the processes of a node
 
 
 def _make_order(setting: _Setting, mpi: str) -> tuple[RankOrder, list[str]]:
@@ -145,6 +176,7 @@ def _make_order(setting: _Setting, mpi: str) -> tuple[RankOrder, list[str]]:
         meeting.id,
         hosts=allocation.names,
         processes=processes,
+        starter=setting.starter,
         cpus=tuple(cpus),
         pmi=setting.choice.pmi,
         is_checked=request.has_check,
