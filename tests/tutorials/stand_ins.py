@@ -24,8 +24,6 @@ PROGRAMS = {
     "python": 'echo "python $* (GPUs ${CUDA_VISIBLE_DEVICES:-none}, $(pwd))"'
     '"${OMPI_COMM_WORLD_RANK:+ rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE}"',
     "caffe": 'echo "caffe $*"',
-    "torchrun": 'echo "torchrun $* on ${SLURMD_NODENAME:-$(hostname)}"',
-    "all_reduce_perf_mpi": 'echo "all_reduce rank $PMI_RANK of $PMI_SIZE on ${SLURMD_NODENAME}: $*"',
     "mpirun": """\
 case $1 in --version) echo 'mpirun (Open MPI) 4.1.1rc1'; exit ;; esac
 count=$2; shift 2
@@ -35,8 +33,35 @@ rank=${PMI_RANK:-${SLURM_PROCID:-0}}
 echo "[$(hostname)-$rank] pi of ${PMI_SIZE:-${SLURM_NTASKS:-1}} ranks, $1 samples${MPI_IS_SET_UP:+, set up}\"""",
     "bert_classifier.py": 'echo "bert_classifier $* in $(pwd)"',
 }
+# of NVIDIA's newer images of PyTorch alone: torchrun came with 1.10.0, after 21.08
+OF_NEW_PYTORCH = {
+    "torchrun": 'echo "torchrun $* on ${SLURMD_NODENAME:-$(hostname)}"',
+    "all_reduce_perf_mpi": 'echo "all_reduce rank $PMI_RANK of $PMI_SIZE on ${SLURMD_NODENAME}: $*"',
+}
+# NVIDIA's PyTorch of the summer of 2021: by tag, the version that it states
+_SUMMER_2021 = {"21.06-py3": "1.9.0a0+c3d40fd", "21.08-py3": "1.10.0a0+3fd9dcf"}
+CONDA_PATH = "/opt/conda/bin:/usr/local/bin:/usr/bin:/bin"
+_TORCH = "opt/conda/lib/python3.8/site-packages/torch"
+_RESNET = "workspace/examples/resnet50v1.5"
 APPLETS_BESIDE = ("sed", "awk", "tail", "seq", "cp", "mv", "find", "whoami", "tar", "expr", "vi", "cmp")
 README = b"stand-in for the README of resnet50v1.5\n"
+
+
+def list_pytorch_files(tag: str) -> dict[str, bytes]:
+    """What NVIDIA's PyTorch of this tag has to start processes with, and the example of ZIH's tutorial.
+
+    It is installed by conda. Of launchers it has `torch.distributed.run` and `launch`, and no program `torchrun`.
+    """
+    return {
+        f"{_TORCH}/__init__.py": b"",
+        f"{_TORCH}/version.py": f"__version__ = '{_SUMMER_2021[tag]}'\n".encode(),
+        f"{_TORCH}/distributed/__init__.py": b"",
+        f"{_TORCH}/distributed/launch.py": b'parser.add_argument("--use_env", action="store_true")\n',
+        f"{_TORCH}/distributed/run.py": b"def main(): ...\n",
+        f"{_RESNET}/README.md": README,
+        f"{_RESNET}/main.py": b"",
+        f"{_RESNET}/multiproc.py": b'os.environ["LOCAL_RANK"] = str(local_rank)\n',
+    }
 
 
 def make_tar(files: Mapping[str, bytes] | None = None, programs: Mapping[str, str] | None = None) -> bytes:

@@ -13,10 +13,11 @@ from tests.builders.images import make_config
 from tests.cluster.job_user import JobUser
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.fakes.registry import FakeRegistry
-from tests.tutorials.job_reader import add_image, make_reader, type_at_terminal
+from tests.tutorials.job_reader import add_image, add_pytorch_image, make_reader, type_at_terminal
 from tests.tutorials.nvidia_files import TEXTS
 
 RESNET = "/workspace/examples/resnet50v1.5"
+STARTER = "python -m torch.distributed.run"
 
 
 def read_output(me: JobUser, id: str) -> str:
@@ -36,7 +37,7 @@ def run_job(me: JobUser, *words: str) -> str:
 @pytest.fixture
 def zih(slurm_lessons: SlurmCluster) -> JobUser:
     me = make_reader(slurm_lessons, "zih-taurus")
-    add_image(me, "pytorch:21.06-py3")
+    add_pytorch_image(me, "pytorch:21.06-py3", "21.06-py3")
     return me
 
 
@@ -73,17 +74,25 @@ def test_zih_eight_gpus_of_a_node(zih: JobUser) -> None:
     words = ("-p", "alpha", "--nodes", "1", "--ntasks-per-node", "8", "--gpus", "8", "-t", "8h", "--mem", "500000M")
     said = run_job(zih, *words, "pytorch:21.06-py3", "python", "multiproc.py", "--nproc_per_node", "8")
     assert said == "python multiproc.py --nproc_per_node 8; GPUs 0,1,2,3,4,5,6,7; CPUs 1\n", "once, not eight times"
-    said = run_job(zih, "--torchrun", *words[:4], "--gpus", "8", "-t", "8h", "pytorch:21.06-py3", "main.py")
+    said = run_job(zih, "--torchrun", *words[:4], "--gpus", "8", "-t", "8h", "pytorch:21.06-py3", f"{RESNET}/main.py")
     # a port of the job's own on this node, as on several
-    assert said.startswith("torchrun --nnodes=1 --nproc_per_node=8 --node_rank=0 --master_addr=127.0.0.1"), said
+    assert said.startswith(f"{STARTER} --nnodes=1 --nproc_per_node=8 --node_rank=0 --master_addr=127.0.0.1"), said
+
+
+def test_zih_image_of_before_torchrun_is_looked_into(zih: JobUser) -> None:
+    """21.06 has PyTorch 1.9, and the program torchrun came with 1.10."""
+    words = ("--torchrun", "-p", "alpha", "--gpus", "8", "-t", "8h", "pytorch:21.06-py3", f"{RESNET}/main.py")
+    done = zih.run("submit", "--dry-run", *words)
+    assert f"{STARTER} starts the processes of each node: PyTorch 1.9.0a0+c3d40fd of the image has no" in done.stderr
 
 
 def test_zih_two_nodes_are_possible(zih: JobUser) -> None:
     said = run_job(
         zih, *("--torchrun", "--nodes", "2", "-p", "alpha", "--gpus", "8", "-t", "8h", "pytorch:21.06-py3", "main.py")
     )
+    assert "torchrun" not in said
     first, second = sorted(said.splitlines())
-    assert first.startswith("torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=gpu01")
+    assert first.startswith(f"{STARTER} --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=gpu01")
     assert first.endswith("on gpu01")
     assert "--node_rank=1 --master_addr=gpu01" in second
     assert second.endswith("on gpu02")
@@ -156,7 +165,7 @@ def test_sdumont_pulls_inside_the_job(slurm: SlurmCluster) -> None:
 @pytest.fixture
 def nvidia(slurm_lessons: SlurmCluster) -> JobUser:
     me = make_reader(slurm_lessons, "nvidia")
-    add_image(me, "lightning.sif")
+    add_image(me, "lightning.sif", "torchrun", "all_reduce_perf_mpi")
     return me.with_environment(MYDATA=str(me.folder))
 
 

@@ -51,7 +51,8 @@ output = "{name}.{id}"
 def tacc(slurm_tacc: SlurmCluster) -> JobUser:
     """A user in $SCRATCH, with TACC's commands and an image whose entry point sets MPI up."""
     me = make_reader(slurm_tacc, "tacc-frontera")
-    add_image(me, "pi-estimator_0.1-mpi.sif", 'MPI_IS_SET_UP=1; export MPI_IS_SET_UP; exec "$@"')
+    entry = 'MPI_IS_SET_UP=1; export MPI_IS_SET_UP; exec "$@"'
+    add_image(me, "pi-estimator_0.1-mpi.sif", "pi-mpi.py", runscript=entry)
     me.write("bin/idev", IDEV.replace("nodes=1 tasks=1", 'nodes=1 tasks=1; echo "idev $*" >> "$IDEV_LOG"'))
     me.write("bin/ibrun", IBRUN)
     me.write("module.sh", MODULE)

@@ -16,7 +16,7 @@ from tests.tutorials.lessons import Expect, Lesson
 from tests.tutorials.nvidia_files import COMMANDS, DEVELOPED, SAMPLES, SHELL_IN_OVERLAY, TEXTS
 from tests.tutorials.page import check_page
 from tests.tutorials.reader import Reader, add_programs, make_reader
-from tests.tutorials.stand_ins import make_python_tar
+from tests.tutorials.stand_ins import OF_NEW_PYTORCH, make_python_tar
 
 _SHELL = "Apptainer> "
 _NODE = r"<ready \w+@gpu0\d>"
@@ -164,6 +164,7 @@ def serve_images(reader: Reader, internet: Internet, folder: Path) -> None:
     files |= {"etc/pip.conf": _PIP_CONF, "etc/ca.crt": internet.certificate.read_bytes(), "workspace/README": b""}
     files["root/.curlrc"] = f"proxy = {internet.proxy}\ncacert = /etc/ca.crt\n".encode()
     programs = {
+        **OF_NEW_PYTORCH,
         "apt-get": 'echo "apt-get $*: installs nothing"',
         "python": 'exec python3 "$@"',
         "pip": 'exec python3 -m pip "$@"',

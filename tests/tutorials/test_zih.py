@@ -10,9 +10,8 @@ from tests.tutorials.internet import Internet
 from tests.tutorials.lessons import Expect, Lesson
 from tests.tutorials.page import check_page
 from tests.tutorials.reader import make_reader
-from tests.tutorials.stand_ins import README, make_tar
+from tests.tutorials.stand_ins import CONDA_PATH, list_pytorch_files, make_tar
 
-_RESNET = "workspace/examples/resnet50v1.5"
 _TRAINED = (
     r"python /workspace/examples/resnet50v1.5/multiproc.py --nnodes=1 --nproc_per_node {} .* /data/imagenet \(GPUs {}"
 )
@@ -49,7 +48,7 @@ LESSON = Lesson(
 
 @pytest.mark.usefixtures("big_disks")
 def test_zih(slurm_lessons: SlurmCluster, slurm_internet: Internet) -> None:
-    tar = make_tar({f"{_RESNET}/README.md": README})
-    slurm_internet.add_image("nvcr.io/nvidia/pytorch:21.08-py3", tar)
+    tar = make_tar(list_pytorch_files("21.08-py3"))
+    slurm_internet.add_image("nvcr.io/nvidia/pytorch:21.08-py3", tar, {"Env": [f"PATH={CONDA_PATH}"]})
     reader = make_reader(slurm_lessons.user(), slurm_internet, "zih")
     check_page(LESSON, reader.follow(LESSON))
