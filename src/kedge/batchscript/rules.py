@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kedge.batchscript import rules_body, rules_form, rules_request, rules_site, rules_slurm
+from kedge.batchscript import rules_body, rules_form, rules_processes, rules_request, rules_site, rules_slurm
 from kedge.batchscript.findings import Case, ScriptFinding, ScriptRule
 from kedge.batchscript.read_request import read_request
 from kedge.batchscript.script import BatchScript
@@ -15,6 +15,7 @@ from kedge.model.site import Site
 RULES: tuple[ScriptRule, ...] = (
     *rules_form.RULES,
     *rules_request.RULES,
+    *rules_processes.RULES,
     *rules_slurm.RULES,
     *rules_site.RULES,
     *rules_body.RULES,

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from kedge.batchscript.containers import SINGULARITY, find_pulls
 from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
 from kedge.batchscript.script import ContainerCall
-from kedge.batchscript.shell import find_commands
+from kedge.batchscript.shell import Word, find_commands
 from kedge.batchscript.variables import find_values, resolve_word
 from kedge.launch.programs.known import list_launchers
 from kedge.model.job import LAUNCHERS
@@ -34,6 +34,7 @@ _MOST_CALLS = 100  # whose images are looked for
 # GPUs of AMD: images for them bring what they need, and singularity shows all devices anyway
 _AMD = re.compile(r"rocm|ROCR_|HIP_VISIBLE|MIOPEN|\blumi\b|mi[23]\d\d[ax]?\b|\b(?:standard|small|dev)-g\b", re.I)
 _GPU_OPTIONS = re.compile(r"--gpus|--gres|--gpu-bind|--tres-per|-G")
+_OWN = re.compile(rf"(?:{'|'.join(map(re.escape, list_launchers('own')))})(?:\.\w+)?")
 _REMOTE = ("docker://", "oras://", "library://", "shub://", "http://", "https://")
 
 
@@ -98,9 +99,20 @@ def _check_first_node(case: Case) -> Iterator[CheckResult]:
     if re.search(rf"\b({'|'.join(list_launchers('nodes'))})\b", script.text):
         return
     call = script.containers[0]
-    yield CheckResult(
-        call.line, f"{case.request.nodes} nodes are requested, but the container runs on the first one only"
+    own = find_own_starter(call.command)
+    # srun before it would start it once per task, and it would not know of the other nodes all the same
+    remedy = (
+        f"start {own} once on each node, and tell it the others: kedge submit --torchrun --nodes N does" if own else ""
     )
+    yield CheckResult(
+        call.line, f"{case.request.nodes} nodes are requested, but the container runs on the first one only", remedy
+    )
+
+
+def find_own_starter(words: Sequence[Word]) -> str:
+    """The program among these that starts the processes of its node itself; empty where there is none."""
+    names = (part.rpartition("/")[2] for word in words for part in word.text.split())
+    return next((name for name in names if _OWN.fullmatch(name)), "")
 
 
 def _check_placeholders(case: Case) -> Iterator[CheckResult]:
@@ -219,7 +231,7 @@ RULES = (
         "mpirun-inside",
         Severity.WARNING,
         "mpirun inside one container, with several nodes",
-        "start the container by the launcher: srun (or mpirun of the host) before the container's command",
+        "leave it out: srun, or mpirun of the host, starts the container on all nodes",
         _check_inner_mpi,
     ),
     ScriptRule(

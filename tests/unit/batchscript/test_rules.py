@@ -87,6 +87,11 @@ CASES = {
         None,
     ),
     "fixed-port": (slurm("-N 2", "export MASTER_PORT=29500\nsrun a"), 3, None),
+    "processes-and-gpus": (
+        slurm("-N 1 --gpus-per-node=8", "singularity exec --nv x.sif torchrun --nproc_per_node 4 a.py"),
+        3,
+        None,
+    ),
     "mpirun-inside": (slurm("-N 2 -n 8", "singularity exec x.sif mpirun -np 8 a"), 3, None),
     "first-node-only": (slurm("-N 2", "singularity exec x.sif a"), 3, None),
     "srun-forgets-cpus": (slurm("-n 4 -c 8", "srun singularity exec x.sif a"), 3, None),
@@ -258,3 +263,96 @@ def _cell(text: str) -> str:
 
 def test_rules_have_names_of_their_own() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES) == len(CASES)
+
+
+EIGHT = "-N 1 --gpus-per-node=8"
+
+
+@pytest.mark.parametrize(
+    ("text", "site", "said", "remedy"),
+    [
+        (
+            slurm(EIGHT, "singularity exec --nv x.sif python /workspace/multiproc.py --nproc_per_node 4 main.py"),
+            None,
+            "--nproc_per_node 4 leaves 4 of the 8 GPUs of each node idle",
+            "write --nproc_per_node 8, or request 4 GPUs per node",
+        ),
+        (
+            slurm("-N 2 --gres=gpu:8", 'N=4\nsrun sh -c "torchrun --nproc-per-node=4 a.py"'),
+            None,
+            "--nproc-per-node 4 leaves 4 of the 8",
+            "write --nproc-per-node 8",
+        ),
+        (
+            slurm(EIGHT, "PER=4\npython -m torch.distributed.launch --nproc_per_node=$PER a.py"),
+            None,
+            "--nproc_per_node 4 leaves 4 of the 8",
+            "",
+        ),
+        (
+            slurm("-N 1 --gres=gpu:4", "torchrun --nproc_per_node=8 a.py"),
+            None,
+            "--nproc_per_node 8 starts more processes than the 4 GPUs of each node",
+            "write --nproc_per_node 4, or request 8 GPUs per node",
+        ),
+        (
+            "#!/bin/bash\n#$ -l rt_F=2\n#$ -cwd\nmpirun -np 4 -npernode 2 singularity run --nv x.sif python a.py\n",
+            ABCI,
+            "-npernode 2 leaves 2 of the 4 GPUs of each node idle, unless each rank uses several",
+            "write -npernode 4",
+        ),
+        (
+            slurm("-N 2 --gpus-per-node=4", "mpirun --map-by ppr:2:node singularity exec --nv x.sif a"),
+            None,
+            "--map-by ppr 2 leaves 2 of the 4",
+            "",
+        ),
+    ],
+)
+def test_rules_compare_processes_with_gpus(text: str, site: Site | None, said: str, remedy: str) -> None:
+    [found] = [each for each in check(text, site) if each.rule == "processes-and-gpus"]
+    assert found.message.startswith(said)
+    assert found.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        slurm(EIGHT, "torchrun --nproc_per_node=8 a.py"),
+        slurm(EIGHT, "torchrun --nproc_per_node=gpu a.py"),
+        slurm(EIGHT, "torchrun --nproc_per_node=$SLURM_GPUS_ON_NODE a.py"),
+        slurm(EIGHT, "echo --nproc_per_node_count 4"),
+        slurm(EIGHT, "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=4 a.py"),
+        slurm(EIGHT, "torchrun --nproc_per_node=4 a.py &\ntorchrun --nproc_per_node=4 b.py &\nwait"),
+        slurm(EIGHT, "srun --gpus=4 torchrun --nproc_per_node=4 a.py"),
+        slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 1 singularity exec --nv x.sif torchrun a.py"),
+        slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 16 singularity exec --nv x.sif a"),  # ranks may share one
+        slurm("-N 2 --gpus-per-node=4", "srun -N 2 singularity exec --nv x.sif a"),
+        slurm("-N 1", "torchrun --nproc_per_node=4 a.py"),
+    ],
+)
+def test_rules_leave_processes_alone_that_may_be_meant(text: str) -> None:
+    assert "processes-and-gpus" not in {each.rule for each in check(text)}
+
+
+@pytest.mark.parametrize(
+    "starter",
+    [
+        "torchrun",
+        "python -m torch.distributed.launch",
+        "python multiproc.py",
+        "python /w/multiproc.py",
+        "deepspeed",
+        "sh -c 'torchrun'",
+    ],
+)
+def test_rules_do_not_put_srun_before_what_starts_its_own_processes(starter: str) -> None:
+    one = slurm("-N 1 --ntasks-per-node=8 --gres=gpu:8", f"singularity exec --nv x.sif {starter} a.py")
+    assert not [each for each in check(one) if "srun" in each.remedy]
+    two = slurm("-N 2 --ntasks-per-node=8 --gres=gpu:8", f"singularity exec --nv x.sif {starter} a.py")
+    [found] = [each for each in check(two) if each.rule == "first-node-only"]
+    assert "srun" not in found.remedy
+    assert "kedge submit --torchrun --nodes" in found.remedy
+    plain = slurm("-N 2 --gres=gpu:8", "singularity exec --nv x.sif python a.py")
+    [found] = [each for each in check(plain) if each.rule == "first-node-only"]
+    assert found.remedy.startswith("put srun")

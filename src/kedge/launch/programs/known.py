@@ -29,7 +29,7 @@ OF_FAMILY: dict[str, LaunchProgram] = {
 }
 
 # Programs that start others: on the tasks of a job, as several processes, on other nodes, as ranks of MPI; `library`:
-# its version is that of an MPI library
+# its version is that of an MPI library; `own`: it starts the processes of its node, and once per node is enough
 _KINDS = {
     "srun": "tasks processes nodes",
     "ibrun": "tasks processes nodes",
@@ -38,10 +38,8 @@ _KINDS = {
     "orterun": "tasks ranks library",
     "mpiexec.hydra": "library",
     "horovodrun": "processes ranks",
-    "torchrun": "tasks processes",
-    "torch.distributed": "processes",
-    "deepspeed": "processes",
-    "accelerate": "processes",
+    "torchrun": "tasks processes own",
+    **dict.fromkeys(("torch.distributed", "multiproc", "deepspeed", "accelerate"), "processes own"),
     **dict.fromkeys(("jsrun", "aprun", "prun", "blaunch"), "tasks"),
     "pbsdsh": "tasks nodes",
     **dict.fromkeys(("qrsh", "ssh", "clush", "pdsh"), "nodes"),
@@ -49,7 +47,7 @@ _KINDS = {
 
 
 def list_launchers(kind: str) -> tuple[str, ...]:
-    """The programs of a kind: tasks, processes, nodes, ranks or library."""
+    """The programs of a kind: tasks, processes, nodes, ranks, library or own."""
     return tuple(name for name, kinds in _KINDS.items() if kind in kinds.split())
 
 
