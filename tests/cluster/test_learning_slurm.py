@@ -25,6 +25,18 @@ def test_slurm_torchrun_divides_the_work(me: LearningUser) -> None:
     require_ranks(me.launch("--torchrun", "--processes", "1", "IMAGE", "train_with_ddp.py"), 1, steps=16)
 
 
+def test_slurm_pytorch_without_the_program_torchrun_trains_on_two_nodes(me: LearningUser) -> None:
+    """As images from before PyTorch 1.10 are: with the module that torchrun is a name for."""
+    program = me.image / "usr/local/bin/torchrun"
+    program.rename(program.with_name("hidden"))
+    try:
+        shown = me.finish(me.submit("-v", "--torchrun", "--processes", "2", "IMAGE", "train_with_ddp.py"))
+    finally:
+        program.with_name("hidden").rename(program)
+    assert "python3 -m torch.distributed.run starts the processes of each node: PyTorch 2" in shown
+    require_ranks(sorted(line for line in shown.splitlines() if line.startswith("rank ")), 2, steps=8)
+
+
 def test_slurm_ranks_train_on_two_nodes(me: LearningUser) -> None:
     require_ranks(me.launch("--ranks", "IMAGE", "python3", "train_with_ddp.py", tasks=2), 2, steps=8)
 
