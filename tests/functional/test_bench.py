@@ -127,6 +127,7 @@ def test_bench_allreduce_by_gloo(runner: Runner) -> None:
     words = ("--way", "gloo", "--tasks", "2", "--bytes", "32K", "--rounds", "3", "--env", f"PYTHONPATH={packages}")
     words += ("--timeout", "120")  # before pytest's own, which would not say where it hangs
     report = bench(runner, "allreduce", *words)["report"]
-    assert (report["way"], report["ranks"], report["version"]) == ("Gloo", 2, "torch 2.4.1")
+    assert (report["way"], report["ranks"]) == ("Gloo", 2)
+    assert report["version"].startswith("torch 2.")  # which one depends on the Python of the tests
     assert [row["bytes"] for row in report["rows"]] == [8, 64, 512, 4096, 32768]
     assert not any(row["wrong"] for row in report["rows"])
