@@ -12,8 +12,9 @@ import pytest
 from kedge.cli.main import main
 from kedge.cli.topics import TOPICS
 from kedge.jobs.description import parse_description
+from kedge.model.tree import ContentSink, Node, NodeKind
 from tests.builders.documents import list_commands_of
-from tests.builders.squashfs_images import write_image
+from tests.builders.squashfs_images import add_file, add_folder, write_image
 from tests.requirements import REPOSITORY
 
 PAGES = sorted((REPOSITORY / "docs/sites").glob("*.md"))
@@ -55,6 +56,13 @@ def test_site_pages_description_can_be_read(page: str) -> None:
     assert parse_description(find_description(page), Path("/project/kedge.toml")).names
 
 
+def fill_pytorch(sink: ContentSink) -> Node:
+    """An image whose launcher of processes is looked for."""
+    root = Node(NodeKind.DIRECTORY, 0o755, 0, 0, 0)
+    add_file(sink, add_folder(add_folder(root, b"usr"), b"bin"), b"torchrun", b"#!/bin/sh\n", mode=0o755)
+    return root
+
+
 @pytest.mark.parametrize(
     "request_on_page",
     REQUESTS,
@@ -69,7 +77,7 @@ def test_site_pages_requests_are_served(
     page, site, words = request_on_page
     (tmp_path / "kedge.toml").write_text(find_description(page))
     for name in {"pi-estimator_0.1-mpi.sif", *re.findall(r"[\w.-]+\.sif", " ".join(words))}:
-        (tmp_path / name).write_bytes(write_image())
+        (tmp_path / name).write_bytes(write_image(fill_pytorch))
     places = {"HOME": str(tmp_path / "home"), "SCRATCH": str(tmp_path), "MYDATA": str(tmp_path), "USER": "me"}
     for name, value in {**places, "KEDGE_SITE": site}.items():
         monkeypatch.setenv(name, value)
