@@ -108,5 +108,6 @@ def test_slurm_bench_on_a_partition_that_fails_keeps_the_output(me: JobUser, ima
     done = me.user.run_program(*me.user.program, *words, str(images["mpich"]), cwd=me.folder)
     assert done.returncode != 0
     assert "Output and results of the jobs are in " in done.stderr
+    assert "to end those that run: kedge cancel " in done.stderr
     (log,) = me.folder.glob("kedge-bench-*/*.log")
     assert "--way gloo is not possible: the image has no torch" in log.read_text()

@@ -99,6 +99,13 @@ def test_sweep_numbers_are_checked_before_anything_runs(runner: Runner) -> None:
     assert "ask for 69 runs; at most 64 are possible" in done.stderr
 
 
+def test_a_job_of_a_comparison_submits_no_other(runner: Runner) -> None:
+    done = runner.run("bench", "pi", "--on", "gpu", "/", env={"KEDGE_JOB_NAME": "bench-pi"})
+    assert done.returncode == 2
+    assert "it would submit itself again and again" in done.stderr
+    assert not list(runner.home.glob("kedge-bench-*"))
+
+
 def test_compare_takes_many_results(runner: Runner, ranks: Path) -> None:
     for name in ("1.json", "2.json", "3.json"):
         runner.read("bench", "pi", "--ranks", "1,2", "--intervals", "100000", "--output", name, *ONCE, str(ranks))

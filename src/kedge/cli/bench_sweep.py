@@ -98,6 +98,8 @@ def measure_on(arguments: argparse.Namespace, console: Console) -> list[tuple[st
     from kedge.ops.jobs.submit import submit
 
     queues = [name.strip() for name in arguments.on.split(",") if name.strip()]
+    if console.environ.get("KEDGE_JOB_NAME") == f"bench-{arguments.command}":
+        raise UsageError("--on cannot be used in a job of --on: it would submit itself again and again")
     if not queues:
         raise UsageError(f"--on '{arguments.on}' names no partition or queue", hint="such as --on alpha,capella")
     folder = Path(tempfile.mkdtemp(prefix="kedge-bench-", dir=Path.cwd()))  # nodes share this directory, not /tmp
@@ -114,8 +116,11 @@ def measure_on(arguments: argparse.Namespace, console: Console) -> list[tuple[st
         console.progress.note(f"Waiting for job {handle.id} in {queue}")
         try:
             handle.wait(check=True)
-        except KedgeError:
-            console.progress.warn(f"Output and results of the jobs are in {folder}")
+        except BaseException:
+            ids = " ".join(each.id for each in handles)
+            console.progress.warn(
+                f"Output and results of the jobs are in {folder}; to end those that run: kedge cancel {ids}"
+            )
             raise
         records.append((queue, read_record(output)))
     shutil.rmtree(folder)
