@@ -31,7 +31,8 @@ MAKE_KEY = "openssl genpkey -algorithm ed25519 -out private.pem"
 MAKE_PAIR = "kedge key newpair --name A --email a@b.c --no-password"
 # what needs a scheduler: the script is made, for a cluster that has what is asked for
 DRY = {
-    "submit": "kedge submit --dry-run --site zih-alpha --account x",
+    # the registry's image has no PyTorch
+    "submit": "kedge submit --force --dry-run --site zih-alpha --account x",
     "alloc": "kedge alloc --dry-run --site zih-alpha --account x",
 }
 RECIPES = (

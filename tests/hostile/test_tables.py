@@ -17,7 +17,8 @@ from kedge.compat.tables.csv_text import LARGEST, parse_table
 from kedge.compat.tables.load import SHIPPED, check_file, load_tables, read_learned
 from kedge.errors import TableProblem
 
-HEADER = ",".join(RELEASES.columns)
+# a table may leave columns out: rows are shorter to read without these
+HEADER = ",".join(name for name in RELEASES.columns if name not in ("horovod", "dali", "apex", "jupyterlab"))
 GOOD = "r.io/x,1,,,,,,12.4,,,,,,,,,,,,somebody"
 
 
@@ -150,7 +151,7 @@ def test_damaged_learned_file_is_a_problem_to_warn_about(tmp_path: Path, data: b
     path = tmp_path / "learned.csv"
     path.write_bytes(data)
     tables = load_tables(path)
-    assert len(tables.releases) == 648
+    assert tables.releases == load_tables().releases
     assert tables.problems
     assert str(path) in tables.problems[0].message
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_dry_run, add_settings, add_verify
@@ -43,7 +44,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.setup.workplace import Workplace
 
     target = read_target(arguments.target, ImageFormat(arguments.format) if arguments.format else None, arguments.tag)
-    request = ConvertRequest(Reference.parse(arguments.source), target, arguments.force, arguments.data)
+    # data is in files: a name is never one of a registry
+    source = os.path.abspath(arguments.source) if arguments.data else arguments.source  # noqa: PTH100 - a text
+    request = ConvertRequest(Reference.parse(source), target, arguments.force, arguments.data)
     workplace = Workplace(
         console.settings, console.progress, fix_permissions=arguments.fix_perms, verify=arguments.verify
     )

@@ -61,7 +61,6 @@ kedge launch --dry-run --tasks 4 --each-task pytorch.sif python train.py
 """,
     "bench": """
 kedge bench matmul --output a.json --plot a.svg pytorch.sif
-kedge bench matmul --on alpha,capella pytorch.sif      # a job in each partition, compared
 kedge bench nbody --gpus 1,2,4 --bodies 2000128 pytorch.sif  # speed-up and efficiency
 kedge bench pi --ranks 1,2,4,8 --plot pi.svg mpi.sif   # the same on any number of ranks
 kedge bench allreduce --nv pytorch.sif                 # in a job: against the links
@@ -193,7 +192,7 @@ kedge convert pytorch.sif pytorch.sqsh
 kedge convert --format sandbox pytorch.sif pytorch
 kedge convert --verify pytorch.sif checked.sqsh        # read it back, compare
 kedge convert pytorch.sif pytorch.oci
-kedge convert --data --compress none imagenet imagenet.sqsh   # data as one file
+kedge convert --data --compress none data data.sqsh     # data as one file
 """,
     "unpack": """
 kedge unpack pytorch.sif

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.errors import UsageError
+from kedge.errors import FileProblem, UsageError
 from kedge.frozen import JsonValue
 from kedge.model.image_format import ImageFormat
 from kedge.model.reference import Reference
@@ -92,6 +92,8 @@ def open_data(source: Reference, workplace: Workplace) -> ImageSource:
 
 
 def _require_data(kind: SourceKind, form: ImageFormat, source: Reference) -> None:
+    if not Path(source.path).exists():
+        raise FileProblem(f"{source.path} does not exist", context={"path": source.path})
     is_file_tree = kind in (SourceKind.DIRECTORY, SourceKind.SQUASHFS_FILE)
     if not is_file_tree or form not in (ImageFormat.SQUASHFS, ImageFormat.SANDBOX):
         raise UsageError(
