@@ -29,12 +29,15 @@ _PROTOCOL = 4  # which Python 3.4 reads
 _RUNNER = "runner.py"
 _SEAL = hashlib.sha256().digest_size
 _MOST = 1 << 32  # bytes of a result, which is read into memory
-# Started as `python3 -c BOOT FOLDER DIGEST DIGEST`: modules of the current directory are not for it, which is named by
-# the first entry of the path, and by empty and relative ones of PYTHONPATH (`:/x`).
+# Started as `python3 -I -c BOOT FOLDER DIGEST DIGEST`: modules of the current directory are not for it, which the path
+# begins with for -c, and has by empty and relative entries of PYTHONPATH (`:/x`). Python 3.13 imports before the first
+# word of BOOT runs, so nothing of either is there at first, and what is absolute is added.
 _BOOT = (
-    "import os, sys; given = (os.environ.get('PYTHONPATH') or '/').split(':'); "
-    "there = [os.path.abspath(each) for each in given if each[:1] != '/']; "
-    "sys.path[:] = [each for each in sys.path if each[:1] == '/' and (each in given or each not in there)]; "
+    "import os, site, sys; "
+    "sys.path[:0] = [each for each in os.environ.get('PYTHONPATH', '').split(':') if each[:1] == '/']; "
+    "own = site.getusersitepackages(); "
+    "is_kept = sys.prefix == sys.base_prefix and not os.environ.get('PYTHONNOUSERSITE') and os.path.isdir(own); "
+    "is_kept and site.addsitedir(own); "
     "import hashlib; "
     "code = open(sys.argv[1] + '/runner.py', 'rb').read(); "
     "hashlib.sha256(code).hexdigest() == sys.argv[2] or "
@@ -113,7 +116,7 @@ def write_call(folder: Path, function: Callable[..., Any], tasks: Sequence[Seque
         for name, data in {**files, "sums": sums}.items():
             _write_new(folder / name, data)
     digests = (hashlib.sha256(data).hexdigest() for data in (files[_RUNNER], sums))
-    return PackedCall(("-u", "-c", _BOOT, str(folder), *digests), tuple(capture.folders), key)
+    return PackedCall(("-I", "-u", "-c", _BOOT, str(folder), *digests), tuple(capture.folders), key)
 
 
 def _write_new(path: Path, data: bytes) -> None:

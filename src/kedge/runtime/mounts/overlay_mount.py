@@ -119,6 +119,10 @@ def mount_kernel(
         if not is_privileged():
             options += ",userxattr"  # trusted attributes are real root's alone
         libc.mount("overlay", target, "overlay", flags, options)
+    try:  # the kernel's directory in it is closed to everybody, and newer programs such as rm cannot delete that
+        os.chmod(f"{work}/work", 0o700)
+    except OSError:
+        return
 
 
 def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
