@@ -100,6 +100,16 @@ def test_exec_reads_an_ext3_image_whose_last_writer_was_killed(runner: Runner, i
     assert runner.read("exec", str(path), "ls", "-d", "/bin") == "/bin\n"
 
 
+def test_exec_overlay_directory_can_be_deleted_by_any_program(runner: Runner, image: str) -> None:
+    """The kernel closes its own directory below `work` to everybody."""
+    folder = runner.home / "deleted"
+    folder.mkdir()
+    give_to(runner, folder)
+    runner.read("exec", "--overlay", str(folder), image, "sh", "-c", "echo 1 >/etc/new")
+    closed = [path for path in folder.rglob("*") if path.is_dir() and not path.stat().st_mode & 0o700]
+    assert closed == []
+
+
 def test_exec_many_readers_and_no_writer_beside_them(runner: Runner, image: str, overlay: Path) -> None:
     command = runner.argv("exec", "--overlay", f"{overlay}:ro", image, "sh", "-c", "echo up; cat")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
