@@ -115,7 +115,7 @@ def test_threads_least_driver_of_an_image_is_told() -> None:
     needs = told.partition("Driver required")[2].partition("GPU required")[0]
     assert needs.split()[0] == "545.23.08"
     assert "525.60.13 or newer by minor-version compatibility" in needs
-    assert "470, 525, 535 on data-center GPUs" in needs
+    assert "470, 525, 535, 545 on data-center GPUs" in needs
 
 
 @about(21)
