@@ -15,7 +15,7 @@ T = TypeVar("T")
 LARGEST_PAGE = 100_000  # bytes
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _LONGEST_TITLE = 160
-_LENGTHS = (800, 250, 80, 24)  # of one piece of text; the first with which the page stays small is taken
+_LENGTHS = (800, 250, 80, 24, 16)  # of one piece of text; the first with which the page stays small is taken
 
 
 @frozen
