@@ -49,7 +49,8 @@ class _Watcher:
         path = frame.f_code.co_filename
         if path == __file__ or not any(place in path for place in self._places):
             return None
-        frame.f_trace_opcodes = True  # with lines, or Python 3.13 tells of no instruction
+        frame.f_trace = self._step  # Python 3.13 tells of instructions only if this is set before
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
         self.meet(Point(path, frame.f_code.co_qualname, _BEGINNING))
         return self._step
 
