@@ -58,9 +58,12 @@ def read_upper(folder: Path, options: UpperOptions | None = None) -> tuple[Node,
 
 
 def is_of_fuse(work: Path) -> bool:
-    """Whether fuse-overlayfs used this work directory: the kernel closes its own in there to everybody."""
+    """Whether fuse-overlayfs used this work directory: its own in there has the mode 700.
+
+    The kernel closes its own to everybody, and `mount_kernel` opens that with the sticky bit.
+    """
     try:
-        return bool((work / "work").stat().st_mode & 0o700)
+        return (work / "work").stat().st_mode & 0o1700 == 0o700
     except OSError:
         return False
 

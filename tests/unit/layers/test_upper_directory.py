@@ -135,7 +135,7 @@ def test_upper_hard_links_stay_links(tmp_path: Path) -> None:
     assert root.children[b"a"] is root.children[b"b"]
 
 
-@pytest.mark.parametrize(("mode", "expected"), [(0o000, False), (0o700, True), (None, False)])
+@pytest.mark.parametrize(("mode", "expected"), [(0o000, False), (0o1700, False), (0o700, True), (None, False)])
 def test_upper_of_fuse_overlayfs_is_known_by_its_work_directory(
     tmp_path: Path, mode: int | None, expected: bool
 ) -> None:

@@ -119,8 +119,8 @@ def mount_kernel(
         if not is_privileged():
             options += ",userxattr"  # trusted attributes are real root's alone
         libc.mount("overlay", target, "overlay", flags, options)
-    try:  # the kernel's directory in it is closed to everybody, and newer programs such as rm cannot delete that
-        os.chmod(f"{work}/work", 0o700)
+    try:  # the kernel closes its directory in it to everybody, which newer programs such as rm cannot delete
+        os.chmod(f"{work}/work", 0o1700)  # the sticky bit says that it is not of fuse-overlayfs: `is_of_fuse`
     except OSError:
         return
 
