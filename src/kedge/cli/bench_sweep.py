@@ -104,25 +104,26 @@ def measure_on(arguments: argparse.Namespace, console: Console) -> list[tuple[st
         raise UsageError(f"--on '{arguments.on}' names no partition or queue", hint="such as --on alpha,capella")
     folder = Path(tempfile.mkdtemp(prefix="kedge-bench-", dir=Path.cwd()))  # nodes share this directory, not /tmp
     jobs = [(queue, folder / f"{number}.json") for number, queue in enumerate(dict.fromkeys(queues))]
+    handles: list[JobHandle] = []
+    records = []
     try:
         cluster = open_cluster(console.settings, console.environ)
         plans = [_plan(_make_job(arguments, queue, output), cluster, console) for queue, output in jobs]
-    except KedgeError:
-        folder.rmdir()
-        raise
-    handles = [JobHandle(cluster, submit(plan).record) for plan in plans]
-    records = []
-    for handle, (queue, output) in zip(handles, jobs, strict=True):
-        console.progress.note(f"Waiting for job {handle.id} in {queue}")
-        try:
+        for plan in plans:
+            handles.append(JobHandle(cluster, submit(plan).record))  # noqa: PERF401 - those before one that fails count
+        for handle, (queue, output) in zip(handles, jobs, strict=True):
+            console.progress.note(f"Waiting for job {handle.id} in {queue}")
             handle.wait(check=True)
-        except BaseException:
-            ids = " ".join(each.id for each in handles)
-            console.progress.warn(
-                f"Output and results of the jobs are in {folder}; to end those that run: kedge cancel {ids}"
-            )
+            records.append((queue, read_record(output)))
+    except BaseException:
+        if not handles:
+            shutil.rmtree(folder)
             raise
-        records.append((queue, read_record(output)))
+        ids = " ".join(each.id for each in handles)
+        console.progress.warn(
+            f"Output and results of the jobs are in {folder}; to end those that run: kedge cancel {ids}"
+        )
+        raise
     shutil.rmtree(folder)
     return records
 

@@ -52,10 +52,11 @@ class LayersAhead:
         self.open_more()
         feed = self._open[0]
         yield feed  # after an error `close` ends them all
-        self._open.popleft()
-        self._places.feeds.remove(feed)
-        feed.leave()
-        feed.close()
+        with Undivided():
+            self._open.popleft()
+            self._places.feeds.remove(feed)
+            feed.leave()
+            feed.close()
 
     def open_more(self) -> None:
         """Begin with further layers, as long as there are threads for them."""
@@ -84,11 +85,12 @@ class LayersAhead:
 
     def close(self) -> None:
         """Stop all that is under way; idempotent."""
-        for feed in self._open:
-            feed.stop()
-        deadline = time.monotonic() + FAREWELL  # for all: each may wait for a download that stands still
-        while self._open:
-            self._open.popleft().close(deadline - time.monotonic())
+        with Undivided():
+            for feed in self._open:
+                feed.stop()
+            deadline = time.monotonic() + FAREWELL  # for all: each may wait for a download that stands still
+            while self._open:
+                self._open.popleft().close(deadline - time.monotonic())
 
 
 def _count_processes(threads: int) -> int:

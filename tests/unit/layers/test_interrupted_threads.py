@@ -24,6 +24,7 @@ from kedge.layers.layer_source import LayerSource
 from kedge.layers.layers_ahead import LayersAhead
 from kedge.layers.limits import FlattenOptions, Ledger
 from kedge.layers.piece_feed import PieceFeed
+from kedge.posix import undivided
 from tests.builders.own_children import list_children
 from tests.builders.waiting import wait_until
 
@@ -38,9 +39,12 @@ class _AskedToEnd(BaseException):
 
 @contextmanager
 def raised_soon(choose: random.Random) -> Iterator[None]:
-    """A signal within some milliseconds, by a timer that no other test has."""
+    """A signal within some milliseconds, by a timer that no other test has; it waits for `Undivided`, as ours do."""
 
     def handle(number: int, frame: object) -> None:
+        if undivided.steps:
+            signal.setitimer(signal.ITIMER_PROF, 0.0002)
+            return
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
         raise _AskedToEnd
 

@@ -129,7 +129,7 @@ class FileCalls:
         folder = arguments[0] if position != 0 else HERE
         path = notice.read_path(position)
         follows = not flags & _NO_FOLLOW
-        place = path if path[:1] == b"/" and not self.has_roots else name_for_kernel(notice.process, folder, path)
+        place = self._name(notice.process, folder, path)
         try:
             if OWNER_ATTRIBUTE not in os.listxattr(place, follow_symlinks=follows) and (
                 follows or not self.has_named_notes or not _is_noted_above(place)
