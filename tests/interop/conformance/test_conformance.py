@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """kedge does what the real Apptainer does, case by case, or does otherwise as docs/compatibility.md says.
 
-Nothing is recorded: Apptainer is asked in the same run. Where kedge differs on purpose the case names the section that
-says why, and the test wants the difference to be there.
+What Apptainer did is recorded (`answers.py`). Where kedge differs on purpose the case names the section that says why,
+and the test wants the difference to be there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.builders.docker_registry import docker_registry
+from tests.interop.conformance.answers import IS_RECORDING, find_answer, write_answers
 from tests.interop.conformance.case import Case
 from tests.interop.conformance.cases import CASES
 from tests.interop.conformance.cases.commands import LOGINS
@@ -32,6 +33,8 @@ FOR_FAKEROOT = [case for case in CASES if case.name.startswith("apart-fakeroot")
 def places() -> Iterator[Places]:
     with open_places() as opened:
         yield opened
+        if IS_RECORDING:
+            write_answers(opened.apptainer, {case.name: case for case in (*CASES, *LOGINS)}, opened.answers)
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +73,30 @@ def test_conformance_logins(places_with_registry: Places, case: Case) -> None:
     judge(places_with_registry, case)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_conformance_records_are_what_apptainer_does(places: Places, case: Case) -> None:
+    recorded = find_answer(case)
+    assert recorded is not None, "scripts/record-apptainer makes the record"
+    assert places.ask(case)[0] == recorded[0]
+
+
 def judge(places: Places, case: Case) -> None:
-    """Run a case through both and compare."""
-    (theirs, said), (ours, message) = places.run_both(case)
+    """Run a case and compare, with the record first."""
+    recorded = find_answer(case)
+    if recorded is not None:
+        try:
+            compare(case, recorded, places.kedge.run(case))
+        except AssertionError:
+            pass  # this machine may differ from the one of the record
+        else:
+            return
+    compare(case, *places.run_both(case))
+
+
+def compare(case: Case, apptainer: tuple[Result, str], kedge: tuple[Result, str]) -> None:
+    """Whether kedge did as it should, by what Apptainer did."""
+    (theirs, said), (ours, message) = apptainer, kedge
     assert theirs.status == case.status, f"Apptainer does not do what the case expects of it: {theirs}\n{said}"
     assert case.prints in (None, theirs.stdout), f"Apptainer does not print what the case expects of it: {said}"
     assert "this is a bug" not in message
