@@ -73,7 +73,8 @@ def test_examples_bench_runs_the_same_programs(user: ExampleUser) -> None:
     user.read("[ -e base.sif ] || kedge pull base.sif docker://ubuntu:24.04", folder)
     words = "--sizes 64,128 --types float64 --repeats 2 base.sif"
     said = user.read(f"kedge bench matmul --output a.json {words}", folder)
-    assert "128 float64" in said
+    assert "MATMUL MEMORY TIME MEDIAN SPREAD" in " ".join(said.split())
+    assert "128 float64 393 kB" in " ".join(said.split())
     assert "NumPy" in said
     user.read(f"kedge bench matmul --output b.json {words}", folder)
     record = json.loads((folder / "a.json").read_text())
