@@ -28,7 +28,9 @@ GLOSSARY = {
     r"\bas is said\b": "unless noted",
 }
 GUIDES = sorted(page for place in ("guides", "sites", "tasks") for page in (REPOSITORY / "docs" / place).glob("*.md"))
-GUIDES += [REPOSITORY / f"docs/{name}.md" for name in ("index", "administrators", "tutorials-compared")]
+GUIDES += [
+    REPOSITORY / f"docs/{name}.md" for name in ("index", "administrators", "tutorials-compared", "tutorials-mended")
+]
 
 
 def list_sentences(path: Path) -> Iterator[tuple[int, str]]:

@@ -42,14 +42,16 @@ def make_python_image(runner: Runner, name: str = "python", programs: tuple[str,
     return give_to(runner, folder)
 
 
-def write_wheel(folder: Path, name: str, version: str, *, requires: tuple[str, ...] = ()) -> Path:
-    """A wheel with one module, which knows its version."""
+def write_wheel(
+    folder: Path, name: str, version: str, *, requires: tuple[str, ...] = (), module: tuple[str, str] = ("", "")
+) -> Path:
+    """A wheel with one module, which knows its version; `module` gives it another name and more text."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     metadata += "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     files = {
-        f"{name}.py": f'VERSION = __version__ = "{version}"\n',
+        f"{module[0] or name}.py": f'VERSION = __version__ = "{version}"\n{module[1]}',
         f"{info}/METADATA": metadata,
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }

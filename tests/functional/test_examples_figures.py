@@ -73,7 +73,8 @@ def test_examples_bench_runs_the_same_programs(user: ExampleUser) -> None:
     user.read("[ -e base.sif ] || kedge pull base.sif docker://ubuntu:24.04", folder)
     words = "--sizes 64,128 --types float64 --repeats 2 base.sif"
     said = user.read(f"kedge bench matmul --output a.json {words}", folder)
-    assert "128 float64" in said
+    assert "MATMUL MEMORY TIME MEDIAN SPREAD" in " ".join(said.split())
+    assert "128 float64 393 kB" in " ".join(said.split())
     assert "NumPy" in said
     user.read(f"kedge bench matmul --output b.json {words}", folder)
     record = json.loads((folder / "a.json").read_text())
@@ -85,6 +86,9 @@ def test_examples_bench_runs_the_same_programs(user: ExampleUser) -> None:
     bodies = bench("nbody --json --bodies 500 --iterations 1 base.sif")
     assert bodies["figures"][0]["name"] == "512 bodies float32"
     assert len(bodies["figures"][0]["values"]) == 3
+    swept = bench("nbody --json --bodies 256,512 --iterations 1 --repeats 1 --plot bodies.svg base.sif")
+    assert [figure["name"] for figure in swept["figures"]] == ["256 bodies float32", "512 bodies float32"]
+    assert "bodies" in (folder / "bodies.svg").read_text()
     start = bench("start --json --repeats 3 base.sif")
     assert 0 < start["figures"][0]["limit"] < start["figures"][0]["median"]
     pulled = bench("pull --json --repeats 1 file:base.sif")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,17 @@ def test_explain_offline_asks_nobody(ngc: NgcSite, workplace: Workplace) -> None
     assert (known.cuda.value, known.size) == ("11.4.2", None)
     with pytest.raises(ImageNotFound, match="--offline"):
         read("nvcr.io/nvidia/unheard:1", workplace, offline=True)
+
+
+def test_explain_offline_knows_the_images_that_the_tutorials_name(tmp_path: Path) -> None:
+    """TACC's base image with CUDA 10 on A100, and the one for K40, of which no release table knows."""
+    target = ("--gpu", "A100", "--driver", "535.104.05", "--arch", "amd64")
+    tacc = kedge("explain", "--offline", *target, "docker://tacc/tacc-ml:centos7-cuda10-tf2.4-pt1.7", cache=tmp_path)
+    assert "CUDA 10 does not support that GPU yet" in tacc.stdout
+    assert TABLE_ONLY in tacc.stdout
+    legacy = kedge("explain", "--offline", "docker://lucasfernandoaes/pytorch-legacy:1.6.0", cache=tmp_path).stdout
+    assert re.search(r"^Python +3\.6$", legacy, re.MULTILINE)
+    assert "note: published by a person, not by NVIDIA or kedge" in legacy
 
 
 def test_explain_when_the_registry_cannot_be_reached_answers_from_the_tables(

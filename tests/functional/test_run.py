@@ -90,6 +90,23 @@ def test_exec_missing_program_is_255(runner: Runner, image: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_exec_of_what_the_entry_point_sets_up_says_to_use_run(runner: Runner, image: str) -> None:
+    """As in TACC's images with Intel MPI: only the entry point knows where mpicc is."""
+    files = {
+        "entry.sh": '#!/bin/sh\nPATH=/opt/mpi:$PATH\nexec "$@"\n',
+        "mpicc": '#!/bin/sh\necho compiled "$@"\n',
+        "Dockerfile": f'FROM {image}\nCOPY entry.sh /\nCOPY mpicc /opt/mpi/\nENTRYPOINT ["/entry.sh"]\n',
+    }
+    for name, text in files.items():
+        (runner.home / name).write_text(text)
+        (runner.home / name).chmod(0o755)
+    runner.read("build", "mpi.sif", "Dockerfile")
+    done = runner.run("exec", "mpi.sif", "mpicc", "hello.c")
+    assert done.returncode == 255
+    assert "if the image's entry point sets PATH: kedge run IMAGE PROGRAM" in done.stderr
+    assert runner.read("run", "mpi.sif", "mpicc", "hello.c") == "compiled hello.c\n"
+
+
 def test_exec_environment(runner: Runner, image: str) -> None:
     said = runner.read("exec", "--env", "GIVEN=1", image, "env", env={"HOST_VARIABLE": "a b"})
     lines = said.splitlines()

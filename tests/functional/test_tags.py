@@ -231,6 +231,8 @@ def test_tags_of_a_repository_that_the_tables_do_not_know_are_an_error_offline(
     assert main(["tags", "pytroch", "--offline"]) == ImageNotFound.exit_code
     assert "did you mean 'pytorch'?" in capsys.readouterr().err
     assert not ngc.registry.server.log
+    assert main(["tags", "tacc/tacc-ml", "--offline"]) == ImageNotFound.exit_code
+    assert "single tags are known: kedge search tacc-ml --offline" in capsys.readouterr().err
 
 
 def test_tags_of_which_none_fits_say_so(ngc: NgcSite, capsys: pytest.CaptureFixture[str]) -> None:

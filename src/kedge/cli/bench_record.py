@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.launch import read_container_options, read_count, read_seconds
+from kedge.model.size import format_size
 from kedge.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
 from kedge.posix.files import explained, write_atomically
 
@@ -191,10 +192,13 @@ def show_record(record: BenchRecord, console: Console) -> None:
         console.print_json({**record.as_dict(), **points})
         return
     has_limit = not scaling or any(each.limit for each in record.figures)
-    headings = [record.bench.upper(), "MEDIAN", "SPREAD", *(["SPEED-UP", "EFFICIENCY"] if scaling else [])]
+    is_product = record.bench == "matmul"
+    headings = [record.bench.upper(), *(["MEMORY", "TIME"] if is_product else []), "MEDIAN", "SPREAD"]
+    headings += ["SPEED-UP", "EFFICIENCY"] if scaling else []
     rows = [
         [
-            *(each.name, _show_value(each.median, each.unit), f"{100 * each.spread:.1f} %"),
+            *(each.name, *(_show_product(each) if is_product else [])),
+            *(_show_value(each.median, each.unit), f"{100 * each.spread:.1f} %"),
             *(_show_scaling(scaling.get(each.name)) if scaling else []),
             *(_show_limit(each) if has_limit else []),
         ]
@@ -205,6 +209,13 @@ def show_record(record: BenchRecord, console: Console) -> None:
     if has_limit:
         console.print(f"limit: {'; '.join(reasons)}")
     console.print(describe_machine(record))
+
+
+def _show_product(figure: Figure) -> list[str]:
+    from kedge.ops.bench.computing import describe_product
+
+    memory, seconds = describe_product(figure)
+    return [format_size(memory), f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"]
 
 
 def _show_scaling(point: ScalingPoint | None) -> list[str]:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.compat.image.known_traits import read_known_traits
 from kedge.compat.tables.csv_text import parse_table
 from kedge.compat.tables.known_images import KNOWN_IMAGES, load_known_images, tell_builds
+from kedge.compat.tables.load import load_tables
 
+TABLES = load_tables()
 PAGES = Path(__file__).parents[3] / "docs"
 
 
@@ -19,7 +22,7 @@ def find(*words: str) -> list[str]:
 
 
 def test_known_images_have_a_source_each() -> None:
-    assert len(load_known_images()) == 36
+    assert len(load_known_images()) == 38
     assert all(len(row.source) > 5 for row in load_known_images())
 
 
@@ -31,6 +34,8 @@ def test_known_images_have_a_source_each() -> None:
         (("BERT",), "docker.io/eriksf/bert-classifier:0.0.1"),
         (("mpi",), "docker.io/tacc/tacc-ubuntu18-impi19.0.7-common:latest"),
         (("k40",), "docker.io/lucasfernandoaes/pytorch-legacy:1.6.0"),
+        (("resnet50",), "nvcr.io/nvidia/mxnet:*-py3"),
+        (("caffe",), "docker.io/nvidia/caffe:latest"),
         (("lonestar6", "pytorch"), "docker.io/tacc/tacc-ml:ubuntu20.04-cuda11-tf2.6-pt1.10"),
     ],
 )
@@ -46,6 +51,19 @@ def test_known_images_say_what_is_known_of_several_gpus_and_nodes() -> None:
     assert (bert.multi_gpu, bert.multi_node) == (True, True)
     assert (resnet.multi_gpu, resnet.multi_node) == (True, None)
     assert resnet.describe().endswith("GPUNet; multi-GPU: yes; multi-node: unknown")
+
+
+def test_known_images_are_found_by_several_gpus_and_nodes() -> None:
+    """What is known to do it, and nothing of which that is unknown."""
+    for word, name in (("multi-gpu", "multi_gpu"), ("Multi-Node", "multi_node"), ("multinode", "multi_node")):
+        known = [f"{row.image}:{row.tags}" for row in load_known_images() if getattr(row, name)]
+        assert find(word) == known
+        assert len(known) > 5
+
+
+def test_known_images_say_what_to_know_of_them() -> None:
+    [locked] = [row.describe() for row in load_known_images() if row.has_words(["chainer"])]
+    assert locked.endswith("; locked: pulling it needs an account of NGC")
 
 
 def test_known_images_have_both_tables_of_tacc() -> None:
@@ -66,6 +84,26 @@ def test_known_images_page_has_the_tables_of_tacc() -> None:
             line = next(line for line in page.splitlines() if f"`{name}`" in line)
             assert all(system in line for system in row.systems if system != "local tests"), line
             assert (row.mpi or f"CUDA {row.cuda}") in line
+
+
+@pytest.mark.parametrize(
+    ("name", "fact", "value"),
+    [
+        ("docker.io/tacc/tacc-ml:centos7-cuda10-tf2.4-pt1.7", "cuda", "10"),
+        ("tacc/tacc-ubuntu18-impi19.0.7-common", "mpi", "Intel MPI 19.0.7"),
+        ("docker://lucasfernandoaes/pytorch-legacy:1.6.0", "python", "3.6"),
+        ("nvcr.io/partners/chainer:4.0.0b1", "cuda", ""),
+    ],
+)
+def test_known_images_tell_what_is_in_them(name: str, fact: str, value: str) -> None:
+    traits = read_known_traits(name, TABLES, "amd64")
+    assert traits is not None
+    assert getattr(traits, fact).value == value
+
+
+@pytest.mark.parametrize("name", ["tacc/tacc-ml:other", "tacc/tacc-ubuntu18-impi19.0.7-common@sha256:" + "0" * 64, "x"])
+def test_known_images_say_nothing_of_other_tags(name: str) -> None:
+    assert read_known_traits(name, TABLES) is None
 
 
 def test_known_builds_for_kepler_come_with_a_warning() -> None:

@@ -187,7 +187,8 @@ class _Reading:
             version = self._variable(name)
             if version:
                 return Fact(f"{family} {version.value}", version.source)
-        return UNKNOWN
+        intel = next((name for name in self.environment if name.startswith("I_MPI_")), "")
+        return Fact("Intel MPI", f"image config, {clean_text(intel, 60)}") if intel else UNKNOWN
 
     def _system(self) -> Fact:
         system = read_label_system(self.labels)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Images by what people do with them: tasks, GPUs that NVIDIA's own have left, base images of sites. Each has a source.
 
-The table is read by who searches or finds nothing else; no verdict rests on it.
+The table is read by who searches, and of images that no registry can be asked about.
 """
 
 from __future__ import annotations
@@ -42,16 +42,19 @@ class KnownImage:
         return "*" in self.tags
 
     def has_words(self, words: Sequence[str]) -> bool:
-        """Whether all words stand in what it is called and made for."""
-        text = " ".join((self.image, self.tags, self.task, *self.programs, self.mpi, self.gpus, *self.systems)).lower()
-        return all(word.lower() in text for word in words)
+        """Whether all words stand in what it is called, made for and known to do; `resnet50` finds `ResNet-50`."""
+        does = [name for name, answer in (("multi-GPU", self.multi_gpu), ("multi-node", self.multi_node)) if answer]
+        named = (self.image, self.tags, self.task, *self.programs, self.mpi, self.gpus, *self.systems, *does)
+        text = " ".join(named).lower()
+        return all(word.lower() in text or _join(word.lower()) in _join(text) for word in words)
 
     def describe(self) -> str:
-        """`mpi: Intel MPI 19.0.7; on Frontera, Lonestar6; CUDA 10; multi-GPU: yes; multi-node: unknown`."""
+        """`mpi: Intel MPI 19.0.7; no CUDA; for Frontera; multi-GPU: unknown; multi-node: yes`, and its notes."""
         parts = [f"{self.task.partition(',')[0]}: {', '.join(self.programs)}"]
         parts += [f"CUDA {self.cuda}"] if self.cuda not in ("", "none") else ["no CUDA"] if self.cuda else []
         parts += [f"for {', '.join(self.systems)}"] if self.systems else []
         parts += [f"multi-GPU: {_tell(self.multi_gpu)}", f"multi-node: {_tell(self.multi_node)}"]
+        parts += [self.notes] if self.notes else []
         return "; ".join(parts)
 
 
@@ -75,6 +78,16 @@ def tell_builds(architecture: str, framework: str) -> str:
         f"on {row.gpus}: {row.notes}. Warning: it is {row.warning}."
         for row in found
     )
+
+
+def find_known_image(image: str, tag: str) -> KnownImage | None:
+    """The row that names this very tag; `tacc/tacc-ml` is Docker Hub's."""
+    names = (image, f"docker.io/{image}")
+    return next((row for row in load_known_images() if row.image in names and row.tags == tag), None)
+
+
+def _join(text: str) -> str:
+    return text.replace("-", "").replace("_", "")
 
 
 def _tell(answer: bool | None) -> str:

@@ -13,6 +13,7 @@ from kedge.ops.bench.record import Figure
 from kedge.ops.bench.repeats import Repeats
 
 _GFLOPS = "GFLOP/s"
+_BYTES = {"float64": 8, "float32": 4, "tf32": 4, "bf16": 2, "float16": 2}  # of a number
 _WRONG = {"float32": 1e-4, "float64": 1e-11, "tf32": 1e-2, "bf16": 2e-2, "float16": 1e-2}
 
 
@@ -35,6 +36,12 @@ def _read_matmul(value: Mapping[str, Any]) -> Figure:
     limit = limit_cpu(kind) if device == "cpu" else limit_gpu(device, kind, rows=size)
     rates = tuple(2e-9 * size**3 / float(seconds) for seconds in value["seconds"])
     return Figure(f"{size} {kind}", _GFLOPS, rates, limit.rate, limit.name, kind, size)
+
+
+def describe_product(figure: Figure) -> tuple[int, float]:
+    """Bytes of both matrices and their product, and seconds of one product, of a figure of `measure_matmul`."""
+    rows = int(figure.place)
+    return 3 * rows**2 * _BYTES.get(figure.line, 4), 2e-9 * rows**3 / figure.median
 
 
 def measure_nbody(

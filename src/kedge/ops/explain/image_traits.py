@@ -52,7 +52,9 @@ def read_table_traits(reference: Reference, tables: Tables, architecture: str = 
     image, tag = split_name(name)
     row = tables.find_release(image, tag) if tag else None
     if row is None:
-        return None
+        from kedge.compat.image.known_traits import read_known_traits  # late: most images are in the tables
+
+        return read_known_traits(name, tables, architecture)
     traits = read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=architecture)
     return replace(traits, architectures=list_architectures(row, read_tag(tag, image)))
 

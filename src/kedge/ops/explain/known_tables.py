@@ -72,6 +72,10 @@ def propose_reference(reference: Reference, tables: Tables) -> str:
 
 
 def propose_image(word: str, tables: Tables) -> str:
-    """`did you mean 'pytorch'?`, or the images that the tables have."""
+    """`did you mean 'pytorch'?`, or the images that the tables have; where single tags are known, how to see them."""
+    from kedge.compat.tables.known_images import load_known_images  # late: only for hints
+
+    if any(row.image.endswith(f"/{word}") for row in load_known_images()):
+        return f"single tags are known: kedge search {word.rpartition('/')[2]} --offline"
     names = [image.rpartition("/")[2] for image in tables.images]
     return propose(word.rpartition("/")[2], names) or f"the tables have: {', '.join(names)}"

@@ -74,7 +74,7 @@ def warn_unseen_gpus(
     from kedge.compat.tables.load import load_tables
 
     try:
-        traits = _read_traits(image, queue, settings, load_tables(learned_path(environ)))
+        traits = read_staged_traits(image, queue.arch, settings, load_tables(learned_path(environ)))
     except (KedgeError, OSError):
         return ImageWords()
     if traits is None or not (traits.cuda or traits.driver):
@@ -106,7 +106,7 @@ def _judge(
 
     try:
         tables = load_tables(learned_path(environ))
-        traits = _read_traits(image, queue, settings, tables)
+        traits = read_staged_traits(image, queue.arch, settings, tables)
         if traits is None:
             return None
         target = describe_queues(site, [queue], environ, settings, tables)
@@ -131,22 +131,24 @@ def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: 
     return _Judged(verdict, verdict.failures[0].remedy, name.rpartition("/")[2])
 
 
-def _read_traits(image: StagedImage, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
+def read_staged_traits(image: StagedImage, architecture: str, settings: Settings, tables: Tables) -> ImageTraits | None:
     """What is known of the image without pulling it."""
     from kedge.model.image_argument import is_reference  # late: not every job has an image
 
     if not image.reference and not is_reference(image.path) and Path(image.path).exists():
         return _read_file(image.path, tables)
     name = image.reference or image.path
-    stored = _read_stored(name, queue, settings, tables)  # the image's own config knows more than the tables
+    stored = _read_stored(name, architecture, settings, tables)  # the image's own config knows more than the tables
     if stored is not None:
         return stored
     from kedge.compat.image.read_traits import read_traits, split_name
 
     repository, tag = split_name(name)
     if tag and tables.find_release(repository, tag) is not None:
-        return read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=queue.arch)
-    return None
+        return read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=architecture)
+    from kedge.compat.image.known_traits import read_known_traits
+
+    return read_known_traits(name, tables, architecture)
 
 
 def _read_file(path: str, tables: Tables) -> ImageTraits | None:
@@ -164,14 +166,14 @@ def _wrap(raw: bytes) -> bytes:
     return b'{"config": ' + raw + b"}"
 
 
-def _read_stored(name: str, queue: Queue, settings: Settings, tables: Tables) -> ImageTraits | None:
+def _read_stored(name: str, architecture: str, settings: Settings, tables: Tables) -> ImageTraits | None:
     """Traits from the manifest and the config in the cache, if this name was looked up before."""
     from kedge.model.platform import Platform
     from kedge.model.reference import Reference
     from kedge.store.layout import Layout
     from kedge.store.resolved_names import Names
 
-    platform = Platform.parse(queue.arch) if queue.arch else Platform.host()
+    platform = Platform.parse(architecture) if architecture else Platform.host()
     if Names(Layout(settings.cache_directory)).recall(name, platform) is None:
         return None
     from kedge.frozen import replace

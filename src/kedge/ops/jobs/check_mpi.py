@@ -20,6 +20,7 @@ from kedge.ops.jobs.stage_image import StagedImage
 from kedge.ops.mpi.read_for_launch import read_launched_mpi
 from kedge.schedulers.choose import find_facts
 from kedge.schedulers.container_words import runtime_of
+from kedge.settings import Settings
 
 FABRIC = "FI_PROVIDER"  # the variable by which libfabric, and so Intel MPI, is told what to use
 
@@ -35,13 +36,31 @@ def check_job_mpi(job: Job, site: Site, image: StagedImage, environ: Mapping[str
     if found.is_searched and not found.mpis:
         return (f"{job.image} has no MPI library: its tasks are ranks only if the program brings MPI along",)
     about_srun = _check_srun(job, site, found) if _names_pmi(job, site) else ()
-    return (*about_srun, *_advise_intel(job, site, found))
+    is_intel = found.mpi is not None and found.mpi.family == INTEL
+    return (*about_srun, *(_advise_intel(job, site) if is_intel else ()))
 
 
-def _advise_intel(job: Job, site: Site, found: MpiImage) -> tuple[str, ...]:
-    """What Intel MPI of an image may need: its entry point, and what the site says of it."""
-    if found.mpi is None or found.mpi.family != INTEL:
+def advise_unpulled(
+    job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The same advice about Intel MPI for an image that the job pulls: its config or the tables tell of it."""
+    if not image.reference and not is_reference(image.path):
         return ()
+    from kedge.compat.tables.load import load_tables  # late: images in files are read without tables
+    from kedge.ops.explain.data import learned_path
+    from kedge.ops.jobs.check_image import read_staged_traits
+
+    queue = site.find_queue(job.queue)
+    try:
+        tables = load_tables(learned_path(environ))
+        traits = read_staged_traits(image, queue.arch if queue else "", settings, tables)
+    except (KedgeError, OSError):
+        return ()
+    return _advise_intel(job, site) if traits is not None and traits.mpi.value.startswith(INTEL) else ()
+
+
+def _advise_intel(job: Job, site: Site) -> tuple[str, ...]:
+    """What Intel MPI of an image may need: its entry point, and what the site says of it."""
     advice = [note for note in site.notes if INTEL in note and FABRIC not in dict(job.environment)]
     if not job.runscript:
         advice.append(f"if the entry point of {job.image} sets {INTEL} up, as in images of TACC, add --runscript")

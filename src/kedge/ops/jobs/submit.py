@@ -176,9 +176,10 @@ def judge_image(job: Job, site: Site, image: StagedImage, settings: Settings, en
         return ImageWords()
     about_mpi: tuple[str, ...] = ()
     if job.parallel is Parallel.MPI:
-        from kedge.ops.jobs.check_mpi import check_job_mpi  # late: other jobs need none of it
+        from kedge.ops.jobs.check_mpi import advise_unpulled, check_job_mpi  # late: other jobs need none of it
 
-        about_mpi = check_job_mpi(job, site, image, environ)
+        unpulled = advise_unpulled(job, site, image, settings, environ)
+        about_mpi = tuple(dict.fromkeys((*check_job_mpi(job, site, image, environ), *unpulled)))
     queue = site.find_queue(job.queue)
     has_unseen = job.nv is None and not job.wants_gpus and queue is not None and queue.gives_gpus_unasked
     if not job.uses_gpus and not has_unseen:

@@ -42,7 +42,9 @@ def explain_start(program: str, problem: OSError | None, machine: str) -> Cannot
     if not where:
         name = f'"{program}": executable file not found in $PATH' if "/" not in program else f"{program} does not exist"
         return CannotStart(
-            f"{name} (inside the container)", hint="list the image's programs: kedge exec IMAGE ls /usr/bin"
+            f"{name} (inside the container)",
+            hint="list the image's programs: kedge exec IMAGE ls /usr/bin; "
+            "if the image's entry point sets PATH: kedge run IMAGE PROGRAM",
         )
     assert problem is not None
     if problem.errno == errno.ENOEXEC:

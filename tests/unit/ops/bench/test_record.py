@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem
+from kedge.ops.bench.computing import describe_product
 from kedge.ops.bench.record import BenchRecord, Figure, Machine, read_record
 
 MACHINE = Machine("node01", "Neoverse V2", 72, 480 << 30, ("NVIDIA H200",) * 2, "580.95.05", "6.8.0")
@@ -27,6 +28,14 @@ def test_record_median_spread_and_share_of_the_limit() -> None:
     assert figure.median == 51e3
     assert figure.spread == pytest.approx(2 / 51)
     assert figure.percent == pytest.approx(76.23, abs=0.01)
+
+
+def test_record_of_a_product_tells_memory_and_time() -> None:
+    """The columns of TACC's table: three matrices of 4096 x 4096 numbers, and 2 N³ operations at the median's rate."""
+    memory, seconds = describe_product(RECORD.figures[0])
+    assert memory == 3 * 4096**2 * 4
+    assert seconds == pytest.approx(2 * 4096**3 / 51e12)
+    assert describe_product(Figure("8 bf16", "GFLOP/s", (1.0,), line="bf16", place=8.0))[0] == 3 * 64 * 2
 
 
 def test_record_less_time_is_nearer_to_the_limit() -> None:

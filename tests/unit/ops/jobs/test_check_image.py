@@ -116,6 +116,14 @@ def test_submit_warns_of_a_cuda_that_is_older_than_the_gpu(cluster: Cluster, tmp
     assert "CUDA 11.3.1 does not support NVIDIA H200" in doubt
 
 
+def test_submit_knows_the_base_images_of_tacc(cluster: Cluster, tmp_path: Path) -> None:
+    """Its table has CUDA 10 for the RTX of Frontera alone: the A100 of Lonestar6 need 11."""
+    old, new = (f"docker://tacc/tacc-ml:{tag}" for tag in ("centos7-cuda10-tf2.4-pt1.7", "centos7-cuda11-tf2.6-pt1.10"))
+    [doubt] = list_doubts(plan(replace(GPU, image=old, queue="a100"), cluster, tmp_path))
+    assert "CUDA 10 does not support NVIDIA A100 40GB" in doubt
+    assert list_doubts(plan(replace(GPU, image=new, queue="a100"), cluster, tmp_path)) == ()
+
+
 def make_image(registry: FakeRegistry, tag: str) -> str:
     variables = ("CUDA_VERSION=12.9.1.010", "TORCH_CUDA_ARCH_LIST=7.5 8.0 8.6 9.0 10.0 12.0+PTX", "PATH=/bin")
     layer = make_tar({"bin/true": b"x"})

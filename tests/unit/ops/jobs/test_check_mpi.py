@@ -10,10 +10,15 @@ import pytest
 from kedge.errors import LaunchRefused
 from kedge.frozen import replace
 from kedge.model.job import Job, Parallel
-from kedge.model.site import Site
-from kedge.ops.jobs.check_mpi import check_job_mpi
+from kedge.model.site import Queue, Site
+from kedge.ops.jobs.check_mpi import advise_unpulled, check_job_mpi
+from kedge.ops.jobs.image_digest import pin_image
 from kedge.ops.jobs.stage_image import StagedImage
+from kedge.settings import Settings
 from tests.builders.elf_files import make_library
+from tests.builders.images import make_config
+from tests.builders.oci_images import make_tar
+from tests.fakes.registry import FakeRegistry
 
 SITE = Site("here", "Here", "slurm", mpi_type="pmix", runtime="apptainer")
 
@@ -63,3 +68,30 @@ def test_intel_mpi_is_told_of_entry_point_and_fabric(tmp_path: Path) -> None:
     assert fabric == note
     assert entry.endswith("add --runscript")
     assert check(tmp_path, site, runscript=True, environment=(("FI_PROVIDER", "tcp"),)) == ()
+
+
+def advise(reference: str, tmp_path: Path, **fields: object) -> tuple[str, ...]:
+    environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "store")}
+    settings = Settings.load({}, environ)
+    job = replace(Job(image=reference, command=("pi-mpi.py",), parallel=Parallel.MPI, queue="rtx"), **fields)
+    note = "images with Intel MPI may need --env FI_PROVIDER=tcp"
+    site = Site("frontera", "", "slurm", notes=(note,), queues=(Queue("rtx", arch="amd64"),))
+    image = StagedImage("/x.sif", reference)
+    pin_image(reference, image, settings, "amd64")  # as submit does before
+    return advise_unpulled(job, site, image, settings, environ)
+
+
+def test_intel_mpi_of_an_image_that_the_job_pulls(tmp_path: Path) -> None:
+    """TACC pulls in the job: the variables of the image's config tell, or the table for TACC's own base images."""
+    layer = make_tar({"bin/true": b"x"})
+    with FakeRegistry() as registry:
+        for tag, variable in (("intel", "I_MPI_LIBRARY_KIND=release_mt"), ("other", "OMPI_VERSION=4.1.5")):
+            registry.add_image("me/pi", tag, [layer], make_config([layer], {"Env": [variable]}, "amd64"))
+        intel, other = (f"docker://{registry.host}/me/pi:{tag}" for tag in ("intel", "other"))
+        fabric, entry = advise(intel, tmp_path)
+        assert "FI_PROVIDER=tcp" in fabric
+        assert entry.endswith("add --runscript")
+        assert advise(intel, tmp_path, runscript=True, environment=(("FI_PROVIDER", "tcp"),)) == ()
+        assert advise(other, tmp_path) == ()
+    assert len(advise("docker://tacc/tacc-ubuntu18-impi19.0.7-common", tmp_path)) == 2
+    assert advise("docker://tacc/tacc-ubuntu18-mvapich2.3-ib", tmp_path) == ()
