@@ -42,7 +42,7 @@ def test_tables_every_row_has_a_source(kind: object) -> None:
 def test_tables_have_what_they_are_known_to_have() -> None:
     assert len(TABLES.cuda) == 69
     assert len(TABLES.gpus) == 115
-    assert len(TABLES.releases) == 658
+    assert len(TABLES.releases) == 659
     assert not TABLES.problems
     assert len(TABLES.images) == 12
 
@@ -50,11 +50,11 @@ def test_tables_have_what_they_are_known_to_have() -> None:
 # Of PyTorch and TensorFlow since 2020: how many tags there are, and of how many each figure is unknown. A figure that
 # is found lowers a number here and in docs/guides/tables.md; nothing is filled in because it is likely.
 UNKNOWN_SINCE_2020 = {
-    "pytorch": (76, 1, 25, 5, 1, 29, 38, 49, 76, 10, 64, 17, 61, 49),
-    "tensorflow": (84, 16, 56, 41, 31, 48, 64, 66, 71, 0, 84, 52, 72, 41),
+    "pytorch": (76, 0, 25, 4, 1, 29, 36, 49, 76, 10, 64, 17, 61, 49),
+    "tensorflow": (85, 14, 55, 40, 24, 46, 65, 65, 70, 0, 85, 51, 70, 41),
 }
 # Of which DALI is inside in a version that nobody wrote down
-DALI_WITHOUT_VERSION = {"pytorch": 41, "tensorflow": 68}
+DALI_WITHOUT_VERSION = {"pytorch": 41, "tensorflow": 67}
 COUNTED = {
     "Framework version": "framework_version",
     "Ubuntu": "ubuntu",
@@ -321,8 +321,8 @@ def test_learned_rows_fill_what_is_empty(tmp_path: Path) -> None:
     path = learn(tmp_path / "learned.csv", LEARNED)
     row = load_tables(path).find_release(PYTORCH, "26.08-py3")
     assert row is not None
-    assert (row.framework_version, row.capabilities, row.compat_branches) == ("2.14.0a0+abc", "7.5 8.0+PTX", (535, 580))
-    assert (row.cuda, row.bundled_driver) == ("13.4.1.012", "615.65.02")  # what is shipped stays
+    assert (row.capabilities, row.compat_branches) == ("7.5 8.0+PTX", (535, 580))
+    assert (row.cuda, row.framework_version) == ("13.4.1.012", "2.14.0a0+4fdf77b940")  # what is shipped stays
     assert row.source.startswith("newest tag on the catalog page seen 2026-09-14; ")
     assert row.source.endswith("; registry config sha256:12 (amd64) read 2026-09-20")
 
@@ -437,7 +437,14 @@ def test_make_row_of_another_architecture_says_so() -> None:
 
 def test_has_all_is_when_a_config_tells_nothing_new() -> None:
     assert has_all(TABLES.find_release(PYTORCH, "24.01-py3"))
-    assert not has_all(TABLES.find_release(PYTORCH, "26.08-py3"))
+    without_kernels = TABLES.find_release(PYTORCH, "24.09-py3")
+    assert without_kernels is not None
+    assert (without_kernels.cuda, without_kernels.bundled_driver, without_kernels.nccl) == (
+        "12.6.1",
+        "560.35.03",
+        "2.22.3",
+    )
+    assert not has_all(without_kernels)
     assert not has_all(None)
 
 
