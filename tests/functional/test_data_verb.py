@@ -65,11 +65,11 @@ def add_config(registry: FakeRegistry, tag: str, *variables: str, repository: st
 def test_data_list_names_tables_images_and_what_was_learned(tmp_path: Path) -> None:
     text = data(tmp_path).stdout
     assert re.search(r"cuda +69 +13\.3\.0 ", text)
-    assert re.search(r"nvcr\.io/nvidia/pytorch +89 +26\.08-py3 ", text)
+    assert re.search(r"nvcr\.io/nvidia/pytorch +90 +26\.08-py3 ", text)
     assert "learned: nothing yet" in text
     assert "kedge data update" in text
     told = json.loads(data(tmp_path, "list", "--json").stdout)
-    assert {each["name"]: each["rows"] for each in told["tables"]} == {"cuda": 69, "gpus": 115, "releases": 655}
+    assert {each["name"]: each["rows"] for each in told["tables"]} == {"cuda": 69, "gpus": 115, "releases": 659}
     assert told["learned"] == str(learned_file(tmp_path))
 
 
@@ -188,7 +188,7 @@ def test_data_update_learns_what_the_registry_says(tmp_path: Path) -> None:
     assert (row.python, row.hpcx, row.release_date) == ("", "", "")  # the config does not say it
     assert re.fullmatch(r"registry config sha256:[0-9a-f]{64} \(amd64\) read \d{4}-\d\d-\d\d", row.source)
     assert "13.4.0.010" in data(tmp_path, "show", "pytorch:26.09-py3").stdout
-    assert re.search(r"pytorch +90 +26\.09-py3 +1\n", data(tmp_path).stdout)
+    assert re.search(r"pytorch +91 +26\.09-py3 +1\n", data(tmp_path).stdout)
 
 
 def test_data_update_fills_shipped_rows_and_replaces_nothing(tmp_path: Path) -> None:

@@ -366,7 +366,7 @@ def test_explain_of_a_folder_looks_at_its_files(tmp_path: Path) -> None:
     ("image", "named", "not_named"),
     [
         ("pytorch:26.08-py3", ("DALI", "Apex", "Horovod", "JupyterLab"), ()),
-        ("tensorflow:25.02-tf2-py3", ("DALI", "Horovod"), ("Apex",)),
+        ("tensorflow:25.02-tf2-py3", ("Horovod", "JupyterLab"), ("Apex", "DALI")),
         ("cuda:12.4.1-devel-ubuntu22.04", (), ("DALI", "Apex", "Horovod", "JupyterLab")),
     ],
 )

@@ -19,23 +19,23 @@ from kedge.frozen import replace
 TABLES = load_tables()
 DRIVERS = ("418.87.00", "450.80.02", "470.57.02", "525.60.13", "535.104.05", "550.54.14", "570.86.10", "580.95.05")
 LETTERS = {"N": NATIVE, "m": MINOR, "f": FORWARD, "p": PTX, "-": NO, "?": UNKNOWN}
-# 418 450 470 525 535 550 570 580; `?`: the table knows too little of 24.12 to say more
+# 418 450 470 525 535 550 570 580; `?`: the table knows too little of 26.07 to say more
 MATRIX = {
     "K40": {"20.06": "--------", "21.06": "--------", "22.03": "--------", "24.01": "--------", "24.12": "--------",
             "25.10": "--------", "26.07": "--------"},
     "P100": {"20.06": "fNNNNNNN", "21.06": "ffNNNNNN", "22.03": "fffNNNNN", "24.01": "--fffNNN", "24.12": "--------",
              "25.10": "--------", "26.07": "--------"},
-    "V100": {"20.06": "fNNNNNNN", "21.06": "ffNNNNNN", "22.03": "fffNNNNN", "24.01": "--fffNNN", "24.12": "????????",
+    "V100": {"20.06": "fNNNNNNN", "21.06": "ffNNNNNN", "22.03": "fffNNNNN", "24.01": "--fffNNN", "24.12": "--fmffNN",
              "25.10": "--------", "26.07": "--------"},
-    "T4": {"20.06": "fNNNNNNN", "21.06": "ffNNNNNN", "22.03": "fffNNNNN", "24.01": "--fffNNN", "24.12": "????????",
+    "T4": {"20.06": "fNNNNNNN", "21.06": "ffNNNNNN", "22.03": "fffNNNNN", "24.01": "--fffNNN", "24.12": "--fmffNN",
            "25.10": "----fffN", "26.07": "???????m"},
-    "A100": {"20.06": "-NNNNNNN", "21.06": "-fNNNNNN", "22.03": "-ffNNNNN", "24.01": "--fffNNN", "24.12": "-???????",
+    "A100": {"20.06": "-NNNNNNN", "21.06": "-fNNNNNN", "22.03": "-ffNNNNN", "24.01": "--fffNNN", "24.12": "--fmffNN",
              "25.10": "----fffN", "26.07": "-??????m"},
     "RTX 3090": {"20.06": "--NNNNNN", "21.06": "--NNNNNN", "22.03": "--mNNNNN", "24.01": "---mmNNN",
-                 "24.12": "--??????", "25.10": "-------N", "26.07": "-------m"},
-    "H200": {"20.06": "---ppppp", "21.06": "---ppppp", "22.03": "---ppppp", "24.01": "---ffNNN", "24.12": "---?????",
+                 "24.12": "---mmmNN", "25.10": "-------N", "26.07": "-------m"},
+    "H200": {"20.06": "---ppppp", "21.06": "---ppppp", "22.03": "---ppppp", "24.01": "---ffNNN", "24.12": "---mffNN",
              "25.10": "----fffN", "26.07": "---????m"},
-    "B200": {"20.06": "------pp", "21.06": "------pp", "22.03": "------pp", "24.01": "------pp", "24.12": "------??",
+    "B200": {"20.06": "------pp", "21.06": "------pp", "22.03": "------pp", "24.01": "------pp", "24.12": "------pp",
              "25.10": "------fN", "26.07": "------?m"},
 }  # fmt: skip
 
@@ -59,6 +59,11 @@ def ask(tag: str, gpu: str, driver: str) -> Verdict:
 def test_judge_releases_on_gpus_and_drivers(gpu: str, tag: str) -> None:
     found = [ask(tag, gpu, driver).outcome for driver in DRIVERS]
     assert found == [LETTERS[letter] for letter in MATRIX[gpu][tag]]
+
+
+@pytest.mark.parametrize("month", range(2, 11))
+def test_judge_every_release_with_pytorch_2_3_and_python_3_10_on_volta(month: int) -> None:
+    assert ask(f"24.{month:02}", "V100", "570.86.10").outcome == NATIVE
 
 
 @pytest.mark.parametrize(
@@ -105,7 +110,7 @@ def test_judge_releases_on_gpus_and_drivers(gpu: str, tag: str) -> None:
             "runs natively on Tesla V100 with driver 470.57.02",
         ),
         (
-            *("21.08", "V100", "470.57.02"),
+            *("22.05", "V100", "470.57.02"),
             "unknown whether it runs on Tesla V100 with driver 470.57.02: its CUDA version is unknown",
         ),
         (
@@ -196,7 +201,7 @@ def test_judge_login_node_is_told_to_name_a_gpu() -> None:
 
 def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() -> None:
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
-    traits = read("26.08-py3")
+    traits = read("22.05-py3")
     assert not traits.cuda
     verdict = judge(traits, target, TABLES)
     assert (verdict.outcome, verdict.headline.partition(":")[0]) == (

@@ -54,7 +54,7 @@ def test_recommend_short_names(text: str, image: str) -> None:
         (
             *("pytorch", "H200", "580.95.05"),
             (
-                "nvcr.io/nvidia/pytorch:25.10-py3 is the newest tag that runs natively on NVIDIA H200 "
+                "nvcr.io/nvidia/pytorch:25.11-py3 is the newest tag that runs natively on NVIDIA H200 "
                 "with driver 580.95.05. Newer tags, up to 26.07-py3, run by minor-version compatibility."
             ),
         ),
@@ -62,7 +62,7 @@ def test_recommend_short_names(text: str, image: str) -> None:
             *("pytorch", "V100", "535.104.05"),
             (
                 "nvcr.io/nvidia/pytorch:23.10-py3 is the newest tag that runs natively on Tesla V100 with"
-                " driver 535.104.05. Newer tags, up to 24.11-py3, run by forward compatibility."
+                " driver 535.104.05. Newer tags, up to 24.12-py3, run by forward compatibility."
             ),
         ),
         (
@@ -76,7 +76,7 @@ def test_recommend_short_names(text: str, image: str) -> None:
             *("pytorch", "B200", "570.86.10"),
             (
                 "No tag is known to run natively on NVIDIA B200 with driver 570.86.10; "
-                "nvcr.io/nvidia/pytorch:25.12-py3 is the newest tag that runs by forward compatibility."
+                "nvcr.io/nvidia/pytorch:26.02-py3 is the newest tag that runs by forward compatibility."
             ),
         ),
         (
@@ -98,7 +98,7 @@ def test_recommend_short_names(text: str, image: str) -> None:
         ),
         (
             *("pytorch", "K40", "470.57.02"),
-            "No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5): 82 of 89 surely have none.",
+            "No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5): 83 of 90 surely have none.",
         ),
         (
             *("pytorch", "K40", "535.104.05"),
@@ -138,11 +138,11 @@ def test_recommend_best_and_other_are_judged_by_the_same_rules() -> None:
     assert found.best is not None
     assert found.other is not None
     assert (found.reference, found.best.outcome) == ("nvcr.io/nvidia/pytorch:23.10-py3", NATIVE)
-    assert (found.other.tag, found.other.outcome) == ("24.11-py3", FORWARD)
+    assert (found.other.tag, found.other.outcome) == ("24.12-py3", FORWARD)
     assert found.best.verdict.headline == "runs natively on Tesla V100 with driver 535.104.05"
-    assert found.judged + found.skipped == 89
+    assert found.judged + found.skipped == 90
     (note,) = found.notes
-    assert note.startswith(f"skipped {found.skipped} of 89 tags for lack of data (kernels: ")
+    assert note.startswith(f"skipped {found.skipped} of 90 tags for lack of data (kernels: ")
     assert found.as_dict()["reference"] == found.reference
 
 
@@ -154,10 +154,11 @@ def test_recommend_without_a_driver_names_a_tag_for_each_branch_and_claims_none(
         (535, "23.10-py3"),
         (550, "24.05-py3"),
         (570, "25.03-py3"),
-        (580, "25.10-py3"),
-        (590, "25.12-py3"),
-        (595, "26.04-py3"),
+        (580, "25.11-py3"),
+        (590, "26.02-py3"),
+        (595, "26.05-py3"),
         (610, "26.07-py3"),
+        (615, "26.07-py3"),
     ]
     assert {each.outcome for each in found.by_driver} == {NATIVE}
     assert found.by_driver[1].cuda == "12.2"
@@ -180,7 +181,7 @@ def test_recommend_by_branch_is_what_each_branch_gives_by_itself(image: str, gpu
 
 def test_recommend_by_branch_says_where_it_is_not_natively() -> None:
     found = ask("pytorch", "B200", "")
-    assert "Driver 570: 25.12-py3 (by forward compatibility); 580: 25.10-py3;" in found.sentence
+    assert "Driver 570: 26.02-py3 (by forward compatibility); 580: 25.11-py3;" in found.sentence
 
 
 def test_recommend_without_a_driver_where_all_branches_agree_is_one_answer() -> None:
@@ -246,8 +247,8 @@ def test_recommend_other_architectures_are_said_not_to_be_known() -> None:
     found = recommend("pytorch", make_target("GH200", "550.54.14", "arm64"), Tables(TABLES.cuda, TABLES.gpus, stated))
     assert found.best is not None
     assert found.sentence.endswith(" It is unknown whether it has an image for arm64.")
-    known = recommend("pytorch", make_target("GH200", "580.95.05", "arm64"), TABLES)
-    assert known.reference == "nvcr.io/nvidia/pytorch:25.10-py3"
+    known = recommend("pytorch", make_target("GH200", "595.58.03", "arm64"), TABLES)
+    assert known.reference == "nvcr.io/nvidia/pytorch:26.04-py3"
     assert "arm64" not in known.sentence
 
 

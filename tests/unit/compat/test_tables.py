@@ -42,7 +42,7 @@ def test_tables_every_row_has_a_source(kind: object) -> None:
 def test_tables_have_what_they_are_known_to_have() -> None:
     assert len(TABLES.cuda) == 69
     assert len(TABLES.gpus) == 115
-    assert len(TABLES.releases) == 655
+    assert len(TABLES.releases) == 659
     assert not TABLES.problems
     assert len(TABLES.images) == 12
 
@@ -50,9 +50,11 @@ def test_tables_have_what_they_are_known_to_have() -> None:
 # Of PyTorch and TensorFlow since 2020: how many tags there are, and of how many each figure is unknown. A figure that
 # is found lowers a number here and in docs/guides/tables.md; nothing is filled in because it is likely.
 UNKNOWN_SINCE_2020 = {
-    "pytorch": (75, 3, 43, 39, 21, 47, 55, 60, 75, 62, 68, 35, 67, 55),
-    "tensorflow": (82, 30, 55, 60, 38, 60, 67, 68, 70, 70, 82, 61, 70, 42),
+    "pytorch": (76, 0, 25, 4, 1, 29, 36, 49, 76, 10, 64, 17, 61, 49),
+    "tensorflow": (85, 14, 55, 40, 24, 46, 65, 65, 70, 0, 85, 51, 70, 41),
 }
+# Of which DALI is inside in a version that nobody wrote down
+DALI_WITHOUT_VERSION = {"pytorch": 41, "tensorflow": 67}
 COUNTED = {
     "Framework version": "framework_version",
     "Ubuntu": "ubuntu",
@@ -79,6 +81,7 @@ def test_tables_count_what_is_unknown_of_releases_since_2020(name: str) -> None:
     rows = list_since_2020(name)
     counts = (len(rows), *(sum(not getattr(row, field) for row in rows) for field in COUNTED.values()))
     assert counts == UNKNOWN_SINCE_2020[name]
+    assert sum(row.dali == "yes" for row in rows) == DALI_WITHOUT_VERSION[name]
 
 
 def test_tables_page_says_how_much_is_unknown() -> None:
@@ -86,13 +89,23 @@ def test_tables_page_says_how_much_is_unknown() -> None:
     for place, title in enumerate(("Tags", *COUNTED)):
         numbers = [str(UNKNOWN_SINCE_2020[name][place]) for name in ("pytorch", "tensorflow")]
         assert re.search(rf"^\| {title} \| {numbers[0]} \| {numbers[1]} \|$", page, re.MULTILINE), title
+    assert "in {pytorch} PyTorch and {tensorflow} TensorFlow tags, that".format_map(DALI_WITHOUT_VERSION) in page
 
 
 # What the tutorials name: the figures that their readers ask for
 @pytest.mark.parametrize(
     ("reference", "known"),
     [
-        ("pytorch:21.06-py3", {"framework_version": "1.9.0", "cuda": "11.3.1", "min_driver": "465.19.01"}),
+        (
+            "pytorch:21.06-py3",
+            {
+                "framework_version": "1.9.0",
+                "cuda": "11.3.1",
+                "python": "3.8",
+                "dali": "yes",
+                "min_driver": "465.19.01",
+            },
+        ),
         ("pytorch:22.03-py3", {"framework_version": "1.12.0a0+2c916ef", "cuda": "11.6.1.005", "python": "3.8"}),
         ("pytorch:24.03-py3", {"cuda": "12.4.0.041", "python": "3.10.12", "nccl": "2.20.5", "openmpi": "4.1.7"}),
         (
@@ -308,11 +321,10 @@ def test_learned_rows_fill_what_is_empty(tmp_path: Path) -> None:
     path = learn(tmp_path / "learned.csv", LEARNED)
     row = load_tables(path).find_release(PYTORCH, "26.08-py3")
     assert row is not None
-    assert (row.cuda, row.bundled_driver, row.compat_branches) == ("13.4.0.001", "615.10", (535, 580))
-    assert (
-        row.source
-        == "newest tag on the catalog page seen 2026-09-14; registry config sha256:12 (amd64) read 2026-09-20"
-    )
+    assert (row.capabilities, row.compat_branches) == ("7.5 8.0+PTX", (535, 580))
+    assert (row.cuda, row.framework_version) == ("13.4.1.012", "2.14.0a0+4fdf77b940")  # what is shipped stays
+    assert row.source.startswith("newest tag on the catalog page seen 2026-09-14; ")
+    assert row.source.endswith("; registry config sha256:12 (amd64) read 2026-09-20")
 
 
 def test_learned_rows_of_an_older_kedge_are_read(tmp_path: Path) -> None:
@@ -425,7 +437,14 @@ def test_make_row_of_another_architecture_says_so() -> None:
 
 def test_has_all_is_when_a_config_tells_nothing_new() -> None:
     assert has_all(TABLES.find_release(PYTORCH, "24.01-py3"))
-    assert not has_all(TABLES.find_release(PYTORCH, "26.08-py3"))
+    without_kernels = TABLES.find_release(PYTORCH, "24.09-py3")
+    assert without_kernels is not None
+    assert (without_kernels.cuda, without_kernels.bundled_driver, without_kernels.nccl) == (
+        "12.6.1",
+        "560.35.03",
+        "2.22.3",
+    )
+    assert not has_all(without_kernels)
     assert not has_all(None)
 
 

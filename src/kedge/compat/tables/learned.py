@@ -32,7 +32,8 @@ _FACTS = {
 }
 _LONGEST = 200  # characters of a cell
 # What a config can tell; a row that has all of these leaves nothing to learn
-_LEARNABLE = ("framework_version", "cuda", "cudnn", "nccl", "bundled_driver")
+_LEARNABLE = ("framework_version", "cuda", "cudnn", "nccl", "bundled_driver", "capabilities")
+READ_FROM = "registry config"  # how the source of a learned row begins
 
 
 def make_row(image: str, tag: str, traits: ImageTraits, source: str) -> NgcRelease | None:
@@ -73,6 +74,11 @@ def _is_plain(value: str) -> bool:
 def has_all(row: NgcRelease | None) -> bool:
     """Whether a config could tell nothing that the tables need and do not have."""
     return row is not None and all(getattr(row, name) for name in _LEARNABLE)
+
+
+def was_read(row: NgcRelease) -> bool:
+    """Whether the config of the image was read for this row, which then tells no more."""
+    return READ_FROM in row.source
 
 
 def write_rows(rows: Iterable[NgcRelease]) -> bytes:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kedge.compat.image.tag_filters import is_since, read_since
 from kedge.compat.image.tag_names import VERSION, read_tag, sort_names
-from kedge.compat.tables.learned import has_all, make_row, write_rows
+from kedge.compat.tables.learned import READ_FROM, has_all, make_row, write_rows
 from kedge.compat.tables.load import Tables, load_tables, merge_rows, read_learned
 from kedge.compat.tables.rows import NgcRelease
 from kedge.errors import FileProblem, KedgeError, NetworkFailed, NoSpace, RateLimited, StoreBusy, UsageError
@@ -242,5 +242,5 @@ class _Update:
         traits = read_registry_traits(resolved, self._store, _NOTHING)
         machine = traits.architecture or self._architecture
         digest = resolved.manifest.config.digest
-        source = f"registry config {digest} ({machine}) read {time.strftime('%Y-%m-%d')}"
+        source = f"{READ_FROM} {digest} ({machine}) read {time.strftime('%Y-%m-%d')}"
         return make_row(repository.image, tag, traits, source)

@@ -16,7 +16,7 @@ from kedge.compat.recommend import (
     recommend,
     tell_other_image,
 )
-from kedge.compat.tables.learned import has_all
+from kedge.compat.tables.learned import was_read
 from kedge.compat.tables.load import Tables
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.target import Target
@@ -175,7 +175,7 @@ def _find_remedy(recommendation: Recommendation, repository: Repository, target:
 def _can_learn(rows: Sequence[NgcRelease]) -> bool:
     """Whether configs can tell what is missing: CUDA they do; kernels those of some images, of which one is known."""
     lists_kernels = any(row.capabilities for row in rows)
-    return any(not row.cuda or (lists_kernels and not row.capabilities and not has_all(row)) for row in rows)
+    return any(not row.cuda or (lists_kernels and not row.capabilities and not was_read(row)) for row in rows)
 
 
 def _explain_nothing(recommendation: Recommendation, caveats: Sequence[str], *, match: str, hint: str) -> NothingFits:
