@@ -15,8 +15,12 @@ from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
 from tests.requirements import require_root
 from tests.tutorials.internet import Internet, open_internet
 from tests.tutorials.mount_points import mount_point
+from tests.tutorials.site_images import SiteImages
 
-PARTITIONS = ("alpha", "alpha-interactive", "sequana_gpu_dev", "sequana_cpu_dev", "cpu_dev", "interactive", "rtx")
+PARTITIONS = (
+    *("alpha", "alpha-interactive", "sequana_gpu", "sequana_gpu_dev", "sequana_cpu_dev", "cpu_dev", "interactive"),
+    "rtx",
+)
 
 
 @pytest.fixture(scope="session")
@@ -38,10 +42,10 @@ def slurm_internet(slurm_lessons: SlurmCluster) -> Iterator[Internet]:
 
 @pytest.fixture(scope="session")
 def big_disks(slurm_lessons: SlurmCluster) -> Iterator[None]:
-    """/scratch and /beegfs on every host, for everybody; where the machine has neither, they are gone afterwards."""
+    """/scratch, /beegfs and /data on every host, for everybody; what the machine has not is gone afterwards."""
     assert slurm_lessons.hosts is not None
     with ExitStack() as stack:
-        for name in ("scratch", "beegfs"):
+        for name in ("scratch", "beegfs", "data"):
             stack.enter_context(mount_point(Path("/", name)))
             shared = slurm_lessons.folder / name
             shared.mkdir()
@@ -49,6 +53,12 @@ def big_disks(slurm_lessons: SlurmCluster) -> Iterator[None]:
             for host in ("head", *slurm_lessons.nodes):
                 slurm_lessons.hosts.run(host, "mount", "--bind", str(shared), f"/{name}")
         yield
+
+
+@pytest.fixture(scope="session")
+def slurm_images(slurm_lessons: SlurmCluster, slurm_internet: Internet) -> SiteImages:
+    """The images of the site pages, on those servers."""
+    return SiteImages(slurm_lessons.user(), slurm_internet)
 
 
 @pytest.fixture(scope="session")

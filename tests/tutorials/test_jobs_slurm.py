@@ -41,42 +41,11 @@ def zih(slurm_lessons: SlurmCluster) -> JobUser:
     return me
 
 
-def test_zih_shell_on_one_gpu(zih: JobUser, slurm_lessons: SlurmCluster) -> None:
-    inside = 'echo "GPU $CUDA_VISIBLE_DEVICES, job $SLURM_JOB_ID on $(hostname)"\nexit\n'
-    words = ("alloc", "--partition=alpha", "--nodes=1", "--ntasks-per-node=1", "--ntasks=1", "--gpus=1")
-    done = type_at_terminal(zih, *words, "--time=08:00:00", "--mem=50000M", "-", "sh", "-c", inside)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = next(line for line in done.stdout.replace("\0", "").splitlines() if line.startswith("GPU"))
-    assert said.startswith("GPU 0, job ")
-    id = said.split()[3]
-    told = slurm_lessons.describe_job(id)
-    assert (told["Partition"], told["TimeLimit"], told["NumNodes"]) == ("alpha", "08:00:00", "1")
-    assert told["MinMemoryNode"] in ("50000M", "48.83G")
-
-
-def test_zih_shell_in_the_container(zih: JobUser) -> None:
-    zih.write("imagenet/train", "pictures", mode=0o644)
-    bind = f"{zih.folder}/imagenet:/data/imagenet"
-    words = ("alloc", "-p", "alpha", "--gpus", "1", "--mem", "50G", "-t", "8h", "-B", bind, "pytorch:21.06-py3")
-    done = type_at_terminal(zih, *words, typed="cat /data/imagenet/train; ls -d /.singularity.d; exit 5\n")
-    assert "pictures" in done.stdout, done.stdout + done.stderr
-    assert "/.singularity.d" in done.stdout
-    assert done.returncode == 5, "the status of the shell"
-
-
-def test_zih_training_as_one_command(zih: JobUser) -> None:
-    command = ["python", f"{RESNET}/multiproc.py", "--nnodes=1", "--nproc_per_node", "1", f"{RESNET}/main.py", "-j16"]
-    words = ["--queue", "alpha", "--gpus", "1", "--time", "8h", "--mem", "50000M", "pytorch:21.06-py3", *command]
-    assert run_job(zih, *words) == f"{' '.join(command)}; GPUs 0; CPUs 1\n"
-
-
-def test_zih_eight_gpus_of_a_node(zih: JobUser) -> None:
-    words = ("-p", "alpha", "--nodes", "1", "--ntasks-per-node", "8", "--gpus", "8", "-t", "8h", "--mem", "500000M")
-    said = run_job(zih, *words, "pytorch:21.06-py3", "python", "multiproc.py", "--nproc_per_node", "8")
-    assert said == "python multiproc.py --nproc_per_node 8; GPUs 0,1,2,3,4,5,6,7; CPUs 1\n", "once, not eight times"
-    said = run_job(zih, "--torchrun", *words[:4], "--gpus", "8", "-t", "8h", "pytorch:21.06-py3", f"{RESNET}/main.py")
-    # a port of the job's own on this node, as on several
-    assert said.startswith(f"{STARTER} --nnodes=1 --nproc_per_node=8 --node_rank=0 --master_addr=127.0.0.1"), said
+def test_zih_shell_in_the_container_ends_with_its_status(zih: JobUser) -> None:
+    words = ("alloc", "-p", "alpha", "--gpus", "1", "--mem", "50G", "-t", "8h", "pytorch:21.06-py3")
+    done = type_at_terminal(zih, *words, typed="ls -d /.singularity.d; exit 5\n")
+    assert "/.singularity.d" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 5
 
 
 def test_zih_image_of_before_torchrun_is_looked_into(zih: JobUser) -> None:

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Stand-ins of the images on the site pages: this host's Python on a small system, and the files that each image has.
+
+NumPy is this host's, from PyPI, and is bound into every container; frameworks of gigabytes are not there. What starts
+processes as PyTorch's launchers do, and what trains, are small programs (tests/programs), which really find each other.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.builders import layers as build
+from tests.builders.containers import Runner
+from tests.builders.images import make_config
+from tests.builders.learning_images import add_libraries
+from tests.builders.pypi_tools import require_tool
+from tests.requirements import REPOSITORY, require_program
+from tests.tutorials.internet import Internet
+
+PROGRAMS = REPOSITORY / "tests/programs"
+PACKAGES = "/opt/packages"  # where the containers have NumPy
+TRAINING = (PROGRAMS / "train_small.py").read_bytes()
+STARTER = (PROGRAMS / "start_processes.py").read_bytes()
+README = b"stand-in for the README of resnet50v1.5\n"
+_OF_HOST = (
+    "sh",
+    "bash",
+    "cat",
+    "ls",
+    "env",
+    "chmod",
+    "mkdir",
+    "cp",
+    "mv",
+    "rm",
+    "ln",
+    "hostname",
+    "tar",
+    "gzip",
+    "make",
+)
+_TORCH_1 = "opt/conda/lib/python3.8/site-packages/torch"
+_RESNET = "workspace/examples/resnet50v1.5"
+
+
+def find_packages() -> Path:
+    """NumPy for the Python of this host."""
+    (found,) = require_tool("arrays").parent.glob("lib/python3*/site-packages")
+    return found
+
+
+class SiteImages:
+    """Serves images: one layer with Python that they share, one with the files of each."""
+
+    def __init__(self, runner: Runner, internet: Internet) -> None:
+        self._internet = internet
+        self._base = _pack_base(runner)
+        self._blob = build.compress(self._base)
+
+    def serve(self, name: str, files: Mapping[str, bytes], programs: Mapping[str, bytes], **section: object) -> None:
+        """An image with files and programs; `section` are the fields of its configuration."""
+        members = [build.file(path, data) for path, data in files.items()]
+        members += [build.file(path, data, mode=0o755) for path, data in programs.items()]
+        tar = build.layer(*members)
+        layers = [self._blob, build.compress(tar)]
+        variables = ["PATH=/opt/conda/bin:/usr/local/bin:/usr/bin:/bin", f"PYTHONPATH={PACKAGES}"]
+        config = make_config([self._base, tar], {"Env": variables, "Cmd": ["/bin/bash"], **section})
+        self._internet.add_layers(name, layers, config)
+
+    def serve_pytorch(self, tag: str, version: str) -> None:
+        """NVIDIA's PyTorch: from 21.10 on with the program torchrun, before installed by conda and without it."""
+        name = f"nvcr.io/nvidia/pytorch:{tag}"
+        if version.startswith("1.9"):
+            self.serve(name, list_files_of_2021(version), {"opt/conda/bin/python": _call("/usr/bin/python3")})
+            return
+        place = "usr/local/lib/python3.10/dist-packages/torch"
+        files = {f"{place}/version.py": f"__version__ = '{version}'\n".encode(), f"{place}/__init__.py": b""}
+        files[f"{place}/distributed/run.py"] = STARTER
+        starter = _call(f"/usr/bin/python3 /{place}/distributed/run.py")
+        self.serve(name, files, {"usr/local/bin/torchrun": starter})
+
+
+def list_files_of_2021(version: str) -> dict[str, bytes]:
+    """PyTorch before `torchrun`, and NVIDIA's example beside it."""
+    return {
+        f"{_TORCH_1}/__init__.py": b"",
+        f"{_TORCH_1}/version.py": f"__version__ = '{version}'\n".encode(),
+        f"{_TORCH_1}/distributed/__init__.py": b"",
+        f"{_TORCH_1}/distributed/launch.py": b'parser.add_argument("--use_env", action="store_true")\n',
+        f"{_TORCH_1}/distributed/run.py": STARTER,
+        f"{_RESNET}/README.md": README,
+        f"{_RESNET}/main.py": TRAINING,
+        f"{_RESNET}/multiproc.py": STARTER,
+    }
+
+
+def _call(words: str) -> bytes:
+    return f'#!/bin/sh\nexec {words} "$@"\n'.encode()
+
+
+def _pack_base(runner: Runner) -> bytes:
+    """A layer with the host's Python, shell and tools, and what wheels expect of every system."""
+    folder = runner.home / "site-image"
+    words = ",".join(("/usr/bin/python3", *(require_program(name) for name in _OF_HOST)))
+    runner.read("pull", "--sandbox", str(folder), f"host:{words}")
+    for pattern in ("test", "lib2to3", "pydoc_data", "idlelib", "ensurepip", "config-*", "tkinter"):
+        for path in folder.glob(f"usr/lib/python3.*/{pattern}"):
+            shutil.rmtree(path)
+    add_libraries(folder)
+    (folder / "usr/bin/python").symlink_to("python3")
+    shutil.rmtree(folder / ".singularity.d")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(folder, ".", filter=_give_to_root)
+    shutil.rmtree(folder)
+    return buffer.getvalue()
+
+
+def _give_to_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
