@@ -80,32 +80,11 @@ def sdumont(slurm_lessons: SlurmCluster) -> JobUser:
     return me.with_environment(SCRATCH=str(me.folder))
 
 
-def test_sdumont_batch_job(sdumont: JobUser, slurm_lessons: SlurmCluster) -> None:
-    add_image(sdumont, "pytorch20.03.sif")
-    id = sdumont.submit(
-        *("--job-name", "singularity_test", "--partition", "sequana_gpu_dev", "--nodes=1", "--ntasks-per-node=1"),
-        *("--cpus-per-task=10", "--time=00:20:00", "--gpus", "1", "--directive=--no-requeue", "pytorch20.03.sif"),
-        *("sh", "-c", "python cnn_gpus.py --epochs 5 --batch-size 16"),
-    )
-    sdumont.wait(id)
-    assert read_output(sdumont, id) == "python cnn_gpus.py --epochs 5 --batch-size 16; GPUs 0; CPUs 10\n"
-    told = slurm_lessons.describe_job(id)
-    assert (told["JobName"], told["Partition"], told["Requeue"]) == ("singularity_test", "sequana_gpu_dev", "0")
-    assert (told["TimeLimit"], told["CPUs/Task"]) == ("00:20:00", "10")
-
-
 def test_sdumont_queue_that_wants_gpus(sdumont: JobUser) -> None:
     add_image(sdumont, "pytorch20.03.sif")
     done = sdumont.run("submit", "-p", "sequana_gpu_dev", "-t", "20m", "pytorch20.03.sif", "true")
     assert done.returncode == 71
     assert "try: --gpus 1" in done.stderr
-
-
-def test_sdumont_salloc(sdumont: JobUser) -> None:
-    add_image(sdumont, "pytorch22.03.sif")
-    words = ("alloc", "-p", "sequana_gpu_dev", "-N", "1", "-J", "singularity_test", "--gpus", "1", "-t", "20m")
-    done = type_at_terminal(sdumont, *words, "pytorch22.03.sif", "python", "gpus.py")
-    assert "python gpus.py; GPUs 0" in done.stdout, done.stdout + done.stderr
 
 
 def test_sdumont_pulls_inside_the_job(slurm: SlurmCluster) -> None:

@@ -20,7 +20,7 @@ from tests.builders.images import MACHINE
 from tests.cluster.users import ClusterUser
 from tests.requirements import REPOSITORY
 from tests.tutorials.documents import Found, Kind
-from tests.tutorials.internet import Internet
+from tests.tutorials.internet import KEY, Internet
 from tests.tutorials.lessons import Expect, Step
 from tests.tutorials.reader import Reader, write_startup
 from tests.tutorials.site_images import PACKAGES, find_packages
@@ -60,6 +60,10 @@ def expect_job(says: str, **more: object) -> Expect:
     return Expect(says=r"(?m)^\d+", then=then, then_says=says, seconds=130, **more)  # type: ignore[arg-type]
 
 
+# the user name of keys is proposed, and the key is not shown
+LOGIN = Expect(
+    keys=((r"user name \[\$oauthtoken\]: ?\Z", ""), (r"(?i)(key|password)[^\n]*: ?\Z", KEY)), says="(?i)logged in"
+)
 OWN_HOST = {
     "kedge bundle": Expect(is_elsewhere=True, says=rf"-> '{FILE}'"),
     "ssh": Expect(is_elsewhere=True),
