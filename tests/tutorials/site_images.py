@@ -10,13 +10,15 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.builders import layers as build
 from tests.builders.containers import Runner
 from tests.builders.images import make_config
 from tests.builders.learning_images import add_libraries
+from tests.builders.mpi_images import find_programs
 from tests.builders.pypi_tools import require_tool
 from tests.requirements import REPOSITORY, require_program
 from tests.tutorials.internet import Internet
@@ -53,27 +55,46 @@ def find_packages() -> Path:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class HostLayers:
+    """Layers with programs of this host, as tar and as registries have them: made once for all clusters."""
+
+    python: tuple[bytes, bytes]
+    mpich: tuple[bytes, bytes]
+
+
+def pack_host_layers(runner: Runner) -> HostLayers:
+    """Python with what wheels expect of every system, and an MPI that Slurm's PMI2 starts."""
+    return HostLayers(_pack(runner, ("/usr/bin/python3", *_OF_HOST)), _pack(runner, find_programs("mpich")))
+
+
 class SiteImages:
-    """Serves images: one layer with Python that they share, one with the files of each."""
+    """Serves images: a layer with Python that they share, and one with the files of each."""
 
-    def __init__(self, runner: Runner, internet: Internet) -> None:
+    def __init__(self, layers: HostLayers, internet: Internet) -> None:
         self._internet = internet
-        self._base = _pack_base(runner)
-        self._blob = build.compress(self._base)
+        self._layers = layers
 
-    def serve(self, name: str, files: Mapping[str, bytes], programs: Mapping[str, bytes], **section: object) -> None:
+    def serve(
+        self,
+        name: str,
+        files: Mapping[str, bytes],
+        programs: Mapping[str, bytes],
+        *,
+        has_mpi: bool = False,
+        **section: object,
+    ) -> None:
         """An image with files and programs; `section` are the fields of its configuration."""
         members = [build.file(path, data) for path, data in files.items()]
         members += [build.file(path, data, mode=0o755) for path, data in programs.items()]
-        tar = build.layer(*members)
-        layers = [self._blob, build.compress(tar)]
+        own = build.layer(*members)
+        layers = [self._layers.python, *([self._layers.mpich] if has_mpi else []), (own, build.compress(own))]
         variables = ["PATH=/opt/conda/bin:/usr/local/bin:/usr/bin:/bin", f"PYTHONPATH={PACKAGES}"]
-        config = make_config([self._base, tar], {"Env": variables, "Cmd": ["/bin/bash"], **section})
-        self._internet.add_layers(name, layers, config)
+        config = make_config([tar for tar, _ in layers], {"Env": variables, "Cmd": ["/bin/bash"], **section})
+        self._internet.add_layers(name, [blob for _, blob in layers], config)
 
-    def serve_pytorch(self, tag: str, version: str) -> None:
-        """NVIDIA's PyTorch: from 21.10 on with the program torchrun, before installed by conda and without it."""
-        name = f"nvcr.io/nvidia/pytorch:{tag}"
+    def serve_pytorch(self, name: str, version: str) -> None:
+        """PyTorch: with the program torchrun, or as NVIDIA had it before, installed by conda and without it."""
         if version.startswith("1.9"):
             self.serve(name, list_files_of_2021(version), {"opt/conda/bin/python": _call("/usr/bin/python3")})
             return
@@ -102,22 +123,21 @@ def _call(words: str) -> bytes:
     return f'#!/bin/sh\nexec {words} "$@"\n'.encode()
 
 
-def _pack_base(runner: Runner) -> bytes:
-    """A layer with the host's Python, shell and tools, and what wheels expect of every system."""
+def _pack(runner: Runner, programs: Sequence[str]) -> tuple[bytes, bytes]:
     folder = runner.home / "site-image"
-    words = ",".join(("/usr/bin/python3", *(require_program(name) for name in _OF_HOST)))
-    runner.read("pull", "--sandbox", str(folder), f"host:{words}")
+    runner.read("pull", "--sandbox", str(folder), "host:" + ",".join(map(require_program, programs)))
     for pattern in ("test", "lib2to3", "pydoc_data", "idlelib", "ensurepip", "config-*", "tkinter"):
         for path in folder.glob(f"usr/lib/python3.*/{pattern}"):
             shutil.rmtree(path)
     add_libraries(folder)
-    (folder / "usr/bin/python").symlink_to("python3")
+    if (folder / "usr/bin/python3").exists():
+        (folder / "usr/bin/python").symlink_to("python3")
     shutil.rmtree(folder / ".singularity.d")
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(folder, ".", filter=_give_to_root)
     shutil.rmtree(folder)
-    return buffer.getvalue()
+    return buffer.getvalue(), build.compress(buffer.getvalue())
 
 
 def _give_to_root(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -61,7 +61,7 @@ WALK = Walk(
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("big_disks")
 def test_sdumont_page(slurm_lessons: SlurmCluster, slurm_internet: Internet, slurm_images: SiteImages) -> None:
-    slurm_images.serve_pytorch("22.03-py3", "1.12.0a0+2c916ef")
+    slurm_images.serve_pytorch("nvcr.io/nvidia/pytorch:22.03-py3", "1.12.0a0+2c916ef")
     slurm_images.serve("godlovedc/lolcow:latest", {}, {}, Cmd=["python3", "-c", "print('lolcow says', 'moo')"])
     hosts = slurm_lessons.hosts
     assert hosts is not None

@@ -68,8 +68,8 @@ WALK = Walk(
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("big_disks")
 def test_zih_page(slurm_lessons: SlurmCluster, slurm_internet: Internet, slurm_images: SiteImages) -> None:
-    slurm_images.serve_pytorch("21.06-py3", "1.9.0a0+c3d40fd")
-    slurm_images.serve_pytorch("24.12-py3", "2.6.0a0+df5bbc09d1.nv24.12")
+    slurm_images.serve_pytorch("nvcr.io/nvidia/pytorch:21.06-py3", "1.9.0a0+c3d40fd")
+    slurm_images.serve_pytorch("nvcr.io/nvidia/pytorch:24.12-py3", "2.6.0a0+df5bbc09d1.nv24.12")
     assert slurm_lessons.hosts is not None
     name = "login1.alpha.hpc.tu-dresden.de"
     local = slurm_lessons.hosts.local_disk

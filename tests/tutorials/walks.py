@@ -153,16 +153,15 @@ class Place:
 def make_walker(user: ClusterUser, internet: Internet, place: Place, local: Path, **environment: str) -> Walker:
     """The reader of a page, with a home of its own; `local` is a directory that every host has of its own."""
     folder = user.folder.with_name(f"{user.folder.name}-{place.page}")
-    own = _make_reader(user, folder / "own", {})
     on_host = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', place.host)
+    reached = {"https_proxy": internet.proxy, "no_proxy": "", "KEDGE_CA_BUNDLE": str(internet.certificate)}
+    packages = {"KEDGE_BIND": f"{find_packages()}:{PACKAGES}:ro", "OPENBLAS_NUM_THREADS": "1", "UCX_TLS": "tcp,self"}
+    own = _make_reader(user, folder / "own", {**reached, **packages})
     variables = {
-        "https_proxy": internet.proxy,
-        "no_proxy": "",
-        "KEDGE_CA_BUNDLE": str(internet.certificate),
+        **reached,
+        **packages,
         "KEDGE_NODEDIR": str(local / f"node-{place.page}"),
-        "KEDGE_BIND": f"{find_packages()}:{PACKAGES}:ro",
         "KEDGE_SITES": str(_write_profiles(folder / "sites")),
-        "OPENBLAS_NUM_THREADS": "1",
         **environment,
     }
     there = replace(user, prefix=(*user.prefix, *(on_host if place.host else ())))
