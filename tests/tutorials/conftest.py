@@ -9,14 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.containers import each_role
 from tests.cluster.conftest import gridengine_abci, slurm, slurm_tacc  # noqa: F401 (fixtures)
 from tests.cluster.gridengine_cell import GridEngineCell, GridEngineOptions
-from tests.cluster.slurm_cluster import SlurmCluster, SlurmOptions
+from tests.cluster.slurm_cluster import TACC, SlurmCluster, SlurmOptions
 from tests.requirements import require_root
 from tests.tutorials.internet import Internet, open_internet
 from tests.tutorials.mount_points import mount_point
+from tests.tutorials.site_images import HostLayers, SiteImages, pack_host_layers
 
-PARTITIONS = ("alpha", "alpha-interactive", "sequana_gpu_dev", "sequana_cpu_dev", "cpu_dev", "interactive", "rtx")
+PARTITIONS = (
+    *("alpha", "alpha-interactive", "sequana_gpu", "sequana_gpu_dev", "sequana_cpu_dev", "cpu_dev", "interactive"),
+    "rtx",
+)
 
 
 @pytest.fixture(scope="session")
@@ -38,10 +43,10 @@ def slurm_internet(slurm_lessons: SlurmCluster) -> Iterator[Internet]:
 
 @pytest.fixture(scope="session")
 def big_disks(slurm_lessons: SlurmCluster) -> Iterator[None]:
-    """/scratch and /beegfs on every host, for everybody; where the machine has neither, they are gone afterwards."""
+    """/scratch, /beegfs and /data on every host, for everybody; what the machine has not is gone afterwards."""
     assert slurm_lessons.hosts is not None
     with ExitStack() as stack:
-        for name in ("scratch", "beegfs"):
+        for name in ("scratch", "beegfs", "data"):
             stack.enter_context(mount_point(Path("/", name)))
             shared = slurm_lessons.folder / name
             shared.mkdir()
@@ -49,6 +54,36 @@ def big_disks(slurm_lessons: SlurmCluster) -> Iterator[None]:
             for host in ("head", *slurm_lessons.nodes):
                 slurm_lessons.hosts.run(host, "mount", "--bind", str(shared), f"/{name}")
         yield
+
+
+@pytest.fixture(scope="session")
+def host_layers() -> Iterator[HostLayers]:
+    """What the images of the site pages are made of."""
+    for runner in each_role("user"):
+        yield pack_host_layers(runner)
+
+
+@pytest.fixture(scope="session")
+def slurm_images(slurm_internet: Internet, host_layers: HostLayers) -> SiteImages:
+    """The images of the site pages, on those servers."""
+    return SiteImages(host_layers, slurm_internet)
+
+
+@pytest.fixture(scope="session")
+def frontera() -> Iterator[SlurmCluster]:
+    """Plays TACC's Frontera: it refuses what TACC refuses."""
+    require_root()
+    options = SlurmOptions(cpus=16, memory=100_000, lua=TACC, partitions=("rtx", "rtx-dev"), virtual_hosts=True)
+    with SlurmCluster(options) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def frontera_internet(frontera: SlurmCluster) -> Iterator[Internet]:
+    """The servers of the tutorials, reached from that cluster."""
+    assert frontera.hosts is not None
+    with open_internet(frontera.folder / "internet", frontera.hosts) as internet:
+        yield internet
 
 
 @pytest.fixture(scope="session")

@@ -42,9 +42,13 @@ class Internet:
 
     def add_image(self, name: str, tar: bytes, section: Mapping[str, object] | None = None) -> None:
         """Serve an image of one layer under its name; names without a registry are of Docker Hub."""
+        self.add_layers(name, [build.compress(tar)], make_config([tar], section or {}))
+
+    def add_layers(self, name: str, layers: list[bytes], config: bytes) -> None:
+        """Serve an image of several layers, lowest first, as registries have them."""
         repository, _, tag = name.removeprefix("nvcr.io/").rpartition(":")
         registry = self.nvcr if name.startswith("nvcr.io/") else self.hub
-        registry.add_image(repository, tag, [build.compress(tar)], make_config([tar], section or {}))
+        registry.add_image(repository, tag, layers, config)
 
     def answer(self, request: Recorded) -> Reply:
         """Files, and the images of the library."""

@@ -33,10 +33,12 @@ class Reader:
     def write(self, name: str, text: str, mode: int = 0o755) -> Path:
         """A file of the reader."""
         path = self.folder / name
+        new = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(mode)
-        os.chown(path, self.user.uid, self.user.uid)
+        for each in (path, *new):
+            os.chown(each, self.user.uid, self.user.uid)
         return path
 
     def open_shell(self) -> Session:
@@ -50,25 +52,26 @@ class Reader:
             for step in steps:
                 is_second = step.expect.is_elsewhere or (lesson.has_two_terminals and step.found.host == "login")
                 try:
-                    self._take(second if is_second else session, lesson, step)
+                    self.take(second if is_second else session, lesson.fills, step)
                 except AssertionError as problem:  # the terminal is of no more use
                     self.faults.append(f"line {step.found.line}: {step.text}\n{problem}")
                     break
         assert not self.faults, "\n\n".join(self.faults)
         return steps
 
-    def _take(self, session: Session, lesson: Lesson, step: Step) -> None:
+    def take(self, session: Session, fills: Mapping[str, str], step: Step) -> None:
+        """Type one command, with what goes before and after it; what is not as expected becomes a fault."""
         expect = step.expect
         if expect.save:
-            self.write(expect.save, _fill(lesson, step.found.text))
+            self.write(expect.save, _fill(fills, step.found.text))
         for text in expect.before:
-            session.type(_fill(lesson, text))
+            session.type(_fill(fills, text))
         if step.is_typed or expect.typed:
-            text = _fill(lesson, expect.typed or step.text)
+            text = _fill(fills, expect.typed or step.text)
             answer = session.type(text, *expect.keys, timeout=expect.seconds)
             self._judge(step, text, answer, expect.says, expect.status)
         if expect.then:
-            answer = session.type(_fill(lesson, expect.then), timeout=expect.seconds)
+            answer = session.type(_fill(fills, expect.then), timeout=expect.seconds)
             self._judge(step, expect.then, answer, expect.then_says, 0)
         for _ in range(expect.leaves):
             session.type("exit")
@@ -107,11 +110,17 @@ def make_reader(user: ClusterUser, internet: Internet, name: str, startup: str =
     reader = Reader(user, folder, variables)
     for path in (folder, user.home):
         os.chown(path, user.uid, user.uid)
-    settings = {**user.variables(variables), "PWD": ""}
+    add_programs(reader, {"kedge": f'#!/bin/sh\nexec {sys.executable} -m kedge "$@"\n'})
+    write_startup(reader, internet, startup)
+    return reader
+
+
+def write_startup(reader: Reader, internet: Internet, startup: str = "") -> None:
+    """What the shells of the reader read, and how its programs reach the servers."""
+    settings = {**reader.user.variables(reader.environment), "PWD": ""}
     exports = "".join(
         f"export {key}={shlex.quote(value)}\n" for key, value in settings.items() if key not in ("PWD", "HOME")
     )
-    add_programs(reader, {"kedge": f'#!/bin/sh\nexec {sys.executable} -m kedge "$@"\n'})
     for file in (".bashrc", ".bash_profile"):
         reader.write(f"{reader.user.home}/{file}", exports + startup + STARTUP, 0o644)
     reader.write(
@@ -120,7 +129,6 @@ def make_reader(user: ClusterUser, internet: Internet, name: str, startup: str =
         0o644,
     )
     reader.write(f"{reader.user.home}/.curlrc", f"cacert = {internet.certificate}\nproxy = {internet.proxy}\n", 0o644)
-    return reader
 
 
 def add_programs(reader: Reader, programs: Mapping[str, str]) -> None:
@@ -129,7 +137,7 @@ def add_programs(reader: Reader, programs: Mapping[str, str]) -> None:
         reader.write(f"{reader.user.home}/bin/{name}", text)
 
 
-def _fill(lesson: Lesson, text: str) -> str:
-    for gap, value in lesson.fills.items():
+def _fill(fills: Mapping[str, str], text: str) -> str:
+    for gap, value in fills.items():
         text = text.replace(gap, value)
     return text

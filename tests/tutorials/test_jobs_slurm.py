@@ -41,42 +41,11 @@ def zih(slurm_lessons: SlurmCluster) -> JobUser:
     return me
 
 
-def test_zih_shell_on_one_gpu(zih: JobUser, slurm_lessons: SlurmCluster) -> None:
-    inside = 'echo "GPU $CUDA_VISIBLE_DEVICES, job $SLURM_JOB_ID on $(hostname)"\nexit\n'
-    words = ("alloc", "--partition=alpha", "--nodes=1", "--ntasks-per-node=1", "--ntasks=1", "--gpus=1")
-    done = type_at_terminal(zih, *words, "--time=08:00:00", "--mem=50000M", "-", "sh", "-c", inside)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = next(line for line in done.stdout.replace("\0", "").splitlines() if line.startswith("GPU"))
-    assert said.startswith("GPU 0, job ")
-    id = said.split()[3]
-    told = slurm_lessons.describe_job(id)
-    assert (told["Partition"], told["TimeLimit"], told["NumNodes"]) == ("alpha", "08:00:00", "1")
-    assert told["MinMemoryNode"] in ("50000M", "48.83G")
-
-
-def test_zih_shell_in_the_container(zih: JobUser) -> None:
-    zih.write("imagenet/train", "pictures", mode=0o644)
-    bind = f"{zih.folder}/imagenet:/data/imagenet"
-    words = ("alloc", "-p", "alpha", "--gpus", "1", "--mem", "50G", "-t", "8h", "-B", bind, "pytorch:21.06-py3")
-    done = type_at_terminal(zih, *words, typed="cat /data/imagenet/train; ls -d /.singularity.d; exit 5\n")
-    assert "pictures" in done.stdout, done.stdout + done.stderr
-    assert "/.singularity.d" in done.stdout
-    assert done.returncode == 5, "the status of the shell"
-
-
-def test_zih_training_as_one_command(zih: JobUser) -> None:
-    command = ["python", f"{RESNET}/multiproc.py", "--nnodes=1", "--nproc_per_node", "1", f"{RESNET}/main.py", "-j16"]
-    words = ["--queue", "alpha", "--gpus", "1", "--time", "8h", "--mem", "50000M", "pytorch:21.06-py3", *command]
-    assert run_job(zih, *words) == f"{' '.join(command)}; GPUs 0; CPUs 1\n"
-
-
-def test_zih_eight_gpus_of_a_node(zih: JobUser) -> None:
-    words = ("-p", "alpha", "--nodes", "1", "--ntasks-per-node", "8", "--gpus", "8", "-t", "8h", "--mem", "500000M")
-    said = run_job(zih, *words, "pytorch:21.06-py3", "python", "multiproc.py", "--nproc_per_node", "8")
-    assert said == "python multiproc.py --nproc_per_node 8; GPUs 0,1,2,3,4,5,6,7; CPUs 1\n", "once, not eight times"
-    said = run_job(zih, "--torchrun", *words[:4], "--gpus", "8", "-t", "8h", "pytorch:21.06-py3", f"{RESNET}/main.py")
-    # a port of the job's own on this node, as on several
-    assert said.startswith(f"{STARTER} --nnodes=1 --nproc_per_node=8 --node_rank=0 --master_addr=127.0.0.1"), said
+def test_zih_shell_in_the_container_ends_with_its_status(zih: JobUser) -> None:
+    words = ("alloc", "-p", "alpha", "--gpus", "1", "--mem", "50G", "-t", "8h", "pytorch:21.06-py3")
+    done = type_at_terminal(zih, *words, typed="ls -d /.singularity.d; exit 5\n")
+    assert "/.singularity.d" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 5
 
 
 def test_zih_image_of_before_torchrun_is_looked_into(zih: JobUser) -> None:
@@ -111,32 +80,11 @@ def sdumont(slurm_lessons: SlurmCluster) -> JobUser:
     return me.with_environment(SCRATCH=str(me.folder))
 
 
-def test_sdumont_batch_job(sdumont: JobUser, slurm_lessons: SlurmCluster) -> None:
-    add_image(sdumont, "pytorch20.03.sif")
-    id = sdumont.submit(
-        *("--job-name", "singularity_test", "--partition", "sequana_gpu_dev", "--nodes=1", "--ntasks-per-node=1"),
-        *("--cpus-per-task=10", "--time=00:20:00", "--gpus", "1", "--directive=--no-requeue", "pytorch20.03.sif"),
-        *("sh", "-c", "python cnn_gpus.py --epochs 5 --batch-size 16"),
-    )
-    sdumont.wait(id)
-    assert read_output(sdumont, id) == "python cnn_gpus.py --epochs 5 --batch-size 16; GPUs 0; CPUs 10\n"
-    told = slurm_lessons.describe_job(id)
-    assert (told["JobName"], told["Partition"], told["Requeue"]) == ("singularity_test", "sequana_gpu_dev", "0")
-    assert (told["TimeLimit"], told["CPUs/Task"]) == ("00:20:00", "10")
-
-
 def test_sdumont_queue_that_wants_gpus(sdumont: JobUser) -> None:
     add_image(sdumont, "pytorch20.03.sif")
     done = sdumont.run("submit", "-p", "sequana_gpu_dev", "-t", "20m", "pytorch20.03.sif", "true")
     assert done.returncode == 71
     assert "try: --gpus 1" in done.stderr
-
-
-def test_sdumont_salloc(sdumont: JobUser) -> None:
-    add_image(sdumont, "pytorch22.03.sif")
-    words = ("alloc", "-p", "sequana_gpu_dev", "-N", "1", "-J", "singularity_test", "--gpus", "1", "-t", "20m")
-    done = type_at_terminal(sdumont, *words, "pytorch22.03.sif", "python", "gpus.py")
-    assert "python gpus.py; GPUs 0" in done.stdout, done.stdout + done.stderr
 
 
 def test_sdumont_pulls_inside_the_job(slurm: SlurmCluster) -> None:

@@ -15,14 +15,14 @@ from tests.tutorials.reader import Reader, add_programs, make_reader
 from tests.tutorials.stand_ins import IBRUN, IDEV, MODULES, make_tar
 
 _PATH = {"Env": ["PATH=/code:/usr/local/bin:/bin"]}
-_DOCKERFILE_MPI = """\
+DOCKERFILE_MPI = """\
 FROM tacc/tacc-ubuntu18-impi19.0.7-common:latest
 RUN apt-get update && apt-get install -y python3-pip
 RUN pip3 install mpi4py==3.1.4
 COPY pi-mpi.py /usr/local/bin/
 RUN chmod +rx /usr/local/bin/pi-mpi.py
 """
-_DOCKERFILE_BERT = """\
+DOCKERFILE_BERT = """\
 FROM tacc/tacc-ml:centos7-cuda10-tf2.4-pt1.7
 RUN conda install -y transformers
 WORKDIR /code
@@ -118,10 +118,10 @@ def reader(slurm_lessons: SlurmCluster, slurm_internet: Internet) -> Reader:
         USER=USERNAME,
     )
     add_programs(reader, {"idev": IDEV, "ibrun": IBRUN})
-    for name, text in {"Dockerfile.mpi": _DOCKERFILE_MPI, "pi-mpi.py": _PI}.items():
+    for name, text in {"Dockerfile.mpi": DOCKERFILE_MPI, "pi-mpi.py": _PI}.items():
         reader.write(name, text, 0o644)
     files = {f"{name}.csv": f"label,text\n1,{name}\n" for name in ("test", "train", "valid")}
-    for name, text in {"Dockerfile": _DOCKERFILE_BERT, "bert_classifier.py": _BERT, **files}.items():
+    for name, text in {"Dockerfile": DOCKERFILE_BERT, "bert_classifier.py": _BERT, **files}.items():
         reader.write(f"bert/{name}", text, 0o644)
     reader.user.read_program("mkdir", "-p", "/scratch/alice")
     return reader
