@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Each target does its own set-up on a fresh Debian or Ubuntu: as root it installs what is missing, otherwise it says so.
 
-.PHONY: help venv setup demo test test-all clean-room check bench bundle reference site pictures format clean
+.PHONY: help venv setup demo fast test test-all clean-room check bench bundle reference site pictures format clean
 
 help:
 	@echo "make demo       build, explain, run, submit, launch, measure: two minutes, no network"
+	@echo "make fast       check, then the unit tests: minutes, as any user, without services"
 	@echo "make test       check, then all tests"
 	@echo "make test-all   the same, and the long ones: 20,000 generated trees through every writer and reader, an hour"
 	@echo "make clean-room as root: demo and tests in a bare Debian root; ROOM='--suite trixie' and other options of scripts/clean-room"
@@ -26,6 +27,9 @@ setup:
 
 demo: venv
 	@scripts/demo
+
+fast:
+	@scripts/fast
 
 test:
 	@scripts/test
