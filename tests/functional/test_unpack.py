@@ -42,6 +42,7 @@ def put_squashfs(runner: Runner, name: str = "image.sqsh", files: int = 20, size
         add_file(sink, locked, b"inside", b"read me", mode=0o000)
         add_file(sink, root, b"setuid", b"#!/bin/sh\n", mode=0o4755)
         add_file(sink, root, b"owned", b"x", owner=1234)
+        add_file(sink, root, b"noted", b"x", mode=0o400).xattrs = ((b"user.note", b"1"),)
         twin = add_file(sink, root, b"twin", b"both", mtime=1_500_000_000)
         locked.children[b"other"] = twin
         add_file(sink, root, b"hole", b"a" * 200_000 + bytes(1 << 20))
@@ -87,6 +88,7 @@ def test_unpack_gives_a_tree_that_its_owner_can_use(runner: Runner) -> None:
     assert (root / "hole").stat().st_blocks * 512 < 600_000
     assert (root / "link").readlink() == Path("/etc/passwd")
     assert (root / "many/7").read_bytes() == noise(3000, "image.sqsh7")
+    assert ((root / "noted").stat().st_mode & 0o777, os.getxattr(root / "noted", "user.note")) == (0o400, b"1")
     assert (root / "owned").stat().st_uid == (1234 if runner.uid == 0 else runner.uid)
     (again,) = unpack(runner, path)
     assert (again["unpacked"], again["root"]) == (False, done["root"])

@@ -197,7 +197,7 @@ class TreeExtractor:
         return batch.size
 
     def _make_file(self, folder: int, name: bytes, node: Node) -> None:
-        mode = usable_mode(node)
+        mode = usable_mode(node) | (0o200 if node.xattrs else 0)  # what its owner may not write takes no attributes
         file = os.open(name, _CREATE | os.O_EXCL, mode, dir_fd=folder)
         try:
             if node.size:

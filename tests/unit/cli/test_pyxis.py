@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,8 @@ def test_pyxis_refuses_what_it_cannot_do(
 def test_pyxis_does_not_put_the_root_of_the_node_over_that_of_the_image(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
+    if verb == "submit" and not os.access("/", os.W_OK):
+        pytest.skip("a job's output goes to the directory it is submitted from, here /")
     monkeypatch.chdir("/")
     status, shown = run(capsys, verb, "--dry-run", *SITE, IMAGE, "true")
     assert "--container-image=" in shown
