@@ -95,17 +95,7 @@ class VirtualHosts:
 
     def listen(self, name: str) -> socket.socket:
         """A socket of this process on which hosts reach it, at a free port of one of them."""
-        made: list[socket.socket] = []
-
-        def make() -> None:  # a thread of its own: it never returns to the network that it came from
-            with Path(f"/proc/{self._pids[name]}/ns/net").open() as namespace:
-                libc.join_namespace(namespace.fileno(), CLONE_NEWNET)
-            made.append(socket.create_server(("0.0.0.0", 0)))
-
-        thread = threading.Thread(target=make)
-        thread.start()
-        thread.join()
-        return made[0]
+        return listen_in(Path(f"/proc/{self._pids[name]}/ns/net"))
 
     def _make(self) -> None:
         for name in ("ready", "local"):
@@ -126,3 +116,18 @@ class VirtualHosts:
         self.run("switch", "ip", *f"link add {port} type veth peer name eth0 netns {self._pids[name]}".split())
         self.run("switch", "ip", *f"link set {port} master bridge up".split())
         self.run(name, "sh", "-ec", f"ip addr add {address}/24 dev eth0; ip link set eth0 up")
+
+
+def listen_in(network: Path) -> socket.socket:
+    """A socket of this process at a free port of a network namespace."""
+    made: list[socket.socket] = []
+
+    def make() -> None:  # a thread of its own: it never returns to the network that it came from
+        with network.open() as namespace:
+            libc.join_namespace(namespace.fileno(), CLONE_NEWNET)
+        made.append(socket.create_server(("0.0.0.0", 0)))
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    return made[0]

@@ -61,6 +61,12 @@ def as_words(uid: int) -> tuple[str, ...]:
     return ("--userns",) if uid == 0 else ()
 
 
+def test_server_whose_directory_is_a_link(runner: Runner, sif: Path) -> None:
+    """/bin comes first in the jobs of Grid Engine, and leads to /usr/bin."""
+    words = ("exec", *as_words(runner.uid), *WAY, str(sif), "cat", "/etc/passwd")
+    assert runner.read(*words, env={"PATH": "/bin:/usr/bin"}).startswith("root:x:0:0")
+
+
 @pytest.mark.parametrize("more", [(), ("--pid",), ("--fakeroot",), ("--contain", "--writable-tmpfs")])
 def test_root_is_served_and_the_server_ends(runner: Runner, sif: Path, more: tuple[str, ...]) -> None:
     words = ("exec", *as_words(runner.uid), *WAY, *more, str(sif))

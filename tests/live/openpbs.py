@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,12 @@ import pytest
 
 from tests.builders.waiting import wait_until
 from tests.cluster.users import USERS, ClusterUser, make_user
+from tests.cluster.virtual_hosts import listen_in
 from tests.requirements import require_root, require_shared
 
 _HERE = Path("/opt/pbs/bin")
-_HOSTS = ("pbshead", "pbsn1", "pbsn2")
+LOGIN = "pbshead"
+_HOSTS = (LOGIN, "pbsn1", "pbsn2")
 _ETC = Path(os.environ.get("KEDGE_PEERS", "/var/tmp/kedge-peers"), "etc")
 
 
@@ -33,6 +36,10 @@ class OpenPbs:
         path = f"{_HERE}:/usr/bin:/bin"
         environment = {"KEDGE_SITE": "generic-pbs", "PATH": path, "USER": name, "LOGNAME": name}
         return make_user(self._folder / name, USERS[name], environment, self._prefix)
+
+    def listen(self, name: str) -> socket.socket:
+        """A socket of this process on which the nodes reach it."""
+        return listen_in(Path("/run/netns", name))
 
     def read(self, *words: str, stdin: str = "") -> str:
         """What a program of PBS prints for its administrator."""

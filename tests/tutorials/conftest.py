@@ -13,10 +13,13 @@ from tests.builders.containers import each_role
 from tests.cluster.conftest import gridengine_abci, slurm, slurm_tacc  # noqa: F401 (fixtures)
 from tests.cluster.gridengine_cell import GridEngineCell, GridEngineOptions
 from tests.cluster.slurm_cluster import TACC, SlurmCluster, SlurmOptions
-from tests.requirements import require_root
+from tests.live.conftest import pbs  # noqa: F401 (a fixture)
+from tests.live.openpbs import LOGIN, OpenPbs
+from tests.requirements import open_way, require_program, require_root
 from tests.tutorials.internet import Internet, open_internet
 from tests.tutorials.mount_points import mount_point
 from tests.tutorials.site_images import HostLayers, SiteImages, pack_host_layers
+from tests.tutorials.stand_ins import MODULES
 
 PARTITIONS = (
     *("alpha", "alpha-interactive", "sequana_gpu", "sequana_gpu_dev", "sequana_cpu_dev", "cpu_dev", "interactive"),
@@ -100,4 +103,31 @@ def abci_lessons() -> Iterator[GridEngineCell]:
 def abci_internet(abci_lessons: GridEngineCell) -> Iterator[Internet]:
     """The servers of the tutorials, reached from that cell."""
     with open_internet(abci_lessons.folder / "internet", abci_lessons.hosts) as internet:
+        yield internet
+
+
+@pytest.fixture(scope="session")
+def abci_modules(abci_lessons: GridEngineCell) -> str:
+    """What defines `module` there: every host of that cell has it, and a real Open MPI behind one of the modules."""
+    folder = abci_lessons.folder / "openmpi"
+    folder.mkdir()
+    (folder / "mpirun").symlink_to(require_program("mpirun.openmpi"))
+    modules = MODULES.format(shims=abci_lessons.user().home / "shims", openmpi=folder)
+    script = abci_lessons.folder / "modules.sh"
+    script.write_text(modules)
+    for host in abci_lessons.nodes:
+        abci_lessons.hosts.run(host, "mount", "-t", "tmpfs", "tmpfs", "/etc/profile.d")
+        abci_lessons.hosts.run(host, "cp", str(script), "/etc/profile.d/modules.sh")
+    return modules
+
+
+@pytest.fixture(scope="session")
+def pbs_internet(
+    pbs: OpenPbs,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Internet]:
+    """The servers of the tutorials, reached from an OpenPBS."""
+    folder = tmp_path_factory.mktemp("pbs-internet")
+    open_way(folder)
+    with open_internet(folder, pbs, LOGIN) as internet:
         yield internet

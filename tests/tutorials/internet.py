@@ -21,6 +21,7 @@ from tests.cluster.virtual_hosts import VirtualHosts
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.fakes.proxy import ConnectProxy
 from tests.fakes.registry import FakeRegistry, Policy
+from tests.live.openpbs import OpenPbs
 
 KEY = "nvapi-of-the-reader"  # what <NGC API Key> stands for
 USERNAME = "alice"  # on Docker Hub, as on the cluster
@@ -64,7 +65,7 @@ class Internet:
 
 
 @contextmanager
-def open_internet(folder: Path, hosts: VirtualHosts) -> Iterator[Internet]:
+def open_internet(folder: Path, hosts: VirtualHosts | OpenPbs, head: str = "head") -> Iterator[Internet]:
     """A fixture's body: the servers, reached from all hosts through a proxy on the login node."""
     folder.mkdir(exist_ok=True)
     authority = make_authority(folder)
@@ -81,7 +82,7 @@ def open_internet(folder: Path, hosts: VirtualHosts) -> Iterator[Internet]:
         ports = {"nvcr.io": nvcr.server.port, **dict.fromkeys(_REGISTRIES[1:], hub.server.port)}
         ports |= dict.fromkeys(_FILES, files.port)
         routes = {f"{name}:443": port for name, port in ports.items()}
-        with ConnectProxy(routes, listener=hosts.listen("head")) as proxy:
-            served = Internet(authority.certificate, f"http://head:{proxy.port}", nvcr, hub)
+        with ConnectProxy(routes, listener=hosts.listen(head)) as proxy:
+            served = Internet(authority.certificate, f"http://{head}:{proxy.port}", nvcr, hub)
             files.answer = served.answer
             yield served

@@ -60,12 +60,13 @@ class HostLayers:
     """Layers with programs of this host, as tar and as registries have them: made once for all clusters."""
 
     python: tuple[bytes, bytes]
-    mpich: tuple[bytes, bytes]
+    mpi: dict[str, tuple[bytes, bytes]]  # by family
 
 
 def pack_host_layers(runner: Runner) -> HostLayers:
-    """Python with what wheels expect of every system, and an MPI that Slurm's PMI2 starts."""
-    return HostLayers(_pack(runner, ("/usr/bin/python3", *_OF_HOST)), _pack(runner, find_programs("mpich")))
+    """Python with what wheels expect of every system, and the two MPIs."""
+    mpi = {family: _pack(runner, find_programs(family)) for family in ("mpich", "openmpi")}
+    return HostLayers(_pack(runner, ("/usr/bin/python3", *_OF_HOST)), mpi)
 
 
 class SiteImages:
@@ -81,14 +82,14 @@ class SiteImages:
         files: Mapping[str, bytes],
         programs: Mapping[str, bytes],
         *,
-        has_mpi: bool = False,
+        mpi: str = "",
         **section: object,
     ) -> None:
         """An image with files and programs; `section` are the fields of its configuration."""
         members = [build.file(path, data) for path, data in files.items()]
         members += [build.file(path, data, mode=0o755) for path, data in programs.items()]
         own = build.layer(*members)
-        layers = [self._layers.python, *([self._layers.mpich] if has_mpi else []), (own, build.compress(own))]
+        layers = [self._layers.python, *([self._layers.mpi[mpi]] if mpi else []), (own, build.compress(own))]
         variables = ["PATH=/opt/conda/bin:/usr/local/bin:/usr/bin:/bin", f"PYTHONPATH={PACKAGES}"]
         config = make_config([tar for tar, _ in layers], {"Env": variables, "Cmd": ["/bin/bash"], **section})
         self._internet.add_layers(name, [blob for _, blob in layers], config)

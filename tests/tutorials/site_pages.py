@@ -67,5 +67,5 @@ def _read_spans(number: int, line: str, section: str, *, shortest: int) -> Itera
     """Commands in a sentence or a cell: two words are one where commands are listed; elsewhere they name a verb."""
     for match in _SPAN.finditer(line):
         words = match[1].replace("\\|", "|").split()
-        if len(words) >= shortest and "kedge" in (words[0], *words[1:2]):
+        if len(words) >= shortest and "kedge" in words:
             yield Found(number, Kind.COMMAND, " ".join(words), section)

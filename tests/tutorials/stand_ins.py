@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import APPLETS, Runner
+from tests.builders.learning_images import add_libraries
 from tests.builders.python_images import make_python_image
 from tests.requirements import require_program
 
@@ -140,6 +141,7 @@ def make_python_tar(runner: Runner, files: Mapping[str, bytes], programs: Mappin
         (binaries / name).write_text(f"#!/bin/sh\n{text}\n")
         (binaries / name).chmod(0o755)
     _slim_python(folder)
+    add_libraries(folder)
     for path, data in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)

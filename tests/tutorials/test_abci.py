@@ -6,15 +6,14 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.gridengine_cell import GROUP, GridEngineCell
-from tests.requirements import require_program
 from tests.tutorials.internet import KEY, Internet
 from tests.tutorials.lessons import Expect, Lesson
 from tests.tutorials.page import check_page
 from tests.tutorials.reader import Reader, make_reader
-from tests.tutorials.stand_ins import MODULES, make_tar
+from tests.tutorials.stand_ins import make_tar
 
 _NODE = r"<ready \w+@ge0\d>"
-_EXAMPLES = {
+EXAMPLES = {
     "cnn_mnist.py": "/tensorflow/tensorflow/v1.15.5/tensorflow/examples/tutorials/layers/cnn_mnist.py",
     "tensorflow_mnist.py": "/horovod/horovod/v0.22.1/examples/tensorflow/tensorflow_mnist.py",
     "train_mnist.py": "/chainer/chainer/v4.0.0b1/examples/mnist/train_mnist.py",
@@ -22,7 +21,7 @@ _EXAMPLES = {
 _RANKS = "".join(rf"(?=[\s\S]*python tensorflow_mnist.py .* rank {rank} of 8\b)" for rank in range(8))
 _FORGET = "unset SINGULARITY_DOCKER_USERNAME SINGULARITY_DOCKER_PASSWORD"
 # At ABCI a shell of qrsh has the variables of its job; the login shell of this Grid Engine has none.
-_JOB_VARIABLES = """\
+JOB_VARIABLES = """\
 for file in {spool}/$(hostname)/active_jobs/*/environment; do
     [ -r "$file" ] || continue
     while IFS= read -r line; do
@@ -66,25 +65,15 @@ LESSON = Lesson(
 
 
 @pytest.fixture
-def reader(abci_lessons: GridEngineCell, abci_internet: Internet) -> Reader:
+def reader(abci_lessons: GridEngineCell, abci_internet: Internet, abci_modules: str) -> Reader:
     """With ABCI's modules on every host, and a real Open MPI behind one of them."""
-    folder = abci_lessons.folder / "openmpi"
-    folder.mkdir()
-    (folder / "mpirun").symlink_to(require_program("mpirun.openmpi"))
-    user = abci_lessons.user()
-    modules = MODULES.format(shims=user.home / "shims", openmpi=folder)
-    script = abci_lessons.folder / "modules.sh"
-    script.write_text(modules)
-    for host in abci_lessons.nodes:
-        abci_lessons.hosts.run(host, "mount", "-t", "tmpfs", "tmpfs", "/etc/profile.d")
-        abci_lessons.hosts.run(host, "cp", str(script), "/etc/profile.d/modules.sh")
-    variables = _JOB_VARIABLES.format(spool=abci_lessons.folder / "spool/execd")
-    return make_reader(user, abci_internet, ".", variables + modules)
+    variables = JOB_VARIABLES.format(spool=abci_lessons.folder / "spool/execd")
+    return make_reader(abci_lessons.user(), abci_internet, ".", variables + abci_modules)
 
 
 def test_abci(reader: Reader, abci_internet: Internet) -> None:
     for name in ("nvidia/tensorflow:21.06-tf1-py3", "partners/chainer:4.0.0b1"):
         abci_internet.add_image(f"nvcr.io/{name}", make_tar())
-    for name, path in _EXAMPLES.items():
+    for name, path in EXAMPLES.items():
         abci_internet.files[path] = f"print('{name}')\n".encode()
     check_page(LESSON, reader.follow(LESSON))

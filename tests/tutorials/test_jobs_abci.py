@@ -7,19 +7,16 @@ The modules are pretended; Open MPI is a real one, on two hosts, with its ranks 
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.gridengine_cell import GROUP, GridEngineCell
 from tests.cluster.job_user import JobUser
-from tests.requirements import REPOSITORY, require_program
+from tests.requirements import require_program
 from tests.tutorials.job_reader import add_image, make_reader, type_at_terminal
 from tests.tutorials.stand_ins import MODULES
 
-# a machine with fewer processors than the node that it plays
-CROWDED = ("--env", "OMPI_MCA_hwloc_base_binding_policy=none", "--env", "OMPI_MCA_rmaps_base_oversubscribe=1")
 BATCH = """\
 #!/bin/sh
 #$ -l rt_F=2
@@ -101,25 +98,6 @@ def test_abci_interactive_jobs(abci: JobUser) -> None:
     done = type_at_terminal(abci, *small)
     assert "1 slot" in done.stdout
     assert done.returncode == 4
-
-
-def test_abci_mpi_on_two_nodes(abci: JobUser, gridengine_abci: GridEngineCell) -> None:
-    """`mpirun -np 8 -npernode 4 singularity run`, and what the ranks send each other arrives."""
-    ring = abci.folder / "ring"
-    source = REPOSITORY / "tests/interop/mpi_ring.c"
-    compiler = require_program("mpicc.openmpi")
-    subprocess.run([compiler, "-O1", "-o", str(ring), str(source)], check=True, capture_output=True)
-    ring.chmod(0o755)
-    abci.read("pull", "--sandbox", "mpi", f"host:{ring}")
-    words = ("--mpi", "-A", GROUP, "-p", "rt_F", "--nodes", "2", "--tasks-per-node", "4", "--time", "1h")
-    id = abci.submit(*words, "--module", "openmpi/4.0.5", *CROWDED, "mpi", str(ring))
-    abci.wait(id)
-    said = abci.read("logs", id)
-    ranks = re.findall(r"rank (\d+) of 8 .* ring ok", said)
-    assert sorted(map(int, ranks)) == list(range(8)), said
-    assert gridengine_abci.wait_for_end(id)["slots"] == "16"
-    where = abci.run_job(*words, "--module", "openmpi/4.0.5", *CROWDED, "-", "hostname").splitlines()
-    assert sorted(where) == ["ge01"] * 4 + ["ge02"] * 4, "four on each"
 
 
 def test_abci_cancelled_job(abci: JobUser) -> None:

@@ -117,26 +117,6 @@ def nvidia(slurm_lessons: SlurmCluster) -> JobUser:
     return me.with_environment(MYDATA=str(me.folder))
 
 
-def test_nvidia_interactive_job(nvidia: JobUser) -> None:
-    words = ("alloc", "-p", "interactive", "-n", "1", "-G", "1", "--cpus-per-task", "16", "-t", "03:00:00")
-    typed = 'echo "$SLURM_JOB_PARTITION $SLURM_CPUS_PER_TASK $CUDA_VISIBLE_DEVICES $SLURM_JOB_NUM_NODES"; exit\n'
-    done = type_at_terminal(nvidia, *words, "-", "bash", "-l", typed=typed)
-    assert "interactive 16 0 1" in done.stdout, done.stdout + done.stderr
-    done = type_at_terminal(nvidia, *words[0:1], *words[3:], "-", "sh", "-c", "echo $SLURM_JOB_PARTITION")
-    assert "interactive" in done.stdout, "the site's queue for such jobs"
-
-
-def test_nvidia_nccl_test_on_two_nodes(nvidia: JobUser) -> None:
-    words = ("-p", "gpu", "-N2", "-n2", "--gpus-per-node", "1", "--mpi", "lightning.sif", "all_reduce_perf_mpi")
-    said = run_job(nvidia, *words, "-b", "1G", "-e", "4G", "-f", "2", "-g", "1")
-    assert sorted(said.splitlines()) == [
-        f"rank {rank} of 2 on gpu0{rank + 1}: -b 1G -e 4G -f 2 -g 1" for rank in (0, 1)
-    ]
-    typed = ("--wait", "--mpi", "-N", "2", "-n", "2", "--mem=32G", "--gpus-per-node", "h100:2", "lightning.sif")
-    id = nvidia.submit(*typed, "all_reduce_perf_mpi", "-g", "2")
-    assert len(read_output(nvidia, id).splitlines()) == 2
-
-
 def test_nvidia_ddp_with_torchrun(nvidia: JobUser) -> None:
     words = ("--torchrun", "-N2", "--gpus", "2", "--mem", "32G", "-c", "8", "-t", "30m", "-J", "pt_ddp_example")
     id = nvidia.submit(*words, "lightning.sif", "pt_ddp_example.py")
@@ -149,13 +129,6 @@ def test_nvidia_ddp_with_torchrun(nvidia: JobUser) -> None:
         "torchrun --nnodes=2 --nproc_per_node=2 --node_rank={} --master_addr=gpu01 --master_port={} pt_ddp_example.py"
     )
     assert lines == [f"{wanted.format(n, port)}; gpu01:{port} on gpu0{n + 1}" for n in (0, 1)]
-
-
-def test_nvidia_lightning_reads_the_variables_of_slurm(nvidia: JobUser) -> None:
-    show = 'echo "$SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS $CUDA_VISIBLE_DEVICES"'
-    words = ("--each-task", "--nodes", "2", "--tasks-per-node", "2", "--gpus", "2", "--mem", "16G", "-t", "30m")
-    said = run_job(nvidia, *words, "lightning.sif", "sh", "-c", show)
-    assert sorted(said.splitlines()) == ["0 0 0 4 0,1", "1 1 0 4 0,1", "2 0 1 4 0,1", "3 1 1 4 0,1"]
 
 
 def test_nvidia_ddp_script_is_read_and_turned_into_a_job(nvidia: JobUser) -> None:

@@ -16,6 +16,7 @@ from tests.tutorials.lessons import Expect, Lesson
 from tests.tutorials.nvidia_files import COMMANDS, DEVELOPED, SAMPLES, SHELL_IN_OVERLAY, TEXTS
 from tests.tutorials.page import check_page
 from tests.tutorials.reader import Reader, add_programs, make_reader
+from tests.tutorials.site_images import PACKAGES
 from tests.tutorials.stand_ins import OF_NEW_PYTORCH, make_python_tar
 
 _SHELL = "Apptainer> "
@@ -27,7 +28,9 @@ _CONFLICT = "ResolutionImpossible|conflicting dependencies"
 _OWN = "2.3.0a0+40ec155e58.nv24.3"  # PyTorch as its image has it
 _LOST = "No module named 'pt_bench'"
 _NO_FILE = "the tutorial's repository has no such file; {} does what its Apptainer tab does"
-_CONFIG = {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "Cmd": ["/bin/bash"]}
+_VARIABLES = ["PATH=/usr/local/bin:/usr/bin:/bin", f"PYTHONPATH={PACKAGES}", "CURL_CA_BUNDLE=/etc/ca.crt"]
+_CONFIG = {"Env": _VARIABLES, "Cmd": ["/bin/bash"]}
+_NO_GPU = b"class cuda:\n    is_available = staticmethod(lambda: False)\n"
 _PIP_CONF = b"[global]\nno-index = true\nfind-links = /wheels\nbreak-system-packages = true\n"
 
 
@@ -151,7 +154,7 @@ def reader(slurm_lessons: SlurmCluster, slurm_internet: Internet) -> Reader:
     return reader
 
 
-def serve_images(reader: Reader, internet: Internet, folder: Path) -> None:
+def serve_images(reader: Reader, internet: Internet, folder: Path, **programs: str) -> None:
     """One layer for all: Python with PyTorch's stand-in, and wheels that replace or extend it."""
     write_wheel(folder, "torch", "2.9.0")
     write_wheel(folder, "torchvision", "0.24.0", requires=("torch==2.9.0",))
@@ -161,6 +164,7 @@ def serve_images(reader: Reader, internet: Internet, folder: Path) -> None:
     with zipfile.ZipFile(write_wheel(folder / "own", "torch", _OWN)) as archive:
         places = {name: f"usr/lib/python3/dist-packages/{name}" for name in archive.namelist()}
         files |= {place: archive.read(name) for name, place in places.items()}
+    files["usr/lib/python3/dist-packages/torch.py"] += _NO_GPU
     files |= {"etc/pip.conf": _PIP_CONF, "etc/ca.crt": internet.certificate.read_bytes(), "workspace/README": b""}
     files["root/.curlrc"] = f"proxy = {internet.proxy}\ncacert = /etc/ca.crt\n".encode()
     programs = {
@@ -168,6 +172,7 @@ def serve_images(reader: Reader, internet: Internet, folder: Path) -> None:
         "apt-get": 'echo "apt-get $*: installs nothing"',
         "python": 'exec python3 "$@"',
         "pip": 'exec python3 -m pip "$@"',
+        **programs,
     }
     tar = make_python_tar(reader.user, files, programs)
     for name in ("cuda:12.4.1-devel-ubuntu22.04", "cuda:12.4.1-base-ubuntu22.04", "pytorch:24.03-py3"):

@@ -130,10 +130,10 @@ def serve_images(images: SiteImages, internet: Internet, folder: Path) -> None:
     (folder / "close.c").write_text(_CLOSE)
     made = folder / "close.so"
     subprocess.run([require_program("gcc"), "-shared", "-fPIC", "-o", made, folder / "close.c"], check=True)
-    mpi = {"entry.sh": _ENTRY.encode(), "usr/bin/apt-get": _SET_UP.encode(), "usr/bin/pip3": _INSTALLED}
-    mpi |= {"opt/impi/close.so": made.read_bytes(), "opt/impi/bin/mpirun": b'#!/bin/sh\nexec mpirun.mpich "$@"\n'}
+    programs = {"entry.sh": _ENTRY.encode(), "usr/bin/apt-get": _SET_UP.encode(), "usr/bin/pip3": _INSTALLED}
+    programs |= {"opt/impi/close.so": made.read_bytes(), "opt/impi/bin/mpirun": b'#!/bin/sh\nexec mpirun.mpich "$@"\n'}
     name = "tacc/tacc-ubuntu18-impi19.0.7-common:latest"
-    images.serve(name, {}, mpi, has_mpi=True, Entrypoint=["/bin/sh", "/entry.sh"])
+    images.serve(name, {}, programs, mpi="mpich", Entrypoint=["/bin/sh", "/entry.sh"])
     images.serve("tacc/tacc-ml:centos7-cuda10-tf2.4-pt1.7", {}, {"usr/bin/conda": _INSTALLED})
     images.serve("tensorflow/tensorflow:2.17.0-gpu", {}, {})
     images.serve("nvidia/caffe:latest", {}, {"usr/bin/caffe": b"#!/bin/sh\necho no GPU for caffe $*\n"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -126,6 +127,11 @@ class Walker:
     own: Reader
     there: Reader
 
+    def bring_kedge(self) -> None:
+        """What the beginning of a page does, for who walks through a later part."""
+        self.there.write("bin/kedge", "")
+        shutil.copy(make_bundle(), self.there.folder / "bin/kedge")
+
     def follow(self, walk: Walk) -> None:
         """Type all of it; fails with everything that was not as expected."""
         steps, faults = walk.list_steps(read_site_page(walk.page))
@@ -148,9 +154,12 @@ class Place:
     page: str
     host: str = ""  # none: the cluster's own
     name: str = ""  # the same
+    is_at_home: bool = False  # jobs begin in the home that /etc names
 
 
-def make_walker(user: ClusterUser, internet: Internet, place: Place, local: Path, **environment: str) -> Walker:
+def make_walker(
+    user: ClusterUser, internet: Internet, place: Place, local: Path, startup: str = "", **environment: str
+) -> Walker:
     """The reader of a page, with a home of its own; `local` is a directory that every host has of its own."""
     folder = user.folder.with_name(f"{user.folder.name}-{place.page}")
     on_host = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', place.host)
@@ -161,29 +170,32 @@ def make_walker(user: ClusterUser, internet: Internet, place: Place, local: Path
         **reached,
         **packages,
         "KEDGE_NODEDIR": str(local / f"node-{place.page}"),
-        "KEDGE_SITES": str(_write_profiles(folder / "sites")),
+        "KEDGE_SITES": str(_write_profiles(folder / "sites", packages["KEDGE_BIND"], local)),
         **environment,
     }
     there = replace(user, prefix=(*user.prefix, *(on_host if place.host else ())))
-    reader = _make_reader(there, folder / "there", variables)
+    reader = _make_reader(there, user.folder if place.is_at_home else folder / "there", variables)
     for program, text in {"ssh": _SSH, "scp": _SCP}.items():
         own.write(f"bin/{program}", text.format(name=place.name or place.host, home=reader.folder))
     own.write("bin/kedge", _KEDGE.format(bundle=make_bundle(), file=FILE, python=sys.executable))
     write_startup(own, internet)
-    write_startup(reader, internet, _FORGET)
+    write_startup(reader, internet, _FORGET + startup)
     return Walker(own, reader)
 
 
-def _write_profiles(folder: Path) -> Path:
-    """The sites' own profiles, on nodes whose processors are those of this machine."""
+def _write_profiles(folder: Path, packages: str, local: Path) -> Path:
+    """The sites' own profiles, on nodes whose processors are those of this machine, with a local disk of our own."""
     folder.mkdir()
     for path in (REPOSITORY / "src/kedge/sites/profiles").glob("*.toml"):
-        (folder / path.name).write_text(path.read_text().replace('arch = "amd64"', f'arch = "{MACHINE}"'))
+        text = path.read_text().replace('arch = "amd64"', f'arch = "{MACHINE}"').replace("$PBS_LOCALDIR", str(local))
+        # batch jobs of Grid Engine have no variable of who submits them
+        binds = f'scheduler = "gridengine"\nbinds = ["{packages}"]'
+        (folder / path.name).write_text(text.replace('scheduler = "gridengine"', binds))
     return folder
 
 
 def _make_reader(user: ClusterUser, folder: Path, environment: Mapping[str, str]) -> Reader:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     home = make_runner(folder, user.uid).home
     path = f"{home}/bin:{user.environment.get('PATH', '/usr/bin:/bin')}"
     return Reader(replace(user, folder=folder), home, {"PATH": path, **environment})

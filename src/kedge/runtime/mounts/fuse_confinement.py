@@ -27,7 +27,7 @@ class Shown:
         self.is_all = any(home.startswith(f"{top}/") for top in tops)
         if not self.is_all:
             libraries = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder[:1] == "/"]
-            for path in (*_PROGRAMS, *tops, *libraries, *files):
+            for path in dict.fromkeys((*_PROGRAMS, *tops, *libraries, *files)):  # /bin may be both
                 self._add(path.rstrip("/"))
 
     def _add(self, path: str) -> None:
