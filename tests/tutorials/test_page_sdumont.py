@@ -13,7 +13,7 @@ from tests.tutorials.lessons import Expect
 from tests.tutorials.site_images import TRAINING, SiteImages
 from tests.tutorials.walks import FILE, LOGIN, OWN_HOST, Place, Walk, expect_job, make_walker
 
-_SCRATCH = "/scratch/ideeps/bob"
+_SCRATCH = "/scratch/page/bob"
 _ONE = expect_job(r"trained on 0 pictures \(0 bytes\) by 1 on gpu0\d; GPUs 0\b")
 _INSIDE = Expect(
     says="Apptainer> ",
@@ -54,7 +54,7 @@ WALK = Walk(
         ),
         "kedge submit --queue sequana_gpu_dev --gpus 1 --time 20m docker:": _ONE,
     },
-    fills={"kedge-x86_64": FILE, "PROJECT/USER": "ideeps/bob"},
+    fills={"kedge-x86_64": FILE, "PROJECT/USER": "page/bob"},
 )
 
 

@@ -78,7 +78,8 @@ def test_zih_page(slurm_lessons: SlurmCluster, slurm_internet: Internet, slurm_i
     for place in ("data/horse/ws", "scratch/ws/0/me"):
         for number in range(3):
             walker.there.write(f"{slurm_lessons.folder}/{place}/imagenet/train/cats/{number}.JPEG", "x" * 10, 0o644)
-    (slurm_lessons.folder / "data/horse/ws").chmod(0o1777)
+    for place in ("data/horse/ws", "scratch/ws", "scratch/ws/0"):  # others have theirs there
+        (slurm_lessons.folder / place).chmod(0o1777)
     walker.there.write("train.py", TRAINING.decode())
     walker.follow(WALK)
     report = json.loads((walker.there.folder / "raport.json").read_text())
