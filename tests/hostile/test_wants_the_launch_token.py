@@ -30,7 +30,7 @@ for task in 0 1; do
 done 3>&1
 wait
 """
-TORCHRUN = '#!/bin/sh\necho "torchrun $*"; sleep 1\n'
+TORCHRUN = '#!/bin/sh\necho "torchrun $*"; sleep 0.2\n'
 JOB = {
     "SLURM_JOB_ID": "4711",
     "SLURM_JOB_NODELIST": os.uname().nodename,
@@ -89,8 +89,11 @@ def test_command_lines_do_not_show_it(runner: Runner, programs: Path, image: str
 def test_torchrun_does_not_show_it(runner: Runner, image: str) -> None:
     words = ("launch", "--contract", "elastic", "--processes", "2", image, "train.py")
     with watched_command_lines() as spy:
-        done = runner.run(*words, env={"HF_TOKEN": SECRET, **spy.variables})
-    assert "torchrun --nnodes=" in done.stdout, done.stderr
+        for _ in range(30):  # the process that has the token soon becomes torchrun, and a busy machine looks rarely
+            done = runner.run(*words, env={"HF_TOKEN": SECRET, **spy.variables})
+            assert "torchrun --nnodes=" in done.stdout, done.stderr
+            if spy.tokens and spy.find("rank"):
+                break
     expect_hidden(spy, SECRET)
 
 
