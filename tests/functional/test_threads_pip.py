@@ -77,4 +77,4 @@ def test_threads_tag_by_the_driver_of_the_cluster() -> None:
     found = recommend("pytorch", target, TABLES)
     assert found.best is not None
     assert (found.best.tag, found.best.outcome) == ("25.11-py3", NATIVE)
-    assert found.sentence.startswith(f"{PYTORCH}:25.10-py3 is the newest tag that runs natively on NVIDIA H100")
+    assert found.sentence.startswith(f"{PYTORCH}:25.11-py3 is the newest tag that runs natively on NVIDIA H100")
