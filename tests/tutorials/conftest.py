@@ -36,12 +36,16 @@ def slurm_lessons() -> Iterator[SlurmCluster]:
         yield cluster
 
 
+def _reach_internet(cluster: SlurmCluster) -> Iterator[Internet]:
+    assert cluster.hosts is not None
+    with open_internet(cluster.folder / "internet", cluster.hosts) as internet:
+        yield internet
+
+
 @pytest.fixture(scope="session")
 def slurm_internet(slurm_lessons: SlurmCluster) -> Iterator[Internet]:
     """The servers of the tutorials, reached from that cluster."""
-    assert slurm_lessons.hosts is not None
-    with open_internet(slurm_lessons.folder / "internet", slurm_lessons.hosts) as internet:
-        yield internet
+    yield from _reach_internet(slurm_lessons)
 
 
 @pytest.fixture(scope="session")
@@ -84,9 +88,7 @@ def frontera() -> Iterator[SlurmCluster]:
 @pytest.fixture(scope="session")
 def frontera_internet(frontera: SlurmCluster) -> Iterator[Internet]:
     """The servers of the tutorials, reached from that cluster."""
-    assert frontera.hosts is not None
-    with open_internet(frontera.folder / "internet", frontera.hosts) as internet:
-        yield internet
+    yield from _reach_internet(frontera)
 
 
 @pytest.fixture(scope="session")
