@@ -11,6 +11,7 @@ import ipaddress
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,12 @@ from tests.leftovers_of_a_run import list_names
 from tests.requirements import REPOSITORY, SHARED_REASON, must_run
 
 if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
+
     from tests.builders.builds import Workshop
     from tests.builders.containers import Runner
+    from tests.live.openpbs import OpenPbs
 
 _KEPT = ("KEDGE_SHARED", "KEDGE_PEERS")
 _FOREIGN = ("KEDGE_", "APPTAINER_", "SINGULARITY_", "DOCKER_", "XDG_", "SLURM_")
@@ -39,6 +44,8 @@ _EXCUSES = (
 # The longest files, one of which mostly waits
 _FIRST = ("test_conformance.py", "test_slurm_states.py", "test_run_hostile.py", "test_local_queue.py",
           "test_foreign_sifs.py", "test_convert.py")  # fmt: skip
+# They use the one OpenPBS of the machine: two workers would start and end it under each other
+_ONE_WORKER = ("tests/live/", "tests/tutorials/test_page_abci.py")
 _TESTS = REPOSITORY / "tests"
 _GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries some failures again, and no skip
 _SOMETHING_LEFT = 7  # likewise
@@ -121,6 +128,17 @@ def shop() -> Iterator[Workshop]:
         yield Workshop.open(user)
 
 
+@pytest.fixture(scope="session")
+def pbs() -> Iterator[OpenPbs]:
+    """One OpenPBS for all tests that use a real one."""
+    from tests.live.openpbs import open_pbs  # late: as above
+
+    with tempfile.TemporaryDirectory(prefix="kedge-openpbs-") as name:
+        Path(name).chmod(0o755)
+        with open_pbs(Path(name)) as started:
+            yield started
+
+
 def is_loopback(host: str) -> bool:
     """Whether a connection to `host` stays on this machine."""
     if host in ("localhost", "0.0.0.0", "::"):
@@ -145,6 +163,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     first = {name: number for number, name in enumerate(_FIRST)}
     units = set(groups["unit"])
     items.sort(key=lambda item: (first.get(item.path.name, len(first)), item.path in units, turns[item.path]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """Files of tests are dealt out to workers, some of them together."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # late: a run without workers needs none
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "OpenPBS" if nodeid.startswith(_ONE_WORKER) else super()._split_scope(nodeid)
+
+    return Together(config, log)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -79,7 +79,7 @@ def test_search_shows_names_to_pull_from_both(catalogs: Catalogs, capsys: pytest
     assert "9.9-new" in lines[0]
     assert "All about nvidia/pytorch" in printed.out
     assert "\x1b" not in printed.out
-    assert "NGC has 640 results, 2 are shown" in printed.err
+    assert "NGC: 640 results, 2 are shown" in printed.err
     assert "kedge tags nvcr.io/nvidia/pytorch" in printed.err
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -125,13 +126,15 @@ def open_pbs(folder: Path) -> Iterator[OpenPbs]:
     if not (_HERE / "qsub").exists():
         pytest.skip("OpenPBS is not installed: Debian has no package of it")
     pbs = OpenPbs(require_shared("tools/openpbs-peer"), folder)
-    is_ours = not Path("/run/netns", _HOSTS[0]).exists()
-    if is_ours:
-        pbs.start()
-    try:
-        pbs.add_accounts()
-        pbs.await_nodes()
-        yield pbs
-    finally:
+    with (_HERE / "qsub").open("rb") as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its accounts and its end belong to one process
+        is_ours = not Path("/run/netns", _HOSTS[0]).exists()
         if is_ours:
-            pbs.stop()
+            pbs.start()
+        try:
+            pbs.add_accounts()
+            pbs.await_nodes()
+            yield pbs
+        finally:
+            if is_ours:
+                pbs.stop()

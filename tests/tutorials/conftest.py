@@ -13,7 +13,6 @@ from tests.builders.containers import each_role
 from tests.cluster.conftest import gridengine_abci, slurm, slurm_tacc  # noqa: F401 (fixtures)
 from tests.cluster.gridengine_cell import GridEngineCell, GridEngineOptions
 from tests.cluster.slurm_cluster import TACC, SlurmCluster, SlurmOptions
-from tests.live.conftest import pbs  # noqa: F401 (a fixture)
 from tests.live.openpbs import LOGIN, OpenPbs
 from tests.requirements import open_way, require_program, require_root
 from tests.tutorials.internet import Internet, open_internet
@@ -124,10 +123,7 @@ def abci_modules(abci_lessons: GridEngineCell) -> str:
 
 
 @pytest.fixture(scope="session")
-def pbs_internet(
-    pbs: OpenPbs,  # noqa: F811
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Internet]:
+def pbs_internet(pbs: OpenPbs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
     """The servers of the tutorials, reached from an OpenPBS."""
     folder = tmp_path_factory.mktemp("pbs-internet")
     open_way(folder)

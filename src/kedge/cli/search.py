@@ -107,7 +107,7 @@ def _show(result: SearchResult, arguments: argparse.Namespace, console: Console)
         if total > shown:
             are = "is" if shown == 1 else "are"
             console.progress.note(
-                f"{title} has {count_things(total, 'result')}, {shown} {are} shown; --limit N shows more"
+                f"{title}: {count_things(total, 'result')}, {shown} {are} shown; --limit N shows more"
             )
     for warning in dict.fromkeys(f"{entry.name} is {entry.warning}" for entry in result.entries if entry.warning):
         console.progress.warn(warning)

@@ -84,7 +84,7 @@ def refuse_whiteout(path: bytes) -> UnsupportedFormat:
     return UnsupportedFormat(
         f"'{show_name(path)}' cannot be stored in a layer: names that begin with '.wh.' mark deleted files in layers",
         context={"path": show_name(path)},
-        hint="rename or remove the file first, or keep the image as SIF or SquashFS",
+        hint="rename or remove the file first",
     )
 
 
