@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders.once import close_store, open_store
 from tests.leftovers_of_a_run import list_names
 from tests.requirements import REPOSITORY, SHARED_REASON, must_run
 
@@ -190,6 +191,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Look what the machine has, where one process speaks for all."""
     if not hasattr(config, "workerinput"):
         config.stash[_before] = list_names()
+        open_store()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -207,7 +209,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.hookimpl(trylast=True)  # when the workers have ended
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run in CI where a group that can run was skipped, or where something was left on the machine."""
-    if not must_run() or hasattr(session.config, "workerinput"):
+    if hasattr(session.config, "workerinput"):
+        return
+    close_store()
+    if not must_run():
         return
     if session.exitstatus in (0, 1) and not all(map(is_excused, _skipped)):
         session.exitstatus = _GROUP_SKIPPED

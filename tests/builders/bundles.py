@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +15,7 @@ from tests.builders.busybox import read_busybox
 from tests.builders.containers import USER
 from tests.builders.debian_bases import make_debian
 from tests.builders.old_kernels import below_4_18
+from tests.builders.once import make_once
 from tests.requirements import REPOSITORY, require_root
 
 _COMMAND = "/usr/local/bin/kedge"
@@ -25,14 +23,13 @@ _MUCH = 400 << 20
 _ENTER = REPOSITORY / "tests/programs/enter_root.py"
 
 
-@functools.cache
 def make_bundle() -> Path:
     """The file, made once in a run of the tests."""
-    folder = Path(tempfile.mkdtemp(prefix="kedge-test-bundle-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    folder.chmod(0o755)
-    subprocess.run([sys.executable, "-m", "kedge", "--quiet", "bundle", folder / "kedge"], check=True)
-    return folder / "kedge"
+    return make_once("kedge", _bundle)
+
+
+def _bundle(path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "kedge", "--quiet", "bundle", path], check=True)
 
 
 @dataclass(frozen=True, slots=True)
