@@ -34,8 +34,9 @@ def test_gridengine_cell_runs_mpi_on_two_hosts(gridengine: GridEngineCell) -> No
     user = gridengine.user()
     job = submit(user, f"echo $NHOSTS $NSLOTS; {require_program('mpirun.openmpi')} hostname", "-pe", "ppn2", "4")
     assert gridengine.wait_for_end(job)["slots"] == "4"
-    first, *ranks = read_output(user, job)
+    first, *lines = read_output(user, job)
     assert first == "2 4"
+    ranks = [line for line in lines if "plm:ssh: Warning: setpgid" not in line]  # a race that Open MPI 5 tells of
     assert sorted(ranks) == ["ge01", "ge01", "ge02", "ge02"]
 
 

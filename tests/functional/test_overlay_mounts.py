@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from tests.programs import read_program
 from tests.requirements import require_program, require_root, require_user_namespaces
 
 USER = 1501
+F_OFD_SETLK = 37
 # A container in small: namespaces and a file system in memory at `base`; the test's own lines follow.
 START = read_program("mount_overlay_and_look")
 
@@ -432,6 +436,20 @@ def test_an_ext3_image_has_one_writer_or_many_readers(place):
                 assert ":ro" in str(found["hint"])
             holder.communicate("")
         wait_until_unused(image)
+
+
+def test_an_ext3_image_whose_server_is_about_to_end_is_waited_for(place):
+    """A container is over when its program is; the next command of a script comes at once."""
+    require_program("fuse2fs")
+    image = make_ext(place)
+    with image.open("r+b") as file:
+        fcntl.fcntl(file, F_OFD_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        ending = threading.Timer(0.5, file.close)
+        ending.start()
+        found = perform(place, 'ExtServers([ExtImage(image, 0, 0, writable=True)], base)\nanswer(text="served")')
+        ending.join()
+    assert found["text"] == "served"
+    wait_until_unused(image)
 
 
 def test_a_damaged_ext3_image_is_one_error_with_what_fuse2fs_says(place):

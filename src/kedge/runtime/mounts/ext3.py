@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _PATIENCE = 30.0  # seconds until a mount must be there; a journal may have to be replayed first
 _PAUSE = 0.002
+_ENDING = 3.0  # seconds; a server writes its last and gives up its lock after its container has ended
 _PLACE = "/.served"  # where a server mounts its image, in the directory that is its root
 _F_OFD_SETLK = 37  # fcntl.h: the lock belongs to the open file, which the server inherits
 
@@ -213,10 +214,11 @@ def _find_server(images: list[ExtImage]) -> str:
 def _lock_image(image: ExtImage) -> int:
     """Open the file under a lock, as Apptainer does: one writer, or readers only. Raises FileProblem when it is taken.
 
-    File systems without locks are used without.
+    The server of a container that has just ended is waited for. File systems without locks are used without.
     """
     import fcntl  # late: only where an ext3 image is used
     import struct
+    import time
 
     mode = os.O_RDWR if image.writable else os.O_RDONLY
     try:
@@ -226,14 +228,19 @@ def _lock_image(image: ExtImage) -> int:
 
         raise FileProblem(f"cannot open the ext3 image {image.path}: {problem.strerror}") from None
     kind = fcntl.F_WRLCK if image.writable else fcntl.F_RDLCK
-    try:
-        fcntl.fcntl(file, _F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, image.offset, image.size, 0))
-    except (BlockingIOError, PermissionError):
-        os.close(file)
-        raise _explain_lock(image) from None
-    except OSError:
-        pass
-    return file
+    end = time.monotonic() + _ENDING
+    while True:
+        try:
+            fcntl.fcntl(file, _F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, image.offset, image.size, 0))
+        except (BlockingIOError, PermissionError):
+            if time.monotonic() < end:
+                time.sleep(_ENDING / 100)
+                continue
+            os.close(file)
+            raise _explain_lock(image) from None
+        except OSError:
+            pass
+        return file
 
 
 def _hold_lock(file: int) -> None:
