@@ -24,6 +24,7 @@ _DEBIAN = re.compile(
     r"|(?:\A|/)python:3[\d.]*(?:-slim)?\Z|pytorch/pytorch|continuumio/|tensorflow/tensorflow|nvcr\.io/nvidia/(?:pytorch|tensorflow)"
 )
 _LIBRARY_PATH = re.compile(r"nvidia/cuda\b|nvcr\.io/|pytorch/pytorch|tensorflow/tensorflow:.*gpu|intel/oneapi|rocm/")
+_FILE = re.compile(r"(?:\.{0,2}/|(?:oci|oci-archive|docker-archive|docker-daemon|host|file):(?!//)|.*\.(?:sif|sqsh|tar)\Z)")
 _DEVEL = re.compile(r"(?:nvidia/cuda|nvidia/nvhpc|pytorch/pytorch)[^:]*:\S*-devel\b")
 
 
@@ -53,8 +54,8 @@ def name_runtime(image: str) -> str:
 
 
 def is_unpinned(image: str) -> bool:
-    """Whether a name has neither a tag nor a digest, or the tag `latest`."""
-    if "@" in image or "$" in image or "{{" in image or not image:
+    """Whether a name in a registry has neither a tag nor a digest, or the tag `latest`."""
+    if "@" in image or "$" in image or "{{" in image or not image or _FILE.match(image):
         return False
     tag = image.rpartition("/")[2].partition(":")[2]
     return tag in ("", "latest")

@@ -22,6 +22,8 @@ DOCKERFILES = [
     ("unpinned-base", "FROM a.b/c:latest\n", "FROM a.b:5000/c:1\n"),
     ("unpinned-base", "FROM ubuntu\n", "FROM ubuntu:22.04 AS base\nFROM base\n"),
     ("unpinned-base", "FROM ubuntu\n", "ARG V=1\nFROM ubuntu:$V\n"),
+    ("unpinned-base", "FROM ubuntu\n", "FROM ./base.sif\n"),
+    ("unpinned-base", "FROM ubuntu\n", "FROM oci:layout/base\n"),
     (
         "apt-lists",
         UBUNTU + "RUN apt-get update && apt-get install -y gcc\n",
