@@ -21,6 +21,7 @@ from tests.requirements import require_program
 
 PROGRAM = Path(__file__).parents[1] / "programs/give_files_away.c"
 CALLS = ("chown", "lchown", "fchownat", "empty", "fchown")
+OF_LINKS = ("lchown", "fchownat")
 SAME = 0xFFFFFFFF  # the owner or the group stays
 STEPS, FILES, CHANGES = 5, 12, 60
 
@@ -32,9 +33,10 @@ def make_rows(seed: int) -> list[str]:
     for step in range(STEPS):
         lines = []
         for _ in range(CHANGES):
-            kind = chance.choice(("d", "f", "f", "f"))
+            kind = chance.choice(("d", "f", "f", "f", "l", "n"))
             path = f"/made/{step}/{kind}{chance.randrange(FILES)}"
-            call = chance.choice((*CALLS, "chmod", "setcap" if kind == "f" else "chmod"))
+            calls = OF_LINKS if kind in "ln" else (*CALLS, "chmod", "setcap" if kind == "f" else "chmod")
+            call = chance.choice(calls)
             uid, gid = (chance.choice((0, 0, 1, 1000, 65534, SAME)) for _ in range(2))
             if call == "chmod":
                 uid = chance.choice((0o644, 0o755, 0o4755, 0o2755, 0o6755, 0o2644, 0o1777, 0o600))
@@ -56,7 +58,8 @@ def build(role: str, rows: list[str]) -> list[list[Member]]:
         for step, lines in enumerate(rows):
             shop.write(f"rows/{step}", lines)
             folder, numbers = f"/made/{step}", f"$(busybox seq 0 {FILES - 1})"
-            make = f"for n in {numbers}; do mkdir -p {folder}/d$n; echo $n > {folder}/f$n; done"
+            links = f"ln -s f$n {folder}/l$n; ln -s nowhere {folder}/n$n"
+            make = f"for n in {numbers}; do mkdir -p {folder}/d$n; echo $n > {folder}/f$n; {links}; done"
             recipe += f"RUN umask 022; {make}; /give-away < /{step}\n"
         shop.write("Dockerfile", recipe)
         os.chown(give, runner.uid, runner.uid)

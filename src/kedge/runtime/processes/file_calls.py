@@ -188,16 +188,17 @@ class FileCalls:
         if not path and not flags & _EMPTY_PATH:
             raise refuse(errno.ENOENT)
         follows = not flags & _NO_FOLLOW
-        if path and self._is_given(
-            notice, identity, self._name(notice.process, _pick(notice, folder), path), folder + 2
-        ):
+        place = self._name(notice.process, _pick(notice, folder), path)
+        # links, which may lead anywhere, take the long way
+        if path and self._is_given(notice, identity, place, folder + 2, os.lstat):
             return 0
         file = open_owned(notice, _pick(notice, folder), path, follows=follows)
         return self._note_owner(notice, identity, file, folder + 2)
 
     def _own_open(self, notice: CallNotice, identity: Identity) -> int:
         """The same of an open file. dpkg gives every file that it has open to root."""
-        if self._is_given(notice, identity, name_for_kernel(notice.process, notice.arguments[0], b""), 1):
+        place = name_for_kernel(notice.process, notice.arguments[0], b"")
+        if self._is_given(notice, identity, place, 1, os.stat):
             return 0
         return self._note_owner(notice, identity, NotedFile(notice.open_file(notice.arguments[0])), 1)
 
@@ -208,15 +209,15 @@ class FileCalls:
             os.setxattr(self._image_root, NAME_ATTRIBUTE, b"")
 
     @staticmethod
-    def _is_given(notice: CallNotice, identity: Identity, place: bytes, position: int) -> bool:
+    def _is_given(
+        notice: CallNotice, identity: Identity, place: bytes, position: int, look: Callable[[bytes], os.stat_result]
+    ) -> bool:
         """Whether a file that root gives to root is root's already, and loses nothing by it: one look, as most are."""
         if not identity.is_root or any(
             number & 0xFFFFFFFF not in (0, SAME) for number in notice.arguments[position : position + 2]
         ):
             return False
-        status = (
-            os.lstat(place) if position > 1 else os.stat(place)
-        )  # links, which may lead anywhere, take the long way
+        status = look(place)
         return has_attributes(status.st_mode) and not status.st_mode & 0o6000 and not os.listxattr(place)
 
     def _note_owner(self, notice: CallNotice, identity: Identity, file: NotedFile, position: int) -> int:
