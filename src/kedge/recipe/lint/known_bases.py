@@ -24,7 +24,9 @@ _DEBIAN = re.compile(
     r"|(?:\A|/)python:3[\d.]*(?:-slim)?\Z|pytorch/pytorch|continuumio/|tensorflow/tensorflow|nvcr\.io/nvidia/(?:pytorch|tensorflow)"
 )
 _LIBRARY_PATH = re.compile(r"nvidia/cuda\b|nvcr\.io/|pytorch/pytorch|tensorflow/tensorflow:.*gpu|intel/oneapi|rocm/")
-_FILE = re.compile(r"(?:\.{0,2}/|(?:oci|oci-archive|docker-archive|docker-daemon|host|file):(?!//)|.*\.(?:sif|sqsh|tar)\Z)")
+_FILE = re.compile(
+    r"(?:\.{0,2}/|(?:oci|oci-archive|docker-archive|docker-daemon|host|file):(?!//)|.*\.(?:sif|sqsh|tar)\Z)"
+)
 _DEVEL = re.compile(r"(?:nvidia/cuda|nvidia/nvhpc|pytorch/pytorch)[^:]*:\S*-devel\b")
 
 
