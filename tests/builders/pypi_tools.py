@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-_TORCH = "torch==2.4.1" if sys.version_info < (3, 13) else "torch==2.6.0"  # the first that knows 3.13
+_TORCH = "torch"  # a build for CPUs, see _find_torch
 # name in tests and guides -> what is installed; versions are the newest, because users have those
 TOOLS = {
     "snakemake": ("snakemake",),
@@ -23,7 +24,6 @@ TOOLS = {
     "jupyter": ("jupyter-client", "ipykernel"),
     "nf-core": ("nf-core",),
     "site": ("mkdocs-material>=9.5,<10",),
-    # on arm64 the build for CPUs; the one for GPUs is ten times as large
     "learning": (_TORCH, "lightning", "jax"),
     "training": (_TORCH, "lightning", "matplotlib", "mpi4py"),
     "arrays": ("numpy", "mpi4py"),
@@ -41,9 +41,23 @@ def require_tool(name: str, *more: str) -> Path:
     with (place / f"{home.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / "ready").exists():
-            _install(home, [*TOOLS[name], *more])
+            _install(home, [_find_torch() if package == _TORCH else package for package in (*TOOLS[name], *more)])
             (home / "ready").touch()
     return home / "bin"
+
+
+def _find_torch() -> str:
+    """PyTorch for CPUs: PyPI has it for arm64; for x86_64 pip may be told of a file (find-links). Skips without."""
+    if os.uname().machine == "aarch64":
+        return "torch==2.4.1" if sys.version_info < (3, 13) else "torch==2.6.0"  # the first that knows 3.13
+    options = ["--quiet", "--dry-run", "--ignore-installed", "--no-index", "--no-deps", "--report", "-"]
+    done = subprocess.run(
+        [PYTHON, "-m", "pip", "install", *options, "torch"], capture_output=True, text=True, timeout=60, check=False
+    )
+    found = json.loads(done.stdout)["install"] if done.returncode == 0 else []
+    if not found or "+cpu" not in found[0]["metadata"]["version"]:
+        pytest.skip("torch for this CPU comes with CUDA, which is ten times as large")
+    return "torch @ " + str(found[0]["download_info"]["url"])
 
 
 def _install(home: Path, packages: list[str]) -> None:

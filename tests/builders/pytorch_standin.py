@@ -19,8 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from tests.builders import layers as build
 from tests.builders.containers import Runner, as_user, each_role, give_to
 from tests.builders.images import make_config
@@ -105,8 +103,6 @@ class ExampleUser:
 
 def open_user(tool: str) -> Iterator[ExampleUser]:
     """A fixture's body; `tool` names the Python packages."""
-    if tool == "training" and os.uname().machine != "aarch64":
-        pytest.skip("torch for this CPU comes with CUDA, which is ten times as large")
     (packages,) = require_tool(tool).parent.glob("lib/python3*/site-packages")
     for runner in each_role("user"):
         os.chown(runner.folder, runner.uid, runner.uid)

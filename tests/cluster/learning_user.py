@@ -68,6 +68,15 @@ def require_ranks(shown: list[str], count: int, *, steps: int) -> None:
         assert line == wanted
 
 
+def require_last_lines(shown: str, rank: str) -> None:
+    """What a rank that was ended wrote last is shown, once: not again if nobody wrote after it.
+
+    Newer PyTorch warns beside it of what it does itself.
+    """
+    own, torch = rf"{rank} pid \d+ step \d+\n", r"\[W\d+ .*\n"
+    assert re.search(rf"Its last lines:\n(?:  {torch})*(?:  {own})+|{own}warning: {rank} on", shown), shown
+
+
 def make_learning_user(me: JobUser) -> LearningUser:
     """The user with image and programs."""
     user = LearningUser(me, make_learning_image(me.user))

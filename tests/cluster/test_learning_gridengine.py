@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import leaving_nothing
-from tests.cluster.learning_user import LearningUser, end_a_rank, make_learning_user, require_ranks
+from tests.cluster.learning_user import LearningUser, end_a_rank, make_learning_user, require_last_lines, require_ranks
 from tests.cluster.test_launch_gridengine import PROFILE
 
 
@@ -35,6 +35,4 @@ def test_gridengine_training_ends_when_a_rank_is_killed(me: LearningUser) -> Non
     shown, seconds = end_a_rank(me, "--ranks", "IMAGE", "python3", "train_with_ddp.py", tasks=2)
     assert seconds < 30
     assert re.search(r"warning: rank 3 on ge0\S* was killed by SIGKILL", shown), shown
-    # they are not shown again if nobody wrote after them
-    own = r"rank 3 pid \d+ step \d+\n"
-    assert re.search(rf"Its last lines:\n(?:  {own})+|{own}warning: rank 3 on", shown), shown
+    require_last_lines(shown, "rank 3")

@@ -9,7 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.job_user import leaving_nothing
-from tests.cluster.learning_user import LearningUser, end_a_rank, list_steps, make_learning_user, require_ranks
+from tests.cluster.learning_user import (
+    LearningUser,
+    end_a_rank,
+    list_steps,
+    make_learning_user,
+    require_last_lines,
+    require_ranks,
+)
 from tests.cluster.slurm_cluster import SlurmCluster
 
 
@@ -67,6 +74,4 @@ def test_slurm_training_ends_when_a_rank_is_killed(me: LearningUser) -> None:
     shown, seconds = end_a_rank(me, "--ranks", "IMAGE", "python3", "train_with_ddp.py", tasks=2)
     assert seconds < 30
     assert re.search(r"warning: rank 3 on gpu02\S* was killed by SIGKILL", shown), shown
-    # they are not shown again if nobody wrote after them
-    own = r"rank 3 pid \d+ step \d+\n"
-    assert re.search(rf"Its last lines:\n(?:  {own})+|{own}warning: rank 3 on", shown), shown
+    require_last_lines(shown, "rank 3")
