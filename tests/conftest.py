@@ -12,12 +12,13 @@ import os
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import times_of_a_run
 from tests.builders.once import close_store, open_store
 from tests.leftovers_of_a_run import list_names
 from tests.requirements import REPOSITORY, SHARED_REASON, must_run
@@ -52,6 +53,7 @@ _GROUP_SKIPPED = 6  # a status of its own: scripts/run-tests tries some failures
 _SOMETHING_LEFT = 7  # likewise
 _skipped: collections.Counter[str] = collections.Counter()
 _before = pytest.StashKey[set[str]]()
+_used = pytest.StashKey[float]()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -180,8 +182,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return Together(config, log)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What collecting costs is no test's."""
+    session.stash[_used] = times_of_a_run.read_cpu()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Note the CPU seconds of each test, from the end of the one before."""
+    if call.when == "teardown":
+        used = times_of_a_run.read_cpu()
+        item.user_properties.append((times_of_a_run.CPU, used - item.session.stash[_used]))
+        item.session.stash[_used] = used
+    return (yield)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Count the skips by reason."""
+    """Count the skips by reason, and the seconds."""
+    times_of_a_run.note(report)
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         _skipped[reason.removeprefix("Skipped: ")] += 1
@@ -195,7 +213,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what was left, and which groups were skipped, and why."""
+    """Say where the time went, what was left, and which groups were skipped, and why."""
+    if terminalreporter.config.getoption("numprocesses", None):  # a run of many files
+        terminalreporter.section("minutes of all workers")
+        for line in times_of_a_run.render():
+            terminalreporter.write_line(line)
     for path in sorted(list_names() - terminalreporter.config.stash[_before]):
         terminalreporter.write_line(f"left on the machine, or put there by others meanwhile: {path}")
     if not _skipped:
