@@ -27,7 +27,6 @@ _NOBODY = 65534  # a fault may delete or kill: not as root
 _SLOW = ("pytest", "hypothesis.strategies", "hypothesis.internal.conjecture.engine", "unittest.mock")
 _TIMES, _SPARE = 5, 20.0  # a mutant may take five times the time of the unmutated run, and 20 seconds
 _MEMORY, _FILE = 12 << 30, 2 << 30  # bytes: a fault in a loop must not fill the machine
-_LATER = 10_000 * 10**9  # ns between a source and its mutants: what Python has compiled of the one is not the other's
 _LOADED = "ignore::pytest.PytestAssertRewriteWarning"  # of what is loaded already
 _OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-W", _LOADED)
 
@@ -54,7 +53,7 @@ class TreeCopy:
         self.tree = place / "tree"
         self._words = list(words)
         self._pristine: tuple[Path, bytes, int] | None = None
-        self._pid = 0
+        self._pid = self._count = 0
         self._began = 0.0
 
     def fill(self, repository: Path) -> None:
@@ -80,7 +79,8 @@ class TreeCopy:
             changed = path.stat().st_mtime_ns
             self._pristine = (path, path.read_bytes(), changed)
             path.write_text(make_mutant(path.read_text(encoding="utf-8"), mutant), encoding="utf-8")
-            os.utime(path, ns=(changed, changed + _LATER))
+            self._count += 1  # of another second each: what Python has compiled of one is not the next one's
+            os.utime(path, ns=(changed, changed + self._count * 10**9))
         for name in ("tmp", "tree/.hypothesis"):  # what an earlier run left says nothing of this one
             shutil.rmtree(self.place / name, ignore_errors=True)
         (self.place / "tmp").mkdir()
