@@ -117,7 +117,7 @@ def test_pbs_ids_have_a_server_or_none() -> None:
 )
 def test_pbs_states(letter: str, state: State) -> None:
     [job] = PBS.parse_list(f"Job Id: 1.pbs1\n    job_state = {letter}\n")
-    assert (job.state, job.raw) == (state, letter)
+    assert job == JobStatus("1.pbs1", state, letter)
 
 
 @pytest.mark.parametrize(

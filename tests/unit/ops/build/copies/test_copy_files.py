@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InvalidRecipe
+from kedge.frozen import replace
 from kedge.layers.owners import OwnerTable, RecordedOwner
 from kedge.model.tree import ContentSource, Node, NodeKind, walk
 from kedge.ops.build.copies.context import FileOrigin, open_context, open_host_files
 from kedge.ops.build.copies.copy_files import CopiedContent, digest_copy, make_copy
 from kedge.ops.build.states.merged_view import MergedView, ViewLevel, view_directory
 from kedge.recipe.dockerfile.plan import make_recipe
-from kedge.recipe.steps import CopyStep, DirectoryStep, RecipePlace
+from kedge.recipe.steps import CopyStep, DirectoryStep, InlineFile, RecipePlace
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, describe_entry, write_tree
 
 PLACE = RecipePlace("recipe", 1)
@@ -211,6 +212,8 @@ def test_digest_counts_names_modes_and_contents_but_no_times(tmp_path: Path) -> 
         return digest_copy(step, open_context(tmp_path))
 
     first = digest()
+    inline = replace(step, inline=(InlineFile("x", b"1"),))
+    assert len({first, digest(inline), digest(replace(step, inline=(InlineFile("x", b"2"),)))}) == 3
     os.utime(tmp_path / "d/one", (1, 1))
     (tmp_path / "other").write_bytes(b"changed")
     assert digest() == first
