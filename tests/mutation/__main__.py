@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutation.mutants import BY_PLACE, Mutant, choose_sample, list_mutants
+from tests.mutation.mutants import BY_PLACE, Mutant, choose_sample, identify_sample, list_mutants
 from tests.mutation.records import (
     Figures,
     Record,
@@ -105,14 +105,21 @@ def _list_all(subject: Subject, options: argparse.Namespace) -> list[Mutant]:
 def _try_subject(subject: Subject, options: argparse.Namespace) -> Result:
     began = time.monotonic()
     sample = choose_sample(_list_all(subject, options), options.sample, options.seed)
-    wanted = sample
-    if options.survivors_only:
-        known = {each.identity for each in read_record(options.tree).survivors if each.subject == subject.name}
-        wanted = [mutant for mutant in sample if mutant.identity in known]
+    mark = identify_sample(sample)
+    wanted = _list_known(subject, sample, mark, options.tree) if options.survivors_only else sample
     trials = _try_sample(subject, wanted, options)
     survivors = [trial.mutant for trial in trials if trial.outcome == "survived"]
-    figures = Figures(date.today(), options.seed, len(sample), len(sample) - len(survivors))
+    figures = Figures(date.today(), options.seed, mark, len(sample), len(sample) - len(survivors))
     return Result(subject.name, figures, sorted(survivors, key=BY_PLACE), (time.monotonic() - began) / 60)
+
+
+def _list_known(subject: Subject, sample: list[Mutant], mark: str, tree: Path) -> list[Mutant]:
+    """Those that are recorded as survivors: where the others are the same ones, they were killed."""
+    record = read_record(tree)
+    if subject.name not in record.figures or record.figures[subject.name].sample != mark:
+        sys.exit(f"mutate: {subject.name} has other mutants than when it was recorded: leave out --survivors-only")
+    known = {each.identity for each in record.survivors if each.subject == subject.name}
+    return [mutant for mutant in sample if mutant.identity in known]
 
 
 def _try_sample(subject: Subject, mutants: list[Mutant], options: argparse.Namespace) -> list[Trial]:

@@ -74,16 +74,16 @@ class _Fault(NamedTuple):
     new: ast.AST
     parent: ast.AST
     field: str
-    index: int | None
+    at: int | None  # in a list
     function: str
     place: tuple[int, int]  # line and column
 
     def put(self) -> None:
         """Change the tree."""
-        if self.index is None:
+        if self.at is None:
             setattr(self.parent, self.field, self.new)
         else:
-            getattr(self.parent, self.field)[self.index] = self.new
+            getattr(self.parent, self.field)[self.at] = self.new
 
 
 BY_PLACE = attrgetter("file", "line", "column", "kind")
@@ -99,6 +99,11 @@ def make_mutant(text: str, mutant: Mutant) -> str:
     tree = ast.parse(text)
     next(fault for found, fault in _pair_faults(mutant.file, tree) if found == mutant).put()
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def identify_sample(mutants: list[Mutant]) -> str:
+    """A short text that is another one for other mutants."""
+    return hashlib.sha256(repr([mutant.identity for mutant in mutants]).encode()).hexdigest()[:12]
 
 
 def choose_sample(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
@@ -231,7 +236,7 @@ def _mutate_comparison(node: ast.Compare) -> Iterator[tuple[str, ast.AST, ast.AS
         yield "compare", _with(node, ops=operators), [node.left, *node.comparators][index]
 
 
-def _mutate_constant(value: object) -> Iterator[tuple[str, object]]:
+def _mutate_constant(value: object) -> Iterator[tuple[str, bool | int | str | bytes]]:
     if isinstance(value, bool):
         yield "boolean", not value
     elif isinstance(value, int):

@@ -33,6 +33,7 @@ class Figures(NamedTuple):
 
     date: date
     seed: int
+    sample: str  # which mutants these are: `identify_sample`
     mutants: int
     killed: int
 

@@ -58,7 +58,8 @@ class TreeCopy:
 
     def fill(self, repository: Path) -> None:
         """Copy what git knows or would add."""
-        words = ["git", "-C", str(repository), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        git = ["git", "-c", f"safe.directory={repository}", "-C", str(repository)]
+        words = [*git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         for name in subprocess.run(words, capture_output=True, check=True, text=True).stdout.split("\0"):
             if name and (repository / name).is_file():
                 (self.tree / name).parent.mkdir(parents=True, exist_ok=True)

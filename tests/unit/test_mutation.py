@@ -157,6 +157,10 @@ def test_only_survivors_are_tried_again_after_a_new_test(toy: Path) -> None:
     assert "4 mutants" in done.stderr
     assert done.stdout.splitlines()[1].split()[:4] == ["toy", "15", "15", "100.0"]
     assert read_record(toy).survivors == []
+    (toy / "toy.py").write_text(TOY.replace("count * 3", "count * 4"))
+    refused = mutate(toy, "--survivors-only")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "other mutants than when it was recorded" in refused.stderr
 
 
 def test_tests_that_fail_without_a_fault_say_nothing(toy: Path) -> None:
