@@ -52,7 +52,7 @@ GOOD = [
     ("docker://docker:dind", "docker://docker.io/library/docker:dind", "docker_dind.sif"),
     ("a/b/c/d/e:f", "docker://docker.io/a/b/c/d/e:f", "e_f.sif"),
     ("docker://a__b/c-d/e--f.g:_x", "docker://docker.io/a__b/c-d/e--f.g:_x", "e--f.g__x.sif"),
-    ("docker://" + "a" * 247 + "/b", "docker://docker.io/" + "a" * 247 + "/b", "b_latest.sif"),
+    ("docker://" + "a" * 253 + "/b", "docker://docker.io/" + "a" * 253 + "/b", "b_latest.sif"),
     ("docker://x:" + "t" * 128, "docker://docker.io/library/x:" + "t" * 128, "x_" + "t" * 128 + ".sif"),
     # Other registries
     ("nvcr.io/nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),

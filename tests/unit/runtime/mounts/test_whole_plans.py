@@ -65,6 +65,7 @@ def plan_workdir() -> PlanRequest:
 
 def plan_identity() -> PlanRequest:
     request = make_request(fakeroot=True, hostname="node", dns="10.0.0.1, fd00::1", no_umask=True, pwd="/work")
+    request.binds = [Bind("/", "/mnt")]
     request.passwd, request.group = b"root:x:0:0::/root:/bin/sh\n", b"root:x:0:\n"
     return request
 
@@ -73,6 +74,12 @@ def plan_sandbox() -> PlanRequest:
     """A writable one: nothing is made in it."""
     request = make_request()
     request.is_direct = request.is_writable = True
+    return request
+
+
+def plan_homeless() -> PlanRequest:
+    request = make_request()
+    request.host.home, request.home = "/gone", ("/gone", "/gone")
     return request
 
 
@@ -119,7 +126,15 @@ def plan_step() -> PlanRequest:
 PLANS = {
     each.__name__.removeprefix("plan_"): each
     for each in (
-        *(plan_default, plan_contained, plan_workdir, plan_identity, plan_sandbox, plan_nothing_of_the_host),
+        *(
+            plan_default,
+            plan_contained,
+            plan_workdir,
+            plan_identity,
+            plan_sandbox,
+            plan_homeless,
+            plan_nothing_of_the_host,
+        ),
         *(plan_binds, plan_libraries, plan_step),
     )
 }
