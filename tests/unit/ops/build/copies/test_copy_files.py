@@ -7,6 +7,8 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -227,6 +229,13 @@ def test_digest_counts_names_modes_and_contents_but_no_times(tmp_path: Path) -> 
     assert digest() not in (first, second, third)
     (tmp_path / ".dockerignore").write_text("d/zero\n")
     assert digest() not in (first, second, third)
+
+
+def test_digest_of_an_archive_does_not_unpack_it(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a.tar": b"x"})
+    added: Any = SimpleNamespace(unpack=lambda *_: pytest.fail("it was unpacked"))
+    step = copy(("a.tar",), "/x", is_addition=True)
+    assert digest_copy(step, open_context(tmp_path), added) == digest_copy(step, open_context(tmp_path))
 
 
 def test_digest_of_a_stage_is_its_key(tmp_path: Path) -> None:
