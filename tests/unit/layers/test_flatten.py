@@ -72,6 +72,15 @@ def test_flatten_stores_no_content_that_a_higher_layer_hides_in_any_directory() 
     assert sorted(sink.stored) == [b"d0", b"d2", b"e1", b"e2", b"new", b"own"]
 
 
+@pytest.mark.parametrize("hiding", [whiteout("d"), opaque("d"), file("d")])
+def test_flatten_stores_nothing_of_a_directory_that_was_made_anew(hiding: bytes) -> None:
+    sink = MemorySink()
+    low = layer(folder("d"), file("d/a", b"gone"), file("d/b", b"gone too"))
+    root = flatten(sources(low, layer(hiding), layer(folder("d"), file("d/own", b"own"))), sink)
+    assert contents(root) == {"d": "directory", "d/own": b"own"}
+    assert [data for data in sink.stored if data] == [b"own"]
+
+
 def test_flatten_merges_folders_and_takes_metadata_from_the_highest_that_names_them() -> None:
     root = merge(
         layer(folder("d", mode=0o700, owner=(1, 1), mtime=1, xattrs={b"user.x": b"1"}), file("d/low")),
