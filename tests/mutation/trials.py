@@ -120,6 +120,8 @@ class TreeCopy:
                 time.sleep(0.01)
             if ended[0] != "survived":
                 raise TestsFailed((self.place / "output").read_text(errors="replace"))
+        # No single test may take longer than all of them do: a fault often lets one wait for ever.
+        self._words.append(f"--timeout={round(ended[1]) + 10}")
         return ended[1]
 
 
