@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -139,8 +140,15 @@ def test_keys_stay_the_same_from_one_version_to_the_next(keys: Keys) -> None:
     """Else everybody's steps run again after an update; where that must be, raise `_FORMAT` of cache_keys.py."""
     bound = StepMount("bind", "/in", "/a")
     run = RunStep(PLACE, "RUN", ("make",), mounts=(bound,))
-    found = [keys.find(COPY), keys.find(run, epoch=1, options=("--nv",), binds=("/data",), protect=True)]
-    assert [key[:16] for key in found] == ["018b677a344001d0", "eb86b40bbc90ec8f"]
+    write_tree(keys.context, {"d/e/x": b"x", "d/link": "-> e"})
+    os.link(keys.context / "d/e/x", keys.context / "d/e/y")
+    tree = CopyStep(PLACE, "COPY d /d", ("d",), "/d")
+    found = [
+        keys.find(COPY),
+        keys.find(tree),
+        keys.find(run, epoch=1, options=("--nv",), binds=("/data",), protect=True),
+    ]
+    assert [key[:16] for key in found] == ["018b677a344001d0", "e13690ca15ed8f82", "eb86b40bbc90ec8f"]
 
 
 def test_state_after_a_step_has_its_layer_and_its_line_of_history() -> None:
