@@ -67,8 +67,11 @@ def test_submit_refuses_a_cuda_that_the_driver_of_the_queue_cannot_run(cluster: 
 
 
 def test_submit_with_force_warns_and_tells_the_container(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(WillNotRun) as caught:
+        plan(GPU, cluster, tmp_path)
+    remedy = str(caught.value.hint).partition(" List images")[0]
     planned = plan(replace(GPU, force=True), cluster, tmp_path)
-    assert any("does not run on Tesla V100" in text for text in planned.warnings)
+    assert f"{caught.value.message}. {remedy}" in planned.warnings
     assert " exec --nv --force " in planned.script
 
 
@@ -113,7 +116,9 @@ def test_submit_warns_of_a_cuda_that_is_older_than_the_gpu(cluster: Cluster, tmp
     job = replace(GPU, image="nvcr.io/nvidia/tensorflow:21.06-tf1-py3")
     [doubt] = list_doubts(plan(job, here, tmp_path))
     assert doubt.startswith(f"{job.image}: unknown whether it runs on NVIDIA H200: ")
-    assert "CUDA 11.3.1 does not support NVIDIA H200" in doubt
+    verdict, _, reasons = doubt.partition(". ")
+    assert verdict.endswith("NVIDIA H200: the driver is unknown")
+    assert "CUDA 11.3.1 does not support NVIDIA H200" in reasons
 
 
 def test_submit_knows_the_base_images_of_tacc(cluster: Cluster, tmp_path: Path) -> None:
