@@ -92,6 +92,12 @@ def test_plan_current_folder_of_the_system_is_not_bound(cwd: str) -> None:
     assert destinations(plan_container(make_request(cwd=cwd)))[-1] == "/home/user"
 
 
+@pytest.mark.parametrize("name", ["sys", "proc", "dev"])
+def test_plan_current_folder_of_the_system_is_not_bound_in_place_of_what_was_left_out(name: str) -> None:
+    plan = plan_container(make_request(cwd=f"/{name}/x", no_mount=[name]))
+    assert not [each for each in destinations(plan) if each.startswith(f"/{name}")]
+
+
 def test_plan_current_folder_does_not_hide_another_home() -> None:
     request = make_request(cwd="/home/user", home="/scratch/job:/home/user")
     assert [each[1] for each in plan_container(request).rest if each[0] == "bind"][-1] == OLD + "/scratch/job"
