@@ -129,10 +129,10 @@ def test_submit_knows_the_base_images_of_tacc(cluster: Cluster, tmp_path: Path) 
     assert list_doubts(plan(replace(GPU, image=new, queue="a100"), cluster, tmp_path)) == ()
 
 
-def make_image(registry: FakeRegistry, tag: str) -> str:
+def make_image(registry: FakeRegistry, tag: str, architecture: str = "amd64") -> str:
     variables = ("CUDA_VERSION=12.9.1.010", "TORCH_CUDA_ARCH_LIST=7.5 8.0 8.6 9.0 10.0 12.0+PTX", "PATH=/bin")
     layer = make_tar({"bin/true": b"x"})
-    registry.add_image("team/own", tag, [layer], make_config([layer], {"Env": variables}, "amd64"))
+    registry.add_image("team/own", tag, [layer], make_config([layer], {"Env": variables}, architecture))
     return f"docker://{registry.host}/team/own:{tag}"
 
 
@@ -152,6 +152,16 @@ def test_submit_reads_the_config_of_what_it_pins(registry: FakeRegistry, cluster
             plan(job, cluster, tmp_path)
     assert len(registry.server.seen("/blobs/")) == 1  # the config; no layer, and not again
     assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
+
+
+def test_submit_reads_the_config_for_the_queue_s_own_architecture(
+    registry: FakeRegistry, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Whichever the login node has: one of the two is another."""
+    for architecture in ("amd64", "arm64"):
+        here = replace(cluster, site=replace(SITE, queues=(replace(V100, arch=architecture),)))
+        with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
+            plan(replace(GPU, image=make_image(registry, architecture, architecture)), here, tmp_path)
 
 
 def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Path) -> None:
