@@ -102,11 +102,9 @@ def _check_tasks(job: Job) -> Problem | None:
             f"request {nodes * per_node} tasks, or leave out one of the three",
         )
     if tasks and per_node and tasks % per_node:
-        return Problem(
-            "tasks",
-            f"{tasks} tasks cannot be {per_node} on each node",
-            f"request {tasks - tasks % per_node or per_node} or {tasks - tasks % per_node + per_node} tasks",
-        )
+        fewer = tasks - tasks % per_node
+        fitting = f"{fewer} or {fewer + per_node}" if fewer else f"{per_node}"
+        return Problem("tasks", f"{tasks} tasks cannot be {per_node} on each node", f"request {fitting} tasks")
     return None
 
 

@@ -288,7 +288,8 @@ def _move(job: Job, path: str, moved: str) -> Job:
         return replace(job, output=moved)
     if is_named(job.error):
         return replace(job, error=moved)
-    return job if job.directory else replace(job, directory=moved)
+    is_here = posixpath.normpath(job.directory) == "."  # not given, or a name for where the user stands
+    return replace(job, directory=moved) if is_here else job
 
 
 def find_hidden_root(path: str, site: Site, environ: Mapping[str, str]) -> str | None:

@@ -14,6 +14,7 @@ from kedge.launch.contracts import (
     Contract,
     Terms,
     check_command,
+    name_task,
     needs_mpi,
     rank_command,
     rank_variables,
@@ -28,6 +29,12 @@ MEETING = Rendezvous("gpu01", 24711, "kedge-4711.0")
 LAST = Rank(4, 5, 0, 1, 2, 3)  # of 3, 1 and 1 on three nodes
 
 
+LEFT_BY_TORCHRUN = {
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
+    *("GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"),
+}
+
+
 def variables(contract: Contract, rank: Rank = LAST, **terms: object) -> dict[str, str | None]:
     return rank_variables(contract, rank, Terms(MEETING, **terms))  # type: ignore[arg-type]
 
@@ -38,10 +45,23 @@ def test_ranks_get_what_env_rendezvous_reads() -> None:
     assert found.items() >= (wanted | {"GROUP_RANK": "2", "MASTER_ADDR": "gpu01", "MASTER_PORT": "24711"}).items()
 
 
+def test_contracts_are_named_as_users_and_other_versions_of_kedge_name_them() -> None:
+    assert [each.value for each in Contract] == [
+        *("none", "ranks", "torchrun", "elastic", "multiproc", "lightning", "horovod", "jax", "deepspeed"),
+        "tensorflow",
+    ]
+
+
+def test_a_task_is_called_by_its_rank_or_by_what_it_starts() -> None:
+    assert name_task(Contract.RANKS, 3) == "rank 3"
+    assert [name_task(each, 3) for each in (Contract.TORCHRUN, Contract.ELASTIC)] == ["torchrun", "torchrun"]
+    assert name_task(Contract.MULTIPROC, 3) == "multiproc"
+
+
 def test_ranks_lose_what_a_torchrun_around_them_left() -> None:
+    """With its store rank 0 would wait for one that nobody opens."""
     found = variables(Contract.RANKS)
-    assert found["TORCHELASTIC_USE_AGENT_STORE"] is None, "rank 0 would wait for a store that nobody opens"
-    assert found["TORCHELASTIC_RUN_ID"] is None
+    assert {name for name, value in found.items() if value is None} == LEFT_BY_TORCHRUN
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5))
@@ -64,6 +84,8 @@ def test_lightning_takes_the_ranks_as_they_are() -> None:
     found = variables(Contract.LIGHTNING)
     assert found["TORCHELASTIC_RUN_ID"] == "kedge-4711.0"
     assert found["SLURM_JOB_NAME"] == "bash"
+    alone = Rank(1, 2, 0, 1, 1, 2)
+    assert variables(Contract.LIGHTNING, alone)["SLURM_JOB_NAME"] == "bash"
 
 
 def test_horovod_uses_mpi() -> None:
@@ -82,6 +104,8 @@ def test_jax() -> None:
     assert (found["JAX_NUM_PROCESSES"], found["JAX_PROCESS_ID"]) == ("5", "4")
     assert (found["SLURM_NTASKS"], found["SLURM_PROCID"], found["SLURM_LOCALID"]) == ("5", "4", "0")
     assert (found["SLURM_JOB_ID"], found["SLURM_STEP_NODELIST"]) == ("1", "")
+    inside = variables(Contract.JAX, hosts=("n1", "n1", "n2"), environ={"SLURM_JOB_ID": "4711"})
+    assert (inside["SLURM_JOB_ID"], inside["SLURM_STEP_NODELIST"]) == ("4711", "n1,n2")
 
 
 def test_deepspeed_has_all_that_keeps_it_from_asking_mpi() -> None:
@@ -117,8 +141,21 @@ def test_torchrun_elastic_says_who_opens_the_store() -> None:
     assert [word for each in words for word in each if "is_host" in word][1:] == ["--rdzv_conf=is_host=0"] * 2
 
 
+def test_torchrun_starts_one_process_all_nodes_and_nothing_again_unless_told() -> None:
+    rank = Rank(0, 3, 0, 1, 0, 3)
+    assert "--nproc_per_node=1" in rank_command(Contract.TORCHRUN, rank, Terms(MEETING), ["train.py"])
+    elastic = rank_command(Contract.ELASTIC, rank, Terms(MEETING), ["train.py"])
+    assert {"--nnodes=3:3", "--nproc_per_node=1", "--max_restarts=0"} < set(elastic)
+
+
 @pytest.mark.parametrize(
-    "command", [["python", "/w/multiproc.py", "main.py"], ["python", "-m", "torch.distributed.launch", "main.py"]]
+    "command",
+    [
+        ["python", "/w/multiproc.py", "main.py"],
+        ["python", "-m", "torch.distributed.launch", "main.py"],
+        ["python", "-m", "torch.distributed.run", "main.py"],
+        ["python", "-m", "multiproc", "main.py"],
+    ],
 )
 def test_multiproc_options_go_before_the_user_s(command: list[str]) -> None:
     found = rank_command(Contract.MULTIPROC, Rank(1, 2, 0, 1, 1, 2), Terms(MEETING, processes=8), command)
@@ -130,9 +167,13 @@ def test_multiproc_options_go_before_the_user_s(command: list[str]) -> None:
 
 def test_starters_lose_options_that_leak_as_variables() -> None:
     found = variables(Contract.TORCHRUN, environ={"PET_NNODES": "9", "WORLD_SIZE": "7"})
-    assert found["PET_NNODES"] is None
-    assert found["WORLD_SIZE"] is None
-    assert found["NODE_RANK"] == "2"
+    workers = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"}
+    assert {name for name, value in found.items() if value is None} == {"PET_NNODES", *workers, *LEFT_BY_TORCHRUN}
+    assert {name: value for name, value in found.items() if value is not None} == {
+        "MASTER_ADDR": "gpu01",
+        "MASTER_PORT": "24711",
+        "NODE_RANK": "2",
+    }
 
 
 def test_other_contracts_leave_the_command_alone() -> None:
@@ -141,7 +182,9 @@ def test_other_contracts_leave_the_command_alone() -> None:
             assert rank_command(contract, LAST, Terms(MEETING), ["python", "a.py"]) == ("python", "a.py")
 
 
-@pytest.mark.parametrize("word", ["horovodrun", "/usr/bin/mpirun", "srun", "deepspeed", "accelerate"])
+@pytest.mark.parametrize(
+    "word", ["horovodrun", "/usr/bin/mpirun", "mpiexec", "srun", "ibrun", "deepspeed", "accelerate"]
+)
 def test_command_that_is_a_launcher_is_refused(word: str) -> None:
     with pytest.raises(LaunchRefused, match="starts processes itself"):
         check_command(Contract.RANKS, [word, "-np", "4", "python"])
@@ -162,6 +205,7 @@ def test_threads_are_those_of_the_task() -> None:
     assert variables(Contract.RANKS, rank, cpus=8)["OMP_NUM_THREADS"] == "8"
     assert variables(Contract.TORCHRUN, Rank(0, 2, 0, 1, 0, 2), cpus=32, processes=8)["OMP_NUM_THREADS"] == "4"
     assert variables(Contract.RANKS, rank)["OMP_NUM_THREADS"] == "1", "unknown, and shared by four"
+    assert variables(Contract.RANKS, Rank(0, 4, 0, 2, 0, 2))["OMP_NUM_THREADS"] == "1", "by two"
     assert "OMP_NUM_THREADS" not in variables(Contract.NONE, Rank(0, 1, 0, 1, 0, 1))
 
 

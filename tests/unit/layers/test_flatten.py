@@ -61,6 +61,26 @@ def test_flatten_lets_the_higher_layer_win_and_stores_each_content_once() -> Non
     assert sink.stored == [b"high", b"kept"]
 
 
+def test_flatten_stores_no_content_that_a_higher_layer_hides_in_any_directory() -> None:
+    sink = MemorySink()
+    files = [file(f"{name}/{number}", f"{name}{number}".encode()) for name in "def" for number in range(3)]
+    low = layer(folder("d"), folder("e"), folder("f"), *files)
+    top = layer(whiteout("d/1"), file("e/0", b"new"), opaque("f"), file("f/2", b"own"))
+    assert {path: text for path, text in contents(flatten(sources(low, top), sink)).items() if text != "directory"} == {
+        **{"d/0": b"d0", "d/2": b"d2", "e/0": b"new", "e/1": b"e1", "e/2": b"e2", "f/2": b"own"}
+    }
+    assert sorted(sink.stored) == [b"d0", b"d2", b"e1", b"e2", b"new", b"own"]
+
+
+@pytest.mark.parametrize("hiding", [whiteout("d"), opaque("d"), file("d")])
+def test_flatten_stores_nothing_of_a_directory_that_was_made_anew(hiding: bytes) -> None:
+    sink = MemorySink()
+    low = layer(folder("d"), file("d/a", b"gone"), file("d/b", b"gone too"))
+    root = flatten(sources(low, layer(hiding), layer(folder("d"), file("d/own", b"own"))), sink)
+    assert contents(root) == {"d": "directory", "d/own": b"own"}
+    assert [data for data in sink.stored if data] == [b"own"]
+
+
 def test_flatten_merges_folders_and_takes_metadata_from_the_highest_that_names_them() -> None:
     root = merge(
         layer(folder("d", mode=0o700, owner=(1, 1), mtime=1, xattrs={b"user.x": b"1"}), file("d/low")),
@@ -266,6 +286,19 @@ def test_flatten_links_to_what_the_same_layer_hides(hiding: bytes, is_first: boo
     assert {name: found[name] for name in found if name != "d"} == {"b": b"old"}
 
 
+def test_flatten_forgets_what_a_layer_hides_when_the_next_one_begins() -> None:
+    hiding = layer(whiteout("a"), hard_link("b", "a"))
+    with pytest.raises(CorruptImage, match="layer layer2: 'c' is a hard link to 'a'"):
+        merge(layer(file("a", b"old")), hiding, layer(hard_link("c", "a")))
+
+
+def test_flatten_does_not_link_to_what_the_same_layer_replaces() -> None:
+    """It hides something else, and the target goes when a file takes the place of its directory."""
+    low = layer(file("d/a", b"old"), file("other"))
+    with pytest.raises(CorruptImage, match="'b' is a hard link to 'd/a'"):
+        merge(low, layer(whiteout("other"), file("d"), hard_link("b", "d/a")))
+
+
 def test_flatten_links_to_the_new_file_where_a_layer_hides_the_old_one() -> None:
     found = names(layer(file("a", b"old")), layer(whiteout("a"), file("a", b"new"), hard_link("b", "a")))
     assert found == {"a": b"new", "b": b"new"}
@@ -338,6 +371,49 @@ def test_flatten_resolves_links_inside_the_root(target: str) -> None:
 def test_flatten_resolves_dots_of_a_link_from_where_the_link_leads() -> None:
     low = layer(folder("a/b/c"), folder("a/x"), symlink("deep", "a/b"), symlink("way", "deep/../x"))
     assert names(low, layer(file("way/f", b"1")))["a/x/f"] == b"1"
+
+
+def test_flatten_takes_absolute_links_from_the_root_however_deep_they_are() -> None:
+    low = layer(folder("d/deep"), folder("e"), symlink("d/deep/l", "/e"), file("d/deep/l/x", b"1"))
+    assert names(low) == {"d": "directory", "d/deep": "directory", "d/deep/l": "-> /e", "e": "directory", "e/x": b"1"}
+
+
+@pytest.mark.parametrize(("links", "is_followed"), [(40, True), (41, False)])
+def test_flatten_follows_as_many_links_as_the_kernel(links: int, is_followed: bool) -> None:
+    chain = [folder("d"), symlink("l0", "d"), *(symlink(f"l{index + 1}", f"l{index}") for index in range(links - 1))]
+    image = layer(*chain, file(f"l{links - 1}/x", b"1"))
+    if is_followed:
+        assert names(image)["d/x"] == b"1"
+        return
+    with pytest.raises(HostileImage, match="through a symbolic link to 'd'") as caught:
+        merge(image)
+    assert caught.value.context == {"layer": "layer layer0", "path": "l40/x", "link": "d"}
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [(6, False), (5, True)])
+def test_flatten_refuses_images_whose_links_are_walked_for_hours(
+    most: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All components of the links' targets count, in all directories that are looked for."""
+    monkeypatch.setattr("kedge.layers.assemble._MAXIMUM_FOLLOWED", most)
+    image = layer(folder("a/b/c"), symlink("l", "a/b/c"), file("l/x"), file("l/d/y"))
+    if not is_refused:
+        assert at(merge(image), "a/b/c/d/y").size == 0
+        return
+    with pytest.raises(HostileImage, match="its names lead through too many symbolic links") as caught:
+        merge(image)
+    assert caught.value.context == {"layer": "layer layer0", "link": "a/b/c"}
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [(6, False), (5, True)])
+def test_flatten_counts_the_levels_that_links_lead_to(most: int, is_refused: bool) -> None:
+    image = layer(symlink("l", "a/b/c/d"), file("l/e/x"))
+    options = FlattenOptions(maximum_depth=most)
+    if not is_refused:
+        assert at(flatten(sources(image), MemorySink(), options), "a/b/c/d/e/x").size == 0
+        return
+    with pytest.raises(HostileImage, match="directories are more than 5 levels deep"):
+        flatten(sources(image), MemorySink(), options)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from kedge.frozen import list_names, replace
 from kedge.model.job import LAUNCHERS, RUNTIMES, Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.job_fields import BY_KEY, BY_NAME, FIELDS, GROUPS, find_meaning
 from kedge.model.job_rules import check_job, find_problems
-from kedge.model.job_values import KINDS, change_job, read_value
+from kedge.model.job_values import KINDS, MOST, change_job, read_value
 
 
 def read(name: str, value: object) -> Any:
@@ -179,7 +179,8 @@ def test_change_lists_add_and_other_values_replace() -> None:
         (Job(image="x", command=("a",), parallel=Parallel.TORCHRUN, nodes=2, tasks=8), "tasks"),
         (Job(image="x", environment=(("A-B", "1"),)), "environment"),
         (Job(image="x", environment=(("A", "1"), ("A", "2"))), "environment"),
-        (Job(image="x", environment=(("A", "\0"),)), "environment"),
+        (Job(image="x", environment=(("A", "a\0b"),)), "environment"),
+        (Job(image="x", nodes=MOST + 1), "nodes"),
         (Job(image="x", output="{nme}.out"), "output"),
         (Job(image="x", error="%x-%5j.err"), "error"),
         (Job(image="x", name="a\0"), "name"),
@@ -201,9 +202,37 @@ def test_rules_find_the_contradiction(job: Job, field: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("job", "message", "hint"),
+    [
+        (Job(memory=1, memory_per_cpu=1), "memory already sets the memory", "keep one: memory or memory_per_cpu"),
+        (Job(tasks=7, tasks_per_node=4), "7 tasks cannot be 4 on each node", "request 4 or 8 tasks"),
+        (Job(tasks=3, tasks_per_node=4), "3 tasks cannot be 4 on each node", "request 4 tasks"),
+        (Job(tasks=9, nodes=2, tasks_per_node=4), "2 nodes with 4 tasks each make 8, not 9", "request 8 tasks"),
+        (Job(tasks=2, nodes=4), "2 tasks leave some of 4 nodes idle", "request at most 2 nodes"),
+        (Job(output="%j.out"), "%j is a pattern of Slurm", "write {id}"),
+        (Job(output="%A.out"), "%A is a pattern of Slurm", "write {id}"),
+        (Job(error="%3a.out"), "%a is a pattern of Slurm", "write {index}"),
+        (Job(error="%x.out"), "%x is a pattern of Slurm", "write {name}"),
+        (Job(output="{indx}.out"), "{indx} is not a placeholder", "did you mean 'index'?"),
+        (Job(output="{zzzzz}.out"), "{zzzzz} is not a placeholder", "use {name}, {id}, {index}"),
+        (Job(runtime="kedge\n"), "'kedge\\n' contains a line break or another control character", "remove it"),
+        (Job(queue="\n" + "q" * 99), f"'\\n{'q' * 59}' contains a line break", "remove it"),
+        (Job(runtime="x" * 99), f"'{'x' * 60}' is not one of: kedge, ", "give one of: kedge, "),
+    ],
+)
+def test_rules_say_what_is_wrong_and_what_to_write_instead(job: Job, message: str, hint: str) -> None:
+    problem = next(find_problems(replace(job, image="x")))
+    assert problem.message.startswith(message)
+    assert problem.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
     "job",
     [
         Job(image="x"),
+        Job(image="x", nodes=MOST),
+        Job(image="x", nodes=2, tasks=2),
+        Job(image="x", tasks=8, nodes=2, tasks_per_node=4),
         Job(command=("hostname",)),
         Job(image="x", tasks=7, nodes=2),
         Job(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kedge.errors import InvalidReference, KedgeError
 from kedge.frozen import replace
-from kedge.model import image_argument, reference
+from kedge.model import image_argument, image_name, reference
 from kedge.model.digest import Digest
 from kedge.model.reference import Reference, Transport
 
@@ -52,6 +52,7 @@ GOOD = [
     ("docker://docker:dind", "docker://docker.io/library/docker:dind", "docker_dind.sif"),
     ("a/b/c/d/e:f", "docker://docker.io/a/b/c/d/e:f", "e_f.sif"),
     ("docker://a__b/c-d/e--f.g:_x", "docker://docker.io/a__b/c-d/e--f.g:_x", "e--f.g__x.sif"),
+    ("docker://" + "a" * 253 + "/b", "docker://docker.io/" + "a" * 253 + "/b", "b_latest.sif"),
     ("docker://x:" + "t" * 128, "docker://docker.io/library/x:" + "t" * 128, "x_" + "t" * 128 + ".sif"),
     # Other registries
     ("nvcr.io/nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
@@ -76,6 +77,7 @@ GOOD = [
         "pytorch_24.03.sif",
     ),
     (f"localhost:5000/a:1@{SHA}", f"docker://localhost:5000/a:1@{SHA}", "a_1.sif"),
+    (f"docker://nvcr.io#nvidia/pytorch:{SHA}", f"docker://nvcr.io/nvidia/pytorch@{SHA}", f"pytorch@sha256_{A}.sif"),
     (f"docker://a@{SHA512}", f"docker://docker.io/library/a@{SHA512}", f"a@sha512_{'0' * 128}.sif"),
     # Enroot
     ("docker://nvcr.io#nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
@@ -95,6 +97,7 @@ GOOD = [
     ("docker-daemon://ubuntu:22.04", "docker-daemon:ubuntu:22.04", "ubuntu_22.04.sif"),
     ("docker-daemon:localhost:5000/a/b:c", "docker-daemon:localhost:5000/a/b:c", "b_c.sif"),
     (f"docker-daemon:{SHA}", f"docker-daemon:{SHA}", f"sha256_{A}.sif"),
+    (f"docker-daemon:@{SHA}", f"docker-daemon:{SHA}", f"sha256_{A}.sif"),
     ("containers-storage:localhost/mine", "podman://localhost/mine", "mine_latest.sif"),
     # ORAS: the first part is the registry
     ("oras://ghcr.io/owner/image:1.0", "oras://ghcr.io/owner/image:1.0", "image_1.0.sif"),
@@ -203,6 +206,16 @@ GOOD = [
         "docker://quay.io/biocontainers/samtools:1.19",
         "samtools_1.19.sif",
     ),
+    ("ngc.nvidia.com/catalog/containers/nvidia:pytorch", "docker://nvcr.io/nvidia/pytorch", "pytorch_latest.sif"),
+    ("https://hub.docker.com/repository/docker/owner/name", "docker://docker.io/owner/name", "name_latest.sif"),
+    ("https://hub.docker.com/repository/docker/owner/name/tags", "docker://docker.io/owner/name", "name_latest.sif"),
+    ("https://hub.docker.com/layers/owner/name/1.0", "docker://docker.io/owner/name:1.0", "name_1.0.sif"),
+    ("https://quay.io/repository/bio/samtools/tag/1.19", "docker://quay.io/bio/samtools:1.19", "samtools_1.19.sif"),
+    ("https://quay.io/repository/bio/samtools", "docker://quay.io/bio/samtools", "samtools_latest.sif"),
+    ("https://quay.io/bio/samtools:1.19", "docker://quay.io/bio/samtools:1.19", "samtools_1.19.sif"),
+    ("https://ghcr.io/owner/name:1", "docker://ghcr.io/owner/name:1", "name_1.sif"),
+    ("https://docker.io/owner/name:1", "docker://docker.io/owner/name:1", "name_1.sif"),
+    ("https://index.docker.io/owner/name:1", "docker://docker.io/owner/name:1", "name_1.sif"),
     ("https://nvcr.io/nvidia/pytorch:24.03-py3", "docker://nvcr.io/nvidia/pytorch:24.03-py3", "pytorch_24.03-py3.sif"),
     # Instances, programs of this machine, files
     ("instance://web-1", "instance://web-1", "web-1.sif"),
@@ -218,6 +231,8 @@ GOOD = [
     ("ubuntu.sif", "file:ubuntu.sif", "ubuntu.sif"),
     ("images/ubuntu.sqsh", "file:images/ubuntu.sqsh", "ubuntu.sif"),
     (".", "file:.", "image.sif"),
+    ("..", "file:..", "image.sif"),
+    ("./\x80\ud7ff\ue000", "./\x80\ud7ff\ue000", "\x80\ud7ff\ue000.sif"),
 ]
 
 # text, a part of the message, a part of the hint
@@ -228,6 +243,7 @@ BAD = [
     ("ubuntu\x00", "control character", ""),
     ("ubuntu\n", "control character", ""),
     ("docker://ubuntu\x1b[31m", "control character", ""),
+    *((f"./{character}", "control character", "") for character in "\x1f\x7f\ud800\udfff"),
     ("docker://", "names no repository", "REGISTRY/REPOSITORY:TAG"),
     ("docker:", "must be followed by '//'", ""),
     ("docker:ubuntu", "must be followed by '//'", "docker://ubuntu"),
@@ -256,6 +272,7 @@ BAD = [
     ("docker://ubünt", "not a valid part", ""),
     ("docker://a/../b", "not a valid part", ""),
     ("docker://" + "/".join(["a" * 60] * 5), "255 are allowed", ""),
+    ("docker://" + "a" * 248 + "/bcdefgh", "256 characters; 255 are allowed", ""),
     ("ubuntu:", "no tag follows", "leave the ':' out"),
     ("docker://nvcr.io/a:", "no tag follows", ""),
     ("ubuntu:-x", "may not begin with '-'", "letters"),
@@ -272,9 +289,12 @@ BAD = [
     (f"ubuntu@sha256:{A.upper()}", "64 lower-case hexadecimal", ""),
     (f"ubuntu@{SHA}:tag", "64 lower-case", ""),
     (f"docker://@{SHA}", "names no repository", ""),
+    (f"ubuntu:{SHA}@{SHA}", "':' is not allowed in a tag", ""),
+    ("docker://nvcr.io/a@b/c", "must begin with sha256:", ""),
     ("docker://ubuntu 22.04", "contains a space", "remove the spaces"),
     (" ubuntu", "contains a space", ""),
     ("ubuntu ", "contains a space", ""),
+    ("my image.sif", "contains a space", "quote the name of a file"),
     ("docker pull nvcr.io/nvidia/pytorch:1", "contains a space", "give the image alone: nvcr.io/nvidia/pytorch:1"),
     ("ubuntu/", "ends with '/'", ""),
     ("docker://a/b/", "ends with '/'", ""),
@@ -296,6 +316,7 @@ BAD = [
     ("docker://-x.y/a", "not a host name", ""),
     ("docker://a..b/c", "not a host name", ""),
     ("docker://[zz]:1/a", "IPv6", ""),
+    ("docker://[zz]/a", "IPv6", ""),
     ("docker://user:secret@nvcr.io#nvidia/x", "password", "registry login"),
     ("docker://#a", "before the '#'", "Enroot"),
     ("docker://@nvcr.io#a", "no user name", ""),
@@ -305,6 +326,7 @@ BAD = [
     ("library://", "names no repository", ""),
     ("library://a/b/c/d/e", "too many parts", "ENTITY/COLLECTION/CONTAINER"),
     ("library://a//b", "two slashes", ""),
+    ("library://:1", "names no repository", ""),
     ("library://a/b/c:", "no tag follows", ""),
     ("library://a/b/c$", "not a valid part of a library path", ""),
     ("library://host:port/a/b/c", "not a port number", ""),
@@ -325,6 +347,7 @@ BAD = [
     ("https://example.org/", "names no file", ""),
     ("https://example.org/dir/", "names no file", ""),
     ("https://example.org/..", "names no file", ""),
+    ("https://example.org/.", "names no file", ""),
     ("https://example.org:port/x.sif", "not a valid address", ""),
     ("https://[::1/x.sif", "not a valid address", ""),
     ("https://exa mple.org/x.sif", "contains a space", ""),
@@ -332,6 +355,11 @@ BAD = [
     ("https://catalog.ngc.nvidia.com/orgs/nvidia/teams/a/helm-charts/x", "NGC's helm-charts", ""),
     ("https://catalog.ngc.nvidia.com/containers", "not the page of a container", ""),
     ("https://catalog.ngc.nvidia.com/orgs/nvidia/containers", "not the page of a container", ""),
+    ("https://catalog.ngc.nvidia.com/orgs/nvidia/teams/k8s/containers", "not the page of a container", ""),
+    ("https://hub.docker.com/repository/docker/owner", "not an image's", ""),
+    ("https://hub.docker.com/layers/owner/name", "not an image's", ""),
+    ("https://nvcr.io/nvidia/pytorch?tab=tags", "names no image", ""),
+    ("https://nvcr.io/nvidia/pytorch#tags", "names no image", ""),
     ("https://ngc.nvidia.com/catalog/models/nvidia:x", "NGC's models", ""),
     ("https://hub.docker.com/u/nvidia", "not an image's", "hub.docker.com/r/"),
     ("https://hub.docker.com/", "not an image's", ""),
@@ -378,6 +406,66 @@ def test_reference_fields_are_complete() -> None:
     assert parse("host:a,b").programs == ("a", "b")
     assert parse("oci:x:t").is_local
 
+    assert parse("ubuntu").engine == ""
+    assert parse("instance://x").transport == "instance"
+
+
+def test_reference_is_shown_as_users_type_it() -> None:
+    assert parse("file:x.sif").shown == parse("x.sif").shown == "x.sif"
+    assert parse("ubuntu:1").shown == "docker://docker.io/library/ubuntu:1"
+    assert parse("https://me:secret@example.org/x.sif").shown == "https://me:***@example.org/x.sif"
+
+
+@pytest.mark.parametrize(
+    "suffix", [".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".img", ".tar", ".tar.gz", ".tgz", ".oci"]
+)
+def test_reference_with_the_suffix_of_an_image_is_a_file(suffix: str) -> None:
+    reference = parse(f"dir/x{suffix}")
+    assert (reference.transport, reference.path) == (Transport.FILE, f"dir/x{suffix}")
+    assert reference.default_name() == "x.sif"
+    assert reference.default_name("") == "x"
+
+
+@pytest.mark.parametrize(
+    "tab", ["-", "layers", "overview", "security", "security-scanning", "signing", "dockerfile", "builds", "general"]
+)
+def test_reference_of_a_catalog_page_does_not_take_its_tab_for_a_tag(tab: str) -> None:
+    assert parse(f"https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch/{tab}").tag is None
+
+
+def test_reference_to_pages_of_docker_s_own_site_is_no_image() -> None:
+    assert parse("www.docker.com/products").transport is Transport.HTTPS
+
+
+def test_reference_may_be_as_long_as_a_signed_address() -> None:
+    longest = "./" + "x" * 16382
+    assert parse(longest).path == longest
+    with pytest.raises(InvalidReference) as caught:
+        parse(f"{longest}x")
+    assert f"'{longest[:200]}…' is not a valid image reference" in caught.value.message
+    assert caught.value.context == {"reference": f"{longest[:200]}…"}
+    with pytest.raises(InvalidReference) as caught:
+        parse("docker://" + "-" * 191)
+    assert "…" not in caught.value.message, "200 characters are shown"
+
+
+def test_reference_without_slashes_names_the_image_that_may_be_meant() -> None:
+    hints = {}
+    for text in ("docker:dind", "oras:ghcr.io/a"):
+        with pytest.raises(InvalidReference) as caught:
+            parse(text)
+        hints[text] = caught.value.hint
+    image = "for the image called 'docker' write docker://docker:dind"
+    assert hints["docker:dind"] == f"did you mean docker://dind?; {image}; a file is ./docker:dind"
+    assert hints["oras:ghcr.io/a"] == "did you mean oras://ghcr.io/a?; a file is ./oras:ghcr.io/a"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("a" * 128, True), ("a" * 129, False), ("_a.-", True), ("-a", False), ("a:b", False)]
+)
+def test_tags_are_those_of_the_distribution_specification(text: str, is_one: bool) -> None:
+    assert image_name.is_tag(text) is is_one
+
 
 def test_reference_password_is_not_repeated() -> None:
     with pytest.raises(InvalidReference) as caught:
@@ -388,6 +476,7 @@ def test_reference_password_is_not_repeated() -> None:
 def test_reference_address_is_shown_without_its_secrets() -> None:
     reference = parse("https://me:secret@example.org/x.sif?token=secret")
     assert reference.redacted == "https://me:***@example.org/x.sif"
+    assert parse("https://example.org/x.sif#token").redacted == "https://example.org/x.sif"
     assert parse("docker://a/b:c").redacted == "docker://docker.io/a/b:c"
     with pytest.raises(InvalidReference) as caught:
         parse("https://me:secret@example.org/")

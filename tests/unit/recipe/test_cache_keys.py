@@ -8,6 +8,7 @@ import pytest
 from kedge.frozen import replace
 from kedge.recipe.cache_keys import state_key, step_key
 from kedge.recipe.steps import (
+    ConfigStep,
     CopyOrigin,
     CopyStep,
     DirectoryStep,
@@ -96,6 +97,25 @@ def test_all_parts_of_a_key_count() -> None:
     ]
     assert len(set(keys)) == len(keys)
     assert all(len(text) == 64 for text in keys)
+
+
+def test_keys_stay_the_same_from_one_version_to_the_next() -> None:
+    """Else everybody's steps run again after an update; where that must be, raise `_FORMAT`."""
+    mount = StepMount("cache", "/c", id="pip", mode=0o755, uid=1, gid=2, size=3, variable="V")
+    run = replace(RUN, mounts=(mount,), stdin=b"x", script=InlineFile("/s", b"y"), network="none", section="post")
+    copy = replace(COPY, inline=(InlineFile("a", b"b"),), excluded=("x",), unpacks=True, checksum="c", mode="1")
+    steps: list[Step] = [run, copy, DirectoryStep(PLACE, "WORKDIR /a", "/a", "user"), FILES, SETUP]
+    config = ConfigStep(PLACE, "ENV A=b")
+    keys = [state_key("base", ["a", "b"]), *(key(step, files="1") for step in steps), step_key("s", config, {})]
+    assert [each[:16] for each in keys] == [
+        "7599ed9c67a2b93d",
+        "c755bf1208738b3f",
+        "e06f9d577d70d8c0",
+        "8a657a6c62b15264",
+        "a51d3d2f1921089d",
+        "55cc91b372432154",
+        "61752f28aee87615",
+    ]
 
 
 def test_origin_counts_by_its_content_alone() -> None:

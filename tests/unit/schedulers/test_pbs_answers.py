@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.pbs.backend import BACKEND as PBS
+from kedge.schedulers.pbs.status import read_size
 from tests.requirements import REPOSITORY
 
 RUNNING = """\
@@ -77,7 +78,28 @@ def test_pbs_running_job() -> None:
     assert job.started == datetime(2026, 11, 5, 7, 34, 0).timestamp(), "days of one digit have two blanks before them"
     assert job.ended is None
     assert job.reason.endswith("(hnode001:ncpus=192:ngpus=8)+(hnode002:ncpus=192:ngpus=8)"), "lines go on behind a tab"
-    assert dict(job.details)["Resource_List.select"] == "2:ncpus=192:ngpus=8"
+    assert job.details == (
+        ("resources_used.walltime", "00:05:00"),
+        ("resources_used.mem", "4096kb"),
+        ("resources_used.cput", "00:10:00"),
+        ("Resource_List.select", "2:ncpus=192:ngpus=8"),
+        ("project", "grp"),
+    )
+    [billed] = PBS.parse_list(f"{RUNNING.rstrip()}\n    Account_Name = lab\n    array_state_count = Queued:1\n")
+    assert billed.details[4:] == (("array_state_count", "Queued:1"), ("project", "grp"), ("Account_Name", "lab"))
+
+
+def test_pbs_ids_have_a_server_or_none() -> None:
+    text = "Job Id: {}\n    job_state = R\n"
+    ids = ("12", "12.pbs1", "12[].pbs1", "12[3].pbs1", "12[3]")
+    read = [PBS.parse_list(text.format(id))[0] for id in ids]
+    assert [(each.id, each.index) for each in read] == [
+        ("12", None),
+        ("12.pbs1", None),
+        ("12[].pbs1", None),
+        ("12[].pbs1", 3),
+        ("12[]", 3),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +117,7 @@ def test_pbs_running_job() -> None:
 )
 def test_pbs_states(letter: str, state: State) -> None:
     [job] = PBS.parse_list(f"Job Id: 1.pbs1\n    job_state = {letter}\n")
-    assert (job.state, job.raw) == (state, letter)
+    assert job == JobStatus("1.pbs1", state, letter)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +134,7 @@ def test_pbs_states(letter: str, state: State) -> None:
         ("-29", "93", State.TIMEOUT, None, None),
         ("-27", "93", State.OUT_OF_MEMORY, None, None),
         ("-26", "91", State.OUT_OF_MEMORY, None, None),
-        ("-4", "93", State.NODE_FAILED, None, None),
+        *((code, "93", State.NODE_FAILED, None, None) for code in ("-4", "-5", "-6", "-20")),
         ("-1", "93", State.FAILED, None, None),
         ("what", "", State.LOST, None, None),
     ],
@@ -128,6 +150,33 @@ def test_pbs_older_servers_kill_without_a_word() -> None:
     killed = {**limits, "resources_used.walltime": "00:00:02"}
     assert finished("265", **killed, **{"resources_used.mem": "4194000kb"}).state is State.OUT_OF_MEMORY
     assert finished("265", **killed, **{"resources_used.mem": "100kb"}).state is State.FAILED
+    nearly = {"Resource_List.mem": "100kb", "resources_used.mem": "98kb"}
+    assert finished("265", **nearly).state is State.OUT_OF_MEMORY, "from 98 percent on"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        *(("10", 10), ("10b", 10), ("2kb", 2 << 10), ("2KB", 2 << 10), ("2kw", 2 << 10)),
+        *(("2mb", 2 << 20), ("2gb", 2 << 30), ("2tb", 2 << 40), ("2pb", 2 << 50), ("2xb", None), ("", None)),
+    ],
+)
+def test_pbs_sizes(text: str, size: int | None) -> None:
+    assert read_size(text) == size
+
+
+def test_pbs_end_is_when_the_node_reported_it_else_when_the_server_last_changed_it() -> None:
+    changed = {"mtime": "Sun Nov 15 07:40:00 2026"}
+    assert finished("0", **changed).ended == datetime(2026, 11, 15, 7, 40).timestamp()
+    reported = finished("0", **changed, obittime="Sun Nov 15 07:39:59 2026")
+    assert reported.ended == datetime(2026, 11, 15, 7, 39, 59).timestamp()
+
+
+def test_pbs_job_that_ran_was_not_deleted_for_its_dependency() -> None:
+    depend = "afterok:4.pbs1@pbs1"
+    assert finished(None, depend=depend).state is State.CANCELLED
+    assert finished(None, depend=depend, exec_host="n1/0").state is State.LOST
+    assert finished(None, depend=depend, run_count="1").state is State.LOST
 
 
 def read_answer(name: str) -> str:
@@ -169,11 +218,11 @@ def test_pbs_job_deleted_for_its_dependency_is_cancelled_and_says_why() -> None:
 
 
 def test_pbs_table_of_versions_without_wide_attributes() -> None:
-    found = [(each.id, each.state, each.queue) for each in PBS.parse_list(TABLE)]
-    assert found == [
-        ("1234.pbs1", State.RUNNING, "rt_HF"),
-        ("1300.pbs1", State.QUEUED, "gpu"),
-        ("1400[].pbs1", State.RUNNING, "gpu"),
+    over = "1500.pbs1       ada      gpu      ended         --    1   1    --  01:00 F 00:01\n"
+    assert PBS.parse_list(TABLE + over) == [
+        JobStatus("1234.pbs1", State.RUNNING, "R", name="train", user="ada", queue="rt_HF"),
+        JobStatus("1300.pbs1", State.QUEUED, "Q", name="waits", user="ada", queue="gpu"),
+        JobStatus("1400[].pbs1", State.RUNNING, "B", name="sweep", user="ada", queue="gpu"),
     ]
 
 
@@ -205,10 +254,11 @@ def test_pbs_list_of_ten_thousand_jobs_is_read_quickly() -> None:
         ("Can Never Run: Not enough total nodes available", "it can never run: Not enough total nodes"),
         ("Not Running: User has reached queue rt_HF running job limit.", "limit of running jobs"),
         ("Not Running: Job would conflict with reservation or top job", "reservation or a job with higher priority"),
+        ("Not Running: Job cannot complete before dedicated time", "it could not complete before its queue"),
+        ("Not Running: Dependency not satisfied", "it waits for the jobs that it depends on"),
         ("Not Running: Queue not started.", "queue is stopped"),
         ("job held, too many failed attempts to run", "PBS failed too often to start it"),
         ("Not Running: Something new", "it waits: Something new"),
-        ("", ""),
     ],
 )
 def test_pbs_says_why_jobs_wait(comment: str, words: str) -> None:
@@ -216,6 +266,34 @@ def test_pbs_says_why_jobs_wait(comment: str, words: str) -> None:
     is_stuck = "never" in words or "too often" in words
     assert PBS.is_stuck(JobStatus("1.pbs1", State.QUEUED, "Q", reason=comment)) is is_stuck
     assert not PBS.is_stuck(JobStatus("1.pbs1", State.RUNNING, "R", reason=comment))
+
+
+def test_pbs_says_nothing_where_the_server_gives_no_reason() -> None:
+    for text in ("", " "):
+        assert PBS.explain(JobStatus("1.pbs1", State.QUEUED, "Q", reason=text)) == ""
+    assert PBS.explain(JobStatus("1.pbs1", State.RUNNING, "R")) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        *((code, "the node could not start it") for code in (-1, -2)),
+        (-3, "the node could not start it; PBS was to try again"),
+        (-7, "it could not be restarted"),
+        (-10, "the node does not know its user"),
+        (-13, "its user's password was refused"),
+        (-21, "PBS' directories on the node are not secure"),
+        (-23, "it had no Kerberos credentials"),
+        *((code, "it used more CPUs than it requested") for code in (-24, -25)),
+        (-28, "it used more CPU time than it requested"),
+        (-30, "not all of its nodes could join the job"),
+        (-8, "PBS or one of its hooks killed it"),
+    ],
+)
+def test_pbs_says_what_its_own_exit_codes_mean(code: int, words: str) -> None:
+    """Those of the reference guide; the comment is the server's, where it left one."""
+    assert PBS.explain(finished(str(code))) == f"PBS exit status {code}: {words}"
+    assert PBS.explain(finished(str(code), comment="job failed")).endswith(f"{words}; its comment: job failed")
 
 
 def test_pbs_says_how_jobs_ended() -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kedge.model.job_usage import JobUsage
 from kedge.schedulers.choose import SCHEDULERS, find_usage_reader
 from kedge.schedulers.gridengine import usage as gridengine
@@ -52,6 +54,30 @@ def test_usage_of_qacct_as_recorded() -> None:
 
 def test_usage_of_qstat_counts_the_chunks() -> None:
     assert pbs.parse_usage(QSTAT) == {"7.pbs1": JobUsage(300, 10, 600, 2 << 30, None, 2)}
+    several = QSTAT + QSTAT.replace("7.pbs1", "8.pbs1")
+    assert list(pbs.parse_usage(several)) == ["7.pbs1", "8.pbs1"]
+
+
+@pytest.mark.parametrize(
+    ("select", "cpus", "gpus"),
+    [
+        ("ncpus=4:ngpus=1", 4, 1),  # as qsub got it: a chunk without a number is one
+        ("ncpus=4+2:ncpus=1", 6, None),
+        ("2:ncpus=4:mem=8gb", 8, None),
+        ("1", None, None),
+        ("", None, None),
+    ],
+)
+def test_usage_of_qstat_counts_chunks_as_they_were_asked_for(select: str, cpus: int | None, gpus: int | None) -> None:
+    [used] = pbs.parse_usage(QSTAT.replace("2:ncpus=4:ngpus=1+1:ncpus=2", select)).values()
+    assert (used.cpus, used.gpus) == (cpus, gpus)
+
+
+def test_usage_of_qstat_is_asked_of_the_history() -> None:
+    """Of tasks, too, and although it fails for a job that the server has forgotten."""
+    query = pbs.usage_query(["7.pbs1", "8[].pbs1"], 0.0)
+    assert query.argv == ("qstat", "-x", "-f", "-w", "-t", "7.pbs1", "8[].pbs1")
+    assert query.may_fail
 
 
 def test_usage_readers_exist_for_all_but_the_local_queue() -> None:

@@ -35,10 +35,10 @@ def parse_usage(output: str) -> dict[str, JobUsage]:
 
 
 def _count(select: str, name: str) -> int | None:
-    """`2:ncpus=4:ngpus=1+1:ncpus=2` has 10 CPUs and 2 GPUs."""
+    """`2:ncpus=4:ngpus=1+ncpus=2` has 10 CPUs and 2 GPUs: a chunk without a number is one."""
     total = 0
     for chunk in select.split("+"):
-        number, _, rest = chunk.partition(":")
-        each = re.search(rf"(?:^|:){name}=(\d{{1,9}})(?::|$)", rest)
+        number = chunk.partition(":")[0]
+        each = re.search(rf"(?:^|:){name}=(\d{{1,9}})(?::|$)", chunk)
         total += int(each[1]) * (int(number) if number.isdecimal() and len(number) < 9 else 1) if each else 0
     return total or None

@@ -67,8 +67,11 @@ def test_submit_refuses_a_cuda_that_the_driver_of_the_queue_cannot_run(cluster: 
 
 
 def test_submit_with_force_warns_and_tells_the_container(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(WillNotRun) as caught:
+        plan(GPU, cluster, tmp_path)
+    remedy = str(caught.value.hint).partition(" List images")[0]
     planned = plan(replace(GPU, force=True), cluster, tmp_path)
-    assert any("does not run on Tesla V100" in text for text in planned.warnings)
+    assert f"{caught.value.message}. {remedy}" in planned.warnings
     assert " exec --nv --force " in planned.script
 
 
@@ -113,7 +116,9 @@ def test_submit_warns_of_a_cuda_that_is_older_than_the_gpu(cluster: Cluster, tmp
     job = replace(GPU, image="nvcr.io/nvidia/tensorflow:21.06-tf1-py3")
     [doubt] = list_doubts(plan(job, here, tmp_path))
     assert doubt.startswith(f"{job.image}: unknown whether it runs on NVIDIA H200: ")
-    assert "CUDA 11.3.1 does not support NVIDIA H200" in doubt
+    verdict, _, reasons = doubt.partition(". ")
+    assert verdict.endswith("NVIDIA H200: the driver is unknown")
+    assert "CUDA 11.3.1 does not support NVIDIA H200" in reasons
 
 
 def test_submit_knows_the_base_images_of_tacc(cluster: Cluster, tmp_path: Path) -> None:
@@ -124,10 +129,10 @@ def test_submit_knows_the_base_images_of_tacc(cluster: Cluster, tmp_path: Path) 
     assert list_doubts(plan(replace(GPU, image=new, queue="a100"), cluster, tmp_path)) == ()
 
 
-def make_image(registry: FakeRegistry, tag: str) -> str:
+def make_image(registry: FakeRegistry, tag: str, architecture: str = "amd64") -> str:
     variables = ("CUDA_VERSION=12.9.1.010", "TORCH_CUDA_ARCH_LIST=7.5 8.0 8.6 9.0 10.0 12.0+PTX", "PATH=/bin")
     layer = make_tar({"bin/true": b"x"})
-    registry.add_image("team/own", tag, [layer], make_config([layer], {"Env": variables}, "amd64"))
+    registry.add_image("team/own", tag, [layer], make_config([layer], {"Env": variables}, architecture))
     return f"docker://{registry.host}/team/own:{tag}"
 
 
@@ -147,6 +152,16 @@ def test_submit_reads_the_config_of_what_it_pins(registry: FakeRegistry, cluster
             plan(job, cluster, tmp_path)
     assert len(registry.server.seen("/blobs/")) == 1  # the config; no layer, and not again
     assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
+
+
+def test_submit_reads_the_config_for_the_queue_s_own_architecture(
+    registry: FakeRegistry, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Whichever the login node has: one of the two is another."""
+    for architecture in ("amd64", "arm64"):
+        here = replace(cluster, site=replace(SITE, queues=(replace(V100, arch=architecture),)))
+        with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
+            plan(replace(GPU, image=make_image(registry, architecture, architecture)), here, tmp_path)
 
 
 def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Path) -> None:

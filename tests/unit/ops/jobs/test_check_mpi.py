@@ -58,6 +58,11 @@ def test_image_without_mpi_is_told(tmp_path: Path) -> None:
     assert "has no MPI library" in warning
 
 
+def test_image_that_cannot_be_read_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    (tmp_path / "image.sif").write_bytes(b"#!/no image\n")
+    assert check(tmp_path / "image.sif") == ()
+
+
 def test_intel_mpi_is_told_of_entry_point_and_fabric(tmp_path: Path) -> None:
     library = tmp_path / "usr/lib64/libmpi.so.12"
     library.parent.mkdir(parents=True)

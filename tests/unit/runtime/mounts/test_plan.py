@@ -15,6 +15,7 @@ from kedge.runtime.mounts.builder import Builder
 from kedge.runtime.mounts.operations import NEW, OLD, SESSION, describe, kinds
 from kedge.runtime.mounts.plan import MountPlan, PlanRequest, plan_container
 from kedge.runtime.options import RunOptions
+from kedge.runtime.step_options import StepOptions
 
 if TYPE_CHECKING:
     from kedge.runtime.mounts.operations import Operation
@@ -80,9 +81,21 @@ def test_plan_current_folder_elsewhere_is_bound() -> None:
     assert destinations(plan_container(make_request(cwd="/scratch/job")))[-1] == "/scratch/job"
 
 
-@pytest.mark.parametrize("cwd", ["/", "/etc", "/usr", "/proc/self", "/dev/shm", "/tmp/x", "/home/user"])
+@pytest.mark.parametrize(
+    "cwd",
+    [
+        *("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64"),
+        *("/proc", "/proc/self", "/sys/class", "/dev/shm", "/tmp/x", "/home/user"),
+    ],
+)
 def test_plan_current_folder_of_the_system_is_not_bound(cwd: str) -> None:
     assert destinations(plan_container(make_request(cwd=cwd)))[-1] == "/home/user"
+
+
+@pytest.mark.parametrize("name", ["sys", "proc", "dev"])
+def test_plan_current_folder_of_the_system_is_not_bound_in_place_of_what_was_left_out(name: str) -> None:
+    plan = plan_container(make_request(cwd=f"/{name}/x", no_mount=[name]))
+    assert not [each for each in destinations(plan) if each.startswith(f"/{name}")]
 
 
 def test_plan_current_folder_does_not_hide_another_home() -> None:
@@ -180,6 +193,20 @@ def test_plan_name_servers_are_addresses(text: str) -> None:
         plan_container(make_request(dns=text or ","))
 
 
+def test_plan_name_servers_are_written_one_to_a_line() -> None:
+    plan = plan_container(make_request(dns="255.0.0.1, 10.0.0.255,fd00::1"))
+    [text] = [each[2] for each in plan.rest if each[0] == "write" and str(each[1]).endswith("/resolv.conf")]
+    assert text == "nameserver 255.0.0.1\nnameserver 10.0.0.255\nnameserver fd00::1\n"
+
+
+def test_plan_of_a_script_with_programs_of_the_host_has_the_image_as_one_directory() -> None:
+    request = make_request()
+    request.options.step = StepOptions({"context": "/home/user/work"})
+    shown = [describe(each) for each in plan_container(request).rest]
+    assert "bind container:/ to session:/script/rootfs" in shown
+    assert shown[-1] == "change to /home/user/work"
+
+
 def test_plan_missing_source_is_an_error() -> None:
     request = make_request()
     request.binds = [Bind("/nowhere", "/data", origin="--bind")]
@@ -261,3 +288,11 @@ def test_plan_images_on_the_node_are_read_only_wherever_they_appear(source: str,
     mounts = [each for each in plan_container(request).rest if each[0] == "bind" and each[2] == NEW + guarded]
     assert mounts
     assert int(mounts[-1][3]) & MS_RDONLY
+
+
+def test_plan_what_is_being_unpacked_on_the_node_may_be_written() -> None:
+    request = make_request(contain=True)
+    request.host.view = TableView({**HOST, "/var/tmp/kedge-1000/session/1/root": None})
+    request.store = "/var/tmp/kedge-1000"
+    request.binds = [Bind("/var/tmp/kedge-1000/session/1/root", "/mnt")]
+    assert not int(find_bind(plan_container(request), "/mnt")[3]) & MS_RDONLY

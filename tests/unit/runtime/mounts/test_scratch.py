@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 
 import pytest
@@ -12,6 +13,7 @@ from kedge.posix.views import TableView
 from kedge.runtime.facts import Bind, HostFacts
 from kedge.runtime.mounts.scratch import plan_scratch
 from kedge.runtime.options import RunOptions
+from tests.builders.ordinary_user import as_ordinary_user
 
 
 def plan(tmp_path, **options):
@@ -78,3 +80,36 @@ def test_a_file_in_the_way_is_named(tmp_path):
     found = plan(tmp_path, scratch=["/a"], workdir=".")
     with pytest.raises(FileProblem, match="and --workdir needs a directory there"):
         found.make_folders()
+
+
+def test_a_link_of_the_user_s_leads_to_the_scratch_directory_and_one_inside_another_does_not(tmp_path):
+    """What lies in a scratch directory a program in a container may have put there."""
+    for name in ("elsewhere", "scratch"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "scratch/a").symlink_to("../elsewhere")
+    plan(tmp_path, scratch=["/a"], workdir=".").make_folders()
+    (tmp_path / "elsewhere/b").symlink_to("/etc")
+    with pytest.raises(FileProblem, match="scratch/a/b is a file or symlink"):
+        plan(tmp_path, scratch=["/a/b"], workdir=".").make_folders()
+
+
+@as_ordinary_user
+def test_a_work_folder_that_may_not_be_written_is_refused(tmp_path):
+    (tmp_path / "work").mkdir()
+    for mode in (0o500, 0o600):
+        (tmp_path / "work").chmod(mode)
+        with pytest.raises(FileProblem, match="no write permission for --workdir"):
+            plan(tmp_path, scratch=["/a"], workdir="work")
+    (tmp_path / "work").chmod(0o700)
+
+
+def test_scratch_directories_are_open_to_the_group_whatever_the_umask(tmp_path):
+    found = plan(tmp_path, scratch=["/a/b/"], workdir=".")
+    before = os.umask(0o077)
+    try:
+        found.make_folders()
+    finally:
+        os.umask(before)
+    made = [tmp_path / name for name in ("scratch", "scratch/a", "scratch/a/b")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o750] * 3
+    assert found.binds == [Bind(f"{tmp_path}/scratch/a/b", "/a/b", origin="--scratch")]

@@ -101,6 +101,23 @@ def test_context_with_deep_directories(tmp_path: Path) -> None:
     assert len(origin.digest_tree(tree)) == 64
 
 
+def test_digest_is_the_same_whoever_reads_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(tmp_path, {f"d/{number}": b"%d" % number for number in range(5)})
+
+    def digest() -> str:
+        origin = open_context(tmp_path)
+        tree = origin.read_tree("/")
+        assert tree is not None
+        return origin.digest_tree(tree)
+
+    first = digest()
+    monkeypatch.setattr("kedge.ops.build.copies.context._WORTH_A_THREAD", 1)
+    monkeypatch.setattr("kedge.ops.build.copies.context._BATCH", 2)
+    assert digest() == first
+    (tmp_path / "d/4").write_bytes(b"5")
+    assert digest() != first
+
+
 def test_unchanged_files_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tree(tmp_path / "context", {"a": b"1", "d/b": b"2"})
     layout = Layout(tmp_path / "cache")

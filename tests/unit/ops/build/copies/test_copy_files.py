@@ -7,17 +7,20 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kedge.errors import InvalidRecipe
+from kedge.frozen import replace
 from kedge.layers.owners import OwnerTable, RecordedOwner
 from kedge.model.tree import ContentSource, Node, NodeKind, walk
 from kedge.ops.build.copies.context import FileOrigin, open_context, open_host_files
 from kedge.ops.build.copies.copy_files import CopiedContent, digest_copy, make_copy
 from kedge.ops.build.states.merged_view import MergedView, ViewLevel, view_directory
 from kedge.recipe.dockerfile.plan import make_recipe
-from kedge.recipe.steps import CopyStep, DirectoryStep, RecipePlace
+from kedge.recipe.steps import CopyStep, DirectoryStep, InlineFile, RecipePlace
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, describe_entry, write_tree
 
 PLACE = RecipePlace("recipe", 1)
@@ -211,6 +214,8 @@ def test_digest_counts_names_modes_and_contents_but_no_times(tmp_path: Path) -> 
         return digest_copy(step, open_context(tmp_path))
 
     first = digest()
+    inline = replace(step, inline=(InlineFile("x", b"1"),))
+    assert len({first, digest(inline), digest(replace(step, inline=(InlineFile("x", b"2"),)))}) == 3
     os.utime(tmp_path / "d/one", (1, 1))
     (tmp_path / "other").write_bytes(b"changed")
     assert digest() == first
@@ -224,6 +229,13 @@ def test_digest_counts_names_modes_and_contents_but_no_times(tmp_path: Path) -> 
     assert digest() not in (first, second, third)
     (tmp_path / ".dockerignore").write_text("d/zero\n")
     assert digest() not in (first, second, third)
+
+
+def test_digest_of_an_archive_does_not_unpack_it(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a.tar": b"x"})
+    added: Any = SimpleNamespace(unpack=lambda *_: pytest.fail("it was unpacked"))
+    step = copy(("a.tar",), "/x", is_addition=True)
+    assert digest_copy(step, open_context(tmp_path), added) == digest_copy(step, open_context(tmp_path))
 
 
 def test_digest_of_a_stage_is_its_key(tmp_path: Path) -> None:
