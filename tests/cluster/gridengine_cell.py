@@ -27,6 +27,8 @@ from tests.requirements import require_program
 GROUP = "proj"  # a project that jobs can be charged to: -P, and ABCI's -g
 SLOTS = 8
 GPUS = 4
+# qrsh tells "could not be scheduled" and ends with 1 when its command was gone at the moment it asked for the job
+SEEN_BY_QRSH = "sleep 2"
 _SHARE = Path("/usr/share/gridengine")
 _PROGRAMS = Path("/usr/lib/gridengine")
 _HERE = Path(__file__).parent

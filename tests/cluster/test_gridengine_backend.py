@@ -21,7 +21,7 @@ from kedge.schedulers.array_numbers import restore_indices
 from kedge.schedulers.backend import Query, ScriptContext
 from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from tests.cluster.daemons import wait_until
-from tests.cluster.gridengine_cell import GROUP, GridEngineCell
+from tests.cluster.gridengine_cell import GROUP, SEEN_BY_QRSH, GridEngineCell
 from tests.cluster.users import ClusterUser
 from tests.requirements import require_program
 
@@ -240,7 +240,8 @@ def test_gridengine_tasks_run_on_all_nodes(gridengine: GridEngineCell) -> None:
 
 def test_gridengine_terminal(gridengine: GridEngineCell) -> None:
     user = gridengine.user()
-    inside = ["sh", "-c", 'tty >/dev/null && printf "[%s]" "$@"; exit 7', "sh", "a b", "it's", "$(id)"]
+    script = f'tty >/dev/null && printf "[%s]" "$@"; {SEEN_BY_QRSH}; exit 7'
+    inside = ["sh", "-c", script, "sh", "a b", "it's", "$(id)"]
     argv = user.words(*GRIDENGINE.interactive_argv(Job(name="shell", gpus_per_node=1, time=60), SITE, inside))
     pid, terminal = pty.fork()
     if pid == 0:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.daemons import processes_of, wait_until
-from tests.cluster.gridengine_cell import GROUP, GridEngineCell, GridEngineOptions
+from tests.cluster.gridengine_cell import GROUP, SEEN_BY_QRSH, GridEngineCell, GridEngineOptions
 from tests.cluster.users import ClusterUser
 from tests.requirements import require_program, require_root
 
@@ -41,7 +41,7 @@ def test_gridengine_cell_runs_mpi_on_two_hosts(gridengine: GridEngineCell) -> No
 
 
 def test_gridengine_cell_runs_interactive_commands(gridengine: GridEngineCell) -> None:
-    done = gridengine.user().run_program("qrsh", "-now", "n", "hostname; exit 7")
+    done = gridengine.user().run_program("qrsh", "-now", "n", f"hostname; {SEEN_BY_QRSH}; exit 7")
     assert done.returncode == 7
     assert done.stdout.strip() in gridengine.nodes
 
@@ -111,7 +111,7 @@ def test_gridengine_cell_has_resource_types(gridengine_abci: GridEngineCell, kin
 
 def test_gridengine_cell_is_interactive_like_abci(gridengine_abci: GridEngineCell) -> None:
     words = ("qrsh", "-g", GROUP, "-l", "rt_F=1", "-l", "h_rt=0:1:0", "-now", "n")
-    assert gridengine_abci.user().read_program(*words, "echo $NHOSTS") == "1\n"
+    assert gridengine_abci.user().read_program(*words, f"echo $NHOSTS; {SEEN_BY_QRSH}") == "1\n"
 
 
 def test_gridengine_cell_leaves_nothing_after_a_failure() -> None:
