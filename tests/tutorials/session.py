@@ -10,9 +10,11 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,7 @@ _PROMPT = re.compile(r"(?:<ready [^>]*> |(?:Apptainer|Singularity|kedge|Kedge)> 
 _STATUS = re.compile(r"\[status (\d+)\]")
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\0\a]")  # what moves the cursor, and asks where it is
 _QUIET = 0.15  # seconds without output after which a prompt is one
+_STUCK = 5.0  # seconds without output after which a shell that waits to be continued is continued
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,11 @@ class Session:
     def _send(self, text: str) -> None:
         os.write(self._ours, text.encode() + b"\n")
 
+    def _continue_shell(self) -> None:
+        """Slurm's salloc gives its shell the terminal; a shell that asked for it before has stopped, and stays so."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(os.tcgetpgrp(self._ours), signal.SIGCONT)
+
     def _wait(self, pattern: re.Pattern[str], timeout: float, quiet: float = _QUIET) -> str:
         """All that is printed until the pattern is found, and nothing more comes for a moment: output may look so."""
         end = time.monotonic() + timeout
@@ -89,6 +97,9 @@ class Session:
                 return text
             assert time.monotonic() < end, f"nothing more came within {timeout} s:\n{text[-4000:]}"
             if not select.select([self._ours], [], [], 0.05)[0]:
+                if time.monotonic() - last > _STUCK:
+                    self._continue_shell()
+                    last = time.monotonic()
                 continue
             try:
                 piece = os.read(self._ours, 65536)
