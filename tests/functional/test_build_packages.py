@@ -35,7 +35,7 @@ userdel runner; deluser --quiet walker hikers
 """
 
 
-@pytest.fixture(params=["bookworm", "trixie"])
+@pytest.fixture(params=["bookworm", pytest.param("trixie", marks=pytest.mark.long)])
 def steps(request: pytest.FixtureRequest) -> Iterator[Steps]:
     archive = make_debian(request.param)
     for runner in each_role("user"):

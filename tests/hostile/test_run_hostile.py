@@ -117,8 +117,15 @@ def spoil(image: Path, places: tuple[str, ...], link: str) -> None:
         path.symlink_to(path.name if link == "itself" else link)
 
 
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("places", PLACES, ids=lambda places: places[0])
+def pair_up() -> Iterator[object]:
+    """Each link in a place, and each place with a link; `make test-all` tries all pairs."""
+    for number, link in enumerate(LINKS):
+        for place, places in enumerate(PLACES):
+            marks = () if number % len(PLACES) == place else (pytest.mark.long,)
+            yield pytest.param(places, link, marks=marks, id=f"{places[0]}-{link}")
+
+
+@pytest.mark.parametrize(("places", "link"), pair_up())
 def test_links_in_the_places_of_a_start_lead_nowhere(
     runner: Runner, plain: Path, canary: Canary, places: tuple[str, ...], link: str
 ) -> None:

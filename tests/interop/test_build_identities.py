@@ -2,8 +2,8 @@
 """Who a program in a step is, and whose files are: kedge without subordinate ids, with them, and buildah as root.
 
 The probes and what each must say are in `build_identity_probes.toml`. One recipe runs all of them; each writes what it
-said into the image, so that one that fails ends nothing. PROBES_TABLE names a file for the table of all three and for
-what went wrong; PROBES_ENGINES leaves some out.
+said into the image, so that one that fails ends nothing. `make test` asks kedge, `make test-all` buildah, too.
+PROBES_TABLE names a file for the table and for what went wrong; PROBES_ENGINES=without,with,buildah asks all at once.
 """
 
 from __future__ import annotations
@@ -173,19 +173,14 @@ def build_by_buildah(runner: Runner, context: Path) -> Path:
 ENGINES = {"without": build_without, "with": build_with, "buildah": build_by_buildah}
 
 
-@pytest.fixture(scope="module")
-def found(base: Path) -> dict[str, dict[str, str]]:
-    """What each engine answers, by probe; engines that this machine does not have are left out."""
-    answers: dict[str, dict[str, str]] = {}
-    for name in os.environ.get("PROBES_ENGINES", ",".join(ENGINES)).split(","):
-        if name == "buildah" and shutil.which("buildah") is None:
-            continue
-        role = "root" if name == "buildah" else "user"
-        for runner in each_role(role):
-            context = runner.folder / "context"
-            write_context(context, base)
-            give_to(runner, context)
-            answers[name] = read_answers(ENGINES[name](runner, context))
+def ask(engine: str, base: Path) -> dict[str, str]:
+    """What an engine answers, by probe."""
+    answers: dict[str, str] = {}
+    for runner in each_role("root" if engine == "buildah" else "user"):
+        context = runner.folder / "context"
+        write_context(context, base)
+        give_to(runner, context)
+        answers = read_answers(ENGINES[engine](runner, context))
     return answers
 
 
@@ -227,7 +222,11 @@ def list_wrong(found: dict[str, dict[str, str]], engine: str) -> dict[str, str]:
     return {each.name: found[engine][each.name] for each in list_probes() if found[engine][each.name] != each.expected}
 
 
-def test_programs_see_who_they_are(found: dict[str, dict[str, str]]) -> None:
+@pytest.mark.parametrize("engines", ["without,with", pytest.param("buildah", marks=pytest.mark.long)])
+def test_programs_see_who_they_are(base: Path, engines: str) -> None:
+    if engines == "buildah":
+        require_program("buildah")
+    found = {name: ask(name, base) for name in os.environ.get("PROBES_ENGINES", engines).split(",")}
     table = render_table(found)
     if os.environ.get("PROBES_TABLE"):
         wrong = [(name, *pair) for name in found for pair in list_wrong(found, name).items()]
