@@ -149,11 +149,6 @@ def test_writer_refuses_codecs_that_only_read() -> None:
         SquashWriter(io.BytesIO(), SquashOptions(codec="xz"))
 
 
-def test_writer_refuses_a_file_it_cannot_read_back(tmp_path: Path) -> None:
-    with (tmp_path / "image").open("wb") as file, pytest.raises(FileProblem, match="read"):
-        SquashWriter(file, SquashOptions())
-
-
 def test_writer_stands_anywhere_in_a_file(tmp_path: Path) -> None:
     alone = write_image(threads=2)
     with (tmp_path / "image").open("w+b") as file:
@@ -182,13 +177,6 @@ def test_writer_sends_blocks_to_the_disk_while_it_works(tmp_path: Path, monkeypa
             writer.finish(root)
     assert [offset for offset, _ in sent] == [4096, 4096 + sent[0][1]]  # one stretch behind the other
     assert all(16 << 20 <= size < 20 << 20 for _, size in sent)
-
-
-def test_writer_refuses_a_start_that_is_not_aligned() -> None:
-    file = io.BytesIO(b"#" * 100)
-    file.seek(100)
-    with pytest.raises(ValueError, match="4096"):
-        SquashWriter(file, SquashOptions())
 
 
 def test_writer_stores_equal_files_once() -> None:
@@ -371,19 +359,14 @@ def test_writer_refuses_a_directory_beyond_any_index(monkeypatch: pytest.MonkeyP
 
 
 def test_writer_many_owners() -> None:
-    def fill(count: int) -> Any:
-        def inner(sink: ContentSink) -> Node:
-            root = Node(NodeKind.DIRECTORY)
-            for number in range(count):
-                add_special(root, b"%d" % number, NodeKind.FIFO).uid = 0xFFFFFFFF - number
-            return root
+    def fill(sink: ContentSink) -> Node:
+        root = Node(NodeKind.DIRECTORY)
+        for number in range(65_534):
+            add_special(root, b"%d" % number, NodeKind.FIFO).uid = 0xFFFFFFFF - number
+        return root
 
-        return inner
-
-    root, _ = _tree_only(write_image(fill(65_534)))
+    root, _ = _tree_only(write_image(fill))
     assert {node.uid for node in root.children.values()} == {0xFFFFFFFF - number for number in range(65_534)}
-    with pytest.raises(UnsupportedFormat, match="owners"):
-        write_image(fill(65_536))
 
 
 @pytest.mark.parametrize(("given", "stored"), [(-1, 0), (-(1 << 40), 0), (1 << 32, 0xFFFFFFFF), (5, 5)])
@@ -409,16 +392,6 @@ def test_writer_counts_attributes_it_cannot_store() -> None:
     root, _ = _tree_only(file.getvalue())
     assert root.children[b"a"].xattrs == ((b"user.kept", b"1"),)
     assert root.children[b"c"].xattrs == ()
-
-
-def test_writer_refuses_attributes_larger_than_linux_has() -> None:
-    def fill(sink: ContentSink) -> Node:
-        root = Node(NodeKind.DIRECTORY)
-        root.xattrs = ((b"user.large", bytes(65537)),)
-        return root
-
-    with pytest.raises(UnsupportedFormat, match=r"user\.large"):
-        write_image(fill)
 
 
 @pytest.mark.parametrize("name", [b"", b".", b"..", b"a/b", b"a\0b", b"n" * 256])
@@ -481,7 +454,6 @@ def test_writer_full_disk_reaches_the_caller_and_ends_the_threads(threads: int) 
             writer.add(mixed_bytes(number, 100_000))
         writer.finish(Node(NodeKind.DIRECTORY))
     assert caught.value.errno == errno.ENOSPC
-    writer.abort()
     assert threading.active_count() == before
 
 

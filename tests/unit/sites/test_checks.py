@@ -276,6 +276,7 @@ def test_checks_of_unknown_queues_name_what_there_is() -> None:
     assert "nearest" not in str(refuse_at(closed, Job(queue="zzzzzz"), interactive=True).hint)
     assert nearest_request(Job(queue="zzzzzz"), closed, interactive=True) is None
     assert nearest_request(Job(queue="zzzzzz"), site) == Job(queue="cpu")
+    assert nearest_request(Job(gpus_per_node=1), site) == Job(gpus_per_node=1)
     for name, job in {"R12": Job(), "S1.server": Job(), "x": Job(reservation="r")}.items():
         assert check_request(replace(job, queue=name), site).job.queue == name
     for name in ("R12x", "xR12"):

@@ -163,6 +163,9 @@ CASES: list[tuple[QueueRequest, list[Found]]] = [
     (ask(Job(memory=GIGA), queue=queue(), refuses=("memory",)), [("", [], "without --mem", 1)]),
     (ask(Job(memory=GIGA), queue=queue(memory_per_node=GIGA), refuses=("memory",)), []),
     (ask(Job(), queue=queue(), refuses=("memory",)), []),
+    (ask(Job(gpus_per_node=1), queue=queue(), refuses=("memory",)), []),
+    (ask(Job(memory_per_gpu=1), queue=queue(), refuses=("memory",)), []),
+    (ask(Job(gpus_per_node=1), queue=queue(), requires=("memory",)), [("", [], "--mem 4G", 0)]),
     (ask(Job(), queue=queue(), requires=("memory",)), [("", [], "--mem 4G", 0)]),
     (ask(Job(), queue=queue(memory_per_node=8 * GIGA), requires=("memory",)), [("", [], "--mem 4G", 0)]),
     (ask(Job(), queue=queue(memory_per_node=3 * GIGA), requires=("memory",)), [("", [], "--mem 3G", 0)]),
@@ -223,12 +226,17 @@ HOME = {"HOME": "/home/u", "SCRATCH": "/home/u/scratch", "GROUP": "/group/g"}
 
 def test_paths_are_hidden_by_the_directory_that_is_named() -> None:
     site = Site(
-        "site", "", "slurm", home_on_nodes=False, scratch="$SCRATCH", hidden_paths=("$GROUP", "/local/", "$NONE")
+        "site",
+        "",
+        "slurm",
+        home_on_nodes=False,
+        scratch="$SCRATCH",
+        hidden_paths=("$GROUP", "/local/", "/old~", "$NONE"),
     )
     expected = {
         "/home/u": "/home/u", "/home/u/x": "/home/u", "/home/u/../u/x": "/home/u", "/home/us": None, "/home": None,
         "/home/u/scratch": None, "/home/u/scratch/x": None, "/home/u/scratch2": "/home/u",
-        "/group/g/x": "/group/g", "/local": "/local/", "/local/x": "/local/", "/localx": None,
+        "/group/g/x": "/group/g", "/local": "/local/", "/local/x": "/local/", "/localx": None, "/old~/x": "/old~",
         "relative": None, "docker://a/b": None, "/": None,
     }  # fmt: skip
     assert {path: find_hidden_root(path, site, HOME) for path in expected} == expected
