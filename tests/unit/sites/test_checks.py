@@ -265,6 +265,12 @@ def test_checks_say_where_a_refused_job_would_have_gone() -> None:
         assert (refused.context, "--arch" in str(refused.hint)) == ({"site": "s", "queue": "a"}, False)
 
 
+def test_checks_propose_most_of_what_was_asked_for_where_gpus_come_unasked() -> None:
+    queues = tuple(Queue(f"q{count}", gpus_per_node=count) for count in (1, 4, 2))
+    site = Site("s", "", "slurm", queues=queues, refuses=("gpus",))
+    assert refuse_at(site, Job(gpus_per_node=8)).hint == "try: --nodes 2 --gpus 4 --queue q4"
+
+
 def test_checks_of_unknown_queues_name_what_there_is() -> None:
     queues = (Queue("old", is_retired=True), Queue("gpu", gpus_per_node=4), Queue("cpu", gpus_per_node=0))
     site = Site("s", "", "pbs", queues=queues)
@@ -277,6 +283,8 @@ def test_checks_of_unknown_queues_name_what_there_is() -> None:
     assert nearest_request(Job(queue="zzzzzz"), closed, interactive=True) is None
     assert nearest_request(Job(queue="zzzzzz"), site) == Job(queue="cpu")
     assert nearest_request(Job(gpus_per_node=1), site) == Job(gpus_per_node=1)
+    assert nearest_request(Job(), closed) == Job()
+    assert nearest_request(Job(), replace(site, queues=(Queue("a", arch="arm64"),))) == Job()
     for name, job in {"R12": Job(), "S1.server": Job(), "x": Job(reservation="r")}.items():
         assert check_request(replace(job, queue=name), site).job.queue == name
     for name in ("R12x", "xR12"):
