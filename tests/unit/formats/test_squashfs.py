@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kedge.errors import FileProblem, HostileImage, InvalidSetting, UnsupportedFormat
-from kedge.formats.squashfs import image_output, layout
+from kedge.formats.squashfs import compress_pipeline, image_output, layout
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
@@ -33,6 +33,7 @@ from tests.builders.squashfs_images import (
     read_image,
     write_image,
 )
+from tests.builders.waiting import wait_until
 from tests.programs import read_program
 
 BLOCK = 131072
@@ -490,6 +491,18 @@ def test_writer_works_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert write_image(threads=4) == expected
     assert read_image(expected, threads=4)[1]
+
+
+def test_writer_hands_on_what_a_signal_raises_while_a_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(thread: threading.Thread) -> bool:
+        thread.start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compress_pipeline, "start_thread", interrupt)
+    before = threading.active_count()
+    with SquashWriter(io.BytesIO(), SquashOptions(threads=2)) as writer, pytest.raises(KeyboardInterrupt):
+        writer.add(mixed_bytes(1, 3 << 20))
+    wait_until("the thread ends, which `stop` does not know", lambda: threading.active_count() == before)
 
 
 MEASURE = read_program("measure_squashfs_writer")

@@ -303,6 +303,8 @@ def test_checks_fill_in_what_a_site_wants_said() -> None:
     assert check_request(given, site) == Checked(given)
     assert check_request(replace(given, tasks_per_node=None, tasks=5), site).job.tasks == 5
     assert check_request(replace(given, tasks_per_node=None), site).job.tasks == 3
+    spread = replace(site, queues=(replace(full, cpus_per_node=4),), requires=())
+    assert [check_request(Job(tasks=tasks), spread).job.nodes for tasks in (1, 4, 5, 9)] == [None, None, 2, 3]
     refusing = replace(site, refuses=("gpus", "memory", "exclusive"), requires=())
     checked = check_request(asked, refusing)
     assert checked.job == replace(asked, queue="q", gpu_type="A100", memory_per_gpu=None, exclusive=False)
