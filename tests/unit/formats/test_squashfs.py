@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from typing import Any
 import pytest
 
 from kedge.errors import FileProblem, HostileImage, InvalidSetting, UnsupportedFormat
+from kedge.formats.compression import open_codec
 from kedge.formats.squashfs import compress_pipeline, image_output, layout
+from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
@@ -503,6 +506,44 @@ def test_writer_hands_on_what_a_signal_raises_while_a_thread_starts(monkeypatch:
     with SquashWriter(io.BytesIO(), SquashOptions(threads=2)) as writer, pytest.raises(KeyboardInterrupt):
         writer.add(mixed_bytes(1, 3 << 20))
     wait_until("the thread ends, which `stop` does not know", lambda: threading.active_count() == before)
+
+
+class HeldOutput:
+    """The output of a disk that takes nothing until it is released."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def write_all_at(self, _: int, pieces: list[Any]) -> int:
+        self.released.wait()
+        return sum(map(len, pieces))
+
+    def send(self, _: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("threads", "batches", "blocks"), [(1, 2, 2), (2, 4, 2), (6, 10, 4)])
+def test_writer_holds_no_more_than_a_few_batches(threads: int, batches: int, blocks: int) -> None:
+    """As many as threads, up to four waiting, and the one that is filled; of 2 MB, from six threads on of 4 MB."""
+    output, block = HeldOutput(), memoryview(bytes(range(256)) * 4096)
+    pipeline = BlockPipeline(output, open_codec("none"), len(block), threads, start=0)  # type: ignore[arg-type]
+
+    def fill() -> None:
+        for _ in range(100):
+            pipeline.add_block(block)
+
+    filling = threading.Thread(target=fill)
+    filling.start()
+    held = (batches + 1) * blocks
+    try:
+        wait_until("as much is taken as is held", lambda: pipeline.next_number >= held)
+        time.sleep(0.2)
+        taken = pipeline.next_number
+    finally:
+        output.released.set()
+        filling.join()
+    pipeline.finish()
+    assert (taken, len(pipeline.sizes), pipeline.end) == (held, 100, 100 << 20)
 
 
 MEASURE = read_program("measure_squashfs_writer")
