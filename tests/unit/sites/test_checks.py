@@ -283,7 +283,7 @@ def test_checks_of_unknown_queues_name_what_there_is() -> None:
     assert nearest_request(Job(queue="zzzzzz"), closed, interactive=True) is None
     assert nearest_request(Job(queue="zzzzzz"), site) == Job(queue="cpu")
     assert nearest_request(Job(gpus_per_node=1), site) == Job(gpus_per_node=1)
-    assert nearest_request(Job(), closed) == Job()
+    assert (nearest_request(Job(), closed), check_request(Job(), closed).job.queue) == (Job(), "cpu")
     assert nearest_request(Job(), replace(site, queues=(Queue("a", arch="arm64"),))) == Job()
     for name, job in {"R12": Job(), "S1.server": Job(), "x": Job(reservation="r")}.items():
         assert check_request(replace(job, queue=name), site).job.queue == name
