@@ -235,6 +235,7 @@ def test_paths_are_hidden_by_the_directory_that_is_named() -> None:
     )
     expected = {
         "/home/u": "/home/u", "/home/u/x": "/home/u", "/home/u/../u/x": "/home/u", "/home/us": None, "/home": None,
+        "/home/u/scratch/../x": "/home/u",
         "/home/u/scratch": None, "/home/u/scratch/x": None, "/home/u/scratch2": "/home/u",
         "/group/g/x": "/group/g", "/local": "/local/", "/local/x": "/local/", "/localx": None, "/old~/x": "/old~",
         "relative": None, "docker://a/b": None, "/": None,
@@ -254,6 +255,11 @@ def test_paths_that_are_hidden_are_proposed_below_scratch() -> None:
         (Job(), ["/data/x", "/home/u"], "--directory /home/u/scratch"),
         (Job(directory="/elsewhere"), ["/home/u/run"], ""),
         (Job(image="a.sif", output="a.sif"), ["/home/u/a.sif"], "--image /home/u/scratch/a.sif"),
+        *((Job(image=name), ["/home/u/run/a.sif"], "--image /home/u/scratch/run/a.sif")
+          for name in ("a.sif", "./a.sif", "run/a.sif", "/home/u/run/a.sif")),
+        *((Job(directory=name), ["/home/u/run"], "--directory /home/u/scratch/run")
+          for name in ("/home/u/run", "run", ".", "./", "")),
+        (Job(output="logs/x.out"), ["/home/u/logs/x.out"], "--output /home/u/scratch/logs/x.out"),
         (Job(image="a.sif"), ["/home/u/aa.sif"], "--directory /home/u/scratch/aa.sif"),
         (Job(directory="d", output="o", error="e"), [f"/home/u/{name}" for name in "doe"],
          "--directory /home/u/scratch/d --output /home/u/scratch/o --error /home/u/scratch/e"),
