@@ -366,7 +366,7 @@ def test_data_update_keeps_a_damaged_file_beside(tmp_path: Path) -> None:
     path = learned_file(tmp_path)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\xfe what is this")
-    assert "warning" in data(tmp_path).stderr.lower() or "learned rows" in data(tmp_path).stderr
+    assert str(path) in data(tmp_path).stderr
     with FakeRegistry() as registry:
         add_config(registry, "26.09-py3", *ENVIRONMENT)
         done = data(tmp_path, "update", f"{registry.host}/nvidia/pytorch")

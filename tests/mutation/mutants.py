@@ -222,7 +222,8 @@ def _mutate(
                 yield kind, ast.Constant(value), None
         case ast.Return(value=ast.expr() as value) if not _is_none(value):
             yield "return", ast.Return(ast.Constant(None)), None
-    if is_inside and isinstance(node, _STATEMENTS):
+    is_annotation = isinstance(node, ast.AnnAssign) and node.value is None
+    if is_inside and isinstance(node, _STATEMENTS) and not is_annotation:
         yield "delete", ast.Pass(), None
 
 

@@ -24,6 +24,7 @@ def price(count: int, is_member: bool = False) -> int:
     """The price of so many."""
     if count > 10:
         raise TooDear("that many are not for sale", hint="buy fewer")
+    total: int
     total = count * 3
     if is_member:
         total -= 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge import __version__
 from kedge.cli.docker_words import translate
 from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
@@ -136,6 +137,11 @@ def test_what_kedge_cannot_do_it_says(line: str, message: str, hint: str) -> Non
     assert hint in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("line", ["--version", "version", "version --format x", "info", "--help", "", "help"])
-def test_texts(line: str) -> None:
-    assert translate("docker", shlex.split(line), {}).text
+def test_texts_tell_which_docker_it_is() -> None:
+    texts = {line: translate("docker", shlex.split(line), {}).text for line in ("--version", "version", "info", "help")}
+    whole = f"27.0.0+kedge.{__version__}"
+    assert translate("docker", ["version", "--format", "x"], {}).text == f"{whole}\n"
+    assert texts["--version"] == f"Docker version {whole}, build kedge\n"
+    assert [texts[line].split()[:3] for line in ("version", "info")] == [["Client:", "Version:", whole]] * 2
+    assert [translate("docker", words, {}).text for words in (["--help"], [])] == [texts["help"]] * 2
+    assert {"build", "pull", "run", "exec"} <= set(texts["help"].split())

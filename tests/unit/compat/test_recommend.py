@@ -217,7 +217,9 @@ def test_recommend_only_tags_that_the_registry_has() -> None:
 
 def test_recommend_tag_that_no_table_has_is_judged_by_what_it_says_itself() -> None:
     tags = ["12.4.1-devel-ubuntu22.04", "12.2.9-devel-ubuntu22.04"]
-    assert ask("cuda", "A100", "535.104.05", tags=tags).best is not None
+    best = ask("cuda", "A100", "535.104.05", tags=tags).best
+    assert best is not None
+    assert (best.tag, best.outcome) == (tags[0], "forward-compatible")
 
 
 def test_recommend_does_not_take_jetsons_tags_or_python_2() -> None:

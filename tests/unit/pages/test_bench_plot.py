@@ -98,6 +98,7 @@ def test_bench_plot_words_of_others_stay_text() -> None:
     hostile = replace(LINES, image="</title><script>alert(1)</script>", program="\x1b[2J&<b>")
     text = write_svg(draw(("", hostile))).decode()
     ElementTree.fromstring(text)
+    assert "&lt;script&gt;alert(1)" in text
     assert "<script" not in text
     assert "\x1b" not in text
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -15,7 +16,6 @@ from kedge.model.job import IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Queue, Site
 from kedge.sites.check_request import Checked, check_request, describe_changes, nearest_request
 from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site
-from kedge.sites.rules import QueueRequest, find_broken_limits
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SITES = {path.stem: load_site(path.stem, FOLDERS) for path in sorted(SHIPPED.glob("*.toml"))}
@@ -163,6 +163,175 @@ def test_checks_say_what_to_change_in_the_words_of_the_command_line() -> None:
     assert describe_changes(asked, replace(asked, queue="a b")) == "--queue 'a b'"
 
 
+def test_checks_rank_the_queues_of_a_site() -> None:
+    """GPUs for who wants some and none for who does not, the default, and little that was not asked for."""
+    several = {
+        "retired": Queue("retired", is_default=True, gpus_per_node=4, is_retired=True),
+        "four": Queue("four", gpus_per_node=4),
+        "eight": Queue("eight", gpus_per_node=8),
+        "none": Queue("none", gpus_per_node=0),
+        "unknown": Queue("unknown"),
+        "two": Queue("two", gpus_per_node=2, is_default=True),
+        "batch": Queue("batch", gpus_per_node=1, is_interactive=False),
+    }
+    cases: list[tuple[str, Job, tuple[str, ...], str, str]] = [  # the site's queues, request, refused, wanted, chosen
+        ("four none unknown", Job(), (), "", "none"),
+        ("four unknown", Job(), (), "", "unknown"),
+        ("none unknown", Job(gpus_per_node=1), (), "", "unknown"),
+        ("none unknown four", Job(gpus_per_node=1), (), "", "four"),
+        ("four eight", Job(gpus_per_node=1), (), "", "four"),
+        ("eight four", Job(gpus_per_node=1), (), "", "eight"),
+        ("eight four two", Job(gpus_per_node=1), (), "", "two"),
+        ("eight four two", Job(gpus_per_node=3), (), "", "eight"),
+        ("eight four", Job(gpus_per_node=1), ("gpus",), "", "four"),
+        ("four eight", Job(gpus_per_node=6), ("gpus",), "", "eight"),
+        ("four eight", Job(gpus_per_node=8, nodes=2), ("gpus",), "", "eight"),
+        ("eight four", Job(), ("gpus",), "", "four"),
+        ("retired four", Job(gpus_per_node=1), (), "", "four"),
+        ("retired", Job(gpus_per_node=1), (), "", "retired"),
+        ("two eight", Job(gpus_per_node=1), (), "eight", "two"),
+        ("two eight", Job(gpus_per_node=1), (), "eight", "eight interactive"),
+        ("two none eight", Job(), (), "eight", "eight interactive"),
+        ("batch eight", Job(gpus_per_node=1), (), "", "eight interactive"),
+    ]
+    wrong = []
+    for names, job, refused, wanted, expected in cases:
+        queues = tuple(several[name] for name in names.split())
+        site = Site("s", "", "slurm", queues=queues, refuses=refused, interactive_queue=wanted)
+        chosen, _, how = expected.partition(" ")
+        found = check_request(job, site, interactive=bool(how)).job.queue
+        if found != chosen:
+            wrong.append((names, describe_changes(Job(), job), expected, found))
+    assert not wrong
+
+
+def test_checks_propose_what_is_nearest() -> None:
+    """Another size costs less than another queue that was named, and less of something more, the more is lost."""
+    small = Queue("small", max_time=HOUR, max_nodes=2, gpus_per_node=4)
+    large = Queue("large", max_time=10 * HOUR, gpus_per_node=0)
+    other = Queue("other", max_time=4 * HOUR, max_nodes=9, gpus_per_node=2)
+    cases: list[tuple[tuple[Queue, ...], Job, str, list[str]]] = [
+        # a hint, and the figures of the reason
+        ((small, large), Job(queue="small", time=2 * HOUR), "try: --queue large", ["1h", "2h"]),
+        ((small, large), Job(queue="small", time=2 * HOUR, gpus_per_node=1), "try: --time 1h", ["1h", "2h"]),
+        ((small, large), Job(queue="small", nodes=3, gpus_per_node=1), "try: --nodes 2", ["2", "3"]),
+        ((small, large, other), Job(queue="small", nodes=3, gpus_per_node=1), "try: --queue other", ["2", "3"]),
+        ((small, other), Job(queue="small", nodes=3, gpus_per_node=3),
+         "try: --nodes 5 --gpus 2 --queue other", ["2", "3"]),
+        ((large, small), Job(time=20 * HOUR, gpus_per_node=1), "try: --time 1h --queue small", ["1h", "20h"]),
+        ((small, other), Job(time=20 * HOUR, gpus_per_node=4, nodes=2),
+         "try: --nodes 4 --gpus 2 --time 4h --queue other", ["2", "4", "4h", "20h"]),
+        ((small,), Job(queue="small", time=2 * HOUR, nodes=3), "try: --nodes 2 --time 1h", ["2", "3", "1h", "2h"]),
+        ((small,), Job(queue="small", memory=GIGA), "small", []),
+        ((large, other), Job(queue="large,other", time=20 * HOUR), "try: --time 10h --queue large", ["10h", "20h"]),
+        ((large, other), Job(queue="other , large", nodes=10, time=2), "other , large", []),
+        ((replace(small, needs_gpus=True), large), Job(queue="small"), "try: --gpus 1", []),
+    ]  # fmt: skip
+    wrong: list[tuple[str, object]] = []
+    for queues, job, hint, figures in cases:
+        site = Site("s", "", "slurm", queues=queues)
+        try:
+            found = (check_request(job, site).job.queue, list[str]())
+        except RequestRefused as problem:
+            found = (str(problem.hint), re.findall(r"\d+\w?", problem.message))
+            if problem.context.get("nearest") != found[0].removeprefix("try: "):
+                wrong.append((describe_changes(Job(), job), problem.context))
+        if found != (hint, figures):
+            wrong.append((describe_changes(Job(), job), found))
+    assert not wrong
+
+
+def test_checks_say_where_a_refused_job_would_have_gone() -> None:
+    queues = (Queue("a", max_time=HOUR, gpus_per_node=1, gpu="V100"), Queue("b", gpus_per_node=0))
+    site = Site("s", "", "slurm", queues=queues)
+    assert refuse_at(site, Job(gpus_per_node=1, gpu_type="v100", time=3 * HOUR)).context == {
+        "site": "s", "queue": "a", "GPUs there": "a: V100", "nearest": "--time 1h --queue a",
+    }  # fmt: skip
+    refused = refuse_at(Site("s", "", "slurm", requires=("account",)))
+    assert (refused.context, refused.hint) == ({"site": "s", "nearest": "--account PROJECT"}, "try: --account PROJECT")
+    nodes = (Queue("a", arch="arm64"), Queue("b", arch="amd64"), Queue("c"))
+    refused = refuse_at(Site("s", "", "slurm", queues=nodes[:2]), architecture="riscv64")
+    assert (refused.context, "--arch amd64 " in str(refused.hint)) == ({"site": "s", "queue": "a"}, True)
+    for site, around in (
+        (Site("s", "", "slurm", queues=(Queue("a", is_interactive=False),)), {"interactive": True}),
+        (Site("s", "", "slurm", queues=(replace(nodes[0], is_interactive=False),)), {"interactive": True}),
+        (
+            Site("s", "", "slurm", queues=(replace(nodes[0], is_interactive=False),)),
+            {"interactive": True, "architecture": "arm64"},
+        ),
+    ):
+        refused = refuse_at(site, **around)
+        assert (refused.context, "--arch" in str(refused.hint)) == ({"site": "s", "queue": "a"}, False)
+
+
+def test_checks_propose_most_of_what_was_asked_for_where_gpus_come_unasked() -> None:
+    queues = tuple(Queue(f"q{count}", gpus_per_node=count) for count in (1, 4, 2))
+    site = Site("s", "", "slurm", queues=queues, refuses=("gpus",))
+    assert refuse_at(site, Job(gpus_per_node=8)).hint == "try: --nodes 2 --gpus 4 --queue q4"
+
+
+def test_checks_of_unknown_queues_name_what_there_is() -> None:
+    queues = (Queue("old", is_retired=True), Queue("gpu", gpus_per_node=4), Queue("cpu", gpus_per_node=0))
+    site = Site("s", "", "pbs", queues=queues)
+    assert refuse_at(site, Job(queue="old2")).context["queues"] == "gpu, cpu"
+    assert refuse_at(replace(site, queues=queues[:1]), Job(queue="gpu")).context["queues"] == "old"
+    assert refuse_at(site, Job(queue="gpu,zzz", time=5)).context["queue"] == "zzz"
+    assert "--nodes 2 --gpus 3 --queue gpu;" in str(refuse_at(site, Job(queue="zzzzzz", gpus_per_node=6)).hint)
+    closed = replace(site, queues=(Queue("cpu", is_interactive=False),))
+    assert "nearest" not in str(refuse_at(closed, Job(queue="zzzzzz"), interactive=True).hint)
+    assert nearest_request(Job(queue="zzzzzz"), closed, interactive=True) is None
+    assert nearest_request(Job(queue="zzzzzz"), site) == Job(queue="cpu")
+    assert nearest_request(Job(gpus_per_node=1), site) == Job(gpus_per_node=1)
+    assert (nearest_request(Job(), closed), check_request(Job(), closed).job.queue) == (Job(), "cpu")
+    assert nearest_request(Job(), replace(site, queues=(Queue("a", arch="arm64"),))) == Job()
+    for name, job in {"R12": Job(), "S1.server": Job(), "x": Job(reservation="r")}.items():
+        assert check_request(replace(job, queue=name), site).job.queue == name
+    for name in ("R12x", "xR12"):
+        assert refuse_at(site, Job(queue=name)).context["queue"] == name
+    assert refuse_at(replace(site, scheduler="slurm"), Job(queue="R12")).context["queue"] == "R12"
+
+
+def test_checks_fill_in_what_a_site_wants_said() -> None:
+    full = Queue("q", default_time=600, memory_per_node=2 * GIGA, gpus_per_node=2, gpu_type="A100", is_whole_node=True)
+    site = Site("s", "", "slurm", queues=(full,), requires=("nodes", "tasks", "time"))
+    asked = Job(gpus_per_node=1, gpu_type="a100", memory_per_gpu=GIGA, exclusive=True)
+    filled = replace(asked, queue="q", gpu_type="A100", nodes=1, tasks=1, time=600)
+    assert check_request(asked, site) == Checked(filled)
+    assert check_request(asked, replace(site, requires=())) == Checked(replace(asked, queue="q", gpu_type="A100"))
+    given = replace(asked, nodes=3, tasks_per_node=2, time=60, queue="q", gpu_type="A100")
+    assert check_request(given, site) == Checked(given)
+    assert check_request(replace(given, tasks_per_node=None, tasks=5), site).job.tasks == 5
+    assert check_request(replace(given, tasks_per_node=None), site).job.tasks == 3
+    spread = replace(site, queues=(replace(full, cpus_per_node=4),), requires=())
+    assert [check_request(Job(tasks=tasks), spread).job.nodes for tasks in (1, 4, 5, 9)] == [None, None, 2, 3]
+    refusing = replace(site, refuses=("gpus", "memory", "exclusive"), requires=())
+    checked = check_request(asked, refusing)
+    assert checked.job == replace(asked, queue="q", gpu_type="A100", memory_per_gpu=None, exclusive=False)
+    named = [re.findall(r"--\w+|\d\w?", note) for note in checked.notes]
+    assert named == [["2", "--gpus"], ["2G", "--mem"], ["--exclusive"]]
+    assert check_request(Job(), refusing) == Checked(Job(queue="q"))
+    assert check_request(Job(memory=GIGA), refusing).job.memory is None
+    assert check_request(Job(memory_per_cpu=GIGA), refusing).job.memory_per_cpu is None
+
+
+def test_checks_warn_once_of_each() -> None:
+    site = Site("s", "", "slurm", queues=(Queue("q", is_retired=True),), default_memory_per_cpu=3 * GIGA)
+    switched_off, little = check_request(Job(), site).warnings
+    assert ("q at s" in switched_off, "3G" in little) == (True, True)
+    assert (
+        check_request(Job(), replace(site, notes=("gone since May", "and more")))
+        .warnings[0]
+        .endswith(": gone since May")
+    )
+    assert check_request(Job(memory=GIGA), site).warnings == (switched_off,)
+    assert check_request(Job(), replace(site, refuses=("memory",))).warnings == (switched_off,)
+    quiet = Site("s", "", "slurm", refuses=("export",))
+    directives = ("  --export=ALL ", "--time=1", "#SBATCH --export NONE", "--mem=1", "--exports")
+    warned = check_request(Job(directives=directives), quiet).warnings
+    assert [warning.rpartition(" directive ")[2] for warning in warned] == ["'--export=ALL'", "'#SBATCH --export NONE'"]
+    assert check_request(Job(directives=directives), replace(quiet, refuses=())).warnings == ()
+
+
 def test_checks_take_the_queue_of_a_server_and_name_what_is_near() -> None:
     site = Site("s", "s", "pbs", queues=(Queue("gpu", gpus_per_node=4), Queue("cpu", gpus_per_node=0)))
     assert check_request(Job(queue="gpu@pbs1", gpus_per_node=2), site).job.queue == "gpu@pbs1"
@@ -175,36 +344,6 @@ def test_checks_take_the_queue_of_a_server_and_name_what_is_near() -> None:
     with pytest.raises(RequestRefused) as caught:
         check_request(Job(queue="cpu", gpus_per_node=2), site)
     assert caught.value.context == {"site": "s", "queue": "cpu", "nearest": "--queue gpu"}
-
-
-def test_checks_tell_of_whole_nodes_that_come_without_asking() -> None:
-    whole = Queue("all", gpus_per_node=0, is_whole_node=True)
-    site = Site("s", "s", "slurm", queues=(whole,), refuses=("exclusive",))
-    checked = check_request(Job(exclusive=True), site)
-    assert checked.notes == ("all allocates whole nodes; --exclusive is not passed on",)
-    assert not checked.job.exclusive
-
-
-def test_checks_propose_no_more_memory_than_a_node_has() -> None:
-    site = Site("s", "s", "slurm", queues=(Queue("q", memory_per_node=2 * GIGA),), requires=("memory",))
-    assert refuse_at(site).hint == "try: --mem 2G --queue q"
-
-
-def test_limits_that_a_script_breaks_are_named() -> None:
-    """Scripts are judged, not mended; what they leave out is not their mistake."""
-    queue = Queue("q", nodes=8, min_nodes=2, cpus_per_node=16, memory_per_node=GIGA, gpus_per_node=4, max_time=HOUR)
-    site = Site("s", "s", "slurm", queues=(queue,), requires=("account", "time"))
-    broken = {
-        "nodes": [Job(nodes=9), Job(nodes=1)],
-        "cpus": [Job(nodes=2, cpus_per_task=17), Job(nodes=2, tasks_per_node=17)],
-        "memory": [Job(nodes=2, memory=2 * GIGA)],
-        "time": [Job(nodes=2, time=2 * HOUR)],
-        "gpus": [Job(nodes=2, gpus_per_node=5)],
-    }
-    for limit, jobs in broken.items():
-        for job in jobs:
-            assert [each.limit for each in find_broken_limits(QueueRequest(job, site, queue))] == [limit]
-    assert find_broken_limits(QueueRequest(Job(nodes=2), site, queue)) == []
 
 
 def test_checks_let_reservations_and_lists_of_queues_pass() -> None:
@@ -275,11 +414,6 @@ def test_checks_warn_of_little_memory_and_of_what_is_gone() -> None:
     assert [("--export" in each, "--gres" in each) for each in warned] == [(True, False), (False, True)]
 
 
-def test_checks_a_retired_queue_is_not_chosen() -> None:
-    queues = (Queue("old", is_retired=True, is_default=True), Queue("new"))
-    assert check_request(Job(), Site("s", "s", "slurm", queues=queues)).job.queue == "new"
-
-
 def test_checks_the_image_is_for_the_nodes() -> None:
     site = SITES["sdumont2nd"]
     job = Job(account="a", gpus_per_node=1)
@@ -296,39 +430,16 @@ def test_checks_paths_that_nodes_do_not_see() -> None:
     with pytest.raises(RequestRefused) as caught:
         check_request(job, SITES["sdumont"], environ=SDUMONT, paths=paths)
     assert caught.value.message == f"compute nodes of sdumont do not see {', '.join(paths)}"
-    assert "--image /scratch/project/user/run/a.sif --directory /scratch/project/user/run" in str(caught.value.hint)
+    assert caught.value.hint == (
+        "try: --image /scratch/project/user/run/a.sif --directory /scratch/project/user/run --queue sequana_gpu"
+        " (copy there what it needs)"
+    )
     assert check_request(job, SITES["sdumont"], environ=SDUMONT, paths=["/scratch/project/user/run"])
     assert check_request(job, SITES["sdumont"], environ=SDUMONT, paths=["docker://a/b"])
     with pytest.raises(RequestRefused):  # somebody else's home is hidden as well
         check_request(job, SITES["sdumont"], environ=SDUMONT, paths=["/prj/other"])
     with pytest.raises(RequestRefused, match="do not see"):  # where scratch is not known there is nothing to propose
         check_request(job, SITES["sdumont"], environ={"HOME": "/prj/p"}, paths=["/prj/p"])
-
-
-@pytest.mark.parametrize(
-    ("job", "path", "moved"),
-    [
-        (Job(image="./a.sif"), "a.sif", "--image /scratch/u/run/a.sif"),
-        (Job(image="/home/u/run/a.sif"), "a.sif", "--image /scratch/u/run/a.sif"),
-        (Job(output="logs/x.out"), "logs/x.out", "--output /scratch/u/run/logs/x.out"),
-        (Job(error="x.err"), "x.err", "--error /scratch/u/run/x.err"),
-        *((Job(directory=name), "", "--directory /scratch/u/run") for name in ("/home/u/run", "run", ".", "./", "")),
-    ],
-)
-def test_checks_propose_the_same_place_below_scratch(job: Job, path: str, moved: str) -> None:
-    site = Site("s", "s", "slurm", home_on_nodes=False, scratch="/scratch/u")
-    problem = refuse_at(
-        site, replace(job, command=("x",)), environ={"HOME": "/home/u"}, paths=[f"/home/u/run/{path}".rstrip("/")]
-    )
-    assert problem.hint == f"try: {moved} (copy there what it needs)"
-
-
-def test_checks_a_scratch_below_the_home_is_seen() -> None:
-    site = Site("s", "s", "slurm", home_on_nodes=False, scratch="$HOME/scratch")
-    environ = {"HOME": "/home/u"}
-    assert check_request(Job(), site, environ=environ, paths=["/home/u/scratch/x"])
-    with pytest.raises(RequestRefused):
-        check_request(Job(), site, environ=environ, paths=["/home/u/scratch/../x"])
 
 
 def test_checks_queues_that_take_no_interactive_jobs() -> None:

@@ -105,7 +105,8 @@ def test_a_line_without_an_end_does_not_fill_memory() -> None:
     written = Written(SRUN)
     for _ in range(40):
         written.hear("x" * 65536)
-    assert written.lines
+    assert "".join(written.lines) == "x" * sum(map(len, written.lines))
+    assert sum(map(len, written.lines)) > 39 * 65536 - (1 << 20)  # what is held is less than what is written at once
 
 
 def test_a_long_line_stays_its_ranks_and_is_no_word_of_the_launcher() -> None:

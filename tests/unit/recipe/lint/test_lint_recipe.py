@@ -236,6 +236,7 @@ def test_lint_a_comment_switches_a_rule_off() -> None:
 
 def test_lint_never_shows_a_secret() -> None:
     findings = lint_recipe((UBUNTU + "ENV API_KEY=aB3dE5gH7jK9\n").encode(), "Dockerfile")
+    assert [finding.rule for finding in findings] == ["secret-in-recipe"]
     assert "aB3dE5gH7jK9" not in str([finding.as_dict() for finding in findings])
 
 

@@ -426,7 +426,7 @@ def test_other_tools_options_are_not_taken_for_images(words: str, message: str, 
 
 @pytest.mark.parametrize("words", ["-e -v docker://h:5000/a=b true", "-v host:/bin/sh true", "-e instance://a=b true"])
 def test_references_are_not_misread(words: str) -> None:
-    assert parse(*words.split()).image
+    assert parse(*words.split()).image == words.split()[-2]
 
 
 def test_a_file_whose_name_looks_like_a_variable_is_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
