@@ -181,6 +181,26 @@ def test_imports_have_no_cycle() -> None:
         raise AssertionError(f"modules import each other: {' -> '.join(problem.args[1])}") from None
 
 
+def reach(name: str, package: str, apart: tuple[str, ...] = ()) -> set[str]:
+    """The modules of a package that one of them needs, all the way down."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        module = waiting.pop()
+        if module.rpartition(".")[0] == package and module not in found and module not in apart:
+            found.add(module)
+            waiting += [each.name for each in read_modules()[module].imports if each.name in read_modules()]
+    return found
+
+
+def test_imports_the_look_at_an_image_shares_only_the_layout_with_its_writer() -> None:
+    package = "kedge.formats.squashfs"
+    looks = (f"{package}.check_image", f"{package}.compare_contents")
+    written = reach(f"{package}.writer", package, apart=looks)
+    assert len(written) > 5
+    assert written & reach(looks[0], package) == {f"{package}.layout"}
+
+
 def test_imports_outside_things_have_one_owner() -> None:
     wrong = []
     for module in read_modules().values():

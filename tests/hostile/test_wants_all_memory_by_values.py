@@ -7,6 +7,7 @@ import pytest
 
 from kedge.errors import InvalidRecipe
 from kedge.recipe.dockerfile.expand import LARGEST_SUM, LARGEST_VALUE
+from kedge.recipe.lint.lint_recipe import lint_recipe
 from kedge.recipe.read_recipe import read_recipe
 from kedge.recipe.steps import BuildArguments
 from tests.builders.builds import SHELL, Workshop
@@ -42,6 +43,12 @@ DEFINITIONS = {
 }  # fmt: skip
 
 
+def lint_values(text: str) -> list[str]:
+    """What `recipe lint` says of values that are too long."""
+    found = lint_recipe(text.encode(), "Recipe")
+    return [f"{finding.place}: {finding.message}" for finding in found if finding.rule == "values-too-long"]
+
+
 def read_all(text: str) -> None:
     for stage in read_recipe(text.encode(), "Recipe", BuildArguments()).stages:
         stage.plan({})
@@ -53,6 +60,7 @@ def test_values_of_a_dockerfile_are_bounded(name: str) -> None:
         read_all(RECIPES[name])
     assert "shorter values" in (raised.value.hint or "")
     assert len(raised.value.message) < 1000
+    assert lint_values(RECIPES[name]) == [raised.value.message]
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
@@ -60,6 +68,7 @@ def test_values_of_a_definition_file_are_bounded(name: str) -> None:
     with pytest.raises(InvalidRecipe, match=r"Recipe:\d+:\d+: the value of '\w+' is too long") as raised:
         read_all(DEFINITIONS[name])
     assert len(raised.value.message) < 1000
+    assert lint_values(DEFINITIONS[name]) == [raised.value.message]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +80,10 @@ def test_commands_end(shop: Workshop, name: str, words: tuple[str, ...]) -> None
     path = shop.write("Dockerfile", RECIPES[name])
     done = shop.runner.run(*words, str(path))
     assert done.returncode in (0, 1, 90), done.stderr[-2000:]
-    if words[1] in ("show", "--dry-run"):
-        assert "put in more than" in done.stderr
-        assert "Dockerfile:" in done.stderr
+    if words[1] != "convert":
+        said = done.stdout if words[1] == "lint" else done.stderr
+        assert "put in more than" in said
+        assert "Dockerfile:" in said
     assert "bug" not in done.stderr
     assert len(done.stdout) < 1 << 20
 
@@ -97,6 +107,7 @@ def test_long_values_that_people_have_are_fine(shop: Workshop) -> None:
     read_all(f"FROM scratch\nARG v={longest[:60000]}\nENV w=$v$v PATH=/a:/b\n" + "ENV PATH=$PATH:/opt/x\n" * 300)
     document = "line $v\n" * 20000
     read_all(f"FROM scratch\nARG v=12345\nCOPY <<EOF /x\n{document}EOF\n")
+    assert lint_values(f"FROM scratch\nARG v=12345\nCOPY <<EOF /x\n{document}EOF\n") == []
     shop.write("Dockerfile", f"{SHELL}ARG v={'y' * 30000}\nENV w=$v$v\nRUN echo ${{#w}} > /length\n")
     shop.build("out.sif", "Dockerfile")
     assert shop.exec("out.sif", "/bin/busybox", "cat", "/length") == "60000\n"

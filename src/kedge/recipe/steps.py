@@ -34,6 +34,17 @@ def refuse_recipe(place: RecipePlace, message: str, hint: str | None = None) -> 
     return InvalidRecipe(f"{place}: {message}", context={"file": place.file, "line": str(place.line)}, hint=hint)
 
 
+class ValuesTooLong(InvalidRecipe):
+    """Variables put more text into a recipe than any needs."""
+
+    remedy = "use fewer or shorter values; long texts belong into files"
+
+    def __init__(self, place: RecipePlace, problem: str) -> None:
+        context = {"file": place.file, "line": str(place.line)}
+        super().__init__(f"{place}: {problem}", context=context, hint=self.remedy)
+        self.place, self.problem = place, problem
+
+
 def name_place(problem: KedgeError, place: RecipePlace) -> None:
     """Put the place first in an error of the step that stands there, unless it has one."""
     if "line" not in problem.context:

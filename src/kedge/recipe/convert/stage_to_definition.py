@@ -25,7 +25,7 @@ from kedge.recipe.dockerfile.instructions import (
     WordsInstruction,
 )
 from kedge.recipe.dockerfile.section import clean_path, resolve_destination
-from kedge.recipe.steps import RecipePlace, refuse_recipe
+from kedge.recipe.steps import RecipePlace, ValuesTooLong
 
 _DEFAULT_SHELL = ("/bin/sh", "-c")
 _ARCHIVE = re.compile(r"\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz|tar\.zst)$")
@@ -121,8 +121,7 @@ class DraftWriter:
         try:
             self.budget.take(len(value), so_far)
         except ExpansionLimitError as error:
-            hint = "use fewer or shorter values; long texts belong into files"
-            raise refuse_recipe(RecipePlace(self.notes.file, line), str(error), hint) from None
+            raise ValuesTooLong(RecipePlace(self.notes.file, line), str(error)) from None
         return value
 
     # ---- variables

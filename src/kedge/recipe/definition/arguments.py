@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kedge.errors import InvalidRecipe
 from kedge.recipe.definition.definition import Definition
 from kedge.recipe.go_strings import trim
-from kedge.recipe.steps import RecipePlace, refuse_recipe
+from kedge.recipe.steps import RecipePlace, ValuesTooLong, refuse_recipe
 
 _TEMPLATE = re.compile(r"\{\{[\t\n\f\r ]*([0-9A-Za-z_]+)[\t\n\f\r ]*\}\}")
 _COMMENT = re.compile(r"#[^!]")
@@ -123,11 +123,7 @@ def _expand_nested(value: str, values: Mapping[str, str]) -> str | None:
 
 
 def _refuse_length(stage: Definition, match: re.Match[str]) -> InvalidRecipe:
-    return refuse_recipe(
-        _find_place(stage, match),
-        f"the value of '{match[1]}' is too long with all that it names",
-        hint="use fewer or shorter values; long texts belong into files",
-    )
+    return ValuesTooLong(_find_place(stage, match), f"the value of '{match[1]}' is too long with all that it names")
 
 
 def _find_place(stage: Definition, match: re.Match[str]) -> RecipePlace:

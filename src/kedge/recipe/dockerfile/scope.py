@@ -20,7 +20,7 @@ from kedge.recipe.dockerfile.expand import (
 )
 from kedge.recipe.dockerfile.instructions import ArgInstruction
 from kedge.recipe.dockerfile.syntax import DockerfileNode
-from kedge.recipe.steps import BuildArguments, refuse_recipe
+from kedge.recipe.steps import BuildArguments, ValuesTooLong, refuse_recipe
 
 PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 _HIDDEN = ("BUILDKIT_SBOM_SCAN_CONTEXT", "BUILDKIT_SBOM_SCAN_STAGE")  # arguments that no command sees
@@ -97,7 +97,7 @@ def expand_in(node: DockerfileNode, text: str, values: Mapping[str, str], rules:
         return expand(text, values, rules)
     except ExpansionError as error:
         place = node.find("$") if "$" in node.text else node.find(text)
-        hint = "a dollar sign itself is written \\$"
+        problem = f"{node.keyword}: {error}"
         if isinstance(error, ExpansionLimitError):
-            hint = "use fewer or shorter values; long texts belong into files"
-        raise refuse_recipe(place, f"{node.keyword}: {error}", hint) from None
+            raise ValuesTooLong(place, problem) from None
+        raise refuse_recipe(place, problem, "a dollar sign itself is written \\$") from None

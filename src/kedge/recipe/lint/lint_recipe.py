@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from kedge.recipe.lint.finding import LintFinding
+from kedge.errors import InvalidRecipe
+from kedge.recipe.lint.finding import WARNING, LintFinding
 from kedge.recipe.lint.recipe_view import LintRecipe, view_definition, view_dockerfile
 from kedge.recipe.lint.rules_bases import check_bases
 from kedge.recipe.lint.rules_definition import check_definition
@@ -19,9 +20,25 @@ from kedge.recipe.lint.rules_environment import check_environment
 from kedge.recipe.lint.rules_packages import check_packages
 from kedge.recipe.lint.rules_secrets import check_secrets
 from kedge.recipe.lint.rules_steps import check_steps
-from kedge.recipe.read_recipe import decode_recipe, find_kind
+from kedge.recipe.read_recipe import decode_recipe, find_kind, read_recipe
+from kedge.recipe.steps import BuildArguments, ValuesTooLong
 
 _IGNORE = re.compile(r"\s*#\s*kedge:\s*ignore(?:\s*=\s*([\w, -]+))?\s*\Z")
+
+
+def _check_values(recipe: LintRecipe) -> Iterator[LintFinding]:
+    """Whether a build refuses what the recipe's own values grow to; other mistakes are the build's to tell."""
+    text = recipe.text.encode("utf-8", "surrogateescape")
+    try:
+        for stage in read_recipe(text, recipe.name, BuildArguments(keeps_undefined=True), recipe.kind).stages:
+            stage.plan({})
+    except ValuesTooLong as error:
+        reason = "the build fails there: a few lines could fill any memory"
+        yield LintFinding(error.place, "values-too-long", WARNING, error.problem, reason, error.remedy)
+    except InvalidRecipe:
+        return
+
+
 _CHECKS: tuple[Callable[[LintRecipe], Iterator[LintFinding]], ...] = (
     check_bases,
     check_packages,
@@ -30,6 +47,7 @@ _CHECKS: tuple[Callable[[LintRecipe], Iterator[LintFinding]], ...] = (
     check_environment,
     check_definition,
     check_dockerfile,
+    _check_values,
 )
 
 
