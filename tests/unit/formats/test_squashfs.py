@@ -36,6 +36,7 @@ from tests.builders.squashfs_images import (
     read_image,
     write_image,
 )
+from tests.builders.squashfs_text import write_text
 from tests.builders.waiting import wait_until
 from tests.programs import read_program
 
@@ -362,6 +363,21 @@ def test_writer_refuses_a_directory_beyond_any_index(monkeypatch: pytest.MonkeyP
         write_image(fill)
 
 
+def test_writer_fills_an_index_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(sink: ContentSink) -> Node:
+        root = Node(NodeKind.DIRECTORY)
+        for number in range(200):
+            add_file(sink, root, b"%0200d" % number, b"")
+        return root
+
+    entries = sum(line.startswith("  index ") for line in write_text(write_image(fill, codec="none")))
+    monkeypatch.setattr(layout, "MAXIMUM_INDEX", entries)
+    write_image(fill)
+    monkeypatch.setattr(layout, "MAXIMUM_INDEX", entries - 1)
+    with pytest.raises(UnsupportedFormat, match="more than SquashFS can index"):
+        write_image(fill)
+
+
 def test_writer_many_owners() -> None:
     def fill(sink: ContentSink) -> Node:
         root = Node(NodeKind.DIRECTORY)
@@ -426,6 +442,13 @@ def test_writer_refuses_contents_of_another_size(size: int, found: list[bytes]) 
         writer.add_stream(size, found)
 
 
+def test_writer_asks_for_no_more_of_a_file_that_is_too_long() -> None:
+    chunks = iter([b"x" * 11] * 50)
+    with SquashWriter(io.BytesIO(), SquashOptions()) as writer, pytest.raises(FileProblem, match="10"):
+        writer.add_stream(10, chunks)
+    assert len(list(chunks)) == 49
+
+
 def test_writer_hard_link_to_the_very_first_inode() -> None:
     def fill(sink: ContentSink) -> Node:
         root = Node(NodeKind.DIRECTORY)
@@ -461,6 +484,18 @@ def test_writer_full_disk_reaches_the_caller_and_ends_the_threads(threads: int) 
     assert threading.active_count() == before
 
 
+def test_writer_fails_where_the_last_blocks_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compress(batch: compress_pipeline.Batch, codec: object) -> None:
+        raise MemoryError("of the last blocks")
+
+    monkeypatch.setattr(compress_pipeline.Batch, "compress", compress)
+    with SquashWriter(io.BytesIO(), SquashOptions()) as writer:
+        root = Node(NodeKind.DIRECTORY)
+        add_file(writer, root, b"a", b"text")
+        with pytest.raises(MemoryError, match="of the last blocks"):
+            writer.finish(root)
+
+
 def test_writer_full_device_reaches_the_caller() -> None:
     with Path("/dev/full").open("r+b", buffering=0) as file, SquashWriter(file, SquashOptions(threads=2)) as writer:
         root = Node(NodeKind.DIRECTORY)
@@ -487,12 +522,15 @@ def test_writer_abort_ends_the_threads_while_they_work() -> None:
 
 def test_writer_works_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = write_image(threads=0)
+    refused = []
 
     def refuse(self: threading.Thread) -> None:
+        refused.append(self.name)
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert write_image(threads=4) == expected
+    assert refused.count("kedge-compress") == 1  # and not once more for each batch
     assert read_image(expected, threads=4)[1]
 
 

@@ -10,20 +10,24 @@ import io
 import os
 import re
 import struct
+import sys
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import SimpleNamespace
+from typing import Any, BinaryIO, cast
 
 import pytest
 
 from kedge.errors import FileProblem, UnsupportedFormat
-from kedge.formats.compression import open_codec
-from kedge.formats.squashfs import image_output, layout
+from kedge.formats.compression import BlockCodec, open_codec
+from kedge.formats.squashfs import image_output, layout, writer
 from kedge.formats.squashfs.content_writer import FileBlocks
 from kedge.formats.squashfs.image_output import OutputFile
 from kedge.formats.squashfs.inode_writer import BlockMap, TreeTables
-from kedge.formats.squashfs.table_writer import IdTable, XattrTable
+from kedge.formats.squashfs.small_files import pack_all_small
+from kedge.formats.squashfs.table_writer import IdTable, MetadataWriter, XattrTable
+from kedge.formats.squashfs.writer import SquashOptions
 from kedge.model.tree import ContentSink, Node, NodeKind
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
 from tests.builders.squashfs_text import write_text
@@ -195,6 +199,45 @@ def test_files_without_all_of_their_blocks_are_refused(content: object) -> None:
     node.size, node.content = 8192, content
     with pytest.raises(ValueError, match="8192 bytes has"):
         pack_inode(node, BlockMap(array("Q", [96] * 3), array("I", [9] * 3), 4096))
+
+
+# -- parts of the writer
+
+
+def test_options_of_a_writer_that_nobody_chose() -> None:
+    assert SquashOptions() == SquashOptions(codec="zstd", block_size=131072, threads=1, mtime=0, verify=False)
+
+
+def test_numbers_are_stored_lowest_byte_first_on_every_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = writer._little_endian(array("I", [1]))
+    assert here == b"\1\0\0\0"
+    other = {"little": "big", "big": "little"}[sys.byteorder]
+    monkeypatch.setattr(writer, "sys", SimpleNamespace(byteorder=other))
+    assert writer._little_endian(array("I", [1])) == here[::-1]
+
+
+def test_columns_of_small_files_hold_nothing_else() -> None:
+    node = Node(NodeKind.FILE)
+    node.size, node.content = 5, 1 << 32
+    assert len(pack_all_small([node], 1, IdTable().indices)) == 32
+    node.xattrs = ((b"user.n", b""),)
+    assert pack_all_small([node], 1, IdTable().indices) == b""
+
+
+@pytest.mark.parametrize(("blocks", "calls"), [(15, 0), (16, 1)])
+def test_blocks_of_a_table_are_compressed_together_where_there_are_many(blocks: int, calls: int) -> None:
+    codec = open_codec("none")
+    asked = []
+
+    def compress_blocks(given: list[Any], threads: int) -> list[bytes]:
+        asked.append((len(given), threads))
+        return [bytes(block) for block in given]
+
+    spied = SimpleNamespace(compress_block=codec.compress_block, compress_blocks=compress_blocks)
+    table = MetadataWriter(cast(BlockCodec, spied), 3)
+    table.add(bytes(8192 * blocks))
+    table.settle()
+    assert asked == [(blocks, 3)] * calls
 
 
 # -- limits of the format
