@@ -367,7 +367,7 @@ def test_writer_fills_an_index_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> 
     def fill(sink: ContentSink) -> Node:
         root = Node(NodeKind.DIRECTORY)
         for number in range(200):
-            add_file(sink, root, b"%0200d" % number, b"")
+            add_file(sink, root, b"%0200d" % number, b"x")
         return root
 
     entries = sum(line.startswith("  index ") for line in write_text(write_image(fill, codec="none")))
