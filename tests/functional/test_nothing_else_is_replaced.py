@@ -41,6 +41,15 @@ def test_convert_with_swapped_words_says_so(runner: Runner, folder: Path) -> Non
     assert "kedge convert a.sif new.sqsh" in done.stderr
 
 
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_commit_with_swapped_words_says_so(runner: Runner, folder: Path, force: tuple[str, ...]) -> None:
+    (folder / "changes/upper").mkdir(parents=True, exist_ok=True)
+    done = runner.run("commit", *force, "--base", "a.sif", "new.sif", "changes", cwd=folder)
+    assert done.returncode == 2
+    assert "the overlay comes first: kedge commit changes new.sif" in done.stderr
+    assert "rm -r" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
