@@ -4,7 +4,7 @@
 .PHONY: help venv setup demo fast test test-all clean-room check bench bundle reference site pictures format clean
 
 help:
-	@echo "make demo       build, explain, run, submit, launch, measure: two minutes, no network"
+	@echo "make demo       build, explain, run, submit, launch, measure: two minutes; only its set-up needs a network"
 	@echo "make fast       check, then the unit tests: minutes, as any user, without services"
 	@echo "make test       check, then all tests"
 	@echo "make test-all   the same, and the long ones: 20,000 generated trees through every writer and reader, an hour"

@@ -41,6 +41,15 @@ def test_convert_with_swapped_words_says_so(runner: Runner, folder: Path) -> Non
     assert "kedge convert a.sif new.sqsh" in done.stderr
 
 
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_commit_with_swapped_words_says_so(runner: Runner, folder: Path, force: tuple[str, ...]) -> None:
+    (folder / "changes/upper").mkdir(parents=True, exist_ok=True)
+    done = runner.run("commit", *force, "--base", "a.sif", "new.sif", "changes", cwd=folder)
+    assert done.returncode == 2
+    assert "the overlay comes first: kedge commit changes new.sif" in done.stderr
+    assert "rm -r" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
@@ -53,6 +62,16 @@ def test_convert_with_swapped_words_says_so(runner: Runner, folder: Path) -> Non
         ("convert --force --format oci a.sif notes", "notes/text"),
         ("commit --force --format sif --base a.sif notes swap.def", "swap.def"),
         ("bundle --force swap.def", "swap.def"),
+        ("bundle a.sif", "a.sif"),
+        ("recipe convert swap.def -o a.sif", "a.sif"),
+        ("explain --html a.sif a.sif", "a.sif"),
+        ("bench start --output swap.def a.sif", "swap.def"),
+        ("bench start --output a.sif a.sif", "a.sif"),
+        ("submit --site local --script swap.def a.sif true", "swap.def"),
+        ("submit --site local --script a.sif a.sif true", "a.sif"),
+        ("build --log swap.def new.sif swap.def", "swap.def"),
+        ("build --iidfile swap.def new.sif swap.def", "swap.def"),
+        ("build --metadata-file a.sif new.sif swap.def", "a.sif"),
         ("recipe convert --force swap.def -o a.sif", "a.sif"),
         ("script convert --force swap.def -o a.sif", "a.sif"),
         ("explain --force --html a.sif a.sif", "a.sif"),
@@ -65,6 +84,26 @@ def test_what_is_no_such_image_stays(runner: Runner, folder: Path, words: str, k
     assert "--force" not in done.stderr, "it would not help"
     assert "remove it yourself: rm" in done.stderr
     assert (folder / kept).read_bytes() == before
+
+
+def test_sif_new_offers_no_force_that_it_has_not(runner: Runner, folder: Path) -> None:
+    done = runner.run("sif", "new", "swap.def", cwd=folder)
+    assert done.returncode == 31
+    assert "--force" not in done.stderr
+    assert (folder / "swap.def").read_text() == RECIPE
+
+
+def test_what_every_run_writes_anew_is_replaced(runner: Runner, folder: Path) -> None:
+    runner.read("pull", "sh.sif", "host:sh,true", cwd=folder)
+    (folder / "own.def").write_text("Bootstrap: localimage\nFrom: sh.sif\n%post\necho said\n")
+    commands = (
+        "build --force --no-cache --log log --iidfile id --metadata-file facts new.sif own.def",
+        "bench start --repeats 1 --output figures a.sif",
+        "submit --site local --script job a.sif true",
+    )
+    for words in commands * 2:
+        runner.read(*words.split(), cwd=folder)
+    assert "said" in (folder / "log").read_text()
 
 
 def test_images_are_replaced(runner: Runner, folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kedge.cli.launch import read_container_options, read_count, read_seconds
 from kedge.model.size import format_size
 from kedge.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
-from kedge.posix.files import explained, write_atomically
+from kedge.posix.files import explained, refuse_others, write_atomically
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -73,6 +73,8 @@ def check_places(arguments: argparse.Namespace) -> None:
     for path in (*arguments.plot, *([output] if output else [])):
         with explained(path.parent):
             path.parent.stat()
+    if output:
+        refuse_others(output, b'"bench":')
     for path in arguments.plot:
         check_plot(path)
 

@@ -189,6 +189,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         return _preview(request, workplace, console)
     if arguments.if_missing and _is_there(request, console):
         return 0
+    _check_files(arguments)
     try:
         result = _build(request, workplace, console, display)
     except OutputExists:  # another job that builds the same was faster
@@ -201,6 +202,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     else:
         _show_result(result, console)
     return 0
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse files of others before anything is built; a build writes its own anew."""
+    from kedge.posix.files import refuse_others
+
+    begin = {"iidfile": rb"\Asha256:", "metadata_file": rb'"containerimage\.digest"', "log": rb"\A\[[^\n]*\d/\d+\] "}
+    for name, pattern in begin.items():
+        path = getattr(arguments, name)
+        if path is not None:
+            refuse_others(path, pattern)
 
 
 def _write_files(arguments: argparse.Namespace, result: BuildResult) -> None:

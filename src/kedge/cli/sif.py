@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import read_image_path
-from kedge.errors import CorruptImage
+from kedge.errors import CorruptImage, OutputExists
 from kedge.formats.sif import edit, listing
 from kedge.host.limits import choose_threads, read_limits
 from kedge.model.counting import count_things
@@ -106,6 +107,8 @@ def _verify(arguments: argparse.Namespace, console: Console) -> int:
 
 def _change(arguments: argparse.Namespace, console: Console) -> None:
     if arguments.command == "new":
+        if os.path.lexists(arguments.file):  # there is no --force that a hint could offer
+            raise OutputExists(f"{arguments.file} exists already", hint="choose another name")
         edit.create_empty(arguments.file)
         if console.json:
             console.print_json({"file": str(arguments.file)})

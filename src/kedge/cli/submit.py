@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.jobs.cluster import open_cluster
 
     asked = _read_jobs(arguments)
-    if arguments.script and arguments.script != "-" and len(asked.jobs) > 1:
-        raise UsageError("--script takes one job, and several would be submitted", hint="choose one: -j NAME")
+    if arguments.script and arguments.script != "-":
+        _check_script(Path(arguments.script), asked, console)
     cluster = open_cluster(console.settings, console.environ, described=asked.site)
     plans = _plan_all(asked, cluster, console)
     for plan in plans:
@@ -180,6 +180,16 @@ def _read_file(arguments: argparse.Namespace, words: list[str]) -> _JobSet:
 def _name_after(words: list[str]) -> str:
     """The default name of a job: its program, else its image."""
     return Path(words[1] if len(words) > 1 else words[0].rpartition("/")[2].partition(":")[0]).name or "kedge"
+
+
+def _check_script(path: Path, asked: _JobSet, console: Console) -> None:
+    """Refuse several jobs, and a script that is not kedge's: `--script` names the one to write."""
+    from kedge.posix.files import refuse_others
+
+    if len(asked.jobs) > 1:
+        raise UsageError("--script takes one job, and several would be submitted", hint="choose one: -j NAME")
+    if not console.dry_run:
+        refuse_others(path, rb"(?m)^# .*: by kedge ")
 
 
 def _make_plan(job: Job, names: dict[str, str], folder: Path, cluster: Cluster, console: Console) -> SubmitPlan:

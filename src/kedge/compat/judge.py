@@ -63,6 +63,9 @@ def _judge_without_gpu(
     if needs:
         headline = f"unknown whether its GPU programs run on the compute nodes: {target.title} has no NVIDIA GPU"
         return _make_verdict(UNKNOWN, headline, judgements, traits, target)
+    if not traits.tells_processors and not traits.cuda.source:  # the image was not asked, and no table states it
+        headline = f"unknown whether it runs on {target.title}: whether it needs a GPU is unknown"
+        return _make_verdict(UNKNOWN, headline, judgements, traits, target)
     return _make_verdict(NATIVE, f"runs on {target.title}; it does not need a GPU", judgements, traits, target)
 
 

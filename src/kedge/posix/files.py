@@ -106,18 +106,32 @@ def refuse_existing(target: Path, *, force: bool = False) -> None:
 
 def refuse_existing_text(target: Path, *, force: bool = False) -> None:
     """The same for a text: with `force` it replaces texts, and no image or program."""
-    refuse_existing(target, force=force)
-    if not target.is_file():
+    if not target.is_file() or b"\0" not in _read_head(target):
+        refuse_existing(target, force=force)
         return
-    with explained(target), target.open("rb") as file:
-        is_text = b"\0" not in file.read(_HEAD)
-    if not is_text:
-        import shlex  # late: only for this failure
+    raise _refuse_kind(f"{target} is no text, and a text replaces texts only", target)
 
-        raise OutputExists(
-            f"{target} is no text, and a text replaces texts only",
-            hint=f"choose another name, or remove it yourself: rm {shlex.quote(str(target))}",
-        )
+
+def refuse_others(target: Path, pattern: bytes) -> None:
+    """Raise OutputExists where a file stands that kedge did not write: its beginning lacks what all of its kind have.
+
+    For files that every run writes anew, without --force.
+    """
+    import re  # late: starts of containers write no such file
+
+    if target.is_file() and (head := _read_head(target)) and not re.search(pattern, head):
+        raise _refuse_kind(f"{target} exists, and kedge did not write it", target)
+
+
+def _read_head(path: Path) -> bytes:
+    with explained(path), path.open("rb") as file:
+        return file.read(_HEAD)
+
+
+def _refuse_kind(message: str, target: Path) -> OutputExists:
+    import shlex  # late: only for this failure
+
+    return OutputExists(message, hint=f"choose another name, or remove it yourself: rm {shlex.quote(str(target))}")
 
 
 def publish(temporary: Path, target: Path, *, force: bool) -> None:

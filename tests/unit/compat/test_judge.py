@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from kedge.compat.image.known_traits import read_known_traits
 from kedge.compat.image.read_traits import read_traits
 from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.compat.judge import judge
@@ -212,11 +213,26 @@ def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() ->
 
 def test_judge_image_without_cuda_runs_where_there_is_no_gpu() -> None:
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
-    verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64"), target, TABLES)
+    verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64", size=30_000_000), target, TABLES)
     assert (verdict.outcome, verdict.headline) == (
         NATIVE,
         "runs on this machine (login1); it does not need a GPU",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "headline"),
+    [
+        ("nvidia/caffe:latest", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
+        ("nvcr.io/partners/chainer:4.0.0b1", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
+        ("tacc/tacc-ubuntu18-impi19.0.7-common:latest", "runs on {}; it does not need a GPU"),
+    ],
+)
+def test_judge_image_of_which_only_tables_tell(name: str, headline: str) -> None:
+    target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
+    traits = read_known_traits(name, TABLES, "amd64")
+    assert traits is not None
+    assert judge(traits, target, TABLES).headline == headline.format(target.title)
 
 
 def test_judge_image_without_cuda_on_a_gpu_is_a_note() -> None:

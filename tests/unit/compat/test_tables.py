@@ -92,6 +92,17 @@ def test_tables_page_says_how_much_is_unknown() -> None:
     assert "in {pytorch} PyTorch and {tensorflow} TensorFlow tags, that".format_map(DALI_WITHOUT_VERSION) in page
 
 
+def test_tables_readme_says_how_much_is_unknown() -> None:
+    readme = " ".join((Path(__file__).parents[3] / "README.md").read_text().split())
+    numbers = {
+        title: sum(row[place] for row in UNKNOWN_SINCE_2020.values()) for place, title in enumerate(("Tags", *COUNTED))
+    }
+    assert (
+        f"CUDA of {numbers['CUDA']} and the Python of {numbers['Python']} of {numbers['Tags']} PyTorch and TensorFlow"
+        in readme
+    )
+
+
 # What the tutorials name: the figures that their readers ask for
 @pytest.mark.parametrize(
     ("reference", "known"),

@@ -24,5 +24,7 @@ def read_known_traits(name: str, tables: Tables, architecture: str = "") -> Imag
     source = f"table, {row.image}:{row.tags} ({row.source})"
     stated = {"cuda": row.cuda if row.cuda != "none" else "", "python": row.python, "mpi": row.mpi}
     facts = {key: Fact(value, source) for key, value in stated.items() if value and not getattr(traits, key)}
+    if row.cuda == "none":  # stated, too: a source without a value
+        facts["cuda"] = Fact("", source)
     notes = (f"{row.task.partition(',')[0]}: {', '.join(row.programs)}", row.notes, row.warning)
     return replace(traits, **facts, notes=(*traits.notes, *filter(None, notes)))

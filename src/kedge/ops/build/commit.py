@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -107,6 +108,12 @@ def commit(request: CommitRequest, workplace: Workplace, environ: Mapping[str, s
     target = request.target
     assert target is not None  # without one there is only a recipe
     form = target.require_form()
+    if (target.path / _UPPER).is_dir() and not (target.path / ".singularity.d").exists():
+        words = " ".join(shlex.quote(str(word)) for word in (target.path, request.overlay))
+        raise UsageError(
+            f"'{target.path}' is given as the output, but it is an overlay",
+            hint=f"the overlay comes first: kedge commit {words}",
+        )
     target.refuse_existing(force=request.force)
     with _open_overlay(request, workplace, environ) as overlay, workplace.open_store() as store:
         base = _require_base(request, overlay)

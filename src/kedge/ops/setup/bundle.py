@@ -28,13 +28,13 @@ def make_bundle(out: Path | None, machine: str, *, force: bool = False) -> Writt
             hint=f"run 'kedge bundle' on a host with {machine}",
         )
     path = (out or Path(f"kedge-{machine}")).absolute()
+    _refuse_other(path)
     if os.path.lexists(path) and (not force or path.is_dir()):
         raise OutputExists(
             f"{path} exists",
             context={"path": str(path)},
             hint="choose another name" if path.is_dir() else "replace it with --force",
         )
-    _refuse_other(path)
     bundle = find_bundle()
     if bundle:
         with explained(bundle):
