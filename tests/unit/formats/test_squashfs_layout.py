@@ -168,6 +168,21 @@ def test_long_listings_are_cut_into_runs_and_have_an_index() -> None:
     ]
 
 
+def test_neighbours_whose_inodes_lie_apart_have_a_header_each() -> None:
+    def fill(sink: ContentSink) -> Node:
+        root = Node(NodeKind.DIRECTORY)
+        many = add_folder(root, b"many")
+        for number in range(600):
+            add_file(sink, many, b"%04d" % number, b"x")
+        root.children[b"a"] = many.children[b"0000"]
+        add_file(sink, root, b"b", b"x")
+        return root
+
+    lines = write_text(write_image(fill, codec="none", block_size=4096))
+    runs = lines[lines.index(next(line for line in lines if line.startswith("1 directory"))) + 1 :]
+    assert [(run.split()[0], run.split(": ")[1].split()[0]) for run in runs[:2]] == [("1", "a"), ("2", "b")]
+
+
 def pack_inode(node: Node, blocks: BlockMap) -> bytes:
     """The inode of a file that is alone in an image, as it is stored."""
     root = Node(NodeKind.DIRECTORY)
