@@ -190,12 +190,20 @@ def _await_end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _end_child(child: subprocess.Popen[bytes]) -> None:
+    """End a program and wait for it; also, not for long, for those it started: they may end a moment after it."""
     child.terminate()
     try:
         child.wait(_GRACE)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+    if child.stdout is None or child.stdout.closed:
+        return
+    deadline = time.monotonic() + _GRACE
+    ready = select.poll()
+    ready.register(child.stdout, select.POLLIN)
+    while ready.poll(max(deadline - time.monotonic(), 0) * 1000) and os.read(child.stdout.fileno(), 1 << 16):
+        pass  # its output ends with the last process that holds it
 
 
 def page_text(text: str, environ: Mapping[str, str]) -> bool:

@@ -53,6 +53,16 @@ def test_relay_ends_the_program_when_asked_to() -> None:
     assert time.monotonic() - began < 20
 
 
+def test_relay_waits_a_moment_for_what_an_ended_program_leaves() -> None:
+    began = time.monotonic()
+    with pytest.raises(ProgramFailed, match="did not end"):
+        relay_program(["sh", "-c", "(trap '' TERM; sleep 1.5) & exec sleep 60"], print, timeout=0.1)
+    assert time.monotonic() - began >= 1.4
+    with pytest.raises(ProgramFailed, match="did not end"):  # and no longer
+        relay_program(["sh", "-c", "(trap '' TERM; sleep 20) & exec sleep 60"], print, timeout=0.1)
+    assert time.monotonic() - began < 15
+
+
 def test_relay_of_a_program_that_is_missing() -> None:
     with pytest.raises(ProgramMissing):
         relay_program(["no-such-program-anywhere"], print)
