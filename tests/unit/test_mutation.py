@@ -149,6 +149,7 @@ def test_survivors_are_named_and_recorded(toy: Path) -> None:
     assert (toy / "toy.py").read_text() == TOY
 
 
+@pytest.mark.long
 def test_only_survivors_are_tried_again_after_a_new_test(toy: Path) -> None:
     mutate(toy, "--record")
     more = "\n\ndef test_most():\n    import pytest\n    assert price(10) == 30\n"
