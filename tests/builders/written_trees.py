@@ -77,7 +77,7 @@ class Trial:
                     patch.setattr(content_writer, "checksum", lambda data: checksum(data) & 1)
                 patch.setattr(inode_writer, "_TOGETHER", rng.choice((0, 1, 7)))
                 patch.setattr(table_writer, "_TOGETHER", rng.choice((1, 2)))
-                patch.setattr(pack_layer, "_UNIT", size)
+                patch.setattr(pack_layer, "_UNIT", min(size, 2 << 20))  # its own; a parcel has room for no more
             with SquashWriter(file, options) as writer:
                 yield writer
 

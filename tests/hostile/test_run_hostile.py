@@ -125,7 +125,7 @@ def pair_up() -> Iterator[object]:
             yield pytest.param(places, link, marks=marks, id=f"{places[0]}-{link}")
 
 
-@pytest.mark.parametrize(("places", "link"), pair_up())
+@pytest.mark.parametrize(("places", "link"), [*pair_up()])
 def test_links_in_the_places_of_a_start_lead_nowhere(
     runner: Runner, plain: Path, canary: Canary, places: tuple[str, ...], link: str
 ) -> None:

@@ -87,10 +87,12 @@ class ParcelSender:
             if not freed:
                 raise BrokenPipeError
             self._free += freed
+        sizes = len(parcel.numbers), parcel.plain_size, parcel.packed_size
+        if 4 * sizes[0] + sizes[1] + sizes[2] > _SLOT:  # it would be written over the next one
+            raise ValueError(f"a parcel of {sum(sizes)} bytes has no room in a slot")
         slot = self._free.pop()
         parts = [memoryview(parcel.numbers).cast("B"), *parcel.plain, *parcel.packed]
         _write_at(self._memory, slot * _SLOT, parts)
-        sizes = len(parcel.numbers), parcel.plain_size, parcel.packed_size
         self._write(_MESSAGE.pack(_PARCEL, slot, inflated, *sizes))
 
     def end(self) -> None:

@@ -24,9 +24,11 @@ from kedge.layers.flatten import flatten
 from kedge.layers.layer_process import LayerProcess
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions, Ledger
+from kedge.layers.parcels import _SLOT, Parcel, ParcelSender
 from kedge.model.packed_blocks import PackedBlocks, Packing
 from kedge.model.tree import Node, walk
 from kedge.posix import piped_worker
+from kedge.posix.libc import create_memory
 from tests.builders.layers import MemorySink, compress, file, hard_link, layer, pax, sources, whiteout
 from tests.builders.own_children import list_children
 from tests.builders.waiting import wait_until
@@ -270,3 +272,20 @@ def test_nodes_of_the_tree_are_the_same() -> None:
 
     layers = sources(*make_tars(), compressed=True)
     assert list_nodes(flatten(sized(layers), MemorySink(), options())) == list_nodes(flatten(layers, MemorySink()))
+
+
+def test_a_parcel_that_has_no_room_in_its_slot_is_not_sent() -> None:
+    """It would be written over the next one, and the image be a wrong one."""
+    reading, writing = os.pipe()
+    memory = create_memory("test")
+    try:
+        sender = ParcelSender(writing, reading, memory)
+        full, larger = Parcel(), Parcel()
+        full.add_bytes(bytes(_SLOT - 8))
+        larger.add_bytes(bytes(_SLOT - 7))
+        sender.send(full, 0)
+        with pytest.raises(ValueError, match="has no room in a slot"):
+            sender.send(larger, 0)
+    finally:
+        for each in (reading, writing, memory):
+            os.close(each)
