@@ -218,6 +218,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.section("minutes of all workers")
         for line in times_of_a_run.render():
             terminalreporter.write_line(line)
+        times_of_a_run.write(REPOSITORY / "build" / "test-times.tsv")
     for path in sorted(list_names() - terminalreporter.config.stash[_before]):
         terminalreporter.write_line(f"left on the machine, or put there by others meanwhile: {path}")
     if not _skipped:
