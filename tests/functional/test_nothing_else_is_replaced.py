@@ -75,6 +75,10 @@ def test_commit_with_swapped_words_says_so(runner: Runner, folder: Path, force: 
         ("recipe convert --force swap.def -o a.sif", "a.sif"),
         ("script convert --force swap.def -o a.sif", "a.sif"),
         ("explain --force --html a.sif a.sif", "a.sif"),
+        ("explain --force --html swap.def a.sif", "swap.def"),
+        ("doctor --force --html swap.def", "swap.def"),
+        ("doctor --force --report swap.def", "swap.def"),
+        ("image size --force --page swap.def a.sif", "swap.def"),
     ],
 )
 def test_what_is_no_such_image_stays(runner: Runner, folder: Path, words: str, kept: str) -> None:

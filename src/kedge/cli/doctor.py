@@ -109,17 +109,17 @@ def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
 
 def _refuse_files(arguments: argparse.Namespace, console: Console) -> None:
     """Before anything is run, so that nobody waits for a refusal."""
-    from kedge.posix.files import refuse_existing_text
+    from kedge.posix.files import HTML, refuse_existing_text
 
     if arguments.html and arguments.html == arguments.report:
         raise UsageError("--html and --report name the same file", hint="give each its own file")
-    for name in (arguments.html, arguments.report):
+    for name, beginning in ((arguments.html, HTML), (arguments.report, b"kedge doctor:")):
         if name == _PRINTED and console.json:
             raise UsageError(
                 "--json and the file - both write to standard output", hint="leave one out, or name a file"
             )
         if name and name != _PRINTED:
-            refuse_existing_text(Path(name), force=arguments.force)
+            refuse_existing_text(Path(name), force=arguments.force, beginning=beginning)
 
 
 def _show(diagnosis: Diagnosis, console: Console) -> None:

@@ -46,12 +46,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.ops.explain.known_tables import load_known_tables
 
     if arguments.html is not None:
-        from kedge.posix.files import refuse_existing_text
+        from kedge.posix.files import HTML, refuse_existing_text
 
         if len(arguments.images) > 1:
             raise UsageError("--html takes one image", hint="run it once for each image")
         if not _is_printed(arguments):
-            refuse_existing_text(arguments.html, force=arguments.force)  # before anything is asked
+            refuse_existing_text(arguments.html, force=arguments.force, beginning=HTML)  # before anything is asked
         elif console.json:
             raise UsageError(
                 "--json and --html - both write to standard output", hint="leave one out, or give --html a file"

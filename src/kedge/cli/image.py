@@ -49,10 +49,10 @@ def _run_size(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.model.reference import Reference
     from kedge.ops.explain.image_size import measure_image
     from kedge.ops.setup.workplace import Workplace
-    from kedge.posix.files import refuse_existing_text
+    from kedge.posix.files import HTML, refuse_existing_text
 
     if arguments.page is not None:
-        refuse_existing_text(arguments.page, force=arguments.force)  # before anything is read
+        refuse_existing_text(arguments.page, force=arguments.force, beginning=HTML)  # before anything is read
     reference = Reference.parse(arguments.image)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
     report = measure_image(reference, workplace)

@@ -21,6 +21,7 @@ TEMPORARY_PREFIX = ".kedge-tmp-"  # what a killed process leaves behind is found
 _KEPT_NAME = 32  # characters of the target's name in a temporary one, which may have 255 bytes
 _LONGEST_SHOWN = 1024  # characters of a path in a message
 _PIECE = 1 << 20
+HTML = b"<!doctype html"  # how pages begin, in small letters
 _HEAD = 4096  # bytes; no image or program has so many without a zero
 _IMAGE_FOLDERS = (".singularity.d", "oci-layout", "ch")  # what the directories of images have, and homes have not
 
@@ -104,12 +105,14 @@ def refuse_existing(target: Path, *, force: bool = False) -> None:
         )
 
 
-def refuse_existing_text(target: Path, *, force: bool = False) -> None:
-    """The same for a text: with `force` it replaces texts, and no image or program."""
-    if not target.is_file() or b"\0" not in _read_head(target):
-        refuse_existing(target, force=force)
-        return
-    raise _refuse_kind(f"{target} is no text, and a text replaces texts only", target)
+def refuse_existing_text(target: Path, *, force: bool = False, beginning: bytes = b"") -> None:
+    """The same for a text: with `force` it replaces texts with the same `beginning`, and no image or program."""
+    head = _read_head(target) if target.is_file() else b""
+    if b"\0" in head:
+        raise _refuse_kind(f"{target} is no text, and a text replaces texts only", target)
+    if force and head and not head.lower().startswith(beginning):
+        raise _refuse_kind(f"{target} does not begin as kedge's files of this kind do", target)
+    refuse_existing(target, force=force)
 
 
 def refuse_others(target: Path, pattern: bytes) -> None:
