@@ -64,6 +64,11 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in list(os.environ):
             if (name.startswith(_FOREIGN) and name not in _KEPT) or name.lower() in [each.lower() for each in _PROXIES]:
                 patch.delenv(name)
+        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):  # of all authorities, which each kedge that asks would read
+            if Path(os.environ.get(name, "/none")).is_relative_to("/etc/ssl"):
+                patch.delenv(name)
+        patch.setenv("UV_SYSTEM_CERTS", "1")  # uv finds the same without them
+        patch.setenv("UV_NATIVE_TLS", "1")  # as its versions before 0.11 call it
         patch.setenv("HOME", str(home))
         patch.setenv("PYTHONPATH", str(REPOSITORY / "src"))  # for the programs that tests start
         patch.setenv("KEDGE_SITE_CONFIG", str(home / "no-site-config.toml"))
