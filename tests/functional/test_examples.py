@@ -114,12 +114,13 @@ def test_examples_of_a_group_are_those_of_its_subcommands() -> None:
     assert list_examples("no-such-verb") == []
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
-def test_examples_name_verbs_and_options_that_exist(verb: str) -> None:
-    for line in list_examples(verb):
+def test_examples_name_verbs_and_options_that_exist() -> None:
+    wrong = []
+    for line in [line for verb in VERBS for line in list_examples(verb)]:
         words = shlex.split(strip_comment(line).replace('eval "$(', "").replace(')"', ""))
-        if "kedge" in words:
-            assert judge_command(words[words.index("kedge") + 1 :]) is None, line
+        if "kedge" in words and judge_command(words[words.index("kedge") + 1 :]) is not None:
+            wrong.append(line)
+    assert not wrong
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -146,7 +147,11 @@ def test_examples_do_what_they_say(verb: str, tmp_path: Path, place: Path, regis
             status, output = run_command(command, place, environment)
             assert status == 0, f"{line}\n{command}\nstatus {status}\n{output}"
     finally:
-        run_command("kedge instance stop --all; kedge cancel --site local --all", place, environment)
+        state = tmp_path / "home/.local/state/kedge"
+        if (state / "instances").exists():
+            run_command("kedge instance stop --all", place, environment)
+        if (state / "local-queue").exists():
+            run_command("kedge cancel --site local --all", place, environment)
 
 
 def parse(command: str) -> None:

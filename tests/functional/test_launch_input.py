@@ -5,13 +5,19 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner
+from tests.builders.containers import Runner, each_role
 
 WORDS = ("launch", "--ranks", "--tasks", "3")
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(scope="module")

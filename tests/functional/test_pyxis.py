@@ -14,7 +14,8 @@ import pytest
 from kedge.errors import ImageNotFound, UsageError
 from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
-from tests.builders.images import add_rich_image, kedge, make_config
+from tests.builders.images import add_rich_image, make_config
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program
 
