@@ -62,15 +62,15 @@ def test_sweep_as_json_has_speed_ups(runner: Runner, ranks: Path) -> None:
 
 
 def test_sweep_of_an_allreduce_leaves_one_rank_out(runner: Runner, ranks: Path) -> None:
-    words = ("allreduce", "--ranks", "1,2", "--bytes", "1K", "--rounds", "3", "--plot", "all.svg", *ONCE)
+    words = ("allreduce", "--ranks", "1,2,3", "--bytes", "1K", "--rounds", "3", "--plot", "all.svg", *ONCE)
     done = runner.run("bench", *words, str(ranks))
     assert done.returncode == 0, done.stderr
-    assert "Run 1 of 2 (ranks 1) measured nothing: one rank alone exchanges no data" in done.stderr
+    assert "Run 1 of 3 (ranks 1) measured nothing: one rank alone exchanges no data" in done.stderr
     said = done.stdout
     assert "2 ranks 8 B" in said
-    assert "2 ranks 1024 B" in said
+    assert "3 ranks 1024 B" in said
     assert "\n1 rank" not in said
-    assert {"MPI, 2 ranks", "bytes of the message"} <= set(read_texts(runner.home / "all.svg"))
+    assert {"MPI, 2 ranks", "MPI, 3 ranks", "bytes of the message"} <= set(read_texts(runner.home / "all.svg"))
 
 
 def test_sweep_keeps_what_was_measured_when_a_run_fails(runner: Runner, ranks: Path) -> None:

@@ -135,7 +135,8 @@ def test_help_is_shown_without_a_pager_that_can_be_started(
 def test_help_guides_and_man_pages_are_in_the_wheel(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path)
     place = tmp_path / "installed"
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(place), str(wheel)]
+    options = ["-q", "--no-compile", "--no-deps", "--no-index", "--target", str(place)]
+    pip = [sys.executable, "-m", "pip", "install", *options, str(wheel)]
     subprocess.run(pip, check=True, capture_output=True)
     assert {path.name for path in (place / "share/man/man1").iterdir()} >= {"kedge.1", "kedge-exec.1"}
     environ = {**os.environ, "PYTHONPATH": str(place)}
