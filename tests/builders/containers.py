@@ -160,6 +160,12 @@ def is_start(words: Sequence[str]) -> bool:
     return words[0] in _STARTS or tuple(words[:2]) in (("instance", "start"), ("instance", "run"))
 
 
+@pytest.fixture(scope="module")
+def warm_runner() -> Iterator[Runner]:
+    """For files that name it `runner`: an ordinary user for whom verbs need not start."""
+    yield from each_role("user", is_warm=True)
+
+
 def as_user(uid: int, words: list[str]) -> list[str]:
     """A command line that runs as this user."""
     if uid == os.getuid():

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import array
 import atexit
-import contextlib
+import concurrent.futures
 import json
 import os
-import selectors
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
 
 from tests import times_of_a_run
 from tests.requirements import REPOSITORY
 
-_PROGRAM = REPOSITORY / "tests/programs/warm_kedge.py"
-_PATIENCE = 240.0
 _servers: dict[int, socket.socket] = {}  # by the process that started it: a fork of it needs its own
 
 
@@ -38,47 +33,34 @@ def run_kedge(
     folder: Path | str,
     user: int | None = None,
     input: str | None = None,
-    timeout: float = _PATIENCE,
+    timeout: float = 240,
 ) -> subprocess.CompletedProcess[str]:
     """Run `kedge` with these words to the end, as `subprocess.run` would."""
-    if "COVERAGE_PROCESS_START" in os.environ and user in (None, os.getuid()):
-        argv = [sys.executable, "-m", "kedge", *words]  # each process notes its own lines
-        options = {"input": input} if input is not None else {"stdin": subprocess.DEVNULL}
-        return subprocess.run(  # type: ignore[call-overload,no-any-return]
-            argv, env=environment, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False, **options
-        )
-    asked = _find_server()
-    request = {
-        "words": words,
-        "environment": dict(environment),
-        "folder": str(folder),
-        "user": os.getuid() if user is None else user,
-        "umask": _read_umask(),
-    }
-    with contextlib.ExitStack() as stack:
-        text = stack.enter_context(open(_make_file(json.dumps(request)), "rb"))
-        given = stack.enter_context(_feed(input) if input is not None else Path(os.devnull).open("rb"))
-        output, for_output = os.pipe()
-        errors, for_errors = os.pipe()
-        answer, for_answer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        stack.enter_context(answer)
-        with for_answer:
-            files = array.array("i", [text.fileno(), given.fileno(), for_output, for_errors, for_answer.fileno()])
-            asked.sendmsg([b"?"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
-        os.close(for_output)
-        os.close(for_errors)
+    end = time.monotonic() + timeout
+    os.umask(umask := os.umask(0o022))
+    request = json.dumps([words, dict(environment), str(folder), os.getuid() if user is None else user, umask])
+    asked = os.memfd_create("request")
+    os.write(asked, request.encode())
+    pipes = [os.pipe() for _ in range(3)]
+    theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+    answer, told = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    files = array.array("i", [asked, *theirs, told.fileno()])
+    _find_server().sendmsg([b"?"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+    told.close()
+    for each in (asked, *theirs):
+        os.close(each)
+    with answer, concurrent.futures.ThreadPoolExecutor() as pool:
         process = int(json.loads(answer.recv(100)))
+        pool.submit(_write, pipes[0][1], input or "")
+        said = [pool.submit(_read, pipe[0]) for pipe in pipes[1:]]
         try:
-            said = _read_to_the_end((output, errors), answer, timeout)
-        except subprocess.TimeoutExpired:
+            output, errors = (each.result(end - time.monotonic()) for each in said)
+        except concurrent.futures.TimeoutError:
             os.kill(process, signal.SIGKILL)
-            raise
-        finally:
-            os.close(output)
-            os.close(errors)
+            raise subprocess.TimeoutExpired(["kedge", *words], timeout) from None
         status, used = json.loads(answer.recv(100))
     times_of_a_run.add_cpu(used)
-    return subprocess.CompletedProcess(["kedge", *words], status, *said)
+    return subprocess.CompletedProcess(["kedge", *words], status, output, errors)
 
 
 def kedge(
@@ -91,56 +73,18 @@ def kedge(
     """As `kedge` of `tests/builders/images.py`: the command line with a store of its own."""
     variables = {**os.environ, "KEDGE_CACHEDIR": str(cache), **(environment or {})}
     done = run_kedge([*map(str, words)], environment=variables, folder=Path(cwd).absolute())
-    if check:
-        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert not check or done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
 
-def _read_umask() -> int:
-    umask = os.umask(0o022)
-    os.umask(umask)
-    return umask
+def _write(file: int, text: str) -> None:
+    with os.fdopen(file, "w", encoding="utf-8") as stream:
+        stream.write(text)
 
 
-def _make_file(text: str) -> int:
-    file = os.memfd_create("request")
-    with open(file, "wb", closefd=False) as stream:
-        stream.write(text.encode())
-    os.lseek(file, 0, os.SEEK_SET)
-    return file
-
-
-def _feed(text: str) -> BinaryIO:
-    """The end of a pipe to read the text from."""
-    file, other = os.pipe()
-
-    def write() -> None:
-        with contextlib.suppress(BrokenPipeError), os.fdopen(other, "wb") as stream:
-            stream.write(text.encode())
-
-    threading.Thread(target=write, daemon=True).start()
-    return os.fdopen(file, "rb")
-
-
-def _read_to_the_end(files: tuple[int, int], answer: socket.socket, timeout: float) -> list[str]:
-    """What comes out of both, until nobody can write to them any more."""
-    end = time.monotonic() + timeout
-    pieces: dict[int, list[bytes]] = {file: [] for file in files}
-    with selectors.DefaultSelector() as selector:
-        for file in files:
-            selector.register(file, selectors.EVENT_READ)
-        while selector.get_map():
-            ready = selector.select(end - time.monotonic())
-            if not ready:
-                raise subprocess.TimeoutExpired("kedge", timeout)
-            for key, _ in ready:
-                if piece := os.read(key.fd, 1 << 16):
-                    pieces[key.fd].append(piece)
-                else:
-                    selector.unregister(key.fd)
-    answer.settimeout(max(end - time.monotonic(), 0.1))
-    texts = [b"".join(pieces[file]).decode("utf-8", "surrogateescape") for file in files]
-    return [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts]
+def _read(file: int) -> str:
+    with os.fdopen(file, encoding="utf-8", errors="surrogateescape") as stream:
+        return stream.read()
 
 
 def _find_server() -> socket.socket:
@@ -148,17 +92,15 @@ def _find_server() -> socket.socket:
     own = os.getpid()
     if own not in _servers:
         _servers.clear()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        _servers[own], theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            argv = [sys.executable, str(_PROGRAM), str(theirs.fileno())]
-            environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
-            process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], env=environment, cwd="/")
-        _servers[own] = ours
-
-        def end() -> None:
-            if os.getpid() == own:
-                ours.close()
-                process.wait(timeout=60)
-
-        atexit.register(end)
+            argv = [sys.executable, str(REPOSITORY / "tests/programs/warm_kedge.py"), str(theirs.fileno())]
+            process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], cwd="/")
+        atexit.register(_end_server, own, process)
     return _servers[own]
+
+
+def _end_server(own: int, process: subprocess.Popen[bytes]) -> None:
+    if os.getpid() == own:
+        _servers.pop(own).close()
+        process.wait(timeout=60)

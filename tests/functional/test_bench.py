@@ -4,22 +4,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner, warm_runner
 from tests.builders.mpi_images import make_mpi_image
 from tests.builders.pypi_tools import require_tool
 
+runner = warm_runner
 FAMILIES = ("openmpi", "mpich")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner, warm_runner
 from tests.builders.mpi_images import make_mpi_image
 from tests.builders.pypi_tools import require_tool
 
+runner = warm_runner
 ONCE = ("--warm-up", "0", "--repeats", "1")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(scope="module")

@@ -9,24 +9,19 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kedge.errors import LaunchFailed, LaunchRefused, UsageError
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner, warm_runner
 from tests.builders.mpi_images import launch_words, make_mpi_image
 from tests.requirements import REPOSITORY, require_program
 
+runner = warm_runner
 LONG = "543.25"  # seconds that a rank would sleep
 SHOW = 'echo "$RANK of $WORLD_SIZE, $LOCAL_RANK on node $NODE_RANK at $MASTER_ADDR:$MASTER_PORT"'
 RING = REPOSITORY / "tests/interop/mpi_ring.c"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(scope="module")

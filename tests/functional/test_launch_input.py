@@ -5,19 +5,14 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner, warm_runner
 
+runner = warm_runner
 WORDS = ("launch", "--ranks", "--tasks", "3")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(scope="module")

@@ -5,22 +5,17 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to
+from tests.builders.containers import Runner, give_to, warm_runner
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import REPOSITORY, require_program
 
+runner = warm_runner
 PROGRAMS = REPOSITORY / "tests/programs"
 MANY = 64
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user", is_warm=True)
 
 
 def compile_program(runner: Runner, compiler: str, name: str) -> Path:

@@ -6,18 +6,18 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kedge.errors import FileProblem, LaunchRefused
-from tests.builders.containers import Runner, each_role, give_to
+from tests.builders.containers import Runner, give_to, warm_runner
 from tests.builders.elf_files import make_library
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import require_program
 
+runner = warm_runner
 PROGRAM = """
 #include <mpi.h>
 #include <stdio.h>
@@ -36,11 +36,6 @@ int main(int count, char **words)
 """
 THREE = ["rank 0 of 3 sum 3", "rank 1 of 3 sum 3", "rank 2 of 3 sum 3"]
 OTHER = {"openmpi": "mpich", "mpich": "openmpi"}
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(scope="module")

@@ -3,19 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, each_role, give_to
+from tests.builders.containers import Runner, give_to, warm_runner
 
+runner = warm_runner
 RECIPE = "Bootstrap: scratch\n%post\ntrue\n"
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture

@@ -4,24 +4,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.builders.busybox import read_busybox
-from tests.builders.containers import Runner, each_role
+from tests.builders.containers import Runner, warm_runner
 from tests.builders.images import make_config
 from tests.builders.layers import compress, file, layer
 from tests.fakes.registry import FakeRegistry
 
+runner = warm_runner
+
 _RUN_DIFFERS, _INVALID = 87, 86
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    yield from each_role("user", is_warm=True)
 
 
 def make_record(runner: Runner, root: str, name: str, /, **changes: Any) -> Path:
@@ -77,16 +73,13 @@ DIFFERENT: list[tuple[dict[str, Any], str]] = [
 
 
 def test_rerun_says_what_differs(runner: Runner, image: str) -> None:
-    wrong = []
     for changes, said in DIFFERENT:
         place = make_record(runner, image, "other.json", **changes)
         done = runner.run("rerun", str(place))
-        is_said = said in done.stderr and "kedge rerun --anyway" in done.stderr
-        if (done.returncode, done.stdout) != (_RUN_DIFFERS, "") or not is_said:
-            wrong.append(f"{changes}: {done.returncode} {done.stdout}{done.stderr}")
-        if said not in runner.read("rerun", "--dry-run", str(place)):
-            wrong.append(f"{changes}: a dry run does not say so")
-    assert not wrong, "\n".join(wrong)
+        assert (done.returncode, done.stdout) == (_RUN_DIFFERS, ""), f"{changes}: {done.stderr}"
+        assert said in done.stderr
+        assert "kedge rerun --anyway" in done.stderr
+        assert said in runner.read("rerun", "--dry-run", str(place))
 
 
 def test_rerun_anyway_runs_what_differs(runner: Runner, image: str) -> None:
@@ -121,13 +114,13 @@ NO_RECORDS = (
 
 
 def test_rerun_refuses_what_is_no_record(runner: Runner) -> None:
-    place, wrong = runner.home / "hostile.json", []
+    place = runner.home / "hostile.json"
     for content in NO_RECORDS:
         place.write_bytes(content)
         done = runner.run("rerun", str(place))
-        if done.returncode != _INVALID or "Traceback" in done.stderr or "\x1b" in done.stderr:
-            wrong.append(f"{content[:80]!r}: {done.returncode} {done.stderr}")
-    assert not wrong, "\n".join(wrong)
+        assert done.returncode == _INVALID, f"{content[:80]!r}: {done.stderr}"
+        assert "Traceback" not in done.stderr
+        assert "\x1b" not in done.stderr
 
 
 def test_rerun_shows_no_escape_sequence(runner: Runner, image: str) -> None:
