@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, warm_runner
+from tests.builders.containers import Runner
 
-runner = warm_runner
 WORDS = ("launch", "--ranks", "--tasks", "3")
 
 
