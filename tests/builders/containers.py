@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from tests.requirements import open_way, require_program, require_user_namespace
 # run on one machine names another number to begin with.
 _FIRST_USER = int(os.environ.get("TESTS_FIRST_USER", "1507"))
 USER = _FIRST_USER + 10 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PROGRAM = (sys.executable, "-m", "kedge")
+_STARTS = ("exec", "run", "shell", "test")
 APPLETS = (
     *("sh", "ls", "cat", "id", "pwd", "echo", "env", "true", "false", "sleep", "touch", "rm", "mkdir", "readlink"),
     *(
@@ -94,7 +96,9 @@ class Runner:
     uid: int
     environment: dict[str, str] = field(default_factory=dict)
     # the checkout's, or one that was installed
-    program: tuple[str, ...] = field(default=(sys.executable, "-m", "kedge"), kw_only=True)
+    program: tuple[str, ...] = field(default=_PROGRAM, kw_only=True)
+    # whether verbs that are no start of a container are run by a kedge that is loaded already
+    is_warm: bool = field(default=False, kw_only=True)
 
     @property
     def home(self) -> Path:
@@ -125,6 +129,13 @@ class Runner:
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end."""
+        if self.is_warm and self.program == _PROGRAM and not is_start(words):
+            from tests.builders.warm_kedge import run_kedge  # late: most tests need none
+
+            place = cwd or self.home
+            return run_kedge(
+                [*words], environment=self.variables(env), folder=place, user=self.uid, input=stdin, timeout=300
+            )
         return subprocess.run(
             self.argv(*words),
             env=self.variables(env),
@@ -142,6 +153,17 @@ class Runner:
         done = self.run(*words, **named)  # type: ignore[arg-type]
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
         return done.stdout
+
+
+def is_start(words: Sequence[str]) -> bool:
+    """Whether these words start a container: what kedge loads for that belongs to what is tested."""
+    return words[0] in _STARTS or tuple(words[:2]) in (("instance", "start"), ("instance", "run"))
+
+
+@pytest.fixture(scope="module")
+def warm_runner() -> Iterator[Runner]:
+    """For files that name it `runner`: an ordinary user for whom verbs need not start."""
+    yield from each_role("user", is_warm=True)
 
 
 def as_user(uid: int, words: list[str]) -> list[str]:
@@ -168,17 +190,17 @@ def run_after(
     )
 
 
-def make_runner(folder: Path, uid: int) -> Runner:
+def make_runner(folder: Path, uid: int, *, is_warm: bool = False) -> Runner:
     """A runner whose directories its user owns."""
     for name in ("home", "node", "cache"):
         (folder / name).mkdir(mode=0o700, exist_ok=True)
         if os.getuid() == 0:
             os.chown(folder / name, uid, uid)
     open_way(folder)
-    return Runner(folder, uid)
+    return Runner(folder, uid, is_warm=is_warm)
 
 
-def each_role(role: str) -> Iterator[Runner]:
+def each_role(role: str, *, is_warm: bool = False) -> Iterator[Runner]:
     """A fixture's body: `user` is an ordinary user, `root` is root where we are.
 
     The directory is not pytest's: each start of pytest closes those to all others.
@@ -190,6 +212,6 @@ def each_role(role: str) -> Iterator[Runner]:
     uid = os.getuid() if role == "root" or os.getuid() != 0 else USER
     folder = Path(tempfile.mkdtemp(prefix=f"kedge-{role}-"))
     try:
-        yield make_runner(folder, uid)
+        yield make_runner(folder, uid, is_warm=is_warm)
     finally:
         remove_beside(folder)

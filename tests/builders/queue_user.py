@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.builders.images import kedge
+from tests.builders.warm_kedge import kedge
 
 
 class QueueUser:

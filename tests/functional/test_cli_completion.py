@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from kedge.cli.completion import SHELLS
 from kedge.cli.completion_words import list_gpu_words
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
+from tests.builders.warm_kedge import run_kedge
 from tests.requirements import require_program
 
 ASK_BASH = """
@@ -27,9 +28,8 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @functools.cache
 def make_script(shell: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "kedge", "completion", shell], capture_output=True, check=True, text=True
-    )
+    done = run_kedge(["completion", shell], environment=os.environ, folder="/")
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
@@ -98,8 +98,6 @@ def test_completion_other_shells_accept_the_script(tmp_path: Path, shell: str) -
 
 
 def test_completion_unknown_shell_is_a_usage_error() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "kedge", "completion", "zhs"], capture_output=True, check=False, text=True
-    )
+    done = run_kedge(["completion", "zhs"], environment=os.environ, folder="/")
     assert done.returncode == 2
     assert "'kedge completion' does not take 'zhs'; use one of: bash, zsh, tcsh, fish" in done.stderr

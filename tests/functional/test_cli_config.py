@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kedge.settings import SETTINGS
+from tests.builders.warm_kedge import run_kedge
 
 
 @pytest.fixture
@@ -21,8 +21,7 @@ def home(tmp_path: Path) -> Path:
 
 def run_config(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "HOME": str(home), "KEDGE_SITE_CONFIG": str(home / "site.toml"), **variables}
-    command = [sys.executable, "-m", "kedge", "config", *words]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return run_kedge(["config", *words], environment=environ, folder="/", timeout=60)
 
 
 def user_config(home: Path) -> Path:

@@ -14,6 +14,7 @@ import pytest
 
 from kedge.cli.entry import CONTAINER_VERBS
 from kedge.runtime.command_line.flag_table import FLAGS, GROUPS
+from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.requirements import REPOSITORY
 
 FORBIDDEN = ("re", "argparse", "typing", "dataclasses", "pathlib", "enum", "json", "collections", "functools", "shlex")
@@ -36,14 +37,7 @@ sys.exit(status)
 
 
 def run_kedge(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kedge", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environ},
-        timeout=60,
-        check=False,
-    )
+    return run_warm([*words], environment={**os.environ, **environ}, folder=Path.cwd(), timeout=60)
 
 
 def run_fake(*words: str, body: str = "pass", **environ: str) -> subprocess.CompletedProcess[str]:

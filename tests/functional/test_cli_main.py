@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.entry import CONTAINER_VERBS
+from kedge.cli.entry import CONTAINER_VERBS, main
 from kedge.cli.main import make_parser
 from kedge.cli.options import find_subcommands
 from kedge.cli.verbs import VERBS
 from kedge.release import VERSION
+from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.functional.test_cli_errors import COMMAND, environment, run_kedge
 from tests.requirements import require_root
 
@@ -32,9 +33,7 @@ def is_group(verb: str) -> bool:
 
 
 def run_plain(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kedge", *words], capture_output=True, text=True, timeout=60, check=False
-    )
+    return run_warm([*words], environment=os.environ, folder=Path.cwd(), timeout=60)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["help"]])
@@ -81,12 +80,17 @@ def test_main_version_verb_names_the_libraries() -> None:
     assert facts["urllib3"][0].isdecimal()
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if is_group(verb)])
-def test_main_verb_without_its_subcommand_shows_its_help(verb: str) -> None:
-    done = run_plain(verb)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == run_plain(verb, "--help").stdout
-    assert json.loads(run_plain(verb, "--json").stdout)["message"].startswith(f"'kedge {verb}' needs a subcommand: ")
+def run_here(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Status and output of a verb in this process: what is asked is its text."""
+    status = main(words)
+    return status, *capfd.readouterr()
+
+
+def test_main_verb_without_its_subcommand_shows_its_help(capfd: pytest.CaptureFixture[str]) -> None:
+    for verb in filter(is_group, VERBS):
+        assert run_here(capfd, verb) == (2, "", run_here(capfd, verb, "--help")[1]), verb
+        told = json.loads(run_here(capfd, verb, "--json")[1])
+        assert told["message"].startswith(f"'kedge {verb}' needs a subcommand: ")
 
 
 def test_main_without_a_verb_shows_where_you_are() -> None:
@@ -154,16 +158,16 @@ def test_main_options_are_not_abbreviated() -> None:
     assert run_plain("config", "show", "--js").returncode == 2
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
-def test_main_every_verb_has_help(verb: str) -> None:
-    done = run_plain(verb, "--help")
-    assert done.returncode == 0, done.stderr
-    assert f"usage: kedge {verb}" in done.stdout
-    opening = done.stdout.split("\n\n")
-    assert opening[1] == f"{VERBS[verb].summary}."
-    assert opening[2].startswith("examples:\n  ")
-    assert 3 <= len(opening[2].splitlines()) - 1 <= 5
-    assert "--json" in (run_plain(verb, "--help-all").stdout if verb in CONTAINER_VERBS else done.stdout)
+def test_main_every_verb_has_help(capfd: pytest.CaptureFixture[str]) -> None:
+    for verb in VERBS:
+        status, shown, said = run_here(capfd, verb, "--help")
+        assert (status, said) == (0, ""), verb
+        assert f"usage: kedge {verb}" in shown
+        opening = shown.split("\n\n")
+        assert opening[1] == f"{VERBS[verb].summary}."
+        assert opening[2].startswith("examples:\n  "), verb
+        assert 3 <= len(opening[2].splitlines()) - 1 <= 5, verb
+        assert "--json" in (run_here(capfd, verb, "--help-all")[1] if verb in CONTAINER_VERBS else shown), verb
 
 
 def test_main_results_and_notes_go_to_different_streams(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
-    for each in each_role("user"):
+    for each in each_role("user", is_warm=True):
         yield each
         each.run("instance", "stop", "--all", "--force")
 

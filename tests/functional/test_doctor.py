@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kedge.errors import DoctorFailed
+from tests.builders.warm_kedge import run_kedge
 from tests.requirements import REPOSITORY, open_way, require_program, require_root
 
 KEDGE = [sys.executable, "-m", "kedge"]
@@ -29,14 +30,8 @@ def make_environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def run_doctor(home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*KEDGE, "doctor", "--offline", *PATIENCE, *words],
-        env=make_environment(home, **more),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    words = ("doctor", "--offline", *PATIENCE, *words)
+    return run_kedge([*words], environment=make_environment(home, **more), folder=Path.cwd(), timeout=60)
 
 
 def read_findings(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:

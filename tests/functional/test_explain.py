@@ -21,8 +21,9 @@ from kedge.ops.explain.targets import find_target
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.resolve import resolve
 from kedge.settings import Settings
-from tests.builders.images import MACHINE, add_rich_image, kedge
+from tests.builders.images import MACHINE, add_rich_image
 from tests.builders.sif import fixture_path
+from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Recorded, Reply
 from tests.fakes.ngc import RELEASES, NgcSite, find_row, open_ngc
 from tests.fakes.registry import FakeRegistry

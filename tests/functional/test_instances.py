@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Instances for real: they stay, can be entered and stopped, and leave nothing behind; as a user and as root."""
+"""Instances for real: they stay, can be entered and stopped, and leave nothing behind; as a user, and as root.
+
+As root is what differs for root: its number inside, what may be killed, and who mounts.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,12 @@ from tests.builders.waiting import wait_until
 STARTSCRIPT = 'echo started "$@"; trap "echo asked; exit 0" INT; while :; do sleep 0.05; done'
 
 
-@pytest.fixture(scope="module", params=["user", "root"])
+ROLES = pytest.mark.parametrize("runner", ["user", "root"], indirect=True)
+
+
+@pytest.fixture(scope="module")
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    for each in each_role(request.param):
+    for each in each_role(getattr(request, "param", "user"), is_warm=True):
         yield each
         each.run("instance", "stop", "--all", "--force")
 
@@ -69,6 +75,7 @@ def is_gone(pid: int) -> bool:
     return start_of(pid) in (0, -1)
 
 
+@ROLES
 def test_instance_starts_is_entered_and_stops(runner: Runner, image: Path, name: str) -> None:
     started = runner.run("instance", "start", str(image), name, "one", "two words")
     assert started.returncode == 0, started.stderr
@@ -209,6 +216,7 @@ def test_instance_run_runs_the_run_script(runner: Runner, image: Path, name: str
     wait_until("its script has run", lambda: runner.read("instance", "logs", "-o", name) == "runs a b\n")
 
 
+@ROLES
 def test_instance_that_does_not_listen_is_killed(runner: Runner, name: str) -> None:
     script = 'trap "" INT TERM; echo ready; while :; do sleep 0.05; done'
     sandbox = with_script(make_sandbox(runner.folder / f"deaf-{runner.uid}"), script)
@@ -260,11 +268,14 @@ def test_instance_pid_file_and_json(runner: Runner, image: Path, name: str) -> N
     assert is_gone(int(pid)) is False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("number", "moments"),
+    [(signal.SIGINT, (80, 200)), (signal.SIGTERM, (140, 260)), (signal.SIGKILL, (80, 140, 200, 260))],
+)
 def test_instance_interrupted_start_leaves_no_process_without_record(
-    runner: Runner, image: Path, name: str, number: int
+    runner: Runner, image: Path, name: str, number: int, moments: tuple[int, ...]
 ) -> None:
-    for milliseconds in (80, 140, 200, 260):
+    for milliseconds in moments:
         own = f"{name}-{milliseconds}-{number}"
         command = runner.argv("instance", "start", str(image), own)
         with subprocess.Popen(
@@ -282,6 +293,7 @@ def test_instance_interrupted_start_leaves_no_process_without_record(
                 time.sleep(0.05)
 
 
+@ROLES
 def test_instance_file_server_ends_with_it(runner: Runner, image: Path, name: str) -> None:
     if can_use_fuse() or not find_squashfuse()[0]:
         pytest.skip("needs /dev/fuse and squashfuse")
@@ -331,22 +343,20 @@ def test_instance_folder_knows_who_lives(tmp_path: Path) -> None:
     assert folder.list() == []
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"name": "a", "pid": "x", "start": 1}', '{"pid": 1e99}', "[" * 9999]
-)
-def test_instance_folder_survives_damage(tmp_path: Path, text: str) -> None:
+def test_instance_folder_survives_damage(tmp_path: Path) -> None:
     folder = InstanceDirectory({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)})
     folder.path.mkdir(parents=True)
-    (folder.path / "a.json").write_text(text)
-    assert folder.list() == []
-    with pytest.raises(InstanceProblem, match="no instance 'a'"):
-        folder.find("a")
+    for text in ("", "{", "[]", "{}", '{"name": "a", "pid": "x", "start": 1}', '{"pid": 1e99}', "[" * 9999):
+        (folder.path / "a.json").write_text(text)
+        assert folder.list() == [], text[:40]
+        with pytest.raises(InstanceProblem, match="no instance 'a'"):
+            folder.find("a")
 
 
-@pytest.mark.parametrize("text", ["", ".", "..", "a/b", "../a", "-a", "a b", "ä", "a\n", "a" * 200, "*"])
-def test_instance_names_that_are_none(text: str) -> None:
-    with pytest.raises(UsageError):
-        check_name(text)
+def test_instance_names_that_are_none() -> None:
+    for text in ("", ".", "..", "a/b", "../a", "-a", "a b", "ä", "a\n", "a" * 200, "*"):
+        with pytest.raises(UsageError):
+            pytest.fail(f"{text!r} is taken as {check_name(text)}")
 
 
 def test_stats_count_the_processes_of_an_instance(runner: Runner, image: Path, name: str) -> None:

@@ -14,7 +14,7 @@ from tests.builders.containers import Runner, each_role
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
-    for runner in each_role("user"):
+    for runner in each_role("user", is_warm=True):
         folder = runner.home / "queue"
         runner.environment.update(KEDGE_LOCAL_QUEUE=str(folder), KEDGE_LOCAL_GPUS="0", KEDGE_SITE="local")
         yield runner

@@ -21,7 +21,7 @@ SHOW = 'read x </version; echo "$RANK has $x"'
 
 @pytest.fixture
 def runner() -> Iterator[Runner]:
-    yield from each_role("user")
+    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture

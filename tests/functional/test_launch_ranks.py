@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, give_to
+from tests.builders.containers import Runner, give_to, warm_runner
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import REPOSITORY, require_program
 
+runner = warm_runner
 PROGRAMS = REPOSITORY / "tests/programs"
 MANY = 64
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner, give_to
+from tests.builders.containers import Runner, give_to, warm_runner
 
+runner = warm_runner
 RECIPE = "Bootstrap: scratch\n%post\ntrue\n"
 
 

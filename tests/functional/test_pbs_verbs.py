@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.builders.waiting import wait_until
+from tests.builders.warm_kedge import run_kedge
 from tests.fakes.pbs import end_all, make_environment
 
 HOSTILE = [
@@ -48,9 +49,13 @@ class Site:
         self.environment = make_environment(self.state, base)
 
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "kedge", *words]
         environment = {**self.environment, **variables}
-        return subprocess.run(argv, env=environment, cwd=self.work, text=True, capture_output=True, check=False)
+        try:
+            return run_kedge([*words], environment=environment, folder=self.work, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            fault = self.state / "runner.err"  # of the process that plays PBS, without which no job goes on
+            said = fault.read_text() if fault.exists() else "nothing"
+            pytest.fail(f"kedge {' '.join(words)} did not end within {PATIENCE:.0f} s; the played PBS says: {said}")
 
     def read(self, *words: str, **variables: str) -> str:
         done = self.run(*words, **variables)

@@ -65,15 +65,18 @@ def test_interrupt_that_is_ignored_stays_ignored(runner: Runner, image: str) -> 
     assert int(done.stdout.split()[1], 16) & (1 << (signal.SIGINT - 1))
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+# Each command without any stream, and one command without each.
+ALL_CLOSED = "<&- >&- 2>&-"
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "closed"),
     [
-        ("exec", "--dry-run", "IMAGE", "true"),
-        ("exec", "--verbose", "IMAGE", "true"),
-        ("exec", "--help"),
-        ("instance", "start", "--help"),
-        ("instance", "start", "--dry-run", "IMAGE", "name"),
+        *((("exec", "--verbose", "IMAGE", "true"), closed) for closed in ("<&-", ">&-", "2>&-", ALL_CLOSED)),
+        (("exec", "--dry-run", "IMAGE", "true"), ALL_CLOSED),
+        (("exec", "--help"), ALL_CLOSED),
+        (("instance", "start", "--help"), ALL_CLOSED),
+        (("instance", "start", "--dry-run", "IMAGE", "name"), ALL_CLOSED),
     ],
 )
 def test_closed_streams_are_no_reason_to_fail(runner: Runner, image: str, closed: str, words: tuple[str, ...]) -> None:
