@@ -113,9 +113,9 @@ def test_exchange_before_each_call_of_the_kernel(reading: str, way: str, stay: i
 
 
 @pytest.mark.usefixtures("old_kernel")
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_before_each_call_of_an_old_kernel(way: str) -> None:
-    attack_each_call("commit", way, 2 if way in ("above", "file") else 0)
+@each_cell("way,stay", lambda way, stay: has_reason("commit", way, stay), WAYS, STAYS)
+def test_exchange_before_each_call_of_an_old_kernel(way: str, stay: int) -> None:
+    attack_each_call("commit", way, stay)
 
 
 def attack_each_call(reading: str, way: str, stay: int) -> None:
