@@ -23,10 +23,12 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import Runner, as_user, each_role, give_to
+from tests.builders.once import make_once
 from tests.requirements import REPOSITORY
 
 PYTHON = "/usr/bin/python3"  # the system's: users can read it
 NO_UV = "uv is not installed"
+_PROGRAM = ".where-kedge-is"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class InstalledRunner(Runner):
 
     place: Path = Path("/tmp")
     package: Path = Path("/")  # where its modules are
+    number: int = 0  # which of INSTALLED
 
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """Nothing of the checkout's."""
@@ -65,12 +68,45 @@ def each_installed(how: str, where: str) -> Iterator[InstalledRunner]:
             (plain.home / name).parent.mkdir()
             (plain.home / name).write_text("text-of-the-canary")
         give_to(plain, plain.home)
-        kedge = INSTALLERS[how](plain.home, plain.uid, write_wheel(plain.folder))
+        kedge = install(how, plain.home, plain.uid)
         place = {"home": plain.home, "project": project}.get(where, Path(where))
         package = next(path.parent for path in plain.home.rglob("kedge/cli") if "__pycache__" not in path.parts)
         # some tests give another home, and so the user's packages would be elsewhere
         environment = {"PYTHONUSERBASE": str(plain.home / ".local")} if how == "user" else {}
-        yield InstalledRunner(plain.folder, plain.uid, environment, place, package, program=(str(kedge),))
+        number = INSTALLED.index((how, where))
+        yield InstalledRunner(plain.folder, plain.uid, environment, place, package, number, program=(str(kedge),))
+
+
+def install(how: str, home: Path, uid: int) -> Path:
+    """kedge in this home: installed once in a run of the tests, elsewhere, and moved with the paths in its files."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        if os.getuid() == 0:
+            os.chown(folder, uid, uid)
+        wheel = write_wheel(folder)
+        kedge = INSTALLERS[how](folder, uid, wheel)
+        wheel.unlink()
+        shutil.rmtree(folder / ".cache", ignore_errors=True)  # uv's
+        (folder / _PROGRAM).write_text(str(kedge.relative_to(folder)))
+
+    made = make_once(f"installed-{how}", make)
+    old, new = str(made.with_name(f"{made.name}.half")), str(home)
+    present = set(home.rglob("*"))
+    shutil.copytree(made, home, symlinks=True, dirs_exist_ok=True)
+    for path in set(home.rglob("*")) - present:
+        if path.is_symlink():
+            target = str(path.readlink())
+            path.unlink()
+            path.symlink_to(target.replace(old, new))
+        elif path.is_file() and (path.parent.name == "bin" or path.name == "pyvenv.cfg"):
+            data, times = path.read_bytes(), path.stat()
+            if old.encode() in data:
+                path.write_bytes(data.replace(old.encode(), new.encode()))
+                os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        if os.getuid() == 0:
+            os.chown(path, uid, uid, follow_symlinks=False)
+    return home / (home / _PROGRAM).read_text()
 
 
 def write_wheel(folder: Path) -> Path:

@@ -66,7 +66,9 @@ def put(registry: FakeRegistry, config: bytes, *, size: int | None = None, kind:
 
 
 @pytest.fixture
-def registry() -> Iterator[FakeRegistry]:
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)  # all authorities of whoever runs the tests would be read for each call
     with FakeRegistry() as started:
         yield started
 

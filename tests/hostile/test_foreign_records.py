@@ -27,6 +27,7 @@ from kedge.localqueue.request import LocalRequest
 from kedge.ops.explain.data import learned_path
 from kedge.remote_call.pack import read_answer, write_call
 from tests.builders.containers import USER, Runner, make_runner
+from tests.builders.matrices import EVERY
 from tests.programs import read_program
 from tests.requirements import require_root
 
@@ -95,8 +96,10 @@ def plant_job(root: Path, canary: Path) -> Path:
         return queue.active / str(queue.submit(draft))
 
 
-def expect_refusal(victim: Runner, canary: Path, reason: str, **environ: str) -> None:
-    for verb in VERBS:
+def expect_refusal(victim: Runner, canary: Path, reason: str, is_every: bool, **environ: str) -> None:
+    """Of one verb that reads and one that writes, or of all: each asks the same of the directory."""
+    verbs = VERBS if is_every else (VERBS[0], VERBS[-1])
+    for verb in verbs:
         done = victim.run(verb[0], "--site", "local", *verb[1:], env=environ)
         assert done.returncode == FileProblem.exit_code, (verb, done.stdout, done.stderr)
         assert reason in done.stderr, verb
@@ -114,37 +117,46 @@ def test_job_directory_of_another_user(victim: Runner, shared: Path, canary: Pat
             path.chmod(0o777)
     (shared / "jobs").chmod(0o777)
     hand_to(shared / "jobs", ATTACKER)
-    expect_refusal(victim, canary, f"it belongs to user {ATTACKER}", KEDGE_JOBDIR=str(shared / "jobs"))
+    expect_refusal(victim, canary, f"it belongs to user {ATTACKER}", True, KEDGE_JOBDIR=str(shared / "jobs"))
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o2770, 0o1777])
-def test_job_directory_that_others_may_write(victim: Runner, shared: Path, canary: Path, mode: int) -> None:
+@EVERY
+def test_job_directory_that_others_may_write(
+    victim: Runner, shared: Path, canary: Path, mode: int, is_every: bool
+) -> None:
     plant_record(shared / "jobs", victim, canary)
     hand_to(shared / "jobs", USER, GROUP).chmod(mode)
     reason = "others may write to it"
-    expect_refusal(victim, canary, reason, KEDGE_JOBDIR=str(shared / "jobs"))
+    expect_refusal(victim, canary, reason, is_every, KEDGE_JOBDIR=str(shared / "jobs"))
     done = victim.run("jobs", "--site", "local", env={"KEDGE_JOBDIR": str(shared / "jobs")})
     assert f"chmod go-w {shared / 'jobs'}" in done.stderr.replace("\n", " ")
 
 
-def test_job_directory_that_the_attacker_can_replace(victim: Runner, shared: Path, canary: Path) -> None:
+@EVERY
+def test_job_directory_that_the_attacker_can_replace(
+    victim: Runner, shared: Path, canary: Path, is_every: bool
+) -> None:
     place = shared / "open" / "jobs"
     place.mkdir(parents=True)
     hand_to(place, USER)
     place.parent.chmod(0o777)
     reason = f"everybody may write to {place.parent}"
-    expect_refusal(victim, canary, reason, KEDGE_JOBDIR=str(place))
-    expect_refusal(victim, canary, reason, KEDGE_JOBDIR=str(place.parent / "not-there-yet"))
+    expect_refusal(victim, canary, reason, is_every, KEDGE_JOBDIR=str(place))
+    expect_refusal(victim, canary, reason, is_every, KEDGE_JOBDIR=str(place.parent / "not-there-yet"))
 
 
-def test_job_directory_behind_a_symlink_of_the_attacker(victim: Runner, shared: Path, canary: Path) -> None:
+@EVERY
+def test_job_directory_behind_a_symlink_of_the_attacker(
+    victim: Runner, shared: Path, canary: Path, is_every: bool
+) -> None:
     """It leads to what the victim unpacked from somewhere: their own files, with content of the attacker's."""
     plant_record(victim.home / "unpacked", victim, canary)
     hand_to(victim.home / "unpacked", USER)
     link = shared / "jobs"
     link.symlink_to(victim.home / "unpacked")
     os.chown(link, ATTACKER, ATTACKER, follow_symlinks=False)
-    expect_refusal(victim, canary, f"is a symlink of user {ATTACKER}", KEDGE_JOBDIR=str(link))
+    expect_refusal(victim, canary, f"is a symlink of user {ATTACKER}", is_every, KEDGE_JOBDIR=str(link))
 
 
 @pytest.mark.parametrize("name", ["records", "ids", "new", "ended"])
@@ -220,17 +232,19 @@ def test_queue_that_is_another_users_or_open_to_them(victim: Runner, shared: Pat
     assert not canary.exists()
 
 
-@pytest.mark.parametrize("what", ["folder", "job.json", "script"])
-def test_entry_of_the_queue_that_somebody_planted(victim: Runner, canary: Path, what: str) -> None:
+def test_entries_of_the_queue_that_somebody_planted(victim: Runner, shared: Path) -> None:
+    """Three entries at once, each with a canary of its own."""
     root = victim.home / "queue"
-    job = plant_job(root, canary)
+    kinds = ("folder", "job.json", "script")
+    jobs = {what: plant_job(root, shared / f"canary-of-{what}") for what in kinds}
     hand_to(root, USER)
-    planted = hand_to(job, ATTACKER) if what == "folder" else job / what
-    os.chown(planted, ATTACKER, ATTACKER)
-    job.chmod(0o755 if what == "folder" else 0o700)
+    for what, job in jobs.items():
+        planted = hand_to(job, ATTACKER) if what == "folder" else job / what
+        os.chown(planted, ATTACKER, ATTACKER)
+        job.chmod(0o755 if what == "folder" else 0o700)
     victim.run("local-queue", "list", env={"KEDGE_LOCAL_QUEUE": str(root)})
     time.sleep(2)
-    assert not canary.exists()
+    assert not list(shared.glob("canary-of-*"))
 
 
 # ---- calls and results

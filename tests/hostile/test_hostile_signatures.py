@@ -37,7 +37,7 @@ from tests.builders.openpgp_keys import CREATED, NOW, bind, make_pair, rsa_block
 EVE = make_pair("ed25519", 501)
 BLOCK = simple_block(EVE)
 WITH_SUBKEY = subkey_block(EVE, make_pair("p256", 502), bind(EVE, make_pair("p256", 502)))
-LIMIT_SECONDS = 20.0  # measured with memory tracing on, which is several times slower
+LIMIT_SECONDS = 8.0  # measured with memory tracing on, which is several times slower
 LIMIT_MEMORY = 64 << 20
 
 
@@ -192,19 +192,19 @@ STRANGE: dict[str, Callable[[], object]] = {
     "nan version": lambda: parse_metadata(b'{"version":NaN,"header":{},"objects":[]}', "m"),
     "message of dashes": lambda: parse_cleartext(b"-----BEGIN PGP SIGNED MESSAGE-----\n\n" + b"-\n" * 100_000, "m"),
     "many begin lines": lambda: read_keys(b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n" * 20_000, "k"),
-    "many armored blocks": lambda: read_keys(armor_block(make_public(BLOCK)) * 500, "k"),
-    "many empty packets": lambda: read_keys(make_public(BLOCK).raw + b"\xcd\x00" * 90_000, "k"),
-    "too many packets": lambda: read_keys(make_public(BLOCK).raw + b"\xcd\x00" * 200_000, "k"),
+    "many armored blocks": lambda: read_keys(armor_block(make_public(BLOCK)) * 200, "k"),
+    "many empty packets": lambda: read_keys(make_public(BLOCK).raw + b"\xcd\x00" * 30_000, "k"),
+    "too many packets": lambda: read_keys(make_public(BLOCK).raw + b"\xcd\x00" * 101_000, "k"),
     "long armor": lambda: read_keys(b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n" + b"A" * (17 << 20), "k"),
     "packet of four gigabytes": lambda: read_keys(b"\xc6\xff\xff\xff\xff\xff" + bytes(100), "k"),
-    "many signatures": lambda: read_signatures(make_signature(EVE.signer, TEXT, b"", NOW) * 20_000, "s"),
+    "many signatures": lambda: read_signatures(make_signature(EVE.signer, TEXT, b"", NOW) * 6_000, "s"),
     "index of a million lines": lambda: keyserver.parse_index(b"pub:AA\n" * 1_000_000),
     "index of one long line": lambda: keyserver.parse_index(b"pub:" + b"A:" * 1_000_000),
     "pem of zeros": lambda: load_public_pem(bytes(1 << 20), where="k"),
     "pem with broken text": lambda: load_private_pem(b"-----BEGIN PRIVATE KEY-----\n\xff", None, where="k"),
     "certificates that are none": lambda: load_certificates(b"-----BEGIN CERTIFICATE-----\n" * 10_000, where="c"),
     "envelope with many signatures": lambda: dsse.parse_envelope(
-        json.dumps({"payloadType": dsse.PAYLOAD_TYPE, "payload": "", "signatures": [{"sig": "AA"}] * 100_000}).encode(),
+        json.dumps({"payloadType": dsse.PAYLOAD_TYPE, "payload": "", "signatures": [{"sig": "AA"}] * 30_000}).encode(),
         "e",
     ),
     "envelope of wrong types": lambda: dsse.parse_envelope(b'{"payloadType":1,"payload":[],"signatures":{"a":1}}', "e"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.installed import INSTALLED, InstalledRunner, each_installed
+from tests.builders.matrices import EVERY
 from tests.hostile import test_run_hostile as hostile
 from tests.hostile.test_run_hostile import (  # noqa: F401 - run here too, with the runner below
     Canary,
@@ -27,12 +28,16 @@ def runner(request: pytest.FixtureRequest) -> Iterator[InstalledRunner]:
     yield from each_installed(*request.param)
 
 
+@EVERY
 @pytest.mark.parametrize("link", ["{canary}", "/proc/self/cwd"])
-def test_links_lead_nowhere(runner: InstalledRunner, plain: Path, canary: Canary, link: str) -> None:  # noqa: F811
-    for places in hostile.PLACES:
+def test_links_lead_nowhere(runner: InstalledRunner, plain: Path, canary: Canary, link: str, is_every: bool) -> None:  # noqa: F811
+    """Where kedge lies matters to no place: the installations share them out."""
+    for places in hostile.PLACES if is_every else hostile.PLACES[runner.number :: len(INSTALLED)]:
         hostile.test_links_in_the_places_of_a_start_lead_nowhere(runner, plain, canary, places, link)
 
 
-@pytest.mark.parametrize("folder", ["/proc/self/fd/3", "/proc/1/cwd"])
-def test_working_folder_is_in_the_image(runner: InstalledRunner, plain: Path, canary: Canary, folder: str) -> None:  # noqa: F811
-    hostile.test_working_folder_of_an_image_is_in_the_image(runner, canary, folder)
+@EVERY
+def test_working_folder_of_an_image(runner: InstalledRunner, plain: Path, canary: Canary, is_every: bool) -> None:  # noqa: F811
+    folders = ("/proc/self/fd/3", "/proc/1/cwd")
+    for folder in folders if is_every else folders[runner.number % 2 :][:1]:
+        hostile.test_working_folder_of_an_image_is_in_the_image(runner, canary, folder)

@@ -11,7 +11,7 @@ from kedge.batchscript.convert import convert_script
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import check_script
 
-SIZE = 1 << 17
+SIZE = 1 << 15
 HEAD = "#!/bin/bash\n#SBATCH -N 1\n"
 PIECES = {
     "one word": "a",
@@ -33,19 +33,20 @@ PIECES = {
 }
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", PIECES)
-def test_scripts_cost_no_more_than_their_size(name: str) -> None:
+def test_scripts_cost_no_more_than_their_size(name: str, times: int) -> None:
     piece = PIECES[name]
-    text = HEAD + piece * (SIZE // len(piece)) + "\nsingularity exec x.sif a\n"
+    text = HEAD + piece * (times * SIZE // len(piece)) + "\nsingularity exec x.sif a\n"
     began = time.process_time()
     script = read_script(text)
     check_script(script)
     convert_script(script, target="pbs")
-    assert time.process_time() - began < 20  # squares of the size would be minutes
+    assert time.process_time() - began < 4 * times  # squares of the size would be many times that
 
 
 def test_scripts_with_one_endless_directive_are_read() -> None:
     began = time.process_time()
     assert read_script(HEAD + '#SBATCH -J "' + "a" * SIZE + '"\n').live[1].value == "a" * SIZE
     assert len(read_script(HEAD + "#SBATCH " + "-v " * SIZE + "\n").live) == SIZE + 1
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 5

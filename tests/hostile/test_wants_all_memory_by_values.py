@@ -11,6 +11,7 @@ from kedge.recipe.lint.lint_recipe import lint_recipe
 from kedge.recipe.read_recipe import read_recipe
 from kedge.recipe.steps import BuildArguments
 from tests.builders.builds import SHELL, Workshop
+from tests.builders.matrices import each_cell
 from tests.builders.strangers import make_base
 
 
@@ -71,10 +72,12 @@ def test_values_of_a_definition_file_are_bounded(name: str) -> None:
     assert lint_values(DEFINITIONS[name]) == [raised.value.message]
 
 
-@pytest.mark.parametrize(
-    "words", [("recipe", "show"), ("recipe", "lint"), ("recipe", "convert"), ("build", "--dry-run", "o.sif")]
-)
-@pytest.mark.parametrize("name", ["before FROM", "ARG, seven levels", "ARG", "ENV"])
+NAMES = ("before FROM", "ARG, seven levels", "ARG", "ENV")
+VERBS = (("recipe", "show"), ("recipe", "lint"), ("recipe", "convert"), ("build", "--dry-run", "o.sif"))
+
+
+# What each verb does with such a value; and each place of one, for the verb that goes furthest
+@each_cell("name,words", lambda name, words: name == "ARG" or words[0] == "build", NAMES, VERBS)
 def test_commands_end(shop: Workshop, name: str, words: tuple[str, ...]) -> None:
     """Those that look at what is in a variable refuse it; none fills the memory."""
     path = shop.write("Dockerfile", RECIPES[name])

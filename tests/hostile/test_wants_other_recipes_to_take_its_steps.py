@@ -3,24 +3,38 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.builders.builds import SHELL, Workshop
 
 FETCH = "RUN echo from ${http_proxy:-the true host} > /fetched\n"  # as a program that heeds the variable
 TRUE = "from the true host\n"
 
 
-@pytest.mark.parametrize("name", ["http_proxy", "HTTPS_PROXY", "all_proxy", "No_Proxy"])
-@pytest.mark.parametrize("way", ["ENV", "ARG"])
-def test_proxy_of_a_recipe_counts(shop: Workshop, name: str, way: str) -> None:
-    step = FETCH.replace("http_proxy", name)
-    shop.write("evil", f"{SHELL}{way} {name}=http://evil:1\n{step}")
+NAMES = ("http_proxy", "HTTPS_PROXY", "all_proxy", "No_Proxy")
+
+
+def write_stages(shop: Workshop, file: str, ways: tuple[str, ...]) -> list[str]:
+    """A recipe in which each name has a stage for each way to set it, so that no step stands on another's."""
+    text, places = SHELL, []
+    for way in ways:
+        for name in NAMES:
+            setting = f"{way} {name}=http://evil:1\n" if way else ""
+            place = f"{way}{name}".lower()
+            text += f"FROM base AS {place}\n{setting}{FETCH.replace('http_proxy', name)}"
+            places.append(place)
+    text += "FROM base\n" + "".join(f"COPY --from={place} /fetched /{place}\n" for place in places)
+    shop.write(file, text)
+    return places
+
+
+def test_proxy_of_a_recipe_counts(shop: Workshop) -> None:
+    evil = write_stages(shop, "evil", ("ENV", "ARG"))
     shop.build("evil.sif", "evil")
-    assert shop.exec("evil.sif", "/bin/busybox", "cat", "/fetched") == "from http://evil:1\n"
-    shop.write("Dockerfile", f"{SHELL}{step}")
-    assert shop.states("out.sif", "Dockerfile")[-1] == "done"
-    assert shop.exec("out.sif", "/bin/busybox", "cat", "/fetched") == TRUE
+    names = [f"/{place}" for place in evil]
+    assert shop.exec("evil.sif", "/bin/busybox", "cat", *names) == "from http://evil:1\n" * len(names)
+    true = write_stages(shop, "Dockerfile", ("",))
+    shop.build("out.sif", "Dockerfile")
+    names = [f"/{place}" for place in true]
+    assert shop.exec("out.sif", "/bin/busybox", "cat", *names) == TRUE * len(names)
 
 
 def test_proxy_of_the_host_does_not_count(shop: Workshop) -> None:

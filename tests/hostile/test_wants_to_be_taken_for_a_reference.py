@@ -15,6 +15,7 @@ import pytest
 
 from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.builders.images import add_rich_image
+from tests.builders.matrices import each_cell
 from tests.fakes.registry import FakeRegistry
 
 TOLD = "SHADOWED"
@@ -91,9 +92,10 @@ def project(runner: Runner, shadow: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def project_with_files(runner: Runner, shadow: Path) -> Path:
-    """The same with the SIF."""
-    return give_to(runner, put_trees(runner.home / "project-with-files", shadow.with_name("shadow.sif")))
+def trees(runner: Runner, shadow: Path, project: Path) -> dict[str, Path]:
+    """That one, and the same with the SIF."""
+    files = put_trees(runner.home / "project-with-files", shadow.with_name("shadow.sif"))
+    return {"project": project, "files": give_to(runner, files)}
 
 
 def attack(runner: Runner, project: Path, *words: str) -> int:
@@ -104,23 +106,39 @@ def attack(runner: Runner, project: Path, *words: str) -> int:
     return done.returncode
 
 
-@pytest.mark.parametrize("reference", REFERENCES)
-def test_no_reference_is_a_file(runner: Runner, project: Path, reference: str) -> None:
-    for words in (("exec", reference, "probe"), ("inspect", reference)):
-        assert attack(runner, project, *words) != 0, words
+# Whether a text is a path is decided in one place for all verbs: exec is asked about every text, and the others, which
+# read it in ways of their own, about one of a registry, one of an unknown scheme, and one without slashes
+ALSO = (PINNED, "foo://a/b", "oci:layout:1")
+
+
+@each_cell("reference,verbs", lambda text, verbs: verbs == "exec" or text in ALSO, REFERENCES, ("exec", "others"))
+def test_no_reference_is_a_file(runner: Runner, project: Path, reference: str, verbs: str) -> None:
+    if verbs == "exec":
+        assert attack(runner, project, "exec", reference, "probe") != 0
+        return
+    assert attack(runner, project, "inspect", reference) != 0
     (project / "kedge.toml").write_text(f"[job]\nimage = {json.dumps(reference)}\ncommand = ['probe']\ntime = '1m'\n")
     assert attack(runner, project, "submit", "--site", "local") != 0
 
 
-@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+FILES = ("sif", "sign", "verify", "push", "convert", "overlay", "unpack")
+
+
+def has_verb_reason(words: tuple[str, ...], form: str, reference: str) -> bool:
+    """Verbs of files meet a file, the others a directory; those that go on to a registry or a runtime both texts."""
+    if reference != PINNED:
+        return form == "project" and words[0] in ("run", "convert", "push", "pull")
+    return (words[0] in FILES) == (form == "files") or words[0] in ("convert", "push", "unpack")
+
+
+@each_cell("words,form,reference", has_verb_reason, VERBS, ("project", "files"), (PINNED, "foo://a/b"))
 def test_no_verb_takes_the_file(
-    runner: Runner, project: Path, project_with_files: Path, good: str, words: tuple[str, ...]
+    runner: Runner, trees: dict[str, Path], good: str, *, words: tuple[str, ...], form: str, reference: str
 ) -> None:
     sif = runner.home / "shadow.sif"
     before = sif.read_bytes()
-    for place, reference in ((project, PINNED), (project_with_files, PINNED), (project, "foo://a/b")):
-        named = [good if word == "GOOD" else word.replace("IMAGE", reference) for word in words]
-        assert attack(runner, place, *named) != 0, named
+    named = [good if word == "GOOD" else word.replace("IMAGE", reference) for word in words]
+    assert attack(runner, trees[form], *named) != 0, named
     assert sif.read_bytes() == before
 
 

@@ -82,14 +82,14 @@ def test_names_of_an_image_cannot_steer_the_terminal(runner: Runner) -> None:
 
 
 LOGS = {
-    "one line": b"x" * (16 << 20),
-    "nothing but NUL": bytes(16 << 20),
-    "ends of lines": b"\n" * (8 << 20),
-    "half of an escape": b"\x1b]0;" * (4 << 20),
-    "many labels": b"".join(b"%d: %d: srun: error: n1: task %d: Killed\n" % (n, n, n) for n in range(30_000)),
-    "many brackets": b"[" * (16 << 20) + b"rank 0]: RuntimeError\n",
-    "no text": bytes(range(256)) * (1 << 15),
-    "many tracebacks": b'Traceback (most recent call last):\n  File "x", line 1\n' * 100_000,
+    "one line": b"x" * (4 << 20),
+    "nothing but NUL": bytes(4 << 20),
+    "ends of lines": b"\n" * (2 << 20),
+    "half of an escape": b"\x1b]0;" * (1 << 20),
+    "many labels": b"".join(b"%d: %d: srun: error: n1: task %d: Killed\n" % (n, n, n) for n in range(8_000)),
+    "many brackets": b"[" * (4 << 20) + b"rank 0]: RuntimeError\n",
+    "no text": bytes(range(256)) * (1 << 14),
+    "many tracebacks": b'Traceback (most recent call last):\n  File "x", line 1\n' * 30_000,
 }
 
 
@@ -100,7 +100,7 @@ def test_logs_that_want_to_stall(runner: Runner, name: str) -> None:
     began = time.monotonic()
     done = runner.run("diagnose", str(path))
     took = time.monotonic() - began
-    assert took < MOST, f"{took:.0f} s"
+    assert took < MOST / 4, f"{took:.0f} s"
     assert done.returncode in (0, 85), done.stderr[-2000:]
     assert 'Traceback (most recent call last):\n  File "/' not in done.stderr
     assert len(done.stdout) < 100_000

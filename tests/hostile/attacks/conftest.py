@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import USER, make_sandbox
-from tests.builders.installed import install_in_venv, write_wheel
+from tests.builders.installed import install
 from tests.hostile.attacks.scene import Scene, compile_attack, make_scene, put_into
 from tests.requirements import require_program, require_user_namespaces
 
@@ -46,7 +46,7 @@ def ground(programs: Programs) -> Iterator[Ground]:
     require_user_namespaces()
     uid = os.getuid() or USER
     with make_scene(uid, programs.attack) as scene:
-        kedge = install_in_venv(scene.home, uid, write_wheel(scene.base))
+        kedge = install("venv", scene.home, uid)
         scene.watched = (kedge.parent / "python").resolve()
         sandbox = scene.own(put_into(make_sandbox(scene.base / "sandbox"), programs.attack))
         scene.images.append(sandbox)
