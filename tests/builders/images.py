@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import pytest
 
 from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
@@ -119,6 +123,25 @@ def kedge(*words: str | Path, cache: Path, check: bool = True, **options: object
     if check:
         assert done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done  # type: ignore[no-any-return]
+
+
+def read_here(*words: str | Path, cache: Path) -> tuple[int, str]:
+    """Status and output of a command line in this process, which saves a start of Python."""
+    from kedge.cli.main import main  # late: most tests that use this module start programs
+
+    out = io.BytesIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.TextIOWrapper(out, "utf-8")) as text:
+        patch.setenv("KEDGE_CACHEDIR", str(cache))
+        status = main([*map(str, words)])
+        text.flush()
+        return status, out.getvalue().decode()
+
+
+def kedge_here(*words: str | Path, cache: Path) -> str:
+    """The output of one that must end well."""
+    status, out = read_here(*words, cache=cache)
+    assert status == 0, words
+    return out
 
 
 def hash_file(path: Path) -> str:

@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from kedge.model.manifest import OCI_CONFIG, OCI_LAYER_TAR, OCI_MANIFEST, Manife
 from kedge.model.platform import Platform
 from tests.builders.buildah import run_buildah
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, Tree, describe_entry, write_tree
+from tests.builders.images import kedge
+from tests.interop.recorded import find_changes, recall
 from tests.requirements import REPOSITORY, require_program, require_root
 
 EXTRA = (
@@ -192,12 +195,50 @@ def test_copies_give_the_trees_that_buildah_makes(buildah: Buildah, tmp_path: Pa
     assert {name: pair for name, pair in named.items() if name not in JUSTIFIED} == {}
 
 
-@pytest.mark.parametrize("text", IGNORED)
-def test_ignore_files_leave_out_what_buildah_leaves_out(text: str, buildah: Buildah, tmp_path: Path) -> None:
-    context = tmp_path / "context"
+QUESTIONS = {text: CONTEXT for text in IGNORED}
+
+
+def ask_buildah(names: list[str]) -> dict[str, dict[str, str]]:
+    """What comes into an image in spite of some .dockerignore files."""
+    require_root()
+    answers = {}
+    for text in names:
+        with tempfile.TemporaryDirectory(prefix="kedge-buildah-") as name:
+            place = Path(name)
+            context = write_ignoring(place, text)
+            buildah = Buildah(place)
+            buildah.run("build", "--layers=false", "-t", "theirs", "-f", f"{place}/Dockerfile", str(context))
+            answers[text] = buildah.read_image("theirs")
+    return answers
+
+
+def ask_version() -> str:
+    """As it says it itself."""
+    done = subprocess.run([require_program("buildah"), "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def write_ignoring(place: Path, text: str) -> Path:
+    context = place / "context"
     write_tree(context, {name: entry for name, entry in CONTEXT.items() if name != ODD_NAME})
     (context / ".dockerignore").write_text(text)
-    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /all/\n")
-    buildah.run("build", "--layers=false", "-t", "theirs", "-f", f"{tmp_path}/Dockerfile", str(context))
-    build_with_kedge(tmp_path, tmp_path / "Dockerfile", context)
-    assert buildah.read_image(f"oci:{tmp_path}/result") == buildah.read_image("theirs")
+    (place / "Dockerfile").write_text("FROM scratch\nCOPY . /all/\n")
+    return context
+
+
+def test_ignore_files_leave_out_what_buildah_leaves_out(tmp_path: Path) -> None:
+    """What buildah did is recorded (`recorded.py`)."""
+    require_root()  # else the files of the directory are ours
+    for number, (text, theirs) in enumerate(recall("ignore-files", QUESTIONS, ask_buildah, ask_version).items()):
+        place = tmp_path / str(number)
+        context = write_ignoring(place, text)
+        recipe = f"{place}/Dockerfile"
+        kedge("build", "-f", recipe, "--sandbox", place / "box", context, cache=tmp_path / "cache", cwd=place)
+        ours = {path: each for path, each in describe_directory(place / "box").items() if path.startswith("all")}
+        assert ours == theirs, text
+
+
+@pytest.mark.long
+@pytest.mark.root
+def test_ignore_files_are_recorded_as_buildah_reads_them() -> None:
+    assert find_changes("ignore-files", QUESTIONS, ask_buildah) == []

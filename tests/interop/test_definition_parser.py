@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Definition files mean to us what they mean to the real Apptainer: what it takes or refuses, and what it writes.
 
-Every case is built by Apptainer on a base with next to nothing; the files that its sections became are compared with
-those of our plan.
+Apptainer built every case on a base with next to nothing, and what its sections became is recorded (`recorded.py`);
+it is compared with the files of our plan.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from kedge.recipe.settle_files import settle_files
 from kedge.recipe.steps import BuildArguments, WriteFilesStep
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox
+from tests.interop.recorded import find_changes, recall
 
 HEADER = "Bootstrap: scratch\n"
 FOLDER = "/.singularity.d/"
@@ -117,14 +119,16 @@ def generate_cases(count: int) -> dict[str, Case]:
 CASES |= generate_cases(30)
 
 
-@pytest.fixture(scope="module")
-def built() -> Iterator[dict[str, Path | None]]:
-    """What Apptainer made of every case; None where it refused."""
+QUESTIONS = {name: (case.text, dict(case.arguments)) for name, case in CASES.items()}
+
+
+def ask_apptainer(names: list[str]) -> dict[str, Any]:
+    """What Apptainer makes of some cases; None where it refuses."""
     with apptainer_folder() as peer:
-        yield build_all(peer)
+        return build_all(peer, names)
 
 
-def build_all(peer: Apptainer) -> dict[str, Path | None]:
+def build_all(peer: Apptainer, names: list[str]) -> dict[str, Any]:
     programs = peer.folder / "box/bin"
     programs.mkdir(parents=True)
     (programs / "busybox").write_bytes(read_busybox())
@@ -132,14 +136,21 @@ def build_all(peer: Apptainer) -> dict[str, Path | None]:
     (programs / "sh").symlink_to("busybox")
     peer.own(peer.folder / "box")
     commands: list[tuple[str | Path, ...]] = []
-    for number, case in enumerate(CASES.values()):
+    for number, case in enumerate(CASES[name] for name in names):
         (peer.folder / f"{number}.def").write_bytes(case.text.encode())
         given = [f"--build-arg={key}={value}" for key, value in case.arguments.items()]
         commands.append(("build", "--notest", *given, "--sandbox", f"out{number}", f"{number}.def"))
     answers = peer.answer(*commands)
     return {
-        name: peer.folder / f"out{number}" if answers[number][0] == 0 else None for number, name in enumerate(CASES)
+        name: read_own_parts(read_files(peer.folder / f"out{number}")) if answers[number][0] == 0 else None
+        for number, name in enumerate(names)
     }
+
+
+def read_files(tree: Path) -> dict[str, bytes]:
+    """All files of a directory, by their paths in it."""
+    files = [path for path in tree.rglob("*") if path.is_file() and not path.is_symlink()]
+    return {f"/{path.relative_to(tree)}": path.read_bytes() for path in files}
 
 
 def write_ours(case: Case) -> dict[str, bytes] | None:
@@ -157,9 +168,9 @@ def write_ours(case: Case) -> dict[str, bytes] | None:
     return tree
 
 
-def read_own_parts(tree: Mapping[str, bytes]) -> dict[str, object]:
-    """What the sections decide: no text that every image has."""
-    parts: dict[str, object] = {
+def read_own_parts(tree: Mapping[str, bytes]) -> dict[str, Any]:
+    """What the sections decide, as JSON can hold it: no text that every image has."""
+    parts: dict[str, Any] = {
         path.removeprefix(FOLDER): data
         for path, data in tree.items()
         if path.startswith("/scif/") or path.removeprefix(FOLDER) in ("test", "runscript.help", "Singularity")
@@ -178,22 +189,30 @@ def _is_automatic(label: str) -> bool:
     return label.startswith("org.") and ".deffile." not in label
 
 
-def _sort_exports(value: object) -> object:
-    """Names behind `export` in any order."""
+def _sort_exports(value: Any) -> Any:
+    """Text instead of bytes, names behind `export` in any order."""
+    if isinstance(value, list):
+        return [line.decode() for line in value]
     if not isinstance(value, bytes):
         return value
-    lines = value.split(b"\n")
-    return [sorted(line.split()) if line.startswith(b"export SCIF") else line for line in lines]
+    lines = value.decode().split("\n")
+    return [" ".join(sorted(line.split())) if line.startswith("export SCIF") else line for line in lines]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_definition_means_the_same_to_apptainer(name: str, built: dict[str, Path | None]) -> None:
-    theirs, ours = built[name], write_ours(CASES[name])
-    if theirs is None or ours is None:
-        assert (theirs is None, ours is None) == (True, True), CASES[name].text
-        return
-    files = {
-        f"/{path.relative_to(theirs)}": path for path in theirs.rglob("*") if path.is_file() and not path.is_symlink()
-    }
-    expected = {path: place.read_bytes() for path, place in files.items()}
-    assert read_own_parts(ours) == read_own_parts(expected)
+def test_definitions_mean_the_same_to_apptainer() -> None:
+    theirs = recall("definitions", QUESTIONS, ask_apptainer)
+    assert len(theirs) > 50
+    wrong = []
+    for name, case in CASES.items():
+        tree = write_ours(case)
+        ours = None if tree is None else read_own_parts(tree)
+        if ours != theirs[name]:
+            wrong.append(f"{name}:\n{case.text}\nmeans to kedge:   {ours}\nto Apptainer: {theirs[name]}")
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.long
+@pytest.mark.peer
+@pytest.mark.root
+def test_definitions_are_recorded_as_apptainer_takes_them() -> None:
+    assert find_changes("definitions", QUESTIONS, ask_apptainer) == []

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The environment that we plan is the one that the real Apptainer gives, variable by variable, for its own images."""
+"""The environment that we plan is the one that the real Apptainer gives, variable by variable, for its own images.
+
+It builds the image; what it answered for each row is recorded (`recorded.py`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -19,6 +25,7 @@ from kedge.runtime.options import RunOptions
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_images import make_image
+from tests.interop.recorded import find_changes, recall
 from tests.requirements import require_program
 
 VARIABLES = [
@@ -36,8 +43,23 @@ COMMAND = ["$PLAIN", "a b"]
 IGNORED = {"PYTHONNOUSERSITE", "SHLVL", "OLDPWD", "_"}
 
 
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Apptainer]:
+@dataclass(frozen=True)
+class Row:
+    """A start of a container, and what is in its image."""
+
+    words: tuple[str, ...]
+    verb: str = "exec"
+    script: str | None = None  # of the image's environment
+    environ: Mapping[str, str] = field(default_factory=dict)  # beyond PATH and HOME
+    flags: tuple[str, ...] = ()
+    passwd: str = ""
+    group: str = ""
+    shell: str = "busybox"  # what /bin/sh leads to
+
+
+@contextlib.contextmanager
+def open_peer() -> Iterator[Apptainer]:
+    """Apptainer with a directory `box`, which it made of an image."""
     with apptainer_folder() as made:
         image = make_image(
             [{"bin/busybox": read_busybox(), "etc/passwd": b"", "etc/group": b"", "tmp/.keep": b""}],
@@ -49,27 +71,62 @@ def peer() -> Iterator[Apptainer]:
             write_oci_archive(file, [image])
         made.own(made.folder / "box.tar")
         made.run("build", "--sandbox", "box", "oci-archive:box.tar")
-        programs = ("sh", "env", "echo", "cat", "true", "id")
-        for name in programs:
+        for name in ("env", "echo", "cat", "true", "id"):
             (made.folder / "box/bin" / name).symlink_to("busybox")
         (made.folder / "box/bin/busybox").chmod(0o755)
         yield made
 
 
-def run_theirs(
-    peer: Apptainer, verb: str, words: list[str], environ: dict[str, str], *flags: str
-) -> subprocess.CompletedProcess[str]:
-    given = [f"{name}={value}" for name, value in {"PATH": "/usr/bin:/bin", **environ}.items()]
-    return peer.run(
-        "env", "-i", "HOME=/home/peer", *given, "apptainer", "-s", verb, *flags, "box", *words, check=False, shell=True
-    )
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Apptainer]:
+    with open_peer() as made:
+        yield made
 
 
-def plan_ours(peer: Apptainer, verb: str, words: list[str], environ: dict[str, str], **options: object) -> Payload:
+def fill_box(peer: Apptainer, row: Row) -> None:
+    """Put into the image what the row says."""
+    box = peer.folder / "box"
+    text = "" if row.script is None else f"#!/bin/sh\n{row.script}\n"
+    (box / ".singularity.d/env/90-environment.sh").write_text(text)
+    (box / "etc/passwd").write_text(row.passwd)
+    (box / "etc/group").write_text(row.group)
+    (box / "bin/sh").unlink(missing_ok=True)
+    if row.shell:
+        (box / "bin/sh").symlink_to(row.shell)
+
+
+def ask_apptainer(names: list[str]) -> dict[str, Any]:
+    """Status and output of Apptainer, with FOLDER for the directory of the image."""
+    answers = {}
+    with open_peer() as peer:
+        for name in names:
+            row = ROWS[name]
+            fill_box(peer, row)
+            done = run_theirs(peer, row)
+            texts = [text.replace(str(peer.folder), "FOLDER") for text in (done.stdout, done.stderr)]
+            answers[name] = [done.returncode, *texts]
+    return answers
+
+
+@pytest.fixture(scope="module")
+def theirs(peer: Apptainer) -> dict[str, tuple[int, str, str]]:
+    """Status, output and errors of Apptainer by row."""
+    found = recall("environment", ROWS, ask_apptainer)
+    folder = str(peer.folder)
+    return {name: (each[0], each[1].replace("FOLDER", folder), each[2]) for name, each in found.items()}
+
+
+def run_theirs(peer: Apptainer, row: Row) -> subprocess.CompletedProcess[str]:
+    given = [f"{name}={value}" for name, value in {"PATH": "/usr/bin:/bin", **row.environ}.items()]
+    words = ("apptainer", "-s", row.verb, *row.flags, "box", *row.words)
+    return peer.run("env", "-i", "HOME=/home/peer", *given, *words, check=False, shell=True)
+
+
+def plan_ours(peer: Apptainer, row: Row, **options: object) -> Payload:
     root = str(peer.folder / "box")
     host = HostFacts(
         view=DirectoryView("/"),
-        environ={"PATH": "/usr/bin:/bin", **environ},
+        environ={"PATH": "/usr/bin:/bin", **row.environ},
         uid=1500,
         gid=1500,
         user="peer",
@@ -77,7 +134,7 @@ def plan_ours(peer: Apptainer, verb: str, words: list[str], environ: dict[str, s
         cwd=str(peer.folder),
     )
     image = ImageFacts(view=DirectoryView(root), path=root)
-    return plan_payload(RunOptions(verb=verb, arguments=words, **options), host, image, Additions())
+    return plan_payload(RunOptions(verb=row.verb, arguments=list(row.words), **options), host, image, Additions())
 
 
 def run_ours(peer: Apptainer, payload: Payload) -> subprocess.CompletedProcess[str]:
@@ -123,74 +180,84 @@ CASES: list[tuple[str, str, dict[str, str], dict[str, object], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("script", "environ", "options", "flags"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
-)
-def test_environment_is_apptainers(
-    peer: Apptainer, script: str, environ: dict[str, str], options: dict[str, object], flags: list[str]
-) -> None:
-    (peer.folder / "box/.singularity.d/env/90-environment.sh").write_text(f"#!/bin/sh\n{script}\n")
-    theirs = run_theirs(peer, "exec", ["env", "-0"], environ, *flags)
-    assert theirs.returncode == 0, theirs.stderr
-    ours = run_ours(peer, plan_ours(peer, "exec", ["env", "-0"], environ, **options))
-    assert ours.returncode == 0, ours.stderr
-    expected, found = read_variables(theirs.stdout), read_variables(ours.stdout)
-    assert {**found, "PWD": expected["PWD"]} == expected
-
-
-@pytest.mark.parametrize("script", ["exit 3", "set -e; false", "exit 0"])
-def test_environment_scripts_that_end_the_start_do(peer: Apptainer, script: str) -> None:
-    (peer.folder / "box/.singularity.d/env/90-environment.sh").write_text(f"{script}\n")
-    theirs = run_theirs(peer, "exec", ["echo", "started"], {})
-    ours = run_ours(peer, plan_ours(peer, "exec", ["echo", "started"], {}))
-    assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout)
-
-
-@pytest.mark.parametrize("words", [["nosuch"], ["/nosuch"], ["/etc/passwd"], ["/etc"]])
-def test_programs_that_cannot_be_started_fail_in_the_shell_as_with_apptainer(peer: Apptainer, words: list[str]) -> None:
-    (peer.folder / "box/.singularity.d/env/90-environment.sh").write_text("export A=$(echo x)\n")
-    theirs = run_theirs(peer, "exec", words, {})
-    ours = run_ours(peer, plan_ours(peer, "exec", words, {}))
-    assert (ours.returncode, theirs.returncode) == (255, 255)
-    assert theirs.stderr.strip().removeprefix("FATAL:").strip() in ours.stderr
-
-
-@pytest.mark.parametrize("no_eval", [False, True])
-@pytest.mark.parametrize("words", [[], ["x", "a b", "$PLAIN", '"q"', "b\\c", "it's"], ["$(echo sub)"]])
-def test_run_gives_the_words_that_apptainer_gives(peer: Apptainer, words: list[str], *, no_eval: bool) -> None:
-    (peer.folder / "box/.singularity.d/env/90-environment.sh").write_text("")
-    theirs = run_theirs(peer, "run", words, {}, *(["--no-eval"] if no_eval else []))
-    payload = plan_ours(peer, "run", words, {}, no_eval=no_eval)
-    ours = run_ours(peer, payload)
-    assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout), ours.stderr
-    if words != ["$(echo sub)"] or no_eval:
-        assert payload.argv[0] == "/bin/echo"  # no shell is started for it
-
-
-def test_scripts_that_apptainer_writes_need_no_shell(peer: Apptainer) -> None:
-    (peer.folder / "box/.singularity.d/env/90-environment.sh").write_text("")
-    bare = peer.folder / "box/bin/sh"
-    bare.unlink()
-    try:
-        ours = run_ours(peer, plan_ours(peer, "run", ["x"], {}))
-        theirs = run_theirs(peer, "run", ["x"], {})
-    finally:
-        bare.symlink_to("busybox")
-    assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout) == (0, "entry it's q\"q x\n")
-
-
+ENDING = ("exit 3", "set -e; false", "exit 0")
+ABSENT = ("nosuch", "/nosuch", "/etc/passwd", "/etc")
+RUN_WORDS: tuple[tuple[str, ...], ...] = ((), ("x", "a b", "$PLAIN", '"q"', "b\\c", "it's"), ("$(echo sub)",))
 ODD_PASSWD = "root:x:0:0:root:/root:/bin/sh\n\nx:*:1500:7:I, x:/h:/bin/zz\nl:x:5:5::/:/no"
+ODD_GROUP = "a:x:1:\nb:x:1500:q"
+# with --fakeroot and no line for root Apptainer adds the caller, we add root
+IDENTITIES = (("", ()), ("", ("--home", "/tmp:/mnt")), (ODD_PASSWD, ()), (ODD_PASSWD, ("--fakeroot",)))
+ROWS = {
+    **{
+        f"environment: {name}": Row(("env", "-0"), script=script, environ=environ, flags=tuple(flags))
+        for name, script, environ, _, flags in CASES
+    },
+    **{f"ending: {script}": Row(("echo", "started"), script=script) for script in ENDING},
+    **{f"absent: {word}": Row((word,), script="export A=$(echo x)") for word in ABSENT},
+    **{
+        f"run: {' '.join((*flags, *words))}": Row(words, verb="run", flags=flags)
+        for words in RUN_WORDS
+        for flags in ((), ("--no-eval",))
+    },
+    "no shell": Row(("x",), verb="run", shell=""),
+    **{
+        f"identity {number}": Row(("cat", "/etc/passwd", "/etc/group"), flags=flags, passwd=passwd, group=ODD_GROUP)
+        for number, (passwd, flags) in enumerate(IDENTITIES)
+    },
+}
+Theirs = dict[str, tuple[int, str, str]]
 
 
-@pytest.mark.parametrize(
-    ("passwd", "flags"),
-    # with --fakeroot and no line for root Apptainer adds the caller, we add root
-    [("", []), ("", ["--home", "/tmp:/mnt"]), (ODD_PASSWD, []), (ODD_PASSWD, ["--fakeroot"])],
-)
-def test_identity_is_apptainers(peer: Apptainer, passwd: str, flags: list[str]) -> None:
-    (peer.folder / "box/.singularity.d/env/90-environment.sh").write_text("")
-    (peer.folder / "box/etc/passwd").write_text(passwd)
-    (peer.folder / "box/etc/group").write_text("a:x:1:\nb:x:1500:q")
+def test_environment_is_apptainers(peer: Apptainer, theirs: Theirs) -> None:
+    wrong = []
+    for name, _, _, options, _ in CASES:
+        row, (status, output, errors) = ROWS[f"environment: {name}"], theirs[f"environment: {name}"]
+        fill_box(peer, row)
+        assert status == 0, errors
+        ours = run_ours(peer, plan_ours(peer, row, **options))
+        expected, found = read_variables(output), read_variables(ours.stdout)
+        if ours.returncode or {**found, "PWD": expected["PWD"]} != expected:
+            wrong.append(f"{name}: {sorted(set(found.items()) ^ set(expected.items()))} {ours.stderr}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_environment_scripts_that_end_the_start_do(peer: Apptainer, theirs: Theirs) -> None:
+    for script in ENDING:
+        row = ROWS[f"ending: {script}"]
+        fill_box(peer, row)
+        ours = run_ours(peer, plan_ours(peer, row))
+        assert (ours.returncode, ours.stdout) == theirs[f"ending: {script}"][:2], script
+
+
+def test_programs_that_cannot_be_started_fail_in_the_shell_as_with_apptainer(peer: Apptainer, theirs: Theirs) -> None:
+    for word in ABSENT:
+        row, (status, _, errors) = ROWS[f"absent: {word}"], theirs[f"absent: {word}"]
+        fill_box(peer, row)
+        ours = run_ours(peer, plan_ours(peer, row))
+        assert (ours.returncode, status) == (255, 255), word
+        assert errors.strip().removeprefix("FATAL:").strip() in ours.stderr, word
+
+
+def test_run_gives_the_words_that_apptainer_gives(peer: Apptainer, theirs: Theirs) -> None:
+    for name, row in ROWS.items():
+        if not name.startswith("run: "):
+            continue
+        fill_box(peer, row)
+        payload = plan_ours(peer, row, no_eval=bool(row.flags))
+        ours = run_ours(peer, payload)
+        assert (ours.returncode, ours.stdout) == theirs[name][:2], f"{name}: {ours.stderr}"
+        if row.words != ("$(echo sub)",) or row.flags:
+            assert payload.argv[0] == "/bin/echo", f"{name}: no shell is started for it"
+
+
+def test_scripts_that_apptainer_writes_need_no_shell(peer: Apptainer, theirs: Theirs) -> None:
+    row = ROWS["no shell"]
+    fill_box(peer, row)
+    ours = run_ours(peer, plan_ours(peer, row))
+    assert (ours.returncode, ours.stdout) == theirs["no shell"][:2] == (0, "entry it's q\"q x\n")
+
+
+def test_identity_is_apptainers(theirs: Theirs) -> None:
     host = HostFacts(
         view=DirectoryView("/"),
         environ={},
@@ -200,10 +267,15 @@ def test_identity_is_apptainers(peer: Apptainer, passwd: str, flags: list[str]) 
         home="/home/peer",
         groups=((1500, "peer"),),
     )
-    home = {"--fakeroot": "/root", "--home": "/mnt"}.get("".join(flags[:1]), "/home/peer")
-    ours = [
-        make_passwd(passwd.encode(), host, home, fakeroot="--fakeroot" in flags),
-        make_group(b"a:x:1:\nb:x:1500:q", host),
-    ]
-    theirs = run_theirs(peer, "exec", ["cat", "/etc/passwd", "/etc/group"], {}, *flags)
-    assert b"".join(each or b"" for each in ours).decode() == theirs.stdout
+    for number, (passwd, flags) in enumerate(IDENTITIES):
+        home = {"--fakeroot": "/root", "--home": "/mnt"}.get("".join(flags[:1]), "/home/peer")
+        ours = [
+            make_passwd(passwd.encode(), host, home, fakeroot="--fakeroot" in flags),
+            make_group(ODD_GROUP.encode(), host),
+        ]
+        assert b"".join(each or b"" for each in ours).decode() == theirs[f"identity {number}"][1], (passwd, flags)
+
+
+@pytest.mark.long
+def test_answers_are_recorded_as_apptainer_gives_them() -> None:
+    assert find_changes("environment", ROWS, ask_apptainer) == []

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
     ("count", "processes"),
     [
-        pytest.param(190, False, id="few"),
+        pytest.param(130, False, id="few"),
         pytest.param(10, True, id="few, packed by processes"),
         pytest.param(8_000, False, marks=pytest.mark.long, id="many"),
         pytest.param(500, True, marks=pytest.mark.long, id="many, packed by processes"),

@@ -27,7 +27,7 @@ CHANGES = 6
 SIGNATURE = 0x4005
 
 
-@pytest.mark.parametrize("count", [pytest.param(150, id="few"), pytest.param(5000, marks=pytest.mark.long, id="many")])
+@pytest.mark.parametrize("count", [pytest.param(60, id="few"), pytest.param(5000, marks=pytest.mark.long, id="many")])
 def test_files_that_kedge_builds_and_changes_are_what_the_format_says(
     count: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -125,7 +125,7 @@ def test_signatures_are_over_what_the_format_says_and_gpg_verifies_them(
 
 @pytest.mark.peer
 @pytest.mark.root
-@pytest.mark.parametrize("count", [pytest.param(4, id="few"), pytest.param(100, marks=pytest.mark.long, id="many")])
+@pytest.mark.parametrize("count", [pytest.param(2, id="few"), pytest.param(100, marks=pytest.mark.long, id="many")])
 def test_apptainer_reads_every_object_as_it_was_given(
     count: int, record_property: Callable[[str, object], None]
 ) -> None:

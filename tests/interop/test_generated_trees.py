@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(7200)
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(260, id="few"), pytest.param(11_000, marks=pytest.mark.long, id="many")]
+    "count", [pytest.param(350, id="few"), pytest.param(11_000, marks=pytest.mark.long, id="many")]
 )
 def test_trees_that_were_handed_to_the_writer_are_what_they_were(
     count: int, tmp_path: Path, record_property: Callable[[str, object], None]

@@ -24,7 +24,7 @@ from tests.interop.test_layers_tools import unpack_with_umoci
 from tests.requirements import open_way, require_program, require_root, require_user_namespaces
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
-SEEDS = ("one", "two", "three")
+SEEDS = ("one", *(pytest.param(seed, marks=pytest.mark.long) for seed in ("two", "three", "four")))
 Description = dict[str, list[Any]]
 
 

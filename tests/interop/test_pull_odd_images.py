@@ -6,15 +6,17 @@ Needs root and the Apptainer tree.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.builders import layers as build
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox
-from tests.builders.images import kedge, make_config, rich_layers
+from tests.builders.images import kedge_here, make_config, rich_layers
 from tests.fakes.registry import FakeRegistry
 
 pytestmark = [pytest.mark.peer, pytest.mark.root]
@@ -34,6 +36,15 @@ def registry() -> Iterator[FakeRegistry]:
         yield running
 
 
+@functools.cache
+def make_base() -> bytes:
+    """The layer that all begin with; an odd one is above it."""
+    return rich_layers()[0]
+
+
+compress = functools.cache(build.compress)
+
+
 def many_layers() -> list[bytes]:
     """Each takes away what the one below brought."""
     return [build.layer(build.file(f"n{n}"), *([build.whiteout(f"n{n - 1}")] if n else [])) for n in range(130)]
@@ -46,7 +57,7 @@ def merged_usr() -> bytes:
 
 
 def layers_of(kind: str) -> list[bytes]:
-    base, empty, layer = rich_layers()[0], build.layer(), build.layer
+    base, empty, layer = make_base(), build.layer(), build.layer
     folder, file, link, whiteout = build.folder, build.file, build.symlink, build.whiteout
     odd = {
         "empty and equal layers": [empty, empty, layer(file("x", b"1")), empty],
@@ -80,14 +91,22 @@ KINDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_apptainer_runs_an_image_where(kind: str, registry: FakeRegistry, peer: Apptainer) -> None:
-    tars, name = layers_of(kind), f"odd/n{KINDS.index(kind)}"
-    registry.add_image(name, "1", [build.compress(tar) for tar in tars], make_config(tars, SECTION))
-    sif = peer.folder / f"files-{KINDS.index(kind)}.sif"
-    kedge("pull", "-q", sif, f"docker://{registry.host}/{name}:1", cache=peer.folder / "cache")
-    assert peer.run("run", sif, "a", "b c").stdout == "[a][b c]"
-    assert peer.run("inspect", sif).stdout
+def pull(registry: FakeRegistry, peer: Apptainer, name: str, tars: list[bytes], config: bytes) -> Path:
+    registry.add_image(f"odd/{name}", "1", [compress(tar) for tar in tars], config)
+    sif = peer.folder / f"{name}.sif"
+    kedge_here("pull", "-q", sif, f"docker://{registry.host}/odd/{name}:1", cache=peer.folder / "cache")
+    return sif
+
+
+def test_apptainer_runs_images_whose_files_are_odd(registry: FakeRegistry, peer: Apptainer) -> None:
+    """All of them are pulled, then its tree is entered once for all."""
+    images = []
+    for number, kind in enumerate(KINDS):
+        tars = layers_of(kind)
+        images.append(pull(registry, peer, f"files-{number}", tars, make_config(tars, SECTION)))
+    answers = peer.answer(*(("run", sif, "a", "b c") for sif in images))
+    wrong = [f"{kind}: {answer}" for kind, answer in zip(KINDS, answers, strict=True) if answer != (0, "[a][b c]")]
+    assert not wrong, "\n".join(wrong)
 
 
 PRINT = ["/bin/printf", "hi"]
@@ -109,14 +128,18 @@ CONFIGS: dict[str, tuple[dict[str, object], str]] = {  # what is changed in the 
 }
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
-def test_apptainer_runs_an_image_whose_config_has(kind: str, registry: FakeRegistry, peer: Apptainer) -> None:
-    base = rich_layers()[0]
-    changes, printed = CONFIGS[kind]
-    config = {**json.loads(make_config([base], {"Cmd": PRINT, "Env": ["PATH=/bin"]})), **changes}
-    name = f"odd/c{list(CONFIGS).index(kind)}"
-    registry.add_image(name, "1", [build.compress(base)], json.dumps(config).encode())
-    sif = peer.folder / f"{name.replace('/', '-')}.sif"
-    kedge("pull", "-q", sif, f"docker://{registry.host}/{name}:1", cache=peer.folder / "cache")
-    assert peer.run("run", sif).stdout == printed
-    assert peer.run("inspect", "--all", sif).stdout
+def test_apptainer_runs_images_whose_config_is_odd(registry: FakeRegistry, peer: Apptainer) -> None:
+    base = make_base()
+    plain = json.loads(make_config([base], {"Cmd": PRINT, "Env": ["PATH=/bin"]}))
+    images = [
+        pull(registry, peer, f"config-{number}", [base], json.dumps({**plain, **changes}).encode())
+        for number, (changes, _) in enumerate(CONFIGS.values())
+    ]
+    runs = peer.answer(*(("run", sif) for sif in images))
+    shown = peer.answer(*(("inspect", "--all", sif) for sif in images))
+    wrong = [
+        f"{kind}: {run}, inspect {status} {text}"
+        for (kind, (_, printed)), run, (status, text) in zip(CONFIGS.items(), runs, shown, strict=True)
+        if run != (0, printed) or status or not text
+    ]
+    assert not wrong, "\n".join(wrong)

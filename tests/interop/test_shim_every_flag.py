@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every verb and flag that the real Apptainer lists: a shim does something for it, or refuses it with a reason."""
+"""Every verb and flag that the real Apptainer lists: a shim does something for it, or refuses it with a reason.
+
+What it lists is recorded (`recorded.py`).
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,8 @@ from kedge.cli.shim_words import translate
 from kedge.errors import KedgeError
 from kedge.runtime.command_line.flag_table import FLAGS
 from kedge.runtime.command_line.flags import HelpWanted, parse_words
-from tests.builders.apptainer import apptainer_folder
-
-pytestmark = [pytest.mark.peer, pytest.mark.root]
+from tests.builders.apptainer import Apptainer, apptainer_folder
+from tests.interop.recorded import find_changes, recall
 
 # What stands behind the flags of each verb: an image, a name, an address.
 OPERANDS = {
@@ -48,22 +50,32 @@ VERBS = re.compile(r"^  ([a-z][a-z-]*) {2,}\S", re.MULTILINE)
 FLAG = re.compile(r"^ {2,6}(?:-(\w), )?--([\w-]+)( [a-z][\w]*)? {2,}", re.MULTILINE)
 
 
-def list_verbs(run: object) -> Iterator[tuple[str, str]]:
-    """Each verb that takes flags of its own, with its help text."""
-    top = ask(run, "help")
+QUESTIONS = {"flags": "letter, name and kind of value of each flag, by verb"}
+
+
+def ask_apptainer(names: list[str]) -> dict[str, dict[str, list[list[str]]]]:
+    """The flags of each verb that has some of its own, by its help text."""
+    with apptainer_folder() as peer:
+        texts = dict(list_verbs(peer))
+    flags = {verb: [list(each) for each in FLAG.findall(text.partition("Options:")[2])] for verb, text in texts.items()}
+    return {name: flags for name in names}
+
+
+def list_verbs(peer: Apptainer) -> Iterator[tuple[str, str]]:
+    top = peer.run("help").stdout
     for verb in VERBS.findall(top.partition("Available Commands:")[2]):
         if verb in ("help", "version"):
             continue
-        text = ask(run, verb, "--help")
+        text = ask(peer, verb)
         below = VERBS.findall(text.partition("Available Commands:")[2].partition("Examples:")[0])
         for command in below:
-            yield f"{verb} {command}", ask(run, verb, command, "--help")
+            yield f"{verb} {command}", ask(peer, verb, command)
         if not below:
             yield verb, text
 
 
-def ask(run: object, *words: str) -> str:
-    done = run(*words, check=False)  # type: ignore[operator]
+def ask(peer: Apptainer, *words: str) -> str:
+    done = peer.run(*words, "--help", check=False)
     return str(done.stdout + done.stderr)
 
 
@@ -91,23 +103,22 @@ def judge(verb: str, words: list[str]) -> str:
 def test_every_flag_of_apptainer_is_taken_or_refused_with_a_reason() -> None:
     taken: set[str] = set()
     refused: dict[str, str] = {}
-    with apptainer_folder() as peer:
-        for verb, text in list_verbs(peer.run):
-            family = verb.split()[0]
-            if family in ABSENT:
-                assert "does not support" in judge(verb, []), verb
+    for verb, flags in recall("help", QUESTIONS, ask_apptainer)["flags"].items():
+        family = verb.split()[0]
+        if family in ABSENT:
+            assert "does not support" in judge(verb, []), verb
+            continue
+        operands = OPERANDS.get(verb, "").split()
+        for letter, name, value in flags:
+            if name == "help":
                 continue
-            operands = OPERANDS.get(verb, "").split()
-            for letter, name, value in FLAG.findall(text.partition("Options:")[2]):
-                if name == "help":
-                    continue
-                given = [VALUES.get(f"--{name}", "1")] if value else []
-                for spelled in (f"--{name}", *([f"-{letter}"] if letter else [])):
-                    told = judge(verb, [spelled, *given, *operands])
-                    if told == "taken":
-                        taken.add(f"{verb} {spelled}")
-                    else:
-                        refused[f"{verb} {spelled}"] = told
+            given = [VALUES.get(f"--{name}", "1")] if value else []
+            for spelled in (f"--{name}", *([f"-{letter}"] if letter else [])):
+                told = judge(verb, [spelled, *given, *operands])
+                if told == "taken":
+                    taken.add(f"{verb} {spelled}")
+                else:
+                    refused[f"{verb} {spelled}"] = told
     unknown = {flag: told for flag, told in refused.items() if told.startswith(UNKNOWN)}
     assert not unknown, "\n".join(f"{flag}: {told}" for flag, told in unknown.items())
     assert len(taken) > 500, sorted(taken)
@@ -117,3 +128,10 @@ def test_idle_flags_of_containers_say_why_they_change_nothing() -> None:
     idle = [flag for flag in FLAGS if flag.group == "idle"]
     assert idle
     assert all(len(flag.help) > 20 for flag in idle)
+
+
+@pytest.mark.long
+@pytest.mark.peer
+@pytest.mark.root
+def test_flags_are_recorded_as_apptainer_lists_them() -> None:
+    assert find_changes("help", QUESTIONS, ask_apptainer) == []

@@ -48,12 +48,16 @@ class Peer:
         self.keys = folder / "keys"
         self.ring = KeyRing(self.keys)
 
-    def run(self, *words: str | Path, data: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run it as its user; everything in the directory is that user's meanwhile."""
+    def run(
+        self, *words: str | Path, data: str = "", check: bool = True, shell: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Run it as its user, or with `shell` a script with words; all in the directory is that user's meanwhile."""
         for path in (self.folder, *self.folder.rglob("*")):
             os.chown(path, PEER_USER, PEER_USER)
         script = str(require_peer())
-        command = [script, "run", "-d", str(self.folder), "--", "env", f"APPTAINER_KEYSDIR={self.keys}", "apptainer"]
+        command = [script, "run", "-d", str(self.folder), "--", "env", f"APPTAINER_KEYSDIR={self.keys}"]
+        command += ["sh", "-c", str(words[0]), "sh"] if shell else ["apptainer"]
+        words = words[1:] if shell else words
         done = subprocess.run(
             [*command, *map(str, words)],
             input=data,
@@ -92,6 +96,8 @@ def test_apptainer_verifies_what_we_sign(kind: str, peer: Peer) -> None:
     done = peer.run("verify", "--local", image)
     assert f"Fingerprint: {block.fingerprint}" in done.stdout
     assert len(re.findall(r"^Objects verified", done.stdout, re.MULTILINE)) == 2
+    if kind != "ed25519":
+        return  # what is not signed is no question of the key
     append_object(image, DataObject(DataType.GENERIC, b"more"))
     assert "object not signed" in peer.run("verify", "--local", image, check=False).stderr
 
@@ -227,15 +233,20 @@ TAMPERS = {
 }
 
 
-@pytest.mark.parametrize("name", TAMPERS)
-def test_tampering_is_judged_alike(name: str, peer: Peer) -> None:
+def test_tampering_is_judged_alike(peer: Peer) -> None:
+    """One signed image, changed at each of the places; Apptainer's tree is entered once."""
     peer.ring.add_public([BLOCKS["ed25519"]])
     peer.ring.add_secret([BLOCKS["ed25519"]])
     image = peer.image("one-group.sif")
     assert main(["sign", str(image)]) == 0
-    offset, mask = TAMPERS[name]
-    data = bytearray(image.read_bytes())
-    data[offset] ^= mask
-    image.write_bytes(data)
-    theirs = peer.run("verify", "--local", image, check=False).returncode
-    assert (main(["verify", "--local", str(image)]) == 0) is (theirs == 0)
+    for number, (offset, mask) in enumerate(TAMPERS.values()):
+        data = bytearray(image.read_bytes())
+        data[offset] ^= mask
+        (peer.folder / f"changed-{number}.sif").write_bytes(data)
+    verify = 'apptainer verify --local "$1/changed-$n.sif" >/dev/null 2>&1; echo $?'
+    script = f"n=0; while [ $n -lt {len(TAMPERS)} ]; do {verify}; n=$((n + 1)); done"
+    theirs = peer.run(script, str(peer.folder), shell=True).stdout.split()
+    ours = [main(["verify", "--local", str(peer.folder / f"changed-{n}.sif")]) for n in range(len(TAMPERS))]
+    judged = {name: (theirs[n] == "0", ours[n] == 0) for n, name in enumerate(TAMPERS)}
+    assert {name: pair for name, pair in judged.items() if pair[0] is not pair[1]} == {}
+    assert {pair[0] for pair in judged.values()} == {True, False}

@@ -6,14 +6,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.builders.apptainer import PEER_USER
 from tests.builders.busybox import read_busybox
-from tests.builders.images import MACHINE
+from tests.builders.images import MACHINE, kedge_here
 from tests.builders.oci_archive import Entry, OciArchive
 from tests.requirements import require_program
 
@@ -221,11 +220,8 @@ Peer = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def pull(target: Path, source: str, *flags: str) -> None:
-    """Make an image with kedge."""
-    command = [sys.executable, "-m", "kedge", "pull", "--quiet", *flags, str(target), source]
-    environment = {**os.environ, "KEDGE_CACHEDIR": str(target.parent / "store")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, check=False)
-    assert done.returncode == 0, f"{command}: {done.stderr}"
+    """Make an image with kedge, in this process."""
+    kedge_here("pull", "--quiet", *flags, target, source, cache=target.parent / "store")
 
 
 def make_archive(path: Path, entries: list[Entry], config: Mapping[str, Any]) -> Path:

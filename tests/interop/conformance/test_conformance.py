@@ -23,10 +23,32 @@ from tests.requirements import REPOSITORY, require_program
 
 pytestmark = [pytest.mark.peer, pytest.mark.root]
 PAGE = REPOSITORY / "docs/compatibility.md"
-# An image is usually unpacked; what lies above it must not notice when it is mounted instead.
-FOR_SQUASHFUSE = [case for case in CASES if case.name.startswith(("layer-", "bind-missing", "user-", "apart-fakeroot"))]
-# With the ids of /etc/subuid fake root knows many users, without them itself alone; machines have them or not.
-FOR_FAKEROOT = [case for case in CASES if case.name.startswith("apart-fakeroot")]
+# An image is usually unpacked; what lies above it must not notice when it is mounted instead. These are the ways that
+# go through the mount: what it says to writers, files that are copied up, hidden and linked above it, an image over an
+# image, places that are made in it with and without an overlay, a user it does not know, its owners in a namespace.
+OVER_A_MOUNT = (
+    *(
+        "layer-readonly-message",
+        "layer-tmpfs-change",
+        "layer-tmpfs-chmod",
+        "layer-folder-kept",
+        "layer-squashfs-writable",
+    ),
+    *("layer-underlay-in-folder", "bind-missing-destination", "user-passwd-of-image", "apart-fakeroot-ownership"),
+)
+FOR_SQUASHFUSE = [
+    pytest.param(case, id=case.name, marks=[] if case.name in OVER_A_MOUNT else [pytest.mark.long])
+    for case in CASES
+    if case.name.startswith(("layer-", "bind-missing", "user-", "apart-fakeroot"))
+]
+# With the ids of /etc/subuid fake root knows many users, without them itself alone; machines have them or not. What
+# they change: who one is, the map, whose files are, and whom they can be given to.
+BY_IDS = ("apart-fakeroot", "apart-fakeroot-map", "apart-fakeroot-ownership", "apart-fakeroot-chown")
+FOR_FAKEROOT = [
+    pytest.param(case, id=case.name, marks=[] if case.name in BY_IDS else [pytest.mark.long])
+    for case in CASES
+    if case.name.startswith("apart-fakeroot")
+]
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +70,13 @@ def test_conformance_kedge_does_as_apptainer(places: Places, case: Case) -> None
     judge(places, case)
 
 
-@pytest.mark.parametrize("case", FOR_SQUASHFUSE, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", FOR_SQUASHFUSE)
 def test_conformance_holds_with_squashfuse(places: Places, case: Case) -> None:
     require_program("squashfuse")
     judge(places.with_variables(KEDGE_ROOT_FROM="squashfuse"), case)
 
 
-@pytest.mark.parametrize("case", FOR_FAKEROOT, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", FOR_FAKEROOT)
 def test_conformance_holds_without_subordinate_ids(places_without_ids: Places, case: Case) -> None:
     judge(places_without_ids, case)
 
@@ -130,3 +152,5 @@ def test_conformance_cases_have_names_of_their_own() -> None:
     twice = [name for name, count in Counter(case.name for case in (*CASES, *LOGINS)).items() if count > 1]
     assert not twice
     assert len(CASES) > 500
+    assert set(OVER_A_MOUNT) <= {parameters.id for parameters in FOR_SQUASHFUSE}
+    assert set(BY_IDS) <= {parameters.id for parameters in FOR_FAKEROOT}
