@@ -63,17 +63,14 @@ def test_a_heredoc_with_a_failing_command_fails_like_a_script(shop: Workshop) ->
 
 def test_mounts_are_there_for_one_step(shop: Workshop) -> None:
     shop.write("secret.txt", "s3cret\n")
-    shop.write("data/file", "from the context\n")
     build(
         shop,
-        "RUN --mount=type=secret,id=s --mount=type=secret,id=s,env=S --mount=type=bind,source=data,target=/in "
-        'test "$(cat /run/secrets/s)" = s3cret && test "$S" = s3cret && cat /in/file > /copied\n'
-        "RUN --mount=type=cache,target=/cache date > /cache/x\nRUN --mount=type=cache,target=/cache test -s /cache/x\n"
-        'RUN test ! -e /run/secrets/s && test -z "$S" && test ! -e /in/file && test ! -e /cache/x\n'
-        "RUN --mount=type=secret,id=unknown test ! -e /run/secrets/unknown\n",
+        "RUN --mount=type=secret,id=s --mount=type=secret,id=s,env=S --mount=type=bind,target=/in --mount=type=cache,"
+        'target=/cache test "$(cat /run/secrets/s)" = s3cret && test "$S" = s3cret && cp /in/busybox /cache/x\n'
+        "RUN --mount=type=secret,id=unknown test ! -e /run/secrets/unknown && test ! -e /run/secrets/s && "
+        'test -z "$S" && test ! -e /in/busybox && test ! -e /cache/x\n',
         "--secret=id=s,src=secret.txt",
     )
-    assert shop.read("out.sif", "/copied") == "from the context\n"
 
 
 def test_contexts_with_names_are_origins_and_bases(shop: Workshop) -> None:
