@@ -19,8 +19,7 @@ from kedge.layers.owners import take_noted_owner
 from kedge.layers.upper_directory import read_upper
 from kedge.model.owner_attribute import DEVICE_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.model.tree import walk
-from tests.builders.build_steps import Steps, give
-from tests.builders.containers import each_role, give_to, make_sandbox
+from tests.builders.build_steps import Steps, give, make_steps
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.requirements import require_program, require_root
 
@@ -35,15 +34,6 @@ def steps(request: pytest.FixtureRequest) -> Iterator[Steps]:
 @pytest.fixture
 def layered() -> Iterator[Steps]:
     yield from make_steps("layers")
-
-
-def make_steps(way: str, role: str = "user") -> Iterator[Steps]:
-    for runner in each_role(role):
-        base = give_to(runner, make_sandbox(runner.folder / "base"))
-        os.chown(base, runner.uid, runner.uid)
-        (base / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\napp:x:1000:50:App:/srv/app:/bin/sh\n")
-        (base / "etc/group").write_text("root:x:0:\nstaff:x:50:\naudio:x:29:app\n")
-        yield Steps(runner, base, give(runner, runner.folder / "changes") if way == "layers" else None)
 
 
 def list_tree(folder: Path) -> set[str]:

@@ -216,5 +216,3 @@ def test_commit_editable_installs_survive(runner: Runner, overlay: Path, command
     made = runner.home / "new"
     runner.read("commit", str(overlay), str(made))
     assert runner.read("exec", "--bind", str(code), str(made), *ask, cwd="/") == "edited\n"
-    packages = json.loads(runner.read("image", "diff", "--json", str(image), str(made)))["packages"]
-    assert [change["after"] for change in packages if change["name"].replace("_", "-") == "pt-bench"] in ([], ["0.1"])
