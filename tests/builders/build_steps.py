@@ -8,11 +8,11 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.builders.containers import Runner, as_user
+from tests.builders.containers import Runner, as_user, each_role, give_to, make_sandbox
 from tests.requirements import require_program
 
 PROGRAM = Path(__file__).parents[1] / "programs/run_a_build_step.py"
@@ -98,3 +98,13 @@ def give(runner: Runner, folder: Path) -> Path:
     folder.mkdir(parents=True)
     os.chown(folder, runner.uid, runner.uid)
     return folder
+
+
+def make_steps(way: str, role: str = "user") -> Iterator[Steps]:
+    """A fixture's body: steps in `layers` over a base with more users than root, or in its own `directory`."""
+    for runner in each_role(role):
+        base = give_to(runner, make_sandbox(runner.folder / "base"))
+        os.chown(base, runner.uid, runner.uid)
+        (base / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\napp:x:1000:50:App:/srv/app:/bin/sh\n")
+        (base / "etc/group").write_text("root:x:0:\nstaff:x:50:\naudio:x:29:app\n")
+        yield Steps(runner, base, give(runner, runner.folder / "changes") if way == "layers" else None)

@@ -3,15 +3,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kedge.formats.sif.reader import SifReader
+from kedge.formats.squashfs.reader import SquashReader
+from kedge.model.tree import Node, walk
 from tests.builders.busybox import read_busybox
-from tests.builders.containers import Runner, give_to, make_sandbox
+from tests.builders.containers import Runner, each_role, give_to, make_sandbox
+from tests.builders.once import make_once
 
 # A Dockerfile's beginning: an image with a shell, from nothing.
 SHELL = 'FROM scratch AS base\nCOPY busybox /bin/busybox\nRUN ["/bin/busybox", "--install", "-s", "/bin"]\n'
@@ -25,13 +32,29 @@ class Workshop:
     context: Path
 
     @classmethod
-    def open(cls, runner: Runner) -> Workshop:
-        """A context with busybox in it."""
+    def open(cls, runner: Runner, *, knows: str = SHELL) -> Workshop:
+        """A context with busybox in it; the steps of `knows`, a Dockerfile, are in the cache."""
         context = runner.home / "context"
         context.mkdir()
         (context / "busybox").write_bytes(read_busybox())
         (context / "busybox").chmod(0o755)
-        return cls(runner, give_to(runner, context))
+        shop = cls(runner, give_to(runner, context))
+        if knows:
+            shop.learn(knows)
+        return shop
+
+    def learn(self, recipe: str) -> None:
+        """Put the steps of a Dockerfile into the cache, as a build of this user would: they are done once in a run."""
+        name = f"steps-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+        kept = make_once(name, lambda place: keep_steps(recipe, place))
+        for path in kept.rglob("*"):
+            target = self.runner.folder / "cache" / path.relative_to(kept)
+            if path.is_dir():
+                target.mkdir(mode=0o700, exist_ok=True)
+            elif not target.exists():
+                shutil.copyfile(path, target)
+                target.chmod(0o600)
+            os.chown(target, self.runner.uid, self.runner.uid)
 
     def write(self, name: str, text: str) -> Path:
         """A file of the context."""
@@ -51,6 +74,14 @@ class Workshop:
         """`kedge build` in the context."""
         return self.runner.run("build", *words, env=env, cwd=self.context)
 
+    def begin(self, *words: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        """The same, which goes on beside the test."""
+        return subprocess.Popen(
+            self.runner.argv("build", *words), env=self.runner.variables(env), cwd=self.context,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
     def build(self, *words: str, env: dict[str, str] | None = None) -> dict[str, Any]:
         """A build that succeeds: what --json says."""
         done = self.start("--json", *words, env=env)
@@ -66,6 +97,28 @@ class Workshop:
         """What a program in a built image prints."""
         return self.runner.read("exec", "--no-home", str(self.context / image), *words)
 
+    def look(self, image: str, *paths: str) -> tuple[dict[str, Node], str]:
+        """The files of a built SIF, and the text of some: read in this process, far cheaper than by a container."""
+        file = io.BytesIO((self.context / image).read_bytes())
+        partition = SifReader(file, image).root_partition()
+        with SquashReader(file, partition.offset, partition.size) as reader:
+            nodes = {f"/{os.fsdecode(path)}": node for path, node in walk(reader.read_tree())}
+            return nodes, b"".join(data for path in paths for data in reader.chunks(nodes[path])).decode()
+
+    def read(self, image: str, *paths: str) -> str:
+        """The text of files in a built SIF, one after the other."""
+        return self.look(image, *paths)[1]
+
     def list_builds(self) -> list[str]:
         """What builds have left on the node."""
         return sorted(path.name for path in (self.runner.folder / "node/builds").glob("*"))
+
+
+def keep_steps(recipe: str, place: Path) -> None:
+    """Leave what the cache of an ordinary user knows of a Dockerfile's steps when they are done."""
+    for runner in each_role("user"):
+        shop = Workshop.open(runner, knows="")
+        shop.write("Dockerfile", recipe)
+        shop.build("--format", "oci", "out", "Dockerfile")
+        for name in ("blobs", "steps"):
+            shutil.copytree(runner.folder / "cache" / name, place / name)

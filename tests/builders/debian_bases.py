@@ -3,29 +3,26 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import re
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.builders.containers import Runner, as_user
+from tests.builders.once import make_once
 from tests.requirements import require_program, require_root
 
 
-@functools.cache
 def make_debian(suite: str) -> Path:
     """A minimal system as a tar file, made once in a run; skips the test where there is no mirror that has it."""
     require_root()
-    folder = Path(tempfile.mkdtemp(prefix="kedge-debian-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    folder.chmod(0o755)
-    path = folder / f"{suite}.tar"
-    argv = [require_program("mmdebstrap"), "--variant=minbase", "--quiet", suite, str(path), find_mirror()]
+    return make_once(f"{suite}.tar", lambda path: _bootstrap(suite, path))
+
+
+def _bootstrap(suite: str, path: Path) -> None:
+    options = ["--variant=minbase", "--quiet", "--format=tar"]
+    argv = [require_program("mmdebstrap"), *options, suite, str(path), find_mirror()]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     except subprocess.TimeoutExpired:
@@ -33,7 +30,6 @@ def make_debian(suite: str) -> Path:
     if done.returncode:
         pytest.skip(f"no {suite} from the mirror of this host: {done.stderr[-300:]}")
     path.chmod(0o644)
-    return path
 
 
 def find_mirror() -> str:

@@ -7,9 +7,8 @@ one, and the kernel takes away what is mounted on that, in every namespace.
 
 from __future__ import annotations
 
-import shutil
+import subprocess
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,8 +24,9 @@ class Account(NamedTuple):
 
 def make_etc(place: Path, accounts: Iterable[Account], **files: str) -> Path:
     """The machine's /etc as it is now, with these users besides, and files with these texts."""
-    with suppress(shutil.Error):  # a package that is being installed takes away files that were just there
-        shutil.copytree("/etc", place, symlinks=True)
+    place.mkdir(parents=True)
+    # a package that is being installed takes away files that were just there
+    subprocess.run(["cp", "-aT", "/etc", place], stderr=subprocess.DEVNULL, check=False)
     for each in accounts:
         append(place / "passwd", f"{each.name}:x:{each.uid}:{each.uid}::{each.home}:{each.shell}\n")
         append(place / "group", f"{each.name}:x:{each.uid}:\n")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders.builds import SHELL, Workshop
 
-BIG = "RUN i=0; while [ $i -lt 20000 ]; do echo $i $i; i=$((i+1)); done > /big\n"
+BIG = "RUN seq 30000 > /big\n"
 
 
 def find_layer(shop: Workshop, least: int, most: int) -> Path:
@@ -28,7 +28,7 @@ def damage(path: Path) -> None:
 @pytest.mark.parametrize("forgets_node", [False, True])
 def test_build_makes_a_damaged_layer_again(shop: Workshop, forgets_node: bool) -> None:
     shop.write("Dockerfile", SHELL + BIG + "RUN echo one > /one\n")
-    assert shop.states("out.sif", ".") == ["done"] * 4
+    assert shop.states("out.sif", ".") == ["cached", "cached", "done", "done"]
     damage(find_layer(shop, 20_000, 200_000))
     if forgets_node:
         shutil.rmtree(shop.runner.folder / "node/images")
@@ -36,6 +36,7 @@ def test_build_makes_a_damaged_layer_again(shop: Workshop, forgets_node: bool) -
     done = shop.start("out2.sif", ".")
     assert done.returncode == 0, done.stderr
     assert "a layer in the cache was damaged: kedge makes it again" in done.stderr
-    assert shop.exec("out2.sif", "sh", "-c", "cat /one; wc -l < /big") == "two\n20000\n"
+    numbers = "".join(f"{number}\n" for number in range(1, 30001))
+    assert shop.read("out2.sif", "/one", "/big") == f"two\n{numbers}"
     assert shop.states("out3.sif", ".") == ["cached"] * 4
     assert not shop.list_builds()

@@ -74,12 +74,12 @@ def describe(member: tarfile.TarInfo) -> Member:
 
 
 @pytest.mark.root
-def test_emulated_calls_leave_the_layers_of_real_ones() -> None:
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
+def test_emulated_calls_leave_the_layers_of_real_ones(seed: int) -> None:
+    rows = make_rows(seed)
+    real, emulated = build("root", rows), build("user", rows)
+    assert len(real) == len(emulated) == 3 + STEPS
     different = []
-    for seed in range(3):
-        rows = make_rows(seed)
-        real, emulated = build("root", rows), build("user", rows)
-        assert len(real) == len(emulated) == 3 + STEPS
-        for step, (expected, found) in enumerate(zip(real, emulated, strict=True)):
-            different += [(seed, step, *pair) for pair in zip(expected, found, strict=True) if pair[0] != pair[1]]
+    for step, (expected, found) in enumerate(zip(real, emulated, strict=True)):
+        different += [(step, *pair) for pair in zip(expected, found, strict=True) if pair[0] != pair[1]]
     assert not different

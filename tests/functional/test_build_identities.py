@@ -15,8 +15,7 @@ import pytest
 from kedge.layers.owners import OwnerTable, RecordedOwner, note_owners
 from kedge.layers.upper_directory import read_upper
 from kedge.model.tree import Node, NodeKind, walk
-from tests.builders.build_steps import StepResult, Steps, give
-from tests.builders.containers import each_role, give_to, make_sandbox
+from tests.builders.build_steps import StepResult, Steps, make_steps
 from tests.builders.old_kernels import play_refusals
 
 SCRIPT = """
@@ -34,15 +33,6 @@ def steps(request: pytest.FixtureRequest) -> Iterator[Steps]:
 @pytest.fixture
 def layered() -> Iterator[Steps]:
     yield from make_steps("layers")
-
-
-def make_steps(way: str) -> Iterator[Steps]:
-    for runner in each_role("user"):
-        base = give_to(runner, make_sandbox(runner.folder / "base"))
-        os.chown(base, runner.uid, runner.uid)
-        (base / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\napp:x:1000:50:App:/home/app:/bin/sh\n")
-        (base / "etc/group").write_text("root:x:0:\nstaff:x:50:\naudio:x:29:app\n")
-        yield Steps(runner, base, give(runner, runner.folder / "changes") if way == "layers" else None)
 
 
 def list_nodes(steps: Steps) -> dict[str, Node]:

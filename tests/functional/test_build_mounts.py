@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.builders.builds import SHELL, Workshop
@@ -17,10 +19,10 @@ def test_binds_show_the_context_and_stages(shop: Workshop) -> None:
         "cat /mnt/a/file /mnt/b/file > /both; ! touch /mnt/a/x\n"
         "RUN --mount=type=bind,source=data,target=/mnt/a,rw echo changed > /mnt/a/file\n",
     )
-    first = shop.states("a.sif", "Dockerfile")
-    assert set(first) == {"done"}
-    assert shop.exec("a.sif", "cat", "/both") == "of the context\nof a stage\n"
-    assert shop.exec("a.sif", "sh", "-c", "ls /mnt 2>&1 | wc -l").strip() in ("0", "1")
+    assert shop.states("a.sif", "Dockerfile").count("done") == 3
+    nodes, both = shop.look("a.sif", "/both")
+    assert both == "of the context\nof a stage\n"
+    assert not [path for path in nodes if path.startswith("/mnt/")]
     assert (shop.context / "data/file").read_text() == "of the context\n"
     assert set(shop.states("b.sif", "Dockerfile")) == {"cached"}
     shop.write("data/file", "changed\n")
@@ -41,10 +43,10 @@ def test_binds_of_the_context_leave_out_what_dockerignore_names(shop: Workshop) 
     )
     shop.build("--build-context", "given=.", "a.sif", "Dockerfile")
     top, below = ["/m", "/m/.dockerignore", "/m/Dockerfile", "/m/busybox"], ["", "/a.c", "/docs", "/docs/keep.md"]
-    assert shop.exec("a.sif", "cat", "/all").split() == [*top, *(f"/m/src{name}" for name in below)]
-    assert shop.exec("a.sif", "cat", "/src").split() == [f"/m{name}" for name in below]
-    assert shop.exec("a.sif", "cat", "/cache").split() == [*top, *(f"/m/src{name}" for name in below)]
-    assert shop.exec("a.sif", "cat", "/one") == "src/a.c"
+    assert shop.read("a.sif", "/all").split() == [*top, *(f"/m/src{name}" for name in below)]
+    assert shop.read("a.sif", "/src").split() == [f"/m{name}" for name in below]
+    assert shop.read("a.sif", "/cache").split() == [*top, *(f"/m/src{name}" for name in below)]
+    assert shop.read("a.sif", "/one") == "src/a.c"
     shop.write("keys/private", "changed: nobody looks at it")
     assert set(shop.states("--build-context", "given=.", "b.sif", "Dockerfile")) == {"cached"}
     done = shop.start("c.sif", str(shop.write("bad", f"{SHELL}RUN {bind},source=keys ls /m\n")))
@@ -53,28 +55,34 @@ def test_binds_of_the_context_leave_out_what_dockerignore_names(shop: Workshop) 
     assert shop.list_builds() == []
 
 
-@pytest.mark.parametrize("sharing", ["shared", "private", "locked"])
-def test_caches_survive_builds_and_are_in_no_layer(shop: Workshop, sharing: str) -> None:
-    mount = f"--mount=type=cache,target=/cache,id=mine,sharing={sharing}"
-    shop.write("Dockerfile", f"{SHELL}RUN {mount} echo x >> /cache/log; wc -l < /cache/log > /n\n")
-    for name in ("a", "b"):
-        shop.build("--no-cache", f"{name}.sif", "Dockerfile")
-    assert [shop.exec(f"{name}.sif", "cat", "/n").strip() for name in ("a", "b")] == ["1", "2"]
-    assert shop.exec("b.sif", "sh", "-c", "ls /cache 2>/dev/null | wc -l").strip() == "0"
+def test_caches_survive_builds_and_are_in_no_layer(shop: Workshop) -> None:
+    kinds = ("shared", "private", "locked")
+    steps = "".join(
+        f"RUN --mount=type=cache,target=/cache,id={kind},sharing={kind} echo $WHICH >> /cache/log; "
+        f"cat /cache/log > /{kind}\n"
+        for kind in kinds
+    )
+    shop.write("Dockerfile", f"{SHELL}ARG WHICH\n{steps}")
+    for name, expected in (("a", "a\n"), ("b", "a\nb\n")):
+        shop.build("--build-arg", f"WHICH={name}", f"{name}.sif", "Dockerfile")
+        nodes, text = shop.look(f"{name}.sif", *(f"/{kind}" for kind in kinds))
+        assert text == expected * 3
+        assert not [path for path in nodes if path.startswith("/cache/")]
 
 
 def test_memory_is_gone_after_the_step(shop: Workshop) -> None:
     shop.write("Dockerfile", f"{SHELL}RUN --mount=type=tmpfs,target=/mem,size=1m echo x > /mem/x && mount > /mounts\n")
     shop.build("a.sif", "Dockerfile")
-    assert "/mem" in shop.exec("a.sif", "cat", "/mounts")
-    assert shop.exec("a.sif", "sh", "-c", "ls /mem 2>/dev/null | wc -l").strip() == "0"
+    nodes, mounts = shop.look("a.sif", "/mounts")
+    assert "/mem" in mounts
+    assert not [path for path in nodes if path.startswith("/mem/")]
 
 
 def test_network_none_has_no_network(shop: Workshop) -> None:
     shop.write("Dockerfile", f"{SHELL}RUN --network=none cat /proc/net/dev > /devices\nRUN cat /proc/net/dev > /host\n")
     shop.build("a.sif", "Dockerfile")
-    assert len(shop.exec("a.sif", "cat", "/devices").splitlines()) == 3
-    assert not shop.exec("a.sif", "sh", "-c", "cat /etc/resolv.conf 2>/dev/null | head -c 0")
+    assert shop.read("a.sif", "/devices").count(":") == 1
+    assert shop.read("a.sif", "/host").count(":") == Path("/proc/net/dev").read_text().count(":")
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777])
@@ -84,6 +92,6 @@ def test_context_that_others_can_change_is_mounted_as_a_copy(shop: Workshop, mod
     binds = "--mount=type=bind,source=data,target=/m --mount=type=bind,source=data/file,target=/one"
     shop.write("Dockerfile", f"{SHELL}RUN {binds} cat /one > /text && ls -i /m/file > /inode\n")
     shop.build("a.sif", "Dockerfile")
-    text, inode = shop.exec("a.sif", "cat", "/text", "/inode").splitlines()
+    text, inode = shop.read("a.sif", "/text", "/inode").splitlines()
     assert text == "text"
     assert (int(inode.split()[0]) == file.stat().st_ino) == (mode == 0o755)

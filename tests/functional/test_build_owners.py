@@ -6,13 +6,11 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.builders.builds import SHELL, Workshop
-from tests.builders.containers import each_role
 from tests.builders.old_kernels import play_refusals
 
 RECIPE = f"""{SHELL}RUN echo app:x:1000:50:App:/home/app:/bin/sh >> /etc/passwd && echo staff:x:50: >> /etc/group
@@ -26,18 +24,12 @@ RUN echo root > /home/app/roots && busybox chown 7:8 /home/app/mine
 """
 
 
-@pytest.fixture
-def own() -> Iterator[Workshop]:
-    for runner in each_role("user"):
-        yield Workshop.open(runner)
-
-
 @pytest.mark.parametrize("refused", [(), ("overlay",), ("overlay", "fuse.fuse-overlayfs"), ("openat2",)])
-def test_layers_have_the_owners_that_steps_gave(own: Workshop, refused: tuple[str, ...]) -> None:
-    own.write("Dockerfile", RECIPE)
-    env = play_refusals(own.runner.folder, *refused, "in children") if refused else {}
-    own.build("--format", "docker-archive", "out.tar", "Dockerfile", env=env)
-    owners = read_owners(own.context / "out.tar")
+def test_layers_have_the_owners_that_steps_gave(shop: Workshop, refused: tuple[str, ...]) -> None:
+    shop.write("Dockerfile", RECIPE)
+    env = play_refusals(shop.runner.folder, *refused, "in children") if refused else {}
+    shop.build("--format", "docker-archive", "out.tar", "Dockerfile", env=env)
+    owners = read_owners(shop.context / "out.tar")
     assert {name: owners.get(name) for name in sorted(owners) if name.startswith(("home/app", "srv", "etc/group"))} == {
         "etc/group": (0, 0),
         "home/app": (1000, 50),
@@ -51,11 +43,11 @@ def test_layers_have_the_owners_that_steps_gave(own: Workshop, refused: tuple[st
     }
 
 
-def test_owners_are_roots_where_the_kernel_cannot_leave_calls_to_others(own: Workshop) -> None:
-    own.write("Dockerfile", RECIPE)
-    env = play_refusals(own.runner.folder, "call notices", "in children")
-    own.build("--format", "docker-archive", "out.tar", "Dockerfile", env=env)
-    owners = read_owners(own.context / "out.tar")
+def test_owners_are_roots_where_the_kernel_cannot_leave_calls_to_others(shop: Workshop) -> None:
+    shop.write("Dockerfile", RECIPE)
+    env = play_refusals(shop.runner.folder, "call notices", "in children")
+    shop.build("--format", "docker-archive", "out.tar", "Dockerfile", env=env)
+    owners = read_owners(shop.context / "out.tar")
     assert owners["srv/own/file"] == (0, 0)
     assert owners["home/app/dir"] == (1000, 50)  # USER is known
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -41,15 +40,22 @@ def build(runner: Runner, context: Path, *commands: str, protect: bool = True) -
     lines += ["COPY wheels /wheels", *(f"RUN {command}" for command in commands)]
     shutil.rmtree(runner.home / "made", ignore_errors=True)
     (context / "Dockerfile").write_text("\n".join(lines) + "\n")
-    words = [
-        "build",
-        *(["--protect"] if protect else []),
-        "--format",
-        "sandbox",
-        str(runner.home / "made"),
-        ".",
-    ]
+    words = ["build", *(["--protect"] if protect else []), "--format", "sandbox", str(runner.home / "made"), "."]
     return runner.run(*words, cwd=context)
+
+
+def compare(runner: Runner) -> tuple[set[str], set[str]]:
+    """The files that the image has and its base has not, and the other way round."""
+    before, after = (
+        {str(path.relative_to(folder)) for path in folder.rglob("*")}
+        for folder in (runner.folder / "python", runner.home / "made")
+    )
+    return after - before, before - after
+
+
+def list_packages(names: set[str]) -> set[str]:
+    """What is installed, of these files."""
+    return {Path(name).stem for name in names if name.endswith(".dist-info")}
 
 
 INSTALL = "python3 -m pip install -q --find-links /wheels"
@@ -59,11 +65,9 @@ INSTALL = "python3 -m pip install -q --find-links /wheels"
 def test_protect_lets_in_what_fits_and_keeps_what_is_there(runner: Runner, context: Path) -> None:
     done = build(runner, context, f"{INSTALL} lightning")
     assert done.returncode == 0, done.stderr
-    difference = json.loads(
-        runner.read("image", "diff", "--json", str(runner.folder / "python"), str(runner.home / "made"))
-    )
-    assert [(change["name"], change["after"]) for change in difference["packages"]] == [("lightning", "2.0")]
-    assert not [change["path"] for change in difference["files"] if "constraint" in change["path"]]
+    added, removed = compare(runner)
+    assert (list_packages(added), list_packages(removed)) == ({"lightning-2.0"}, set())
+    assert not [name for name in added if "constraint" in name]
 
 
 @pytest.mark.slow
@@ -86,11 +90,8 @@ def test_protect_names_what_a_step_replaced_all_the_same(runner: Runner, context
 def test_protect_is_not_the_default(runner: Runner, context: Path) -> None:
     done = build(runner, context, f"{INSTALL} extra", protect=False)
     assert done.returncode == 0, done.stderr
-    difference = json.loads(
-        runner.read("image", "diff", "--json", str(runner.folder / "python"), str(runner.home / "made"))
-    )
-    changes = {change["name"]: (change["before"], change["after"]) for change in difference["packages"]}
-    assert changes == {"framework": (OWN, "2.3.0"), "extra": (None, "1.0")}
+    added, removed = compare(runner)
+    assert (list_packages(added), list_packages(removed)) == ({"framework-2.3.0", "extra-1.0"}, {f"framework-{OWN}"})
 
 
 # -- an image as NVIDIA makes them: packages in /usr/local, a constraints file that pip gets from the image
@@ -119,10 +120,11 @@ def ngc(runner: Runner, context: Path) -> str:
     return "ngc:24.03"
 
 
-def build_on(runner: Runner, context: Path, base: str, *lines: str) -> subprocess.CompletedProcess[str]:
-    shutil.rmtree(runner.home / "made", ignore_errors=True)
+def build_on(
+    runner: Runner, context: Path, base: str, *lines: str, output: tuple[str, ...] = ("-t", "made", "-f", "Dockerfile")
+) -> subprocess.CompletedProcess[str]:
     (context / "Dockerfile").write_text("\n".join([f"FROM {base}", "RUN true", *lines]) + "\n")
-    return runner.run("build", "--protect", "--format", "sandbox", str(runner.home / "made"), ".", cwd=context)
+    return runner.run("build", "--protect", *output, ".", cwd=context)
 
 
 UNPINNED = INSTALL.replace("python3", "PIP_CONSTRAINT= python3")
@@ -144,7 +146,9 @@ UNPINNED = INSTALL.replace("python3", "PIP_CONSTRAINT= python3")
 def test_protect_names_package_step_and_line_on_an_image_of_ngc(
     runner: Runner, context: Path, ngc: str, command: str
 ) -> None:
-    done = build_on(runner, context, ngc, f"RUN {command}")
+    shutil.rmtree(runner.home / "made", ignore_errors=True)
+    output = ("--format", "sandbox", str(runner.home / "made"))
+    done = build_on(runner, context, ngc, f"RUN {command}", output=output)
     assert done.returncode == 92, done.stderr
     assert "kedge: Dockerfile:3:1: framework " in done.stderr
     assert "replaced by 2.3.0" in done.stderr or "was removed" in done.stderr
@@ -157,13 +161,12 @@ def test_protect_names_package_step_and_line_on_an_image_of_ngc(
     [
         f"{INSTALL} lightning",
         f"{INSTALL} --user lightning",
-        f"{UNPINNED} --target /opt/other framework==2.3.0",
         f"{INSTALL} --upgrade lightning",
+        f"{UNPINNED} --target /opt/other framework==2.3.0 && "
         "mkdir -p /opt/venv/lib/python3.11/site-packages/framework-2.3.0.dist-info && cd /opt/venv && : > pyvenv.cfg "
         "&& echo 'Name: framework\nVersion: 2.3.0' > lib/python3.11/site-packages/framework-2.3.0.dist-info/METADATA",
-        "true",
     ],
-    ids=["new", "user", "target", "upgrade", "venv", "nothing"],
+    ids=["new", "user", "upgrade", "target and venv"],
 )
 def test_protect_lets_others_in_on_an_image_of_ngc(runner: Runner, context: Path, ngc: str, command: str) -> None:
     done = build_on(runner, context, ngc, "RUN " + command.replace("\n", "\\n"))

@@ -19,8 +19,7 @@ from kedge.layers.owners import take_noted_owner
 from kedge.layers.upper_directory import read_upper
 from kedge.model.owner_attribute import DEVICE_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.model.tree import walk
-from tests.builders.build_steps import Steps, give
-from tests.builders.containers import each_role, give_to, make_sandbox
+from tests.builders.build_steps import Steps, give, make_steps
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.requirements import require_program, require_root
 
@@ -37,23 +36,14 @@ def layered() -> Iterator[Steps]:
     yield from make_steps("layers")
 
 
-def make_steps(way: str, role: str = "user") -> Iterator[Steps]:
-    for runner in each_role(role):
-        base = give_to(runner, make_sandbox(runner.folder / "base"))
-        os.chown(base, runner.uid, runner.uid)
-        (base / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\napp:x:1000:50:App:/srv/app:/bin/sh\n")
-        (base / "etc/group").write_text("root:x:0:\nstaff:x:50:\naudio:x:29:app\n")
-        yield Steps(runner, base, give(runner, runner.folder / "changes") if way == "layers" else None)
-
-
 def list_tree(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def test_step_has_the_given_variables_and_no_others(steps: Steps) -> None:
-    output = steps.read("env", environment={"A": "$x 'y'\nz", "PATH": "/bin"})
+def test_step_has_the_given_variables_and_no_others(layered: Steps) -> None:
+    output = layered.read("env", environment={"A": "$x 'y'\nz", "PATH": "/bin"})
     assert sorted(output.splitlines()) == ["A=$x 'y'", "HOME=/root", "PATH=/bin", "z"]
-    assert "HOME=/given" in steps.read("/bin/env", environment={"HOME": "/given"})
+    assert "HOME=/given" in layered.read("/bin/env", environment={"HOME": "/given"})
 
 
 def test_step_runs_in_its_directory_with_its_input(steps: Steps) -> None:
@@ -63,15 +53,15 @@ def test_step_runs_in_its_directory_with_its_input(steps: Steps) -> None:
     assert "cannot change to /etc/passwd" in steps.run("true", directory="/etc/passwd").error
 
 
-def test_step_ends_as_its_program_does(steps: Steps) -> None:
-    assert steps.run("sh", "-c", "echo out; echo err >&2; exit 255").output == "out\nerr\n"
-    assert steps.run("sh", "-c", "exit 255").status == 255
-    assert steps.run("sh", "-c", "kill -9 $$").status == 137
-    assert "executable file not found" in steps.run("nosuch").error
+def test_step_ends_as_its_program_does(layered: Steps) -> None:
+    done = layered.run("sh", "-c", "echo out; echo err >&2; exit 255")
+    assert (done.output, done.status) == ("out\nerr\n", 255)
+    assert layered.run("sh", "-c", "kill -9 $$").status == 137
+    assert "executable file not found" in layered.run("nosuch").error
 
 
-def test_step_hands_over_output_as_it_comes(steps: Steps) -> None:
-    assert steps.run("sh", "-c", "echo a; sleep 0.3; echo b").pieces == 2
+def test_step_hands_over_output_as_it_comes(layered: Steps) -> None:
+    assert layered.run("sh", "-c", "echo a; sleep 0.3; echo b").pieces == 2
 
 
 def test_step_writes_a_layer_without_mount_points(layered: Steps) -> None:
@@ -174,10 +164,10 @@ def test_step_without_network(steps: Steps) -> None:
     assert "No such file" in output
 
 
-def test_step_leaves_no_process_behind(steps: Steps) -> None:
+def test_step_leaves_no_process_behind(layered: Steps) -> None:
     began, seconds = time.monotonic(), make_seconds()
-    assert steps.read("sh", "-c", f"sleep {seconds} & (sleep {seconds} &) ; echo started") == "started\n"
-    done = steps.run("sh", "-c", f"trap '' TERM; sleep {seconds}", named={"timeout": 1})
+    assert layered.read("sh", "-c", f"sleep {seconds} & (sleep {seconds} &) ; echo started") == "started\n"
+    done = layered.run("sh", "-c", f"trap '' TERM; sleep {seconds}", named={"timeout": 1})
     assert "did not end within 1 s" in done.error
     assert time.monotonic() - began < 60
     assert not find_sleepers(seconds)

@@ -51,23 +51,26 @@ RUN chmod 0 /srv/shut/x && chown 0:0 /home/app/dir/file && ln -s x /srv/link && 
 RUN mknod /srv/null c 1 3 && chown app /srv/null && mkfifo /srv/pipe && chown app:staff /srv/pipe && rm /srv/link
 """
 EPOCH = {"SOURCE_DATE_EPOCH": "1700000000"}
+NO_OVERLAYS = ("overlay", "fuse.fuse-overlayfs")
 
 
 @pytest.fixture
 def own() -> Iterator[Workshop]:
     for runner in each_with_ids():
-        shop = Workshop.open(runner)
+        shop = Workshop.open(runner, knows=USERS)
         shop.write("given", "given\n")
         yield shop
 
 
 def with_runner(shop: Workshop, runner: Runner) -> Workshop:
-    """The same context, with other ids and nothing in the caches."""
+    """The same context, with other ids and nothing in the caches but the beginning."""
     for name in ("node", "cache"):
         subprocess.run(["rm", "-rf", runner.folder / name], check=True)
         (runner.folder / name).mkdir(mode=0o700)
         os.chown(runner.folder / name, runner.uid, runner.uid)
-    return replace(shop, runner=runner)
+    changed = replace(shop, runner=runner)
+    changed.learn(USERS)
+    return changed
 
 
 def build_same(shop: Workshop, *words: str, env: dict[str, str] | None = None) -> dict[str, Any]:
@@ -87,7 +90,7 @@ def test_a_step_has_the_users_of_the_image(own: Workshop) -> None:
         "USER root\nRUN su app -c id >> /out/said; find / -xdev -user app | sort >> /out/said\n",
     )
     own.build("out.sif", "Dockerfile")
-    assert own.exec("out.sif", "cat", "/out/said").splitlines() == [
+    assert own.read("out.sif", "/out/said").splitlines() == [
         "1000",
         "own",
         "cat: can't open '/root/secret': Permission denied",
@@ -119,15 +122,14 @@ def test_owners_and_modes_of_the_base_are_seen_and_can_be_changed(own: Workshop)
         "RUN echo more >> /srv/own/same; cp /srv/own/same /out/both\n"
         "USER root\nRUN find / -xdev -perm -4000 | sort >> /out/said; chmod a-s /bin/tool; touch /bin/su /etc/shut\n",
     )
-    own.build("--format", "docker-archive", "--force", "out.tar", "Dockerfile")
-    own.build("--force", "out.sif", "Dockerfile")
-    assert own.exec("out.sif", "cat", "/out/said").splitlines() == [
+    own.build("out.sif", "Dockerfile")
+    assert own.read("out.sif", "/out/said").splitlines() == [
         *("0", "own", "cat: can't open '/etc/shut': Permission denied"),
         *("1000:50 750 1", "1000:50 644 2", "0:0 4755 1", "0:0 0 1", "/bin/su", "/bin/tool"),
     ]
-    assert own.exec("out.sif", "cat", "/out/both").splitlines() == ["own", "more"]
-    modes = read_modes(own.context / "out.tar")
-    assert (modes["bin/tool"], modes["bin/su"], modes["etc/shut"]) == (0o755, 0o4755, 0)
+    nodes, both = own.look("out.sif", "/out/both")
+    assert both.splitlines() == ["own", "more"]
+    assert [nodes[path].mode for path in ("/bin/tool", "/bin/su", "/etc/shut")] == [0o755, 0o4755, 0]
 
 
 def test_a_device_is_made_by_root_alone_and_is_in_the_image(own: Workshop) -> None:
@@ -145,11 +147,10 @@ def test_a_device_is_made_by_root_alone_and_is_in_the_image(own: Workshop) -> No
     assert found["srv/pipe"].isfifo()
 
 
-def read_modes(path: Path) -> dict[str, int]:
-    return {member.name.strip("./"): member.mode for _, member in list_members(path)}
-
-
-@pytest.mark.parametrize("refused", [(), ("overlay",), ("overlay", "fuse.fuse-overlayfs"), ("openat2",)])
+@pytest.mark.parametrize(
+    "refused",  # tests/functional/test_build_owners.py has all of them, too
+    [(), NO_OVERLAYS, *(pytest.param((each,), marks=pytest.mark.long) for each in ("overlay", "openat2"))],
+)
 def test_images_are_the_same_with_any_ids_and_without(own: Workshop, refused: tuple[str, ...]) -> None:
     env = play_refusals(own.runner.folder, *refused, "in children") if refused else {}
     with_ids = build_same(own, env=env)
@@ -160,8 +161,9 @@ def test_images_are_the_same_with_any_ids_and_without(own: Workshop, refused: tu
     assert owners["srv/tool"] == owners["srv/link"] == owners["srv/null"] == (1000, 0)
     assert owners["home/app/dir/file"] == (0, 0)
     assert owners["srv/own/file"] == owners["srv/given"] == (1000, 50)
-    others = with_runner(own, give_ids(runner, 1_000_000, 200_000))
-    assert build_same(others, env=env)["digest"] == with_ids["digest"]
+    if not refused:
+        others = with_runner(own, give_ids(runner, 1_000_000, 200_000))
+        assert build_same(others)["digest"] == with_ids["digest"]
     without = with_runner(own, give_ids(runner, count=0))
     assert build_same(without, env=env)["digest"] == with_ids["digest"]
 
@@ -171,8 +173,7 @@ def test_a_build_does_without_ids_where_they_are_too_few(own: Workshop, count: i
     check_alone(with_runner(own, give_ids(own.runner, count=count)))
 
 
-@pytest.mark.parametrize("program", ["newuidmap", "newgidmap"])
-@pytest.mark.parametrize("mode", [0o644, 0o755])
+@pytest.mark.parametrize(("program", "mode"), [("newuidmap", 0o644), ("newgidmap", 0o755)])
 def test_a_build_does_without_ids_where_it_cannot_have_them(own: Workshop, program: str, mode: int) -> None:
     """A program that is none, or not set-user-ID: the second is noticed when the first has given its ids."""
     plain = own.runner.folder / program
@@ -181,17 +182,15 @@ def test_a_build_does_without_ids_where_it_cannot_have_them(own: Workshop, progr
     check_alone(with_runner(own, give_ids(own.runner, setup=f"mount --bind {plain} /usr/bin/{program}")))
 
 
-def check_alone(shop: Workshop) -> None:
+def test_build_without_the_ids_on_demand(own: Workshop) -> None:
+    check_alone(own, "--ignore-subuid")
+
+
+def check_alone(shop: Workshop, *words: str) -> None:
     """A build by which root is the only user."""
     shop.write("Dockerfile", f"{USERS}RUN cat /proc/self/uid_map > /map && touch /x && chown app /x\n")
-    shop.build("out.sif", "Dockerfile")
-    assert shop.exec("out.sif", "cat", "/map").split() == ["0", "0", "1"]
-
-
-def test_build_without_the_ids_on_demand(own: Workshop) -> None:
-    own.write("Dockerfile", f"{USERS}RUN cat /proc/self/uid_map > /map\n")
-    own.build("--ignore-subuid", "out.sif", "Dockerfile")
-    assert own.exec("out.sif", "cat", "/map").split() == ["0", "0", "1"]
+    shop.build(*words, "out.sif", "Dockerfile")
+    assert shop.read("out.sif", "/map").split() == ["0", "0", "1"]
 
 
 def test_directories_of_the_host_are_for_one_user(own: Workshop) -> None:
@@ -214,11 +213,10 @@ def test_many_files_of_others_are_left_to_the_other_way(own: Workshop) -> None:
     """They would have to be copied for each step."""
     many = "i=0; while [ $i -lt 4100 ]; do echo > /srv/$i; i=$((i+1)); done; chown -R app /srv"
     own.write("Dockerfile", f"{USERS}RUN {many}\nRUN cat /proc/self/uid_map > /map; echo more >> /srv/7\n")
-    own.build("--format", "docker-archive", "out.tar", "Dockerfile")
-    owners = read_owners(own.context / "out.tar")
-    assert owners["srv/7"] == owners["srv/4099"] == (1000, 0)
     own.build("out.sif", "Dockerfile")
-    assert own.exec("out.sif", "cat", "/map").split() == ["0", "0", "1"]
+    nodes, text = own.look("out.sif", "/map")
+    assert [(nodes[path].uid, nodes[path].gid) for path in ("/srv/7", "/srv/4099")] == [(1000, 0)] * 2
+    assert text.split() == ["0", "0", "1"]
 
 
 def test_caches_are_the_callers_after_a_step_and_the_users_in_it(own: Workshop) -> None:
@@ -231,7 +229,7 @@ def test_caches_are_the_callers_after_a_step_and_the_users_in_it(own: Workshop) 
         f"USER app\nRUN {mount} {last} >> /out/said\n",
     )
     own.build("out.sif", "Dockerfile")
-    said = own.exec("out.sif", "cat", "/out/said").splitlines()
+    said = own.read("out.sif", "/out/said").splitlines()
     assert said == ["1000:50 755", "1000:50 4755", "1000:50 700", "0:0 644", "x"]
     assert list_foreign(own.runner) == []
     assert not list(own.runner.home.rglob("shut"))
@@ -245,23 +243,28 @@ def test_secrets_are_the_steps_users(own: Workshop) -> None:
         "stat -c %u:%a /tmp/key >> /out/said\n",
     )
     own.build("--secret", "id=key,src=key", "out.sif", "Dockerfile")
-    assert own.exec("out.sif", "cat", "/out/said").split() == ["hidden", "1000:400"]
+    assert own.read("out.sif", "/out/said").split() == ["hidden", "1000:400"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("mount", ["", "--mount=type=cache,target=/srv "])
+CACHE = "--mount=type=cache,target=/srv "
+
+
+# signals that kedge sees are handled alike; after the other one the next build has to clean both places
+@pytest.mark.parametrize(
+    ("number", "mount"), [(signal.SIGINT, ""), (signal.SIGTERM, CACHE), (signal.SIGKILL, ""), (signal.SIGKILL, CACHE)]
+)
 def test_what_an_interrupted_step_wrote_can_be_removed(own: Workshop, number: int, mount: str) -> None:
     fill = (
         "umask 077; mkdir -p /srv/deep/er; echo x > /srv/deep/er/file; chown -R app /srv/deep; touch /ready; sleep 300"
     )
     own.write("Dockerfile", f"{USERS}RUN {mount}{fill}\n")
-    child = start(own, "out.sif", "Dockerfile")
+    child = own.begin("out.sif", "Dockerfile")
     node = own.runner.folder / "node/builds"
     # whatever is there: directories come and go while the step begins
     wait_until("the step has begun", lambda: any("ready" in names for _, _, names in os.walk(node)))
     assert list_foreign(own.runner) != []
     child.send_signal(number)
-    child.wait(timeout=60)
+    child.communicate(timeout=60)
     if number is not signal.SIGKILL:
         assert list_foreign(own.runner) == []
         return
@@ -270,14 +273,6 @@ def test_what_an_interrupted_step_wrote_can_be_removed(own: Workshop, number: in
     assert own.list_builds() == []
     own.runner.read("cache", "clean", "--all", "--force")
     assert list_foreign(own.runner) == []
-
-
-def start(shop: Workshop, *words: str) -> subprocess.Popen[bytes]:
-    argv = shop.runner.argv("build", *words)
-    return subprocess.Popen(
-        argv, env=shop.runner.variables(), cwd=shop.context, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
 
 
 def test_a_second_program_in_a_step_finds_the_owners_of_the_first() -> None:
@@ -295,7 +290,7 @@ def test_a_second_program_in_a_step_finds_the_owners_of_the_first() -> None:
         assert list_foreign(runner) == []
         ask = "cd /srv/own; stat -c '%u:%g %a %n' . file tool same; busybox ls -lnd link | grep -c ' 5 *6 '"
         assert steps.read("sh", "-c", ask, named=named).splitlines() == [
-            *("5:6 755 .", "5:6 644 file", "5:6 4711 tool", "5:6 644 same", "1"),
+            *("5:6 755 .", "5:6 644 file", "5:6 4711 tool", "5:6 644 same", "1")
         ]
         assert list_foreign(runner) == []
 
@@ -321,7 +316,7 @@ def test_the_shell_in_a_failed_step_is_on_the_terminal(own: Workshop) -> None:
 def test_a_full_disk_at_the_end_of_a_step_is_one_error(own: Workshop) -> None:
     fill = "chown app /tmp; i=0; while echo > /srv/$i 2>/dev/null; do chown app /srv/$i; i=$((i+1)); done; "
     own.write("Dockerfile", f"{USERS}RUN {fill}dd if=/dev/zero of=/x bs=1k 2>/dev/null; true\n")
-    with small_disk(own.runner.folder / "disk", 120 << 20, own.runner.uid) as disk:
+    with small_disk(own.runner.folder / "disk", 88 << 20, own.runner.uid) as disk:
         done = own.start("out.sif", "Dockerfile", env={"KEDGE_NODEDIR": str(disk / "node")})
         assert done.returncode != 0
         assert "Traceback" not in done.stderr
