@@ -176,8 +176,7 @@ class GridEngineCell:
     def wait_for_end(self, job: str, timeout: float = 60) -> dict[str, str]:
         """Wait until the job is gone from qstat and in the accounts; what qacct says (of an array: the last task)."""
         wait_until(f"job {job} ends", lambda: not self.is_known(job), timeout=timeout, every=0.2)
-        has_account = lambda: self._run("qacct", "-j", job).returncode == 0  # noqa: E731
-        wait_until(f"qacct knows job {job}", has_account, timeout=timeout, every=0.2)
+        wait_until(f"qacct knows job {job}", lambda: self._run("qacct", "-j", job).returncode == 0, timeout=timeout)
         lines = [line.split(None, 1) for line in self.read("qacct", "-j", job).splitlines()]
         return {line[0]: line[1].strip() for line in lines if len(line) == 2}
 
