@@ -10,8 +10,14 @@ PATIENCE = 60  # seconds: for a machine that does much else
 
 
 def wait_until(what: str, is_so: Callable[[], object], *, timeout: float = PATIENCE, every: float = 0.05) -> None:
-    """Wait for something; the test fails with `what` when it does not come."""
-    end = time.monotonic() + timeout
+    """Wait for something; the test fails with `what` when it does not come.
+
+    Between two looks is twice the time that a look takes, at least: most looks start programs.
+    """
+    begun = time.monotonic()
+    end = begun + timeout
     while not is_so():
-        assert time.monotonic() <= end, f"after {timeout:g} s still not: {what}"
-        time.sleep(every)
+        looked = time.monotonic()
+        assert looked <= end, f"after {timeout:g} s still not: {what}"
+        time.sleep(max(every, min(2 * (looked - begun), 2)))
+        begun = time.monotonic()

@@ -17,6 +17,6 @@ while [ "$number" -gt 0 ]; do
     fi
 done
 case " $* " in
-    *" -inherit "* | *" -help "* | *" -verify "*) exec "/usr/bin/${0##*/}" "$@" ;; # nothing new is charged
+    *" -inherit "* | *" -help "* | *" -verify "*) exec "/usr/lib/gridengine/${0##*/}" "$@" ;; # nothing new is charged
 esac
-exec "/usr/bin/${0##*/}" -P "$project" "$@"
+exec "/usr/lib/gridengine/${0##*/}" -P "$project" "$@"

@@ -171,11 +171,11 @@ class GridEngineCell:
 
     def wait_until_running(self, job: str, timeout: float = 60) -> None:
         """Wait until qstat says `r`."""
-        wait_until(f"job {job} runs", lambda: self._state(job) == "r", timeout=timeout)
+        wait_until(f"job {job} runs", lambda: self._state(job) == "r", timeout=timeout, every=0.2)
 
     def wait_for_end(self, job: str, timeout: float = 60) -> dict[str, str]:
         """Wait until the job is gone from qstat and in the accounts; what qacct says (of an array: the last task)."""
-        wait_until(f"job {job} ends", lambda: not self.is_known(job), timeout=timeout)
+        wait_until(f"job {job} ends", lambda: not self.is_known(job), timeout=timeout, every=0.2)
         wait_until(f"qacct knows job {job}", lambda: self._run("qacct", "-j", job).returncode == 0, timeout=timeout)
         lines = [line.split(None, 1) for line in self.read("qacct", "-j", job).splitlines()]
         return {line[0]: line[1].strip() for line in lines if len(line) == 2}
@@ -185,7 +185,7 @@ class GridEngineCell:
         return next((line[4] for line in lines if line[:1] == [job]), "")
 
     def _run(self, *words: str, check: bool = False) -> subprocess.CompletedProcess[str]:
-        argv = [*self.hosts.prefix("head"), require_program(words[0]), *words[1:]]
+        argv = [*self.hosts.prefix("head"), str(_PROGRAMS / words[0]), *words[1:]]
         done = subprocess.run(
             argv, env=self.daemons.environment, capture_output=True, text=True, timeout=60, check=False
         )
@@ -194,7 +194,6 @@ class GridEngineCell:
 
     def _make_environment(self) -> dict[str, str]:
         arch = subprocess.run([_SHARE / "util/arch"], capture_output=True, text=True, check=True).stdout.strip()
-        own = f"{self.folder}/bin:" if self.options.abci else ""
         return {
             "SGE_ROOT": f"{self.folder}/root",
             "SGE_CELL": "default",
@@ -202,7 +201,7 @@ class GridEngineCell:
             "SGE_CLUSTER_NAME": "tiny",
             "SGE_QMASTER_PORT": "6444",  # the hosts' network is our own: no port is taken
             "SGE_EXECD_PORT": "6445",
-            "PATH": f"{own}/usr/bin:/bin",
+            "PATH": f"{self.folder}/bin:/usr/bin:/bin",
         }
 
     def _write_files(self) -> None:
@@ -232,6 +231,9 @@ class GridEngineCell:
             self._write_script("abci_prolog.sh", (_HERE / "abci_prolog.sh").read_text())
             for name in ("qsub", "qrsh"):
                 self._write_script(name, (_HERE / "abci_shim.sh").read_text())
+        for path in _PROGRAMS.glob("q*"):  # not Debian's wrapper, which starts twenty others before each of these
+            if not (folder / "bin" / path.name).exists():
+                (folder / "bin" / path.name).symlink_to(path)
 
     def _write_script(self, name: str, text: str) -> None:
         (self.folder / "bin" / name).write_text(text)

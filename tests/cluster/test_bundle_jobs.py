@@ -36,7 +36,7 @@ def put_bundle(me: JobUser, path: Path) -> JobUser:
     return replace(me, user=replace(me.user, program=(str(path),)))
 
 
-@pytest.fixture(params=PROFILES)
+@pytest.fixture(scope="module", params=PROFILES)
 def me(request: pytest.FixtureRequest) -> Iterator[JobUser]:
     cluster: SlurmCluster | GridEngineCell = request.getfixturevalue(request.param)
     with leaving_nothing(cluster) as user:

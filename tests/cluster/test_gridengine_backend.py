@@ -46,8 +46,8 @@ HOSTILE = [
     "-n",
     "!",
 ]
-NAMES = ("plain", "..", "1st", 'we/ird %x "n" it\'s $(id) `x` \\ # é日本 @:?*\nsecond')
-FOLDERS = ("plain", "with blanks é", "a:b", 'p$JOB_ID,it\'s "q" #h \\')
+NAMES = ("..", "1st", 'we/ird %x "n" it\'s $(id) `x` \\ # é日本 @:?*\nsecond')
+FOLDERS = ("with blanks é", "a:b", 'p$JOB_ID,it\'s "q" #h \\')
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
 
 
@@ -89,7 +89,7 @@ def read_history(user: ClusterUser, *ids: str) -> list[JobStatus]:
 
 
 def wait(user: ClusterUser, *ids: str) -> list[JobStatus]:
-    wait_until("the jobs are over", lambda: not list_jobs(user, *ids), timeout=90)
+    wait_until("the jobs are over", lambda: not list_jobs(user, *ids), timeout=90, every=0.2)
     wait_until("they are in the accounts", lambda: {each.id for each in read_history(user, *ids)} == set(ids))
     return read_history(user, *ids)
 

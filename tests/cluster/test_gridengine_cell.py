@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.daemons import processes_of, wait_until
 from tests.cluster.gridengine_cell import GROUP, SEEN_BY_QRSH, GridEngineCell, GridEngineOptions
 from tests.cluster.users import ClusterUser
-from tests.requirements import require_program, require_root
+from tests.requirements import require_root
 
 
 def submit(user: ClusterUser, body: str, *options: str) -> str:
@@ -30,37 +30,10 @@ def test_gridengine_cell_runs_a_job_and_remembers_it(gridengine: GridEngineCell)
     assert job not in user.read_program("qstat")
 
 
-def test_gridengine_cell_runs_mpi_on_two_hosts(gridengine: GridEngineCell) -> None:
-    user = gridengine.user()
-    job = submit(user, f"echo $NHOSTS $NSLOTS; {require_program('mpirun.openmpi')} hostname", "-pe", "ppn2", "4")
-    assert gridengine.wait_for_end(job)["slots"] == "4"
-    first, *lines = read_output(user, job)
-    assert first == "2 4"
-    ranks = [line for line in lines if "plm:ssh: Warning: setpgid" not in line]  # a race that Open MPI 5 tells of
-    assert sorted(ranks) == ["ge01", "ge01", "ge02", "ge02"]
-
-
 def test_gridengine_cell_runs_interactive_commands(gridengine: GridEngineCell) -> None:
     done = gridengine.user().run_program("qrsh", "-now", "n", f"hostname; {SEEN_BY_QRSH}; exit 7")
     assert done.returncode == 7
     assert done.stdout.strip() in gridengine.nodes
-
-
-def test_gridengine_cell_runs_arrays(gridengine: GridEngineCell) -> None:
-    user = gridengine.user()
-    array = submit(user, "echo $SGE_TASK_ID", "-t", "1-3")
-    assert array.endswith(".1-3:1")
-    job = array.partition(".")[0]
-    gridengine.wait_for_end(job)
-    assert (user.home / f"job.o{job}.3").read_text() == "3\n"
-
-
-def test_gridengine_cell_counts_gpus(gridengine: GridEngineCell) -> None:
-    user = gridengine.user()
-    job = submit(user, "true", "-l", "gpu=9")
-    assert gridengine.is_known(job), "accepted, and it waits forever"
-    user.read_program("qdel", job)
-    gridengine.wait_for_end(submit(user, "true", "-l", "gpu=4"))
 
 
 def test_gridengine_cell_deletes(gridengine: GridEngineCell) -> None:
@@ -70,12 +43,6 @@ def test_gridengine_cell_deletes(gridengine: GridEngineCell) -> None:
     assert gridengine.user("bob").run_program("qdel", job).returncode != 0, "of another user"
     user.read_program("qdel", job)
     assert gridengine.wait_for_end(job)["failed"].startswith("100")
-
-
-def test_gridengine_cell_ends_jobs_at_their_time_limit(gridengine: GridEngineCell) -> None:
-    account = gridengine.wait_for_end(submit(gridengine.user(), "sleep 600", "-l", "h_rt=1"))
-    assert account["failed"].startswith("37")
-    assert account["exit_status"].startswith("137")
 
 
 def test_gridengine_cell_refuses_unknown_parallel_environments(gridengine: GridEngineCell) -> None:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
-
 from kedge.batchscript.convert import convert_script
-from kedge.batchscript.findings import Severity
+from kedge.batchscript.findings import ScriptFinding, Severity
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import check_script
 from kedge.schedulers.backend import ScriptContext
@@ -56,39 +56,54 @@ def is_old(slurm: SlurmCluster) -> bool:
     return int(slurm.read("sbatch", "--version").split()[1].partition(".")[0]) < 23
 
 
-@pytest.mark.parametrize("directives", TAKEN)
-def test_script_and_sbatch_agree_on_what_is_taken(directives: str, slurm: SlurmCluster) -> None:
-    text = f"{HEAD}{directives}hostname\n"
-    done = slurm.user().run_program("sbatch", "--test-only", stdin=text)
-    assert done.returncode == 0, done.stderr
-    assert not [each for each in check_script(read_script(text)) if each.severity is Severity.ERROR]
+def ask(slurm: SlurmCluster, texts: Iterable[str]) -> dict[str, str]:
+    """What sbatch says against each script; nothing where it takes it."""
+    user, asked = slurm.user(), list(dict.fromkeys(texts))
+    folder = user.home / f"asked-{secrets.token_hex(4)}"
+    folder.mkdir(mode=0o755)
+    for number, text in enumerate(asked):
+        (folder / str(number)).write_text(text, encoding="utf-8", newline="")
+    end = secrets.token_hex(8)
+    each = f'said=$(sbatch --test-only <$1/$n 2>&1) && echo {end} || echo "refused: $said {end}"'
+    shown = user.read_program("sh", "-c", f"n=0; while [ $n -lt $2 ]; do {each}; n=$((n+1)); done", "sh",
+                              str(folder), str(len(asked)))  # fmt: skip
+    answers = [answer.strip() for answer in shown.split(end)[:-1]]
+    return dict(zip(asked, answers, strict=True))
 
 
-@pytest.mark.parametrize(
-    "text", [*(f"{HEAD}{each}hostname\n" for each in REFUSED), "#SBATCH -N 1\nls\n", f"\ufeff{HEAD}ls\n"]
-)
-def test_script_and_sbatch_agree_on_what_is_refused(text: str, slurm: SlurmCluster) -> None:
-    assert slurm.user().run_program("sbatch", "--test-only", stdin=text).returncode != 0
-    if "#SBATCH" not in text:  # a mark alone does not tell that it is for Slurm
-        text = text.replace("ls", "srun ls")
-    assert [each for each in check_script(read_script(text)) if each.severity is Severity.ERROR]
+def list_errors(text: str) -> list[ScriptFinding]:
+    """What kedge finds wrong with a script."""
+    return [each for each in check_script(read_script(text)) if each.severity is Severity.ERROR]
 
 
-@pytest.mark.parametrize("option", VALID_VALUES)
-def test_script_and_sbatch_agree_on_values_that_are_taken(option: str, slurm: SlurmCluster) -> None:
-    text = f"{HEAD}#SBATCH -N 1 -n 1 {option}\nhostname\n"
-    done = slurm.user().run_program("sbatch", "--test-only", stdin=text)
-    refused = ("node configuration is not available", "Job dependency problem")  # as there are no such nodes and jobs
-    assert done.returncode == 0 or any(each in done.stderr for each in refused), done.stderr
+def test_script_and_sbatch_agree_on_what_is_taken(slurm: SlurmCluster) -> None:
+    answers = ask(slurm, [f"{HEAD}{directives}hostname\n" for directives in TAKEN])
+    wrong = [(text, said, list_errors(text)) for text, said in answers.items() if said or list_errors(text)]
+    assert not wrong
 
 
-@pytest.mark.parametrize("option", REFUSED_VALUES)
-def test_script_and_sbatch_agree_on_values_that_are_refused(option: str, slurm: SlurmCluster) -> None:
-    done = slurm.user().run_program("sbatch", "--test-only", stdin=f"{HEAD}#SBATCH {option}\nhostname\n")
-    if option in TAKEN_LATER and not is_old(slurm):
-        return
-    assert done.returncode != 0
-    assert "node configuration is not available" not in done.stderr
+def test_script_and_sbatch_agree_on_what_is_refused(slurm: SlurmCluster) -> None:
+    texts = [*(f"{HEAD}{each}hostname\n" for each in REFUSED), "#SBATCH -N 1\nls\n", f"\ufeff{HEAD}ls\n"]
+    answers = ask(slurm, texts)
+    assert [text for text, said in answers.items() if not said] == []
+    # a mark alone does not tell that it is for Slurm
+    told = [text if "#SBATCH" in text else text.replace("ls", "srun ls") for text in texts]
+    assert [text for text in told if not list_errors(text)] == []
+
+
+def test_script_and_sbatch_agree_on_values_that_are_taken(slurm: SlurmCluster) -> None:
+    answers = ask(slurm, [f"{HEAD}#SBATCH -N 1 -n 1 {option}\nhostname\n" for option in VALID_VALUES])
+    known = ("node configuration is not available", "Job dependency problem")  # as there are no such nodes and jobs
+    wrong = [(text, said) for text, said in answers.items() if said and not any(each in said for each in known)]
+    assert not wrong
+
+
+def test_script_and_sbatch_agree_on_values_that_are_refused(slurm: SlurmCluster) -> None:
+    options = [each for each in REFUSED_VALUES if is_old(slurm) or each not in TAKEN_LATER]
+    answers = ask(slurm, [f"{HEAD}#SBATCH {option}\nhostname\n" for option in options])
+    assert len(answers) == len(options)
+    wrong = [pair for pair in answers.items() if not pair[1] or "node configuration is not available" in pair[1]]
+    assert not wrong
 
 
 TOGETHER = [
@@ -121,15 +136,15 @@ APART = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("options", "is_refused"), [*((each, True) for each in TOGETHER), *((each, False) for each in APART)]
-)
-def test_script_and_sbatch_agree_on_options_together(options: str, is_refused: bool, slurm: SlurmCluster) -> None:
-    text = f"{HEAD}#SBATCH {options}\nhostname\n"
-    is_without_effect = options == "--cpus-per-gpu=2" and is_old(slurm)
-    done = slurm.user().run_program("sbatch", "--test-only", stdin=text)
-    assert (done.returncode != 0) == (is_refused and not is_without_effect), done.stderr
-    assert any(each.severity is Severity.ERROR for each in check_script(read_script(text))) == is_refused
+def test_script_and_sbatch_agree_on_options_together(slurm: SlurmCluster) -> None:
+    texts = {f"{HEAD}#SBATCH {each}\nhostname\n": each in TOGETHER for each in (*TOGETHER, *APART)}
+    answers, wrong = ask(slurm, texts), []
+    for text, is_refused in texts.items():
+        is_without_effect = "#SBATCH --cpus-per-gpu=2\n" in text and is_old(slurm)
+        wanted = (is_refused and not is_without_effect, is_refused)
+        if (bool(answers[text]), bool(list_errors(text))) != wanted:
+            wrong.append((text, wanted, answers[text]))
+    assert not wrong
 
 
 def test_script_is_right_that_one_task_gets_all_cpus(slurm: SlurmCluster) -> None:
@@ -182,4 +197,4 @@ def test_script_converted_for_slurm_is_taken(slurm: SlurmCluster, tmp_path: Path
     done = slurm.user().run_program("sbatch", "--test-only", stdin=text)
     assert done.returncode == 0, done.stderr
     assert "#SBATCH --nodes=2" in text
-    assert not [each for each in check_script(read_script(text)) if each.severity is Severity.ERROR]
+    assert not list_errors(text)

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.cluster.daemons import processes_of, wait_until
 from tests.cluster.slurm_cluster import ACCOUNT, SlurmCluster, SlurmOptions
 from tests.cluster.users import ClusterUser
-from tests.requirements import require_program, require_root
+from tests.requirements import require_root
 
 
 def submit(user: ClusterUser, body: str, *options: str) -> str:
@@ -52,37 +50,6 @@ def test_slurm_cluster_cancels(slurm: SlurmCluster) -> None:
     assert slurm.wait_for_state(job, "CANCELLED")["ExitCode"] in ("0:15", "0:9")
 
 
-@pytest.mark.slow
-def test_slurm_cluster_ends_jobs_at_their_time_limit(slurm: SlurmCluster) -> None:
-    job = submit(slurm.user(), "sleep 600", "--time=1")
-    slurm.wait_for_state(job, "RUNNING")
-    slurm.expire(job)
-    assert slurm.wait_for_state(job, timeout=90)["JobState"] == "TIMEOUT"
-
-
-TOO_MUCH = "python3 -c 'x = bytearray(200 << 20); input()' < <(sleep 60)"
-
-
-def test_slurm_cluster_ends_jobs_with_too_much_memory(slurm: SlurmCluster) -> None:
-    user = slurm.user()
-    job = submit(user, TOO_MUCH, "--mem=50M")
-    found = slurm.wait_for_state(job)
-    assert (found["JobState"], found["ExitCode"]) == ("FAILED", "0:9")
-    assert found["Reason"] in ("JobLaunchFailure", "RaisedSignal:9(Killed)"), "what old and new versions say"
-    assert "exceeded memory limit" in (user.home / f"slurm-{job}.out").read_text()
-
-
-def test_slurm_cluster_lets_the_kernel_end_jobs_with_too_much_memory(slurm_memory: SlurmCluster) -> None:
-    found = slurm_memory.wait_for_state(submit(slurm_memory.user(), TOO_MUCH, "--mem=50M"))
-    assert (found["JobState"], found["ExitCode"], found["Reason"]) == ("OUT_OF_MEMORY", "0:125", "OutOfMemory")
-
-
-def test_slurm_cluster_without_accounting_says_so(slurm: SlurmCluster) -> None:
-    done = slurm.user().run_program("sacct")
-    assert done.returncode == 1
-    assert "accounting storage is disabled" in done.stderr
-
-
 def test_slurm_cluster_with_accounting_remembers(slurm_accounting: SlurmCluster) -> None:
     user = slurm_accounting.user()
     job = submit(user, "exit 3", "--gpus-per-node=1")
@@ -91,26 +58,6 @@ def test_slurm_cluster_with_accounting_remembers(slurm_accounting: SlurmCluster)
     slurm_accounting.wait_until_forgotten(job)
     assert user.read_program(*ask).startswith("FAILED")
     assert "Invalid account" in user.run_program("sbatch", "-A", "other", "--wrap=true").stderr
-
-
-def test_slurm_cluster_can_forget(slurm_forgetful: SlurmCluster) -> None:
-    user = slurm_forgetful.user()
-    job = submit(user, "true")
-    slurm_forgetful.wait_until_forgotten(job)
-    assert "Invalid job id" in user.run_program("squeue", "-j", job).stderr
-
-
-def test_slurm_cluster_can_be_out_of_reach(slurm_forgetful: SlurmCluster) -> None:
-    user = slurm_forgetful.user()
-    job = submit(user, "sleep 600")
-    slurm_forgetful.wait_for_state(job, "RUNNING")
-    slurm_forgetful.stop_control()
-    try:
-        assert "Unable to contact slurm controller" in user.run_program("squeue").stderr
-    finally:
-        slurm_forgetful.start_control()
-    assert slurm_forgetful.wait_for_state(job, "RUNNING")
-    user.read_program("scancel", job)
 
 
 @pytest.mark.parametrize(
@@ -135,14 +82,6 @@ def test_slurm_cluster_of_virtual_hosts_has_hosts(slurm_hosts: SlurmCluster) -> 
     assert user.read_program("hostname") == "head\n"
     out = user.read_program("srun", "-N2", "sh", "-c", "hostname; getent hosts gpu01 gpu02 | wc -l")
     assert sorted(out.split()) == ["2", "2", "gpu01", "gpu02"]
-
-
-def test_slurm_cluster_of_virtual_hosts_runs_mpi(slurm_hosts: SlurmCluster) -> None:
-    user = slurm_hosts.user()
-    source = Path(__file__).parent.parent / "interop/mpi_ring.c"
-    user.read_program(require_program("mpicc.openmpi"), str(source), "-o", "ring")
-    out = user.read_program("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=2", "./ring")
-    assert out.count("ring ok") == 4, out
 
 
 def test_slurm_cluster_leaves_nothing_after_a_failure() -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which MPI finds its ranks under which PMI of Slurm: the pairs that work start, the others are refused and explained.
+"""Which MPI finds its ranks under which PMI of Slurm: the pairs that work start, and what the others do.
 
-MPICH without its PMI says nothing and ends with 0: every process believes to be alone.
+MPICH without its PMI says nothing and ends with 0: every process believes to be alone. `kedge launch` refuses such
+pairs, and says why: test_launch_mpi_modes.py.
 """
 
 from __future__ import annotations
@@ -49,24 +50,9 @@ def test_slurm_world_of_a_pair_that_fits(me: JobUser, images: dict[str, Path], f
 
 
 @pytest.mark.parametrize(
-    ("family", "kind"), [("openmpi", "pmi2"), ("openmpi", "none"), ("mpich", "pmix"), ("mpich", "none")]
-)
-def test_slurm_world_of_a_pair_that_does_not_fit_is_refused(
-    me: JobUser, images: dict[str, Path], family: str, kind: str
-) -> None:
-    launch = ("launch", "--launcher", "srun", "--mpi-type", kind, str(images[family]), "sh", "-c", "echo ran")
-    done = allocate(me, *me.user.program, *launch)
-    assert done.returncode == 93, done.stderr
-    assert "ran" not in done.stdout.split()
-    assert installed_title(family).rpartition(" ")[0] in done.stderr
-    assert "hint: " in done.stderr
-
-
-@pytest.mark.parametrize(
     ("family", "kind", "problem"),
     [
-        ("mpich", "pmix", "singletons"),
-        ("mpich", "none", "singletons"),
+        ("mpich", "pmix", "singletons"),  # with none it is the same
         ("openmpi", "none", "silent"),  # it says so itself, and ends with an error
         ("mpich", "pmi2", ""),
     ],

@@ -7,6 +7,7 @@ The files are written here in the form of SDumont's `sdenv.py` and `cnn_gpus.py`
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -40,17 +41,23 @@ print(f'process {sdenv.rank} of {sdenv.size} on GPU {sdenv.local_rank} by', os.e
 """
 
 
+@pytest.fixture(scope="module")
+def image(slurm_lessons: SlurmCluster) -> Path:
+    """It has Python and pip, and an index with one package."""
+    user = slurm_lessons.user()
+    folder = make_python_image(user, "pytorch22.03")
+    (folder / "usr/bin/python").symlink_to("python3")
+    write_wheel(folder / "wheels", "python_hostlist", "1.21", module=("hostlist", HOSTLIST))
+    (folder / "etc/pip.conf").write_text("[global]\nno-index = true\nfind-links = /wheels\n")
+    return give_to(user, folder)
+
+
 @pytest.fixture
-def reader(slurm_lessons: SlurmCluster) -> JobUser:
-    """A reader in scratch with both files; the image has Python and pip, and an index with one package."""
+def reader(slurm_lessons: SlurmCluster, image: Path) -> JobUser:
+    """A reader in scratch with both files and the image."""
     me = make_reader(slurm_lessons, "sdumont")
     me = me.with_environment(SCRATCH=str(me.folder))
-    image = make_python_image(me.user, f"python-{me.folder.name}")
-    (image / "usr/bin/python").symlink_to("python3")
-    write_wheel(image / "wheels", "python_hostlist", "1.21", module=("hostlist", HOSTLIST))
-    (image / "etc/pip.conf").write_text("[global]\nno-index = true\nfind-links = /wheels\n")
-    give_to(me.user, image)
-    image.rename(me.folder / "pytorch22.03")
+    (me.folder / "pytorch22.03").symlink_to(image)
     kedge = me.write("bin/kedge", f'#!/bin/sh\nexec {" ".join(me.user.program)} "$@"\n')
     me.write("sdenv.py", SDENV)
     me.write("cnn_gpus.py", PROGRAM)
