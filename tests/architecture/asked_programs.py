@@ -72,9 +72,12 @@ def read_python(tree: ast.Module, place: str) -> Iterator[Asked]:
 
 
 def _walk(node: ast.AST, function: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    for child in ast.iter_child_nodes(node):
-        yield function, child
-        yield from _walk(child, child if isinstance(child, ast.FunctionDef) else function)
+    waiting = [(node, function)]
+    while waiting:
+        node, function = waiting.pop()
+        yield function, node
+        below = node if isinstance(node, ast.FunctionDef) else function
+        waiting += [(child, below) for child in ast.iter_child_nodes(node)]
 
 
 def _resolve(argument: ast.expr, function: ast.AST, place: str) -> Iterator[Asked]:
@@ -123,7 +126,8 @@ def read_folder(repository: Path, paths: list[Path]) -> list[Asked]:
         if shebang:
             found.add(Asked(shebang[2] if shebang[1] == "env" and shebang[2] else shebang[1], f"{place}:1"))
         if path.suffix == ".py" or "python" in first:
-            found.update(read_python(ast.parse(text), place))
+            if any(name in text for name in (*_ASKING, *_STARTING)):  # most files ask for nothing
+                found.update(read_python(ast.parse(text), place))
         elif shebang and shebang[1] in ("sh", "bash"):
             found.update(Asked(name, place) for name in read_shell(text) if shutil.which(name, path=_PATH))
     return sorted(found)

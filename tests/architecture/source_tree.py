@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the package's source once, with `ast`: which module imports what, late and type-only imports included."""
+"""Reads the package's source once, with `ast`: which module imports what, late and type-only imports included.
+
+All rules share one walk: a million nodes, sorted by kind.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
+import gc
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.requirements import REPOSITORY
 
@@ -30,12 +37,52 @@ class Module:
     path: Path
     text: str
     tree: ast.Module
+    nodes: dict[type[ast.AST], list[Any]] = field(repr=False)
     imports: tuple[Import, ...] = field(repr=False)
 
     @property
     def shown(self) -> str:
         """The path as error messages print it."""
         return str(self.path.relative_to(REPOSITORY))
+
+    def find(self, *kinds: type[ast.AST]) -> Iterator[Any]:
+        """Its nodes of these kinds, one kind after the other."""
+        for kind in kinds:
+            yield from self.nodes.get(kind, ())
+
+    def list_texts(self) -> Iterator[ast.Constant]:
+        """Its texts that are no docstrings; the fixed parts of f-strings one by one."""
+        documented = self.find(ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        first = [node.body[0] for node in documented if node.body]
+        silent = {id(node.value) for node in first if isinstance(node, ast.Expr)}
+        for node in self.find(ast.Constant):
+            if isinstance(node.value, str) and id(node) not in silent:
+                yield node
+
+
+def parse_module(name: str, path: Path, text: str, is_package: bool, known: set[str]) -> Module:
+    """One module, and its nodes by kind."""
+    tree = ast.parse(text, str(path))
+    nodes: dict[type[ast.AST], list[Any]] = defaultdict(list)
+    for node in walk_tree(tree):
+        nodes[type(node)].append(node)
+    return Module(name, path, text, tree, nodes, tuple(_imports_of(nodes, name, is_package, known)))
+
+
+def walk_tree(tree: ast.AST) -> Iterator[ast.AST]:
+    """What `ast.walk` gives, in a third of its time: in the order of the source, and without the contexts of names."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        below: list[ast.AST] = []
+        for field_name in node._fields:
+            value = getattr(node, field_name, None)
+            if isinstance(value, list):
+                below += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and field_name != "ctx":
+                below.append(value)
+        waiting += reversed(below)
 
 
 @functools.cache
@@ -44,11 +91,12 @@ def read_modules() -> dict[str, Module]:
     modules: dict[str, Module] = {}
     paths = sorted(PACKAGE.rglob("*.py"))
     names = {path: _dotted(path) for path in paths}
+    known = set(names.values())
+    gc.disable()  # it would look through all of them again and again
     for path in paths:
-        text = path.read_text()
-        tree = ast.parse(text, str(path))
-        imports = tuple(_imports_of(tree, names[path], path.name == "__init__.py", set(names.values())))
-        modules[names[path]] = Module(names[path], path, text, tree, imports)
+        modules[names[path]] = parse_module(names[path], path, path.read_text(), path.name == "__init__.py", known)
+    gc.freeze()
+    gc.enable()
     return modules
 
 
@@ -57,17 +105,15 @@ def _dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imports_of(tree: ast.Module, module: str, is_package: bool, known: set[str]) -> list[Import]:
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += [Import(alias.name, node.lineno) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, module, is_package)
-            for alias in node.names:
-                deeper = f"{base}.{alias.name}"
-                found.append(Import(deeper if deeper in known else base, node.lineno))
-        elif isinstance(node, ast.Call) and _called(node) == "import_module":
+def _imports_of(nodes: dict[type[ast.AST], list[Any]], module: str, is_package: bool, known: set[str]) -> list[Import]:
+    found = [Import(alias.name, node.lineno) for node in nodes.get(ast.Import, ()) for alias in node.names]
+    for node in nodes.get(ast.ImportFrom, ()):
+        base = _absolute(node, module, is_package)
+        for alias in node.names:
+            deeper = f"{base}.{alias.name}"
+            found.append(Import(deeper if deeper in known else base, node.lineno))
+    for node in nodes.get(ast.Call, ()):
+        if _called(node) == "import_module":
             found += [Import(a.value, node.lineno) for a in node.args[:1] if isinstance(a, ast.Constant)]
     return found
 

@@ -22,9 +22,8 @@ LICENCE = "# SPDX-License-Identifier: BSD-3-Clause"
 
 def all_functions() -> Iterator[tuple[Module, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for module in read_modules().values():
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield module, node
+        for node in module.find(ast.FunctionDef, ast.AsyncFunctionDef):
+            yield module, node
 
 
 def test_budgets_functions_are_short() -> None:

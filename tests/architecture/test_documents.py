@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kedge.errors import UsageError
 from kedge.model.reference import Reference
 from kedge.runtime.command_line.flags import parse_words
 from kedge.settings import PREFIXES, SETTINGS
+from tests.architecture.source_tree import read_modules
 from tests.builders.documents import list_commands, list_pages
 from tests.requirements import REPOSITORY
 
@@ -32,6 +34,12 @@ def find_subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.Argum
     return {}
 
 
+@functools.cache
+def parser_of(verb: str) -> argparse.ArgumentParser:
+    """One for all pages: making it takes longer than asking it."""
+    return make_parser(verb)
+
+
 def judge_command(words: list[str]) -> str | None:
     """What is wrong with a command line of a page; None when verb, subcommand and options exist."""
     rest = list(words)
@@ -44,7 +52,7 @@ def judge_command(words: list[str]) -> str | None:
         return f"there is no verb '{verb}'"
     if verb in CONTAINER_VERBS:
         return judge_container(verb, rest)
-    parser = make_parser(verb)
+    parser = parser_of(verb)
     commands = find_subparsers(parser)
     if commands:
         named = [word for word in rest if not word.startswith("-")]
@@ -112,7 +120,7 @@ def test_documents_references_can_be_read() -> None:
 
 
 def read_source() -> str:
-    return "\n".join(path.read_text() for path in sorted((REPOSITORY / "src").rglob("*.py")))
+    return "\n".join(module.text for module in read_modules().values())
 
 
 def test_documents_variables_exist() -> None:
@@ -136,8 +144,7 @@ def test_documents_files_exist() -> None:
 
 def list_source_texts() -> list[str]:
     """Every piece of text in the code, the fixed parts of f-strings one by one."""
-    trees = [ast.parse(path.read_text()) for path in sorted((REPOSITORY / "src").rglob("*.py"))]
-    found = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    found = [node.value for module in read_modules().values() for node in module.find(ast.Constant)]
     return [value for value in found if isinstance(value, str)]
 
 

@@ -221,7 +221,7 @@ def test_imports_one_module_starts_kedge() -> None:
     """Another `python -m kedge` would load modules of the current directory: `posix/start_kedge.py` says why."""
     wrong = []
     for module in read_modules().values():
-        for node in ast.walk(module.tree):
+        for node in module.find(ast.ImportFrom, ast.Attribute, ast.Constant, ast.List, ast.Tuple):
             if module.name != OURSELVES and _names_interpreter(node):
                 wrong.append(f"{module.shown}:{node.lineno} names the interpreter, which belongs to {OURSELVES}")
             if isinstance(node, (ast.List, ast.Tuple)) and any(
@@ -248,11 +248,10 @@ def _is_text(node: ast.AST, text: str) -> bool:
 def test_imports_printing_and_starting_programs_have_one_owner() -> None:
     wrong = []
     for module in read_modules().values():
-        for node in ast.walk(module.tree):
-            owner = CALL_OWNERS.get(dotted_call(node)) if isinstance(node, ast.Call) else None
+        for node in module.find(ast.Call):
+            owner = CALL_OWNERS.get(dotted_call(node))
             if owner is None or (module.name + ".").startswith(owner + ".") or module.name in ALONE:
                 continue
-            assert isinstance(node, ast.Call)
             if (module.name, dotted_call(node)) in APART:
                 continue
             wrong.append(f"{module.shown}:{node.lineno} calls {dotted_call(node)}, which belongs to {owner}")

@@ -60,8 +60,8 @@ def is_owner(module: str) -> bool:
 
 def find_names(module: Module) -> Iterator[tuple[int, str]]:
     """Texts in the code that are names or patterns, and no sentences for users: those have blanks."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value.strip():
+    for node in module.find(ast.Constant):
+        if isinstance(node.value, str) and " " not in node.value.strip():
             yield node.lineno, node.value
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
-from tests.architecture.source_tree import Module, dotted_call, read_modules
+from tests.architecture.source_tree import Module, dotted_call, parse_module, read_modules
 
 WALKERS = {"kedge.posix.tree_walk", "kedge.posix.confined_paths"}
 WALKS = ("os.walk", "os.fwalk", "shutil.copytree", "shutil.move")
@@ -47,13 +48,12 @@ TREES = {"kedge.hostpack.bundle.gather": "the installation that runs"}
 
 def find_calls(module: Module) -> Iterator[tuple[int, str]]:
     """Lines that walk or list, by what name."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call):
-            name = dotted_call(node)
-            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            is_walk = name in WALKS or (method in METHODS and name != "ast.walk")
-            if is_walk or name == "os.scandir" or (method in ("glob", "iglob") and "**" in ast.unparse(node)):
-                yield node.lineno, name or method
+    for node in module.find(ast.Call):
+        name = dotted_call(node)
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        is_walk = name in WALKS or (method in METHODS and name != "ast.walk")
+        if is_walk or name == "os.scandir" or (method in ("glob", "iglob") and "**" in ast.unparse(node)):
+            yield node.lineno, name or method
 
 
 def test_trees_are_read_by_the_one_walker() -> None:
@@ -74,6 +74,5 @@ def test_trees_are_read_by_the_one_walker() -> None:
 def test_python_ways_are_found() -> None:
     walks = "os.walk(p)\np.rglob('*')\np.glob('**/x')\nshutil.copytree(a, b)\nos.scandir(p)\nos.fwalk(p)\np.walk()\n"
     text = walks + "p.glob('*.py')\nwalk(tree)\nos.listdir(p)\nast.walk(tree)\n"
-    example = next(iter(read_modules().values()))
-    module = Module("x", example.path, text, ast.parse(text), ())
+    module = parse_module("x", Path("x.py"), text, is_package=False, known=set())
     assert sorted(line for line, _ in find_calls(module)) == [1, 2, 3, 4, 5, 6, 7]

@@ -12,6 +12,7 @@ from kedge.api import BuildOptions
 from kedge.frozen import NOTHING, JsonValue, as_dict, fresh, frozen, list_defaults, list_names, replace
 from kedge.model.digest import Digest
 from kedge.model.job import Job
+from tests.builders.rows import each_row
 
 
 @frozen
@@ -40,7 +41,7 @@ def test_frozen_takes_values_by_place_and_by_name() -> None:
     assert Point.__doc__ == "Two numbers and a name."
 
 
-@pytest.mark.parametrize("wrong", [((), {}), ((1, 2, "", 4), {}), ((1,), {"x": 1}), ((1,), {"z": 1}), ((), {"z": 1})])
+@each_row("wrong", [((), {}), ((1, 2, "", 4), {}), ((1,), {"x": 1}), ((1,), {"z": 1}), ((), {"z": 1})])
 def test_frozen_refuses_what_does_not_fit(wrong: tuple[tuple[object, ...], dict[str, object]]) -> None:
     with pytest.raises(TypeError, match="Point takes x, y, name"):
         Point(*wrong[0], **wrong[1])  # type: ignore[arg-type]

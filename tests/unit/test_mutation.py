@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.rows import each_row
 from tests.mutation.mutants import choose_sample, list_mutants, make_mutant
 from tests.mutation.records import read_record, read_subjects
 from tests.requirements import REPOSITORY
@@ -64,7 +65,7 @@ def test_faults_of_a_function() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "changes"),
     [
         ("x = a and not b", ["a and (not b) -> a or not b", "not b -> b"]),

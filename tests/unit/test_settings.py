@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kedge.errors import InvalidSetting
 from kedge.settings import SETTINGS, Settings, SettingSource, parse_value, read_file
+from tests.builders.rows import each_row
 
 
 @pytest.fixture
@@ -204,7 +205,7 @@ def test_settings_no_file_is_no_settings(tmp_path: Path) -> None:
     assert read_file(Path("/dev/null/absent.toml")) == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "size"),
     [
         ("0", 0),

@@ -20,6 +20,7 @@ from kedge.model.job import Dependency, DependencyKind, Job, Parallel
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
 from kedge.sites.profile import find_folders, load_site
+from tests.builders.rows import each_row
 from tests.requirements import require_program
 
 FOLDERS = find_folders({"HOME": "/nowhere"})
@@ -90,7 +91,7 @@ def test_convert_keeps_refused_and_ignored_directives_apart() -> None:
     assert {each.line for each in done.left} == {2, 3, 6}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("directives", "command", "expected"),
     [
         ("-n 8", "srun --mpi=pmix singularity exec x.sif a", (Parallel.MPI, "", 8)),
@@ -167,7 +168,7 @@ def test_convert_reads_pyxis() -> None:
     assert (job.container_options, job.command) == (("--pwd", "/b"), ("nvidia-smi",))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         "for i in 1 2; do singularity exec x.sif a $i; done",
@@ -309,7 +310,7 @@ def test_convert_keeps_no_directive_among_the_lines_before() -> None:
     assert job.setup == ("ulimit -c 0",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "command"),
     [
         ('CMD="bash x.sh"\nsingularity exec I.sif $CMD', ("bash", "x.sh")),
@@ -325,7 +326,7 @@ def test_convert_splits_words_as_a_shell_does(body: str, command: tuple[str, ...
     assert (job.image, job.command) == ("I.sif", command)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         "OPTS='--nv -B /a'\nsingularity exec $OPTS I.sif a",
@@ -452,7 +453,7 @@ def test_convert_knows_images_of_pyxis(image: str, expected: str) -> None:
     assert convert(slurm("-N 1", f"srun --container-image={image} a")).job.image == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "why"),
     [
         ("source vars.sh\nsingularity exec I.sif a $V", "'source' in line 3 may set variables"),
@@ -500,7 +501,7 @@ def test_convert_says_that_a_script_takes_arguments_only_where_it_does() -> None
         assert any("takes arguments" in remark for _, remark in remarks) == takes, body
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "command"),
     [
         ("source env.sh\nsingularity exec I.sif a", ("a",)),

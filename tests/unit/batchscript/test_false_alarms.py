@@ -9,6 +9,7 @@ from kedge.batchscript.findings import Severity
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import RULES, check_script
 from kedge.sites.profile import find_folders, load_site
+from tests.builders.rows import each_row
 from tests.builders.sbatch_values import REFUSED, VALID
 
 CAPELLA = load_site("zih-capella", find_folders({"HOME": "/nowhere"}))
@@ -79,7 +80,7 @@ QUIET = {
 }
 
 
-@pytest.mark.parametrize("name", QUIET)
+@each_row("name", QUIET)
 def test_alarms_are_not_raised(name: str) -> None:
     rule, text = QUIET[name]
     assert rule in {each.id for each in RULES}
@@ -105,7 +106,7 @@ LOUD = {
 }
 
 
-@pytest.mark.parametrize("name", LOUD)
+@each_row("name", LOUD)
 def test_alarms_stay_where_they_are_due(name: str) -> None:
     rule, text = LOUD[name]
     assert rules_of(text).count(rule) == 1
@@ -123,13 +124,13 @@ def test_alarms_know_directories_with_patterns(pattern: str) -> None:
     assert "output-folder-missing" not in rules_of(text)
 
 
-@pytest.mark.parametrize("option", VALID)
+@each_row("option", VALID)
 def test_alarms_spare_values_that_sbatch_takes(option: str) -> None:
     found = check_script(read_script(slurm(f"-N 1 -n 1 {option}")))
     assert not [each.message for each in found if each.severity is Severity.ERROR]
 
 
-@pytest.mark.parametrize("option", REFUSED)
+@each_row("option", REFUSED)
 def test_alarms_name_values_that_sbatch_refuses(option: str) -> None:
     found = check_script(read_script(slurm(option)))
     assert [each.line for each in found if each.severity is Severity.ERROR] == [2]

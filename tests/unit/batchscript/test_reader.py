@@ -13,6 +13,7 @@ from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import check_script
 from kedge.batchscript.script import BatchScript
 from kedge.batchscript.shell import find_commands
+from tests.builders.rows import each_row
 
 
 def read_options(*lines: str) -> list[tuple[str, str | None]]:
@@ -21,7 +22,7 @@ def read_options(*lines: str) -> list[tuple[str, str | None]]:
     return [(each.option, each.value) for each in script.live]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "options"),
     [
         ("#SBATCH --nodes=2", [("--nodes", "2")]),
@@ -59,7 +60,7 @@ def test_reader_understands_every_spelling(line: str, options: list[tuple[str, s
     assert read_options(line) == options
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "##SBATCH -N 2",
@@ -140,7 +141,7 @@ def test_reader_finds_containers_with_options_and_launchers() -> None:
     assert call.gives_gpus
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "program", "image"),
     [
         ("singularity run -B/data image.sif", "singularity", "image.sif"),

@@ -13,6 +13,7 @@ from kedge.batchscript.rules import RULES, check_script
 from kedge.batchscript.site_guess import guess_site
 from kedge.model.site import Site
 from kedge.sites.profile import find_folders, list_sites, load_site
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_shared
 
 FOLDERS = find_folders({"HOME": "/nowhere"})
@@ -105,7 +106,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+@each_row("rule", [rule.id for rule in RULES])
 def test_rules_find_what_they_are_for(rule: str) -> None:
     text, line, site = CASES[rule]
     assert (rule, line) in rules_at(text, site, missing=("logs", "gone.sif"))
@@ -131,7 +132,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "site"), GOOD)
+@each_row(("text", "site"), GOOD)
 def test_rules_leave_good_scripts_alone(text: str, site: Site | None) -> None:
     assert check(text, site) == []
 
@@ -149,7 +150,7 @@ def test_rules_never_show_a_secret() -> None:
     assert "deadbeef00" not in shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line", ["export NGC_API_KEY=$KEY", "API_KEY=", "export HF_TOKEN=${T}", "TOKEN=$(cat ~/t)", "--password <you>"]
 )
 def test_rules_know_what_is_no_secret(line: str) -> None:
@@ -181,7 +182,7 @@ def _all_sites() -> list[Site]:
     return [load_site(each.name, FOLDERS) for each in list_sites(FOLDERS) if not each.problem]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "name"),
     [
         (
@@ -314,7 +315,7 @@ def test_rules_compare_processes_with_gpus(text: str, site: Site | None, said: s
     assert found.remedy.startswith(remedy)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         slurm(EIGHT, "torchrun --nproc_per_node=8 a.py"),
@@ -334,7 +335,7 @@ def test_rules_leave_processes_alone_that_may_be_meant(text: str) -> None:
     assert "processes-and-gpus" not in {each.rule for each in check(text)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "starter",
     [
         "torchrun",

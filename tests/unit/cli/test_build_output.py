@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from kedge.cli.build_output import OutputLines, clean_line
+from tests.builders.rows import each_row
 
 HOSTILE = [
     (b"\033]0;title\007text", "text"),
@@ -29,7 +28,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), HOSTILE)
+@each_row(("data", "expected"), HOSTILE)
 def test_clean_line_takes_out_what_steers_a_terminal(data: bytes, expected: str) -> None:
     assert clean_line(data) == expected
 

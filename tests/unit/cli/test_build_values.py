@@ -10,6 +10,7 @@ import pytest
 from kedge.cli.build_values import read_build_arguments, read_export, read_pairs, read_secret
 from kedge.errors import FileProblem, KedgeError, UsageError
 from kedge.model.image_format import ImageFormat
+from tests.builders.rows import each_row
 
 
 def test_secret_is_a_file_or_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +46,7 @@ def test_secret_file_must_be_readable() -> None:
         read_secret("id=a,src=/no/such/file", {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "path", "form", "push"),
     [
         ("x.sif", "x.sif", ImageFormat.SIF, False),
@@ -68,7 +69,7 @@ def test_export_reads_dockers_words_and_kedges(text: str, path: str | None, form
     assert (output.path, output.form, output.push) == (Path(path) if path else None, form, push)
 
 
-@pytest.mark.parametrize("text", ["type=tar,dest=x", "type=oci", "type=oci,dest=-", "type=oci,dst=x", "-"])
+@each_row("text", ["type=tar,dest=x", "type=oci", "type=oci,dest=-", "type=oci,dst=x", "-"])
 def test_export_refuses_what_it_cannot_write(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_export(text, tag="", force=False)

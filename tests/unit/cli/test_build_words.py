@@ -15,6 +15,7 @@ from kedge.cli.main import make_parser
 from kedge.errors import FileProblem, InvalidSetting, KedgeError, UsageError
 from kedge.model.image_format import ImageFormat
 from kedge.ops.build.request import BuildRequest
+from tests.builders.rows import each_row
 
 
 def read(*words: str, environ: dict[str, str] | None = None) -> BuildRequest:
@@ -88,7 +89,7 @@ def test_recipes_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (request.spec, request.text, request.context) == ("-", b"FROM scratch\n", context)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "kind", "message"),
     [
         ((), UsageError, "needs a recipe"),

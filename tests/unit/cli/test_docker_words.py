@@ -14,6 +14,7 @@ from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
 from kedge.runtime.command_line.flags import parse_words
+from tests.builders.rows import each_row
 
 RUN = "--contain --ipc --pid --cleanenv --no-umask --no-eval --writable-tmpfs --fakeroot"
 USER = RUN.removesuffix(" --fakeroot")
@@ -73,12 +74,12 @@ def run(line: str, environ: dict[str, str] | None = None) -> tuple[list[str], di
     return meant.words, meant.environ
 
 
-@pytest.mark.parametrize(("line", "expected"), LINES)
+@each_row(("line", "expected"), LINES)
 def test_words_in_kedges(line: str, expected: str) -> None:
     assert run(line)[0] == shlex.split(expected)
 
 
-@pytest.mark.parametrize("line", [line for line, _ in LINES])
+@each_row("line", [line for line, _ in LINES])
 def test_kedge_takes_the_words(line: str) -> None:
     words = [word for word in run(line)[0] if word != "--debug"]
     if VERBS[words[0]].reads_words:
@@ -110,7 +111,7 @@ def test_published_ports_are_explained_once() -> None:
     assert len(meant.warnings) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "message", "hint"),
     [
         ("run -d x", "needs a daemon", "kedge instance run"),

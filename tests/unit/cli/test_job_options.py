@@ -13,6 +13,7 @@ from kedge.errors import InvalidJob, KedgeError, UsageError
 from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.model.job_fields import FIELDS
 from kedge.settings import SETTINGS
+from tests.builders.rows import each_row
 
 IMAGE = Job(image="x.sif")
 
@@ -134,7 +135,7 @@ def test_options_last_of_a_repeated_flag_counts() -> None:
     assert read("--nv", "--no-nv").nv is False
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         (["--time", "90"], "--time: '90' has no unit"),

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.builders.rows import each_row
+
 FIRST = "import sys\nfrom kedge.cli.light_imports import import_lightly\n"
 
 
@@ -33,7 +35,7 @@ def test_light_imports_addresses_of_paths_are_as_ever() -> None:
     assert run("from pathlib import Path; print(Path('/a b/ü').as_uri())") == "file:///a%20b/%C3%BC\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "said"),
     [
         (("--number", "x"), "argument --number: invalid int value: 'x'"),

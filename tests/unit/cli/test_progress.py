@@ -10,6 +10,7 @@ import pytest
 
 from kedge.cli import progress
 from kedge.cli.progress import CountedTask, PlainDisplay, Reporter, describe_task, format_amount, format_seconds
+from tests.builders.rows import each_row
 
 
 def make_reporter(lines: list[str]) -> Reporter:
@@ -85,7 +86,7 @@ def test_progress_hides_what_was_not_asked_for() -> None:
     assert lines == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("amount", "text"),
     [
         (0, "0 B"),
@@ -103,7 +104,7 @@ def test_format_amount_keeps_two_or_three_digits(amount: int, text: str) -> None
     assert format_amount(amount) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "text"), [(0.04, "0.0 s"), (9.9, "9.9 s"), (9.96, "10 s"), (59.6, "1 min 00 s"), (3725, "1 h 02 min")]
 )
 def test_format_seconds_reads_well(seconds: float, text: str) -> None:

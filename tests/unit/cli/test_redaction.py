@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.cli.redaction import redact, redact_arguments
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("https://me:pw@host/v2/", "https://me:***@host/v2/"),
@@ -60,7 +59,7 @@ def test_redact_arguments_hides_the_values_of_secret_options() -> None:
     assert redact_arguments(words) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "shown"),
     [
         (["registry", "login", "-ppw", "host"], ["registry", "login", "-p***", "host"]),
@@ -74,7 +73,7 @@ def test_redact_arguments_knows_the_short_options(words: list[str], shown: list[
     assert redact_arguments(words) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "shown"),
     [
         (["exec", "--env", "NGC_API_KEY=pw", "x.sif"], ["exec", "--env", "NGC_API_KEY=***", "x.sif"]),

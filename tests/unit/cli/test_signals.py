@@ -24,6 +24,7 @@ from kedge.posix.process import relay_program, run_into_files, run_program
 from kedge.posix.undivided import Undivided
 from kedge.posix.writer_processes import WriterProcesses
 from tests.builders.own_children import list_children
+from tests.builders.rows import each_row
 from tests.builders.signal_points import Point, SignalAt, list_points
 
 LOCKS = ("/threading.py", "/contextlib.py")
@@ -94,8 +95,8 @@ class UsedStack:
         return self.lock.acquire(timeout=1)
 
 
-@pytest.mark.parametrize("used", [UsedCondition, UsedEvent, UsedStack])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@each_row("used", [UsedCondition, UsedEvent, UsedStack])
+@each_row("number", [signal.SIGINT, signal.SIGTERM])
 def test_no_lock_stays_taken_at_any_point(used: type[UsedCondition | UsedEvent | UsedStack], number: int) -> None:
     points = list_points(used().work, LOCKS)
     assert len(points) > 3, points

@@ -14,6 +14,7 @@ from kedge.cli.srun_words import split_words, translate
 from kedge.errors import UsageError
 from kedge.posix.start_kedge import own_command
 from kedge.runtime.command_line.flags import parse_words
+from tests.builders.rows import each_row
 
 LINES = [
     ("--container-image=a/b:1 id", "", "exec --no-mount cwd --no-home docker://a/b:1 id"),
@@ -101,7 +102,7 @@ def test_a_name_of_an_earlier_job_with_the_same_number_does_not_count(tmp_path: 
         translate(shlex.split("--container-name=n id"), later)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "said"),
     [
         ("--container-image=x", "there is none"),

@@ -8,6 +8,7 @@ import pytest
 from kedge.compat.rules import compute_capability_rule as rule
 from kedge.compat.rules.compute_capability_rule import judge_kernels, read_kernels
 from kedge.compat.rules.compute_capability_text import Subject, tell_kernels
+from tests.builders.rows import each_row
 
 LIST_2006 = "5.2 6.0 6.1 7.0 7.5 8.0+PTX (image env); 6.0+ (stated)"
 LIST_2401 = "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"
@@ -24,7 +25,7 @@ def ask(text: str, gpu: str, capability: str, **facts: object) -> tuple[str, str
     return answer.mode, *tell_kernels(answer, subject)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "architecture", "shown", "stated"),
     [
         (LIST_2006, "", "5.2 6.0 6.1 7.0 7.5 8.0+PTX", (6, 0)),

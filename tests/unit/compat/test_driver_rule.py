@@ -6,8 +6,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from kedge.compat.rules import driver_rule as rule
 from kedge.compat.rules.driver_rule import DriverNeed, HostDriver, compare_drivers, judge_driver
 from kedge.compat.rules.driver_text import tell_driver
@@ -17,6 +15,7 @@ from kedge.compat.versions import order
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host
+from tests.builders.rows import each_row
 
 COMPAT = "/usr/local/cuda/compat"
 MINOR_LIMITS = (
@@ -304,7 +303,7 @@ def test_driver_built_for_is_enough_where_cuda_is_not_told() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("driver", "needed", "expected"),
     [
         ("535.104.05", "535.104.05", True),
@@ -330,9 +329,9 @@ DRIVERS = ("418.87.00", "450.80.02", "470.57.02", "525.60.13", "535.104.05", "55
            "575.51.03", "580.95.05", "590.44.01", "610.43.02")  # fmt: skip
 
 
-@pytest.mark.parametrize("carried", NOTES)
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize(("model", "takes"), [("NVIDIA A100-SXM4-80GB", True), ("NVIDIA GeForce RTX 4090", False)])
+@each_row("carried", NOTES)
+@each_row("driver", DRIVERS)
+@each_row(("model", "takes"), [("NVIDIA A100-SXM4-80GB", True), ("NVIDIA GeForce RTX 4090", False)])
 def test_driver_verdict_and_start_choose_the_same_libcuda(carried: str, driver: str, model: str, takes: bool) -> None:
     branches = NOTES[carried]
     note = {"CUDA version": CUDA[carried][:4], "driver": branches} if branches else None

@@ -15,12 +15,13 @@ from kedge.compat.tables.gpu_names import find_gpu, make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.errors import UnknownGpu
 from kedge.sites.profile import SHIPPED as PROFILES
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 TABLES = load_tables()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "name", "capability"),
     [
         ("H200", "NVIDIA H200", "9.0"),
@@ -80,7 +81,7 @@ def test_find_gpu_by_the_names_people_use(text: str, name: str, capability: str)
     assert (found.name, found.capability) == (name, capability)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind", "brand", "forward", "branch"),
     [
         ("K40", "datacenter", "tesla", True, 470),
@@ -108,7 +109,7 @@ def test_find_gpu_tells_what_the_rules_need(
     assert (found.takes_forward_compat, found.last_driver_branch) == (forward, branch)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "memory"),
     [("H200", "141"), ("V100-SXM2-16GB", "16"), ("V100", "16 or 32"), ("A100", ""), ("H100-SXM5-94GB", "94"),
      ("GH200-96GB", "96"), ("NVIDIA GH200 480GB", "96 or 144")],
@@ -117,7 +118,7 @@ def test_find_gpu_memory_where_it_is_certain(text: str, memory: str) -> None:
     assert find_gpu(text, TABLES).memory == memory
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message", "hint"),
     [
         ("H1OO", "no GPU is known by the name 'H1OO'", "did you mean 'NVIDIA H100 SXM'?"),
@@ -188,7 +189,7 @@ def test_make_gpu_unknown_ones_have_their_name_alone() -> None:
 # The index of starts
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "known"),
     [
         ("NVIDIA H200", ("9.0", "datacenter", True, None)),

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.gpu_rates import find_gpu_rates, list_models
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "model"),
     [
         ("NVIDIA H200", "H200"),

@@ -16,6 +16,7 @@ from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Gpu, Target
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OPEN, PTX, UNKNOWN, Verdict
 from kedge.frozen import replace
+from tests.builders.rows import each_row
 
 TABLES = load_tables()
 DRIVERS = ("418.87.00", "450.80.02", "470.57.02", "525.60.13", "535.104.05", "550.54.14", "570.86.10", "580.95.05")
@@ -56,18 +57,18 @@ def ask(tag: str, gpu: str, driver: str) -> Verdict:
     return judge(read(f"{tag}-py3"), make_target(gpu, driver), TABLES)
 
 
-@pytest.mark.parametrize(("gpu", "tag"), [(gpu, tag) for gpu, tags in MATRIX.items() for tag in tags])
+@each_row(("gpu", "tag"), [(gpu, tag) for gpu, tags in MATRIX.items() for tag in tags])
 def test_judge_releases_on_gpus_and_drivers(gpu: str, tag: str) -> None:
     found = [ask(tag, gpu, driver).outcome for driver in DRIVERS]
     assert found == [LETTERS[letter] for letter in MATRIX[gpu][tag]]
 
 
-@pytest.mark.parametrize("month", range(2, 11))
+@each_row("month", range(2, 11))
 def test_judge_every_release_with_pytorch_2_3_and_python_3_10_on_volta(month: int) -> None:
     assert ask(f"24.{month:02}", "V100", "570.86.10").outcome == NATIVE
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tag", "gpu", "driver", "headline"),
     [
         ("24.01", "H200", "580.95.05", "runs natively on NVIDIA H200 with driver 580.95.05"),

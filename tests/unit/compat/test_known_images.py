@@ -12,6 +12,7 @@ from kedge.compat.image.known_traits import read_known_traits
 from kedge.compat.tables.csv_text import parse_table
 from kedge.compat.tables.known_images import KNOWN_IMAGES, load_known_images, tell_builds
 from kedge.compat.tables.load import load_tables
+from tests.builders.rows import each_row
 
 TABLES = load_tables()
 PAGES = Path(__file__).parents[3] / "docs"
@@ -26,7 +27,7 @@ def test_known_images_have_a_source_each() -> None:
     assert all(len(row.source) > 5 for row in load_known_images())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "found"),
     [
         (("image", "classification"), "nvcr.io/nvidia/pytorch:*-py3"),

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.image.file_types import name_type
 from kedge.compat.image.leftovers import RULES, find_leftover, is_build_tool
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "rule"),
     [
         ("var/lib/apt/lists/deb_dists_InRelease", "apt-lists"),
@@ -36,7 +35,7 @@ def test_leftovers_are_known_by_their_paths(path: str, rule: str) -> None:
     assert result.name == rule
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     ["usr/bin/python3", "opt/app/tests/a.py", "usr/lib/x.so", "usr/share/data.tar.gz", "data", "mytmp/a", "etc/apk/x"],
 )
@@ -51,21 +50,17 @@ def test_leftovers_every_rule_has_a_better_line_and_a_name_of_its_own() -> None:
     assert all(rule.note for rule in RULES if rule.is_optional)
 
 
-@pytest.mark.parametrize(
-    "name", ["gcc", "gcc-12", "g++", "build-essential", "libssl-dev", "cuda-nvcc-12-4", "cmake", "zlib-devel"]
-)
+@each_row("name", ["gcc", "gcc-12", "g++", "build-essential", "libssl-dev", "cuda-nvcc-12-4", "cmake", "zlib-devel"])
 def test_build_tools_are_known(name: str) -> None:
     assert is_build_tool(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["gcc-12-base", "libgcc-s1", "python3", "bash", "libstdc++6", "make-guile-doc", "devscripts"]
-)
+@each_row("name", ["gcc-12-base", "libgcc-s1", "python3", "bash", "libstdc++6", "make-guile-doc", "devscripts"])
 def test_build_tools_are_not_what_programs_need(name: str) -> None:
     assert not is_build_tool(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "kind"),
     [
         (b"libc.so.6", "shared libraries"),

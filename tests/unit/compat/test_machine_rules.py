@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.compat.rules.cpu_rule import judge_processor
 from kedge.compat.rules.glibc_rule import judge_glibc
 from kedge.compat.rules.mpi_rule import judge_mpi
 from kedge.compat.target import Target
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement
+from tests.builders.rows import each_row
 
 
 def make_image(**facts: object) -> ImageTraits:
@@ -72,9 +71,7 @@ def test_glibc_newer_on_the_host_is_apptainers_trap_and_not_kedges() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("image", "host"), [("2.35", "2.31"), ("2.35", "2.35"), ("2.28", "2.31"), ("", "2.35"), ("2.31", "")]
-)
+@each_row(("image", "host"), [("2.35", "2.31"), ("2.35", "2.35"), ("2.28", "2.31"), ("", "2.35"), ("2.31", "")])
 def test_glibc_that_is_no_matter_says_nothing(image: str, host: str) -> None:
     assert judge_glibc(make_image(glibc=image), Target("n1", glibc=host, has_gpus=True)) == []
 
@@ -101,7 +98,7 @@ def test_glibc_musl_images_cannot_use_gpus() -> None:
     assert judge_glibc(make_image(os="Alpine 3.19"), Target("n1", has_gpus=False)) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("inside", "outside", "level", "sentence", "remedy"),
     [
         (

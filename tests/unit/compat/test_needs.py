@@ -9,13 +9,14 @@ from kedge.compat.image.needs import VARIANTS, choose_by_needs, has_variant, is_
 from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import NgcRelease
 from kedge.errors import UsageError
+from tests.builders.rows import each_row
 
 ROW = NgcRelease(
     "r.io/x", "24.03-py3", framework="PyTorch", framework_version="2.3.0a0+40ec", python="3.10.12", apex="yes"
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("need", "answer"),
     [
         ("pytorch>=2.3", True),
@@ -39,9 +40,7 @@ def test_needs_of_one_tag(need: str, answer: bool | None) -> None:
     assert read_need(need).holds(ROW) is answer
 
 
-@pytest.mark.parametrize(
-    "text", ["", "foo", "foo>=1", ">=2.3", "python=three", "python>=3.10 or so", "pytorch>=\x1b[31m"]
-)
+@each_row("text", ["", "foo", "foo>=1", ">=2.3", "python=three", "python>=3.10 or so", "pytorch>=\x1b[31m"])
 def test_needs_that_nobody_understands(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_need(text)
@@ -66,7 +65,7 @@ def test_needs_tell_builds_of_before_a_release() -> None:
     assert not is_before_release(ROW, [read_need("python=3.10")])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tag", "variant"),
     [
         ("12.4.1-base-ubuntu22.04", "base"),

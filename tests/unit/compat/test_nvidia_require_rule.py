@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.compat.rules.nvidia_require_rule import (
     Evaluation,
@@ -17,6 +15,7 @@ from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Gpu, Target
 from kedge.compat.verdict import MINOR, NATIVE, NO, NOTE, WARNING
+from tests.builders.rows import each_row
 
 R_10_2 = "cuda>=10.2 brand=tesla,driver>=396,driver<397 brand=tesla,driver>=418,driver<419"
 R_11_6 = "cuda>=11.6 brand=tesla,driver>=418,driver<419 brand=geforce,driver>=470,driver<471"
@@ -27,7 +26,7 @@ K80 = ExpressionValues(cuda="10.1", driver="418.87.00", arch="3.7", brand="tesla
 RTX = ExpressionValues(cuda="12.2", driver="535.104.05", arch="8.6", brand="geforce")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "there", "holds"),
     [
         ("cuda>=9.0", A100, True),
@@ -62,7 +61,7 @@ def test_requirements_hold_as_nvidia_evaluates_them(expression: str, there: Expr
     assert evaluate(expression, there).holds is holds
 
 
-@pytest.mark.parametrize(
+@each_row(
     "expression",
     [
         *("nonsense", "cuda", "cuda>=", ">=9.0", "cuda==9.0", "cuda=>9.0", "cuda>=x", "cuda>=.9", "os=linux"),

@@ -12,6 +12,7 @@ from kedge.compat.image.traits import ImageTraits
 from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import CudaRelease, NgcRelease
 from kedge.model.manifest import parse_config
+from tests.builders.rows import each_row
 
 PYTORCH = "nvcr.io/nvidia/pytorch"
 NGC_2401 = {  # as the 24.01 image has it
@@ -259,7 +260,7 @@ def test_read_traits_of_rocm_image_says_that_it_is_not_for_nvidia() -> None:
     assert any("AMD" in note for note in traits.notes)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("variable", "value", "expected"),
     [
         ("MPICH_VERSION", "4.0.2", "MPICH 4.0.2"),

@@ -17,6 +17,7 @@ from kedge.compat.tables.learned import has_all, list_cells, make_row, write_row
 from kedge.compat.tables.load import SHIPPED, Tables, load_tables, merge_rows, normalize_image
 from kedge.compat.tables.rows import CudaRelease, NgcRelease
 from kedge.compat.versions import is_at_least, order
+from tests.builders.rows import each_row
 
 PYTORCH, CUDA = "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/cuda"
 TABLES = load_tables()
@@ -104,7 +105,7 @@ def test_tables_readme_says_how_much_is_unknown() -> None:
 
 
 # What the tutorials name: the figures that their readers ask for
-@pytest.mark.parametrize(
+@each_row(
     ("reference", "known"),
     [
         (
@@ -172,7 +173,7 @@ def test_tables_drivers_only_grow_within_a_major_version() -> None:
 # CUDA
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "version", "driver", "stands_for"),
     [
         ("12.3.2.001", "12.3.2", "545.23.08", ""),
@@ -195,7 +196,7 @@ def test_find_cuda_exact_or_newest_of_the_minor_which_says_so(
     assert (found.version, found.min_driver, found.stands_for) == (version, driver, stands_for)
 
 
-@pytest.mark.parametrize("asked", ["", "12", "14.0", "99.9.9", "cuda", "..", "12.7"])
+@each_row("asked", ["", "12", "14.0", "99.9.9", "cuda", "..", "12.7"])
 def test_find_cuda_unknown_is_none(asked: str) -> None:
     assert TABLES.find_cuda(asked) is None
 
@@ -211,7 +212,7 @@ def test_cuda_branches_prefer_what_the_library_says() -> None:
 # Releases
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "nvcr.io/nvidia/pytorch",
@@ -229,7 +230,7 @@ def test_find_release_by_the_names_people_write(name: str) -> None:
     assert row.cuda == "11.6.1.005"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "image"),
     [
         ("nvidia/cuda", CUDA),
@@ -245,7 +246,7 @@ def test_normalize_image(name: str, image: str) -> None:
     assert normalize_image(name) == image
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tag", "cudnn", "nccl"),
     [
         ("12.4.1-base-ubuntu22.04", "", ""),
@@ -266,7 +267,7 @@ def test_find_release_narrows_a_row_for_several_tags(tag: str, cudnn: str, nccl:
     assert (row.tag, row.cudnn, row.nccl) == (tag, cudnn, nccl)
 
 
-@pytest.mark.parametrize("tag", ["", "12.4.1", "12.4.1-full-ubuntu22.04", "12.4.1-{base,devel}-ubuntu22.04", "x" * 500])
+@each_row("tag", ["", "12.4.1", "12.4.1-full-ubuntu22.04", "12.4.1-{base,devel}-ubuntu22.04", "x" * 500])
 def test_find_release_unknown_tag_is_none(tag: str) -> None:
     assert TABLES.find_release(CUDA, tag) is None
 
@@ -293,7 +294,7 @@ def test_list_releases_newest_first_and_patterns_written_out() -> None:
     assert TABLES.list_releases("nvcr.io/nvidia/nothing") == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tag", "architecture", "listed"),
     [
         ("24.01-py3", "amd64", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"),
@@ -431,7 +432,7 @@ def test_make_row_leaves_out_what_is_known_from_elsewhere() -> None:
     assert make_row(PYTORCH, "1", traits(os="Rocky Linux 9", mpi="MPICH 4.0"), "s") is None
 
 
-@pytest.mark.parametrize("value", ["=HYPERLINK(1)", "12.4\n1", "x" * 5000, "\x1b[31m1", "../../etc", "latest"])
+@each_row("value", ["=HYPERLINK(1)", "12.4\n1", "x" * 5000, "\x1b[31m1", "../../etc", "latest"])
 def test_make_row_empties_what_makes_no_sense(value: str) -> None:
     row = make_row(PYTORCH, "1", traits(cuda=value, python="3.12"), "s")
     assert row == NgcRelease(PYTORCH, "1", python="3.12", source="s")

@@ -9,11 +9,12 @@ from kedge.compat.image.tag_filters import is_since, list_architectures, list_en
 from kedge.compat.image.tag_names import read_tag
 from kedge.compat.tables.rows import NgcRelease
 from kedge.errors import UsageError
+from tests.builders.rows import each_row
 
 TENSORFLOW = "nvcr.io/nvidia/tensorflow"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "yes", "no", "unknown"),
     [
         ("12", ["12.4.1", "12", "12.0"], ["11.8.0", "13.0.0", "120.1"], [""]),
@@ -33,7 +34,7 @@ def test_cuda_range_holds(wanted: str, yes: list[str], no: list[str], unknown: l
     )
 
 
-@pytest.mark.parametrize("text", ["", ",", "new", ">=", "12.x", "12;13", "=>12", "-1", "1" * 50])
+@each_row("text", ["", ",", "new", ">=", "12.x", "12;13", "=>12", "-1", "1" * 50])
 def test_cuda_range_refuses_what_is_no_version(text: str) -> None:
     with pytest.raises(UsageError, match="--cuda takes versions"):
         read_cuda_range(text)

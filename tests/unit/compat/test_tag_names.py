@@ -7,14 +7,13 @@ import random
 from collections.abc import Iterable
 from itertools import pairwise
 
-import pytest
-
 from kedge.compat.image.tag_names import ATTACHMENT, DATE, MOVING, OTHER, is_newer, read_tag, sort_names
+from tests.builders.rows import each_row
 
 CUDA = "nvcr.io/nvidia/cuda"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tag", "image", "expected"),
     [
         ("24.03-tf2-py3", "", {"version": "24.03", "month": "2024-03", "series": "tf2", "python": "3", "cuda": ""}),
@@ -87,7 +86,7 @@ def sort_tags(tags: Iterable[str], image: str = "") -> list[str]:
     return [name.text for name in sort_names(read_tag(tag, image) for tag in tags)]
 
 
-@pytest.mark.parametrize("name", ORDERS)
+@each_row("name", ORDERS)
 def test_sort_names_is_the_order_people_read(name: str) -> None:
     expected = ORDERS[name]
     for seed in range(5):

@@ -16,6 +16,7 @@ from kedge.doctor.network.credentials import check_credentials, check_logins
 from kedge.doctor.network.key_formats import find_blemish, find_expiry, is_host, is_ngc_key, is_stand_in
 from kedge.doctor.surroundings import Surroundings
 from kedge.settings import Settings
+from tests.builders.rows import each_row
 from tests.requirements import open_way
 
 KEY = "nvapi-" + "Abc1_-" * 10
@@ -207,7 +208,7 @@ def test_key_formats_hosts(text: str) -> None:
     assert is_host(text)
 
 
-@pytest.mark.parametrize("text", ["", "u:p@nvcr.io", "a b", "nvcr.io\n", "x" * 300, "\x1b[2J"])
+@each_row("text", ["", "u:p@nvcr.io", "a b", "nvcr.io\n", "x" * 300, "\x1b[2J"])
 def test_key_formats_what_is_no_host_is_not_shown(text: str) -> None:
     assert not is_host(text)
 

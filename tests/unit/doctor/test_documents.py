@@ -8,9 +8,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from kedge.doctor.run_checks import list_checks
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 LINK = re.compile(r"kedge help (?:doctor|run) [^\s\"']+")
@@ -54,7 +53,7 @@ def _show(part: ast.expr, constants: Mapping[str, object]) -> str:
     return str(constants.get(name, "?"))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+@each_row("path", SOURCES, ids=lambda path: path.stem)
 def test_findings_link_to_anchors_that_exist(path: Path) -> None:
     for link in list_links(path):
         topic, anchor = link.split()[2:]

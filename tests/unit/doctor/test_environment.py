@@ -25,6 +25,7 @@ from kedge.host.limits import Limits
 from kedge.posix.views import TableView
 from kedge.settings import Settings
 from tests.builders.findings import require_whole
+from tests.builders.rows import each_row
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
@@ -155,7 +156,7 @@ def test_locale_that_is_not_utf8_is_a_note() -> None:
     assert "LANG=de_DE.UTF-8" in finding.fix
 
 
-@pytest.mark.parametrize("value", ["en_US.UTF-8", "C.UTF-8", "C", "POSIX", ""])
+@each_row("value", ["en_US.UTF-8", "C.UTF-8", "C", "POSIX", ""])
 def test_locale_that_works_is_well(value: str) -> None:
     assert judge_locale({"LANG": value} if value else {}, HOST).level == OK
 

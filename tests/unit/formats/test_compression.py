@@ -23,6 +23,7 @@ from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
 from kedge.formats.compression import BlockCodec, StreamCompressor, codec_of_image, inflate, open_codec
 from kedge.formats.compression.blocks import XzCodec
 from kedge.formats.compression.lzo import decompress_lzo
+from tests.builders.rows import each_row
 
 DATA = random.Random(1).randbytes(70_000) + b"kedge" * 100_000 + bytes(300_000)
 PACKERS = {
@@ -149,7 +150,7 @@ def test_stream_compressor_refuses_unknown_kinds() -> None:
         StreamCompressor("lzop")
 
 
-@pytest.mark.parametrize("spec", ["zstd", "zstd:1", "zstd:19", "gzip", "gzip:9", "lz4", "none"])
+@each_row("spec", ["zstd", "zstd:1", "zstd:19", "gzip", "gzip:9", "lz4", "none"])
 def test_block_codec_round_trip(spec: str) -> None:
     codec = open_codec(spec)
     blocks = [DATA[:131072], b"a", DATA[400_000:500_000], bytes(131072)]
@@ -198,7 +199,7 @@ def test_block_codec_refuses_a_zstd_frame_that_claims_terabytes() -> None:
         open_codec("zstd").decompress_block(frame, 8192)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("identifier", "packed"),
     [
         (1, zlib.compress(DATA[:9000])),
@@ -228,9 +229,7 @@ def test_block_codec_of_image_refuses_unknown_numbers() -> None:
         codec_of_image(7)
 
 
-@pytest.mark.parametrize(
-    "spec", ["", "zstd:", "zstd:0", "zstd:23", "gzip:10", "lz4:1", "none:1", "brotli", "zstd:٣", "zstd:-1"]
-)
+@each_row("spec", ["", "zstd:", "zstd:0", "zstd:23", "gzip:10", "lz4:1", "none:1", "brotli", "zstd:٣", "zstd:-1"])
 def test_open_codec_refuses_bad_names_and_levels(spec: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
         open_codec(spec)
@@ -248,7 +247,7 @@ def test_open_codec_says_what_can_only_be_read() -> None:
 LZO_END = b"\x11\x00\x00"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("packed", "expected"),
     [
         (b"\x15" + b"abcd" + LZO_END, b"abcd"),

@@ -30,6 +30,7 @@ from kedge.formats.sif.layout import (
 )
 from kedge.formats.sif.reader import SifReader, describe_type
 from kedge.formats.sif.writer import SifBuilder
+from tests.builders.rows import each_row
 from tests.builders.sif import build_sif, fixture_path
 
 FINGERPRINT = bytes.fromhex("433FE984155206BD962725E20E8713472A879943")
@@ -128,7 +129,7 @@ def test_reader_escapes_names_that_are_no_text() -> None:
     assert read_bytes(bytes(data)).descriptors[0].name == "a\\xff\\x1b[31m"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("offset", "form", "value", "field"),
     [
         (80, "<q", -1, "descriptors_free"),
@@ -174,7 +175,7 @@ def test_reader_unknown_version_is_named() -> None:
         read_bytes(bytes(data))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("start", "kind"),
     [
         (b"", FileKind.EMPTY),

@@ -20,6 +20,7 @@ from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig, parse_config
 from kedge.model.platform import Platform
 from kedge.model.tree import Buffer, Node, NodeKind, find, walk
+from tests.builders.rows import each_row
 
 SHELLS = [path for path in map(shutil.which, ("dash", "bash", "sh")) if path]
 NASTY = [
@@ -179,7 +180,7 @@ def test_environment_skips_nul_and_last_duplicate_wins() -> None:
 # ---- labels and documents
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("created", "text"),
     [
         (1627940488, "Monday_2_August_2021_21:41:28_UTC"),
@@ -471,7 +472,7 @@ def test_actions_shell_runs_a_shell(shell: str, tmp_path: Path) -> None:
     assert done.stdout in ("/bin/bash\n", "/bin/sh\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "recipe", "build"),
     [
         ({"note": {"kedge": "1"}, "recipe": "FROM a\n"}, "FROM a\n", {"kedge": "1"}),

@@ -24,6 +24,7 @@ from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.tree import ContentSink, Node, NodeKind, walk
+from tests.builders.rows import each_row
 from tests.builders.squashfs_images import (
     CAPABILITY,
     add_file,
@@ -100,7 +101,7 @@ def test_writer_bytes_stay_the_same_from_one_version_to_the_next() -> None:
     assert [hashlib.sha256(image).hexdigest()[:16] for image in images] == ["728a7a27f3d9d90b", "6249921046a7bfa4"]
 
 
-@pytest.mark.parametrize("codec", WRITABLE)
+@each_row("codec", WRITABLE)
 def test_writer_image_reads_back(codec: str) -> None:
     expected = read_image(write_image(codec="none"))[1]
     root, found = read_image(write_image(codec=codec, threads=2), threads=2)
@@ -234,8 +235,8 @@ def test_writer_large_files_that_part_late_keep_their_own_end() -> None:
                 assert b"".join(reader.chunks(node)) == begin + name * 1000
 
 
-@pytest.mark.parametrize("threads", [0, 2, 16])
-@pytest.mark.parametrize("kind", [bytes, bytearray])
+@each_row("threads", [0, 2, 16])
+@each_row("kind", [bytes, bytearray])
 def test_writer_copies_only_what_may_change(kind: type, threads: int) -> None:
     """Whole blocks of bytes stay where they are until they are compressed; a buffer is used again by its owner."""
     whole = mixed_bytes(7, 9 * BLOCK + 77)
@@ -414,7 +415,7 @@ def test_writer_counts_attributes_it_cannot_store() -> None:
     assert root.children[b"c"].xattrs == ()
 
 
-@pytest.mark.parametrize("name", [b"", b".", b"..", b"a/b", b"a\0b", b"n" * 256])
+@each_row("name", [b"", b".", b"..", b"a/b", b"a\0b", b"n" * 256])
 def test_writer_refuses_names_files_cannot_have(name: bytes) -> None:
     def fill(sink: ContentSink) -> Node:
         root = Node(NodeKind.DIRECTORY)
@@ -435,8 +436,8 @@ def test_writer_refuses_a_folder_in_two_places() -> None:
         write_image(fill)
 
 
-@pytest.mark.parametrize("found", [[b"x" * 10], [b"x" * BLOCK], [b"x" * 200_000, b"y"], []])
-@pytest.mark.parametrize("size", [11, 200_000])
+@each_row("found", [[b"x" * 10], [b"x" * BLOCK], [b"x" * 200_000, b"y"], []])
+@each_row("size", [11, 200_000])
 def test_writer_refuses_contents_of_another_size(size: int, found: list[bytes]) -> None:
     with SquashWriter(io.BytesIO(), SquashOptions()) as writer, pytest.raises(FileProblem, match=str(size)):
         writer.add_stream(size, found)

@@ -10,6 +10,7 @@ import pytest
 
 from kedge.host.cpu import find_level, read_processor
 from kedge.host.this_host import read_glibc
+from tests.builders.rows import each_row
 
 V1 = "fpu vme cx8 cmov mmx fxsr sse sse2 syscall nx lm"
 V2 = f"{V1} pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm"
@@ -26,7 +27,7 @@ def write(root: Path, text: str) -> str:
     return str(root)
 
 
-@pytest.mark.parametrize(("flags", "level"), [("fpu", 0), (V1, 1), (V2, 2), (V3, 3), (V4, 4), (f"{V1} avx512f", 1)])
+@each_row(("flags", "level"), [("fpu", 0), (V1, 1), (V2, 2), (V3, 3), (V4, 4), (f"{V1} avx512f", 1)])
 def test_processor_level_needs_all_below_it(flags: str, level: int) -> None:
     assert find_level(frozenset(flags.split())) == level
 

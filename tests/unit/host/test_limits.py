@@ -11,6 +11,7 @@ import pytest
 from kedge.frozen import replace
 from kedge.host.limits import Limits, choose_ahead, choose_threads, count_threads, read_limits
 from tests.builders.host_tree import write_host, write_tree
+from tests.builders.rows import each_row
 
 MEBIBYTE = 1 << 20
 UNIFIED = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -147,7 +148,7 @@ def test_limits_processes_subtract_what_the_user_runs(tmp_path: Path) -> None:
     assert count_threads(root, 1000, enough_below=4000) == 30, "fewer than the limit in all: no need to count"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limits", "wanted", "threads"),
     [
         (Limits(16, None, None), None, 16),
@@ -167,7 +168,7 @@ def test_threads_follow_the_limits(limits: Limits, wanted: int | None, threads: 
     assert choose_threads(limits, wanted) == threads
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("memory", "threads", "ahead"),
     [(None, 1, 0), (24 << 30, 2, 32 << 20), (24 << 30, 4, 256 << 20), (64 << 30, 16, 2 << 30),
      (64 << 30, 32, 2 << 30), (8 << 30, 16, 1 << 30), (512 << 20, 4, 64 << 20)],

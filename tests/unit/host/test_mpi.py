@@ -10,6 +10,7 @@ import pytest
 
 from kedge.host.mpi import find_mpi, parse_answer
 from kedge.model.mpi import CRAY, INTEL, MPICH, OPEN_MPI
+from tests.builders.rows import each_row
 
 
 def put_program(path: Path, text: str) -> Path:
@@ -19,7 +20,7 @@ def put_program(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "expected"),
     [
         ("mpirun (Open MPI) 4.1.1rc1\n\nReport bugs to", (OPEN_MPI, "4.1.1rc1")),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.host.private_places import SECRETS, SHARED, PrivatePlaces, find_homes
+from tests.builders.rows import each_row
 
 GUIDE = Path(__file__).parents[3] / "docs/guides/build.md"
 
@@ -37,7 +38,7 @@ def test_every_row_is_a_place_of_secrets(home: Path, row: str) -> None:
     assert places.list_secrets(str(home / "project")) == []
 
 
-@pytest.mark.parametrize("row", SECRETS)
+@each_row("row", SECRETS)
 def test_guide_lists_every_row(row: str) -> None:
     assert f"`{row}`" in GUIDE.read_text()
 

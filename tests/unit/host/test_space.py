@@ -15,6 +15,7 @@ from kedge.host import space
 from kedge.host.space import Mount, find_mount, free_space, parse_quota, read_quota, require_space
 from kedge.model.size import format_size
 from kedge.posix import libc
+from tests.builders.rows import each_row
 
 HUGE = 1 << 60
 
@@ -82,7 +83,7 @@ def test_mount_is_the_longest_that_contains_the_folder(tmp_path: Path) -> None:
 LUSTRE = Mount("lustre", "10.0.0.1@o2ib:/lustre", "/lustre/project")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("/lustre/project  1024  0  4096  -  12  0  0  -\n", [(1 << 20, 4 << 20)]),
@@ -129,7 +130,7 @@ def test_quota_structure_is_the_kernels() -> None:
     assert ctypes.sizeof(kind) == 72
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("size", "text"),
     [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (999_600, "1 MB"), (1_520_000_000, "1.52 GB")],
 )

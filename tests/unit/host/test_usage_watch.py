@@ -13,6 +13,7 @@ import pytest
 
 from kedge.host.usage_watch import UsageWatch, choose_visible
 from tests.builders.nvml import build_nvml
+from tests.builders.rows import each_row
 
 _MEBIBYTE = 1 << 20
 
@@ -106,7 +107,7 @@ def test_usage_watch_leaves_no_child() -> None:
         os.waitpid(child, os.WNOHANG)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "chosen"),
     [("", {0, 1}), ("1", {1}), ("0, 1", {0, 1}), ("GPU-b", {1}), ("99", {0, 1}), ("MIG-x", {0, 1}), ("²", {0, 1})],
 )

@@ -24,6 +24,7 @@ from kedge.launch.ranks import Rank
 from kedge.launch.rendezvous import Rendezvous
 from kedge.launch.shape import LaunchShape
 from kedge.model.allocation import AllocatedNode
+from tests.builders.rows import each_row
 
 MEETING = Rendezvous("gpu01", 24711, "kedge-4711.0")
 LAST = Rank(4, 5, 0, 1, 2, 3)  # of 3, 1 and 1 on three nodes
@@ -182,9 +183,7 @@ def test_other_contracts_leave_the_command_alone() -> None:
             assert rank_command(contract, LAST, Terms(MEETING), ["python", "a.py"]) == ("python", "a.py")
 
 
-@pytest.mark.parametrize(
-    "word", ["horovodrun", "/usr/bin/mpirun", "mpiexec", "srun", "ibrun", "deepspeed", "accelerate"]
-)
+@each_row("word", ["horovodrun", "/usr/bin/mpirun", "mpiexec", "srun", "ibrun", "deepspeed", "accelerate"])
 def test_command_that_is_a_launcher_is_refused(word: str) -> None:
     with pytest.raises(LaunchRefused, match="starts processes itself"):
         check_command(Contract.RANKS, [word, "-np", "4", "python"])

@@ -14,6 +14,7 @@ from kedge.errors import LaunchRefused
 from kedge.launch.hosts import MOST_HOSTS, parse_counts, parse_host_pairs, parse_hosts, parse_node_file
 from kedge.launch.hosts import parse_pe_hostfile as parse_pe
 from tests.builders.host_lists import make_host_list
+from tests.builders.rows import each_row
 
 
 def test_hosts_thousand_lists_at_random() -> None:
@@ -23,7 +24,7 @@ def test_hosts_thousand_lists_at_random() -> None:
         assert parse_hosts(text) == tuple(names), text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "names"),
     [
         ("n1", "n1"),
@@ -87,7 +88,7 @@ def test_counts_both_ways(pairs: list[tuple[int, int]]) -> None:
     assert parse_counts(text) == tuple(count for count, times in pairs for _ in range(times))
 
 
-@pytest.mark.parametrize("text", ["", "2(x", "2(x999999999)", "2(x99999)," * 3, "a", "2x3", "-1", "1,,2", "²"])
+@each_row("text", ["", "2(x", "2(x999999999)", "2(x99999)," * 3, "a", "2x3", "-1", "1,,2", "²"])
 def test_counts_refuses(text: str) -> None:
     with pytest.raises(LaunchRefused):
         parse_counts(text)
@@ -108,7 +109,7 @@ def test_pe_hostfile_queues_of_one_host_go_together() -> None:
     assert parse_pe(PE_FILE.replace("\n", "\r\n")) == (("ge02.site.example", 4), ("ge01", 2))
 
 
-@pytest.mark.parametrize("text", ["", "\n#\n", "ge01\n", "ge01 many all.q\n", "ge01 -2 q\n", "ge01 0 q\n", "-x 2 q\n"])
+@each_row("text", ["", "\n#\n", "ge01\n", "ge01 many all.q\n", "ge01 -2 q\n", "ge01 0 q\n", "-x 2 q\n"])
 def test_pe_hostfile_refuses(text: str) -> None:
     with pytest.raises(LaunchRefused):
         parse_pe(text)

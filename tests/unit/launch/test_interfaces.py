@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.launch.interfaces import LinkKind, NetworkInterface, choose_interface
+from tests.builders.rows import each_row
 
 LO = NetworkInterface("lo", LinkKind.LOOPBACK, ("127.0.0.1",))
 DOCKER = NetworkInterface("docker0", LinkKind.BRIDGE, ("172.17.0.1",), networks=("172.17.0.0/16",))
@@ -20,7 +20,7 @@ IB_BARE = NetworkInterface("ib2", LinkKind.INFINIBAND, ("fe80::1",), True, 400_0
 ALL = (DOCKER, VIRBR, LO, SLOW, FAST, IB_BARE, IB_DOWN, IB)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("interfaces", "master", "name", "reason"),
     [
         (ALL, "", "ib0", "InfiniBand, 200 Gbit/s"),

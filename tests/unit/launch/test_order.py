@@ -16,6 +16,7 @@ from kedge.launch.contracts import Terms
 from kedge.launch.order import RankOrder
 from kedge.launch.rendezvous import Rendezvous
 from kedge.release import VERSION
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 ORDER = RankOrder(
@@ -59,9 +60,7 @@ def test_an_order_is_one_value_and_nothing_else() -> None:
             RankOrder.decode(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[1]", "7", '{"layout":1}', "{} {}", '{"a":NaN}', "nonsense", '{"contract":"x\n"}', " {}"]
-)
+@each_row("text", ["", "{", "[1]", "7", '{"layout":1}', "{} {}", '{"a":NaN}', "nonsense", '{"contract":"x\n"}', " {}"])
 def test_what_is_no_order_is_refused(text: str) -> None:
     with pytest.raises(LaunchRefused, match="cannot read"):
         RankOrder.decode(text)
@@ -99,7 +98,7 @@ def test_an_order_of_an_older_kedge_says_to_update_the_launch() -> None:
     assert refusal.value.hint == f"update the kedge that runs 'kedge launch' to the version on {host} ({VERSION})"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"contract": ["ranks"]},

@@ -12,6 +12,7 @@ from kedge.launch.ranks import Rank, find_launcher, find_rank, own_variables
 from kedge.launch.shape import LaunchShape
 from kedge.model.allocation import AllocatedNode
 from tests.builders.recorded_jobs import GRID_ENGINE, SLURM, read_record
+from tests.builders.rows import each_row
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_ranks_of_srun(name: str, launcher: str, rank: Rank) -> None:
     assert find_rank(environ) == rank
 
 
-@pytest.mark.parametrize("name", ["batch", "batch_uneven", "gres", "salloc", "array"])
+@each_row("name", ["batch", "batch_uneven", "gres", "salloc", "array"])
 def test_ranks_batch_step_and_login_node_are_none(name: str) -> None:
     """The batch step has SLURM_PROCID=0 and SLURM_NTASKS=6: it is no rank all the same."""
     assert find_rank(read_record(SLURM[name])) is None
@@ -81,7 +82,7 @@ def test_ranks_none_without_a_launcher() -> None:
     assert find_launcher({}) == ""
 
 
-@pytest.mark.parametrize("rank", ["4", "x", "-1", "99999999999999999999", "²", "1e3"])
+@each_row("rank", ["4", "x", "-1", "99999999999999999999", "²", "1e3"])
 def test_ranks_refuse_numbers_that_cannot_be(rank: str) -> None:
     with pytest.raises(LaunchRefused, match="rank"):
         find_rank({"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "4"})

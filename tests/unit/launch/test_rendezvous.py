@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.launch.rendezvous import choose_rendezvous, find_address
 from kedge.model.allocation import AllocatedNode, Allocation
+from tests.builders.rows import each_row
 
 
 def allocate(*names: str, job: str = "4711", index: str = "") -> Allocation:
@@ -18,7 +18,7 @@ def allocate(*names: str, job: str = "4711", index: str = "") -> Allocation:
     return Allocation("slurm", nodes, job_id=job, array_index=index)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("names", "suffix", "address"),
     [
         (("n1", "n2"), "", "n1"),

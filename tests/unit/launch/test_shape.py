@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from kedge.errors import LaunchRefused
 from kedge.launch.shape import choose_shape
 from kedge.model.allocation import AllocatedNode, Allocation
+from tests.builders.rows import each_row
 
 
 def allocate(*tasks: int) -> Allocation:
     return Allocation("slurm", tuple(AllocatedNode(f"n{index}", count) for index, count in enumerate(tasks, 1)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "tasks"),
     [
         ({}, (2, 2, 1)),

@@ -16,6 +16,7 @@ from kedge.launch.start_model import (
     estimate_start,
     find_server,
 )
+from tests.builders.rows import each_row
 
 INSTALLED = StartCost("installed", first=400, later=200, node_bytes=1_000_000, seconds=0.05)
 STAGED = StartCost("staged", first=10, later=0, node_bytes=0, seconds=0.05, staged_bytes=30_000_000)
@@ -66,7 +67,7 @@ def test_staging_wins_on_many_nodes_and_loses_on_few() -> None:
     assert estimate_saving(image, NFS, 1) == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "server"), [("lustre", PARALLEL), ("nfs4", NFS), ("ext4", None), ("tmpfs", None), ("fuse.sshfs", None)]
 )
 def test_server_of_a_file_system(kind: str, server: FileServer | None) -> None:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.launch.threads import choose_omp_threads
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cpus", "processes", "given", "count"),
     [
         (32, 4, "", 8),

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from kedge.launch.probe.answers import RankAnswer
 from kedge.launch.world import AskedWorld, WorldProblem, compare_world, explain_singletons
+from tests.builders.rows import each_row
 
 OPEN_MPI, MPICH = "Open MPI 4.1.4", "MPICH 4.0.2"
 
@@ -47,7 +47,7 @@ def test_world_of_any_other_kind_is_refused(size: int, data: some.DataObject) ->
     assert (found is None) == right
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("launcher", "mpi_type", "family", "reason", "hint"),
     [
         ("srun", "pmix", MPICH, "MPICH 4.0.2 needs PMI-1 or PMI-2, and 'srun --mpi=pmix' does not", "--mpi-type pmi2"),

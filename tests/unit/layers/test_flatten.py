@@ -31,6 +31,7 @@ from tests.builders.layers import (
     symlink,
     whiteout,
 )
+from tests.builders.rows import each_row
 
 
 def merge(*tars: bytes, compressed: bool = False) -> Node:
@@ -171,7 +172,7 @@ def test_flatten_takes_an_opaque_root() -> None:
     assert names(layer(file("x"), file("d/y")), layer(opaque(""), file("z"))) == {"z": b""}
 
 
-@pytest.mark.parametrize("name", [".wh..wh.plnk", ".wh..wh.aufs", ".wh.", "d/.wh..wh.orph", ".wh..", ".wh..."])
+@each_row("name", [".wh..wh.plnk", ".wh..wh.aufs", ".wh.", "d/.wh..wh.orph", ".wh..", ".wh..."])
 def test_flatten_drops_the_names_aufs_kept_for_itself(name: str) -> None:
     assert names(layer(file("x", b"1")), layer(file(name))) == {"x": b"1"}
 
@@ -278,8 +279,8 @@ def test_flatten_resolves_links_as_seen_from_their_layer() -> None:
         merge(layer(hard_link("b", "later"), file("later")))
 
 
-@pytest.mark.parametrize("hiding", [whiteout("d/a"), opaque("d"), whiteout("d")])
-@pytest.mark.parametrize("is_first", [True, False])
+@each_row("hiding", [whiteout("d/a"), opaque("d"), whiteout("d")])
+@each_row("is_first", [True, False])
 def test_flatten_links_to_what_the_same_layer_hides(hiding: bytes, is_first: bool) -> None:
     entries = [hiding, hard_link("b", "d/a")] if is_first else [hard_link("b", "d/a"), hiding]
     found = names(layer(file("d/a", b"old")), layer(*entries))
@@ -362,7 +363,7 @@ def test_flatten_lets_a_named_folder_replace_a_link() -> None:
     }
 
 
-@pytest.mark.parametrize("target", ["usr/lib", "/usr/lib", "./usr/../usr/lib", "/usr/./lib/", "alias"])
+@each_row("target", ["usr/lib", "/usr/lib", "./usr/../usr/lib", "/usr/./lib/", "alias"])
 def test_flatten_resolves_links_inside_the_root(target: str) -> None:
     low = layer(folder("usr/lib"), symlink("alias", "/usr/lib"), symlink("lib", target))
     assert names(low, layer(file("lib/x", b"1")))["usr/lib/x"] == b"1"
@@ -416,9 +417,7 @@ def test_flatten_counts_the_levels_that_links_lead_to(most: int, is_refused: boo
         flatten(sources(image), MemorySink(), options)
 
 
-@pytest.mark.parametrize(
-    "target", ["../../../etc", "nowhere/../../x", "/etc/../../x", "evil", "file", "file/x", "../etc", "/etc/.."]
-)
+@each_row("target", ["../../../etc", "nowhere/../../x", "/etc/../../x", "evil", "file", "file/x", "../etc", "/etc/.."])
 def test_flatten_refuses_to_write_through_links_that_leave_the_image(target: str) -> None:
     if target == "/etc/..":  # leads to the root itself: inside
         assert names(layer(folder("etc"), symlink("evil", target), file("evil/x", b"1")))["x"] == b"1"

@@ -6,11 +6,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from kedge.layers.owners import LevelOwners, OwnerTable, RecordedOwner, collect_owners
 from kedge.layers.unpack_squashfs import usable_mode
 from kedge.model.tree import Node, NodeKind
+from tests.builders.rows import each_row
 
 ODD = b"odd \n\xff name"
 
@@ -44,7 +43,7 @@ def test_owners_survive_their_file() -> None:
     assert OwnerTable().encode() == b""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"",

@@ -16,6 +16,7 @@ from kedge.layers.tar_reader import TarReader
 from kedge.model.tree import NodeKind
 from tests.builders import layers as build
 from tests.builders.layers import MemorySink
+from tests.builders.rows import each_row
 
 Found = tuple[object, ...]
 
@@ -58,7 +59,7 @@ def test_files_of_a_directory_come_in_one_run() -> None:
     assert read_both(tar) == 50 - 1 + 9  # the first is the general reader's, which learns the owner from it
 
 
-@pytest.mark.parametrize(("size", "least"), [(1, 0), (511, 0), (513, 0), (1024, 0), (5000, 60), (100_000, 95)])
+@each_row(("size", "least"), [(1, 0), (511, 0), (513, 0), (1024, 0), (5000, 60), (100_000, 95)])
 def test_runs_end_where_the_piece_does(size: int, least: int) -> None:
     tar = build.layer(build.folder("d"), *files("d", 50), build.folder("e"), *files("e", 50))
     assert least <= read_both(tar, size) < 99
@@ -78,7 +79,7 @@ def test_files_of_usual_tars_are_plain(form: int) -> None:
     assert plain == 3 * 19 if form == tarfile.USTAR_FORMAT else plain == 2 * 19
 
 
-@pytest.mark.parametrize(
+@each_row(
     "block",
     [
         build.whiteout("d/x"),
@@ -101,7 +102,7 @@ def test_whatever_is_not_plain_ends_a_run(block: bytes) -> None:
     assert read_both(build.layer(build.folder("d"), *files("d", 5), block, *files("d", 5))) == 4 + 5
 
 
-@pytest.mark.parametrize("name", [b"\xff", b"\xc3\xa9" * 40, b" ", b"-", b"+page", b"a.", b"~"])
+@each_row("name", [b"\xff", b"\xc3\xa9" * 40, b" ", b"-", b"+page", b"a.", b"~"])
 def test_names_of_any_bytes_are_plain(name: bytes) -> None:
     tar = build.layer(build.folder("d"), *files("d", 5), build.file(b"d/" + name, b"1"), *files("d", 5))
     assert read_both(tar) == 4 + 1 + 5

@@ -18,6 +18,7 @@ from kedge.layers.tar_reader import Member, TarReader
 from kedge.model.tree import NodeKind
 from tests.builders import layers as build
 from tests.builders.layers import MemorySink
+from tests.builders.rows import each_row
 
 
 def pieces(data: bytes, size: int) -> Iterator[bytes]:
@@ -57,7 +58,7 @@ def test_reader_gives_all_kinds_of_members() -> None:
     assert found[b"d/p"][0].kind is NodeKind.FIFO
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 511, 512, 513, 4096, 1 << 20])
+@each_row("size", [1, 7, 100, 511, 512, 513, 4096, 1 << 20])
 def test_reader_does_not_care_how_the_stream_is_cut(size: int) -> None:
     tar = build.layer(
         build.file("small", b"s" * 700),
@@ -109,12 +110,12 @@ def test_reader_takes_contiguous_files() -> None:
     assert read_one(build.entry("c", b"7", b"data"))[1] == b"data"
 
 
-@pytest.mark.parametrize("name", ["./a/b", "a//b", "a/./b", "././a/b", "a/b"])
+@each_row("name", ["./a/b", "a//b", "a/./b", "././a/b", "a/b"])
 def test_reader_cleans_names(name: str) -> None:
     assert read_one(build.file(name))[0].path == b"a/b"
 
 
-@pytest.mark.parametrize("name", ["/", "./", ".", "//", "././"])
+@each_row("name", ["/", "./", ".", "//", "././"])
 def test_reader_knows_the_root_by_its_names(name: str) -> None:
     member, _ = read_one(build.entry(name, b"5", mode=0o700))
     assert (member.parent, member.name, member.mode) == (b"", b"", 0o700)
@@ -131,7 +132,7 @@ def test_reader_ignores_the_prefix_of_gnu_headers() -> None:
     assert member.path == b"name"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [(b"12", 12), (b"12.999", 12), (b"-1", -1), (b"-1.5", -2), (b"-1.000", -1), (b"0.1", 0), (b"5.", 5)],
 )
@@ -191,7 +192,7 @@ def test_reader_accepts_signed_checksums() -> None:
     assert member.name == "grün".encode() * 10
 
 
-@pytest.mark.parametrize("end", [b"", bytes(512), bytes(1024), bytes(10240), bytes(1024) + b"trailing garbage"])
+@each_row("end", [b"", bytes(512), bytes(1024), bytes(10240), bytes(1024) + b"trailing garbage"])
 def test_reader_tolerates_a_missing_or_long_end_of_archive(end: bytes) -> None:
     assert [member.name for member, _ in read(build.layer(build.file("x", b"1"), end=end))] == [b"x"]
 
@@ -200,13 +201,13 @@ def test_reader_takes_an_empty_stream_for_an_empty_archive() -> None:
     assert read(b"") == []
 
 
-@pytest.mark.parametrize("letter", [b"D", b"V", b"M", b"N", b"Z", b"\x01", b"A"])
+@each_row("letter", [b"D", b"V", b"M", b"N", b"Z", b"\x01", b"A"])
 def test_reader_refuses_other_types_by_name(letter: bytes) -> None:
     with pytest.raises(UnsupportedFormat, match="'odd' has tar type"):
         read(build.layer(build.entry("odd", letter)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "path"),
     [
         ("/etc/passwd", b"etc/passwd"),
@@ -231,7 +232,7 @@ def test_reader_knows_folders_again_however_they_are_spelled() -> None:
     assert found == [b"a/x", b"a/x", b"a/x", b"x", b"a/y", b"a/y", b"x"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("blocks", "text"),
     [
         (lambda: build.file("../x"), "leads out of the image with '..'"),
@@ -252,7 +253,7 @@ def test_reader_refuses_hostile_names(blocks: Callable[[], bytes], text: str) ->
     assert len(caught.value.message) < 600
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("blocks", "text"),
     [
         (lambda: build.pax({b"path": b"a\0b"}) + build.file("x"), "NUL"),
@@ -282,7 +283,7 @@ def test_reader_names_what_is_corrupt(blocks: Callable[[], bytes], text: str) ->
     assert "offset" in caught.value.context
 
 
-@pytest.mark.parametrize("cut", [1, 511, 512 + 1, 512 + 500, 1024 + 100, 1024 + 511])
+@each_row("cut", [1, 511, 512 + 1, 512 + 500, 1024 + 100, 1024 + 511])
 def test_reader_reports_where_a_truncated_archive_ends(cut: int) -> None:
     tar = build.file("first") + build.file("second", b"x" * 600)
     with pytest.raises(CorruptImage, match="too early"):
@@ -331,7 +332,7 @@ def test_reader_refuses_sparse_maps_without_end() -> None:
         read(tar, options=FlattenOptions(maximum_entries=100))
 
 
-@pytest.mark.parametrize("numbers", [b"0,5,3,5", b"0,5,100,5", b"1", b"a,b", b"5,-1"])
+@each_row("numbers", [b"0,5,3,5", b"0,5,100,5", b"1", b"a,b", b"5,-1"])
 def test_reader_refuses_impossible_sparse_maps(numbers: bytes) -> None:
     records = {b"GNU.sparse.map": numbers, b"GNU.sparse.size": b"20"}
     with pytest.raises(CorruptImage):

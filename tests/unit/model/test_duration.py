@@ -13,11 +13,12 @@ from kedge.errors import InvalidJob
 from kedge.model.duration import LONGEST, format_duration, parse_duration, shorten_duration
 from kedge.model.job import Dependency, DependencyKind, Job, JobArray, parse_dependencies
 from kedge.model.memory import parse_memory, shorten_memory
+from tests.builders.rows import each_row
 
 GIB = 1 << 30
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [
         ("2h", 7200),
@@ -43,7 +44,7 @@ def test_duration_reads_what_all_schedulers_agree_on(text: str, seconds: int) ->
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message", "hint"),
     [
         ("90", "'90' has no unit", "90m for minutes"),
@@ -95,7 +96,7 @@ def test_duration_any_text_is_read_or_refused(text: str) -> None:
             assert parse(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "amount"),
     [
         ("64G", 64 * GIB),
@@ -114,7 +115,7 @@ def test_memory_is_binary_however_it_is_spelt(text: str, amount: int) -> None:
     assert parse_memory(text) == amount
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message", "hint"),
     [
         ("64", "'64' has no unit", "64G for gigabytes or 64M"),
@@ -150,7 +151,7 @@ def test_array_is_read_and_written() -> None:
     assert JobArray.parse(str(JobArray.parse("1,3,5-9:2%4"))) == JobArray.parse("1,3,5-9:2%4")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("9-0", "counts down"),
@@ -188,7 +189,7 @@ def test_dependencies_plain_means_after_success() -> None:
     assert [str(each) for each in parse_dependencies("afterok:1,afterany:2")] == ["1", "afterany:2"]
 
 
-@pytest.mark.parametrize("text", ["", " ", "afterok:", "12,13", "12:13", "after:12,13", "aftercorr:2", "a\nb"])
+@each_row("text", ["", " ", "afterok:", "12,13", "12:13", "after:12,13", "aftercorr:2", "a\nb"])
 def test_dependencies_refusals_say_the_kinds(text: str) -> None:
     with pytest.raises(InvalidJob, match="is not a job to wait for") as caught:
         parse_dependencies(text)

@@ -15,6 +15,7 @@ from kedge.model.job import LAUNCHERS, RUNTIMES, Dependency, DependencyKind, Job
 from kedge.model.job_fields import BY_KEY, BY_NAME, FIELDS, GROUPS, find_meaning
 from kedge.model.job_rules import check_job, find_problems
 from kedge.model.job_values import KINDS, MOST, change_job, read_value
+from tests.builders.rows import each_row
 
 
 def read(name: str, value: object) -> Any:
@@ -55,7 +56,7 @@ def test_fields_choices_are_those_that_scripts_know() -> None:
     assert BY_NAME["parallel"].choices == tuple(Parallel)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "key"),
     [
         ("partition", "queue"),

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.model.nearest import find_near, propose
+from tests.builders.rows import each_row
 
 VERBS = ("pull", "push", "cache", "cancel", "logs", "exec", "--nv")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "near"),
     [
         ("pul", "pull"),  # a letter less

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.model.output_pattern import fill_pattern, make_file_name
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "expected"),
     [
         ("train", "train"),

@@ -15,6 +15,7 @@ from kedge.frozen import replace
 from kedge.model import image_argument, image_name, reference
 from kedge.model.digest import Digest
 from kedge.model.reference import Reference, Transport
+from tests.builders.rows import each_row
 
 A = "a" * 64
 SHA = f"sha256:{A}"
@@ -377,7 +378,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "canonical", "name"), GOOD, ids=[row[0] for row in GOOD])
+@each_row(("text", "canonical", "name"), GOOD, ids=[row[0] for row in GOOD])
 def test_reference_reads_form_and_names_output(text: str, canonical: str, name: str) -> None:
     reference = parse(text)
     assert str(reference) == canonical
@@ -385,7 +386,7 @@ def test_reference_reads_form_and_names_output(text: str, canonical: str, name: 
     assert parse(canonical) == reference
 
 
-@pytest.mark.parametrize(("text", "message", "hint"), BAD, ids=[repr(row[0])[:60] for row in BAD])
+@each_row(("text", "message", "hint"), BAD, ids=[repr(row[0])[:60] for row in BAD])
 def test_reference_refuses_malformed_text(text: str, message: str, hint: str) -> None:
     with pytest.raises(InvalidReference) as caught:
         parse(text)
@@ -416,9 +417,7 @@ def test_reference_is_shown_as_users_type_it() -> None:
     assert parse("https://me:secret@example.org/x.sif").shown == "https://me:***@example.org/x.sif"
 
 
-@pytest.mark.parametrize(
-    "suffix", [".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".img", ".tar", ".tar.gz", ".tgz", ".oci"]
-)
+@each_row("suffix", [".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".img", ".tar", ".tar.gz", ".tgz", ".oci"])
 def test_reference_with_the_suffix_of_an_image_is_a_file(suffix: str) -> None:
     reference = parse(f"dir/x{suffix}")
     assert (reference.transport, reference.path) == (Transport.FILE, f"dir/x{suffix}")
@@ -426,7 +425,7 @@ def test_reference_with_the_suffix_of_an_image_is_a_file(suffix: str) -> None:
     assert reference.default_name("") == "x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tab", ["-", "layers", "overview", "security", "security-scanning", "signing", "dockerfile", "builds", "general"]
 )
 def test_reference_of_a_catalog_page_does_not_take_its_tab_for_a_tag(tab: str) -> None:
@@ -460,9 +459,7 @@ def test_reference_without_slashes_names_the_image_that_may_be_meant() -> None:
     assert hints["oras:ghcr.io/a"] == "did you mean oras://ghcr.io/a?; a file is ./oras:ghcr.io/a"
 
 
-@pytest.mark.parametrize(
-    ("text", "is_one"), [("a" * 128, True), ("a" * 129, False), ("_a.-", True), ("-a", False), ("a:b", False)]
-)
+@each_row(("text", "is_one"), [("a" * 128, True), ("a" * 129, False), ("_a.-", True), ("-a", False), ("a:b", False)])
 def test_tags_are_those_of_the_distribution_specification(text: str, is_one: bool) -> None:
     assert image_name.is_tag(text) is is_one
 
@@ -511,7 +508,7 @@ def test_reference_archive_path_may_hold_colons_when_it_exists(tmp_path: Path) -
     assert (with_tag.path, with_tag.tag) == (str(archive), "a/b:1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "extension", "name"),
     [
         ("nvcr.io/nvidia/pytorch:24.03-py3", "", "pytorch_24.03-py3"),
@@ -573,7 +570,7 @@ def test_every_scheme_has_a_parser() -> None:
     assert {*image_argument.SLASHED, *image_argument.PLAIN} == {*reference._PARSERS} | archives
 
 
-@pytest.mark.parametrize("text", ["docker://x", "DOCKER://x", "foo://x", " foo://x", "a/b://c.sif", "oci:x", "HOST:sh"])
+@each_row("text", ["docker://x", "DOCKER://x", "foo://x", " foo://x", "a/b://c.sif", "oci:x", "HOST:sh"])
 def test_what_has_a_scheme_is_no_file_though_it_exists(text: str) -> None:
     assert image_argument.is_reference(text)
     assert image_argument.find_path(text) == ""
@@ -586,7 +583,7 @@ def test_what_has_a_scheme_is_no_file_though_it_exists(text: str) -> None:
         assert Reference.parse(path, exists=lambda path: False) == Reference(Transport.FILE, path=path)
 
 
-@pytest.mark.parametrize("text", ["pytorch:21.06-py3", "x.sif", "docker", "a/docker:b", "host", "."])
+@each_row("text", ["pytorch:21.06-py3", "x.sif", "docker", "a/docker:b", "host", "."])
 def test_what_has_no_scheme_and_exists_is_a_file(text: str) -> None:
     assert image_argument.find_path(text) == text
     assert Reference.parse(text, exists=lambda path: True) == Reference(Transport.FILE, path=text)

@@ -41,6 +41,7 @@ from tests.builders.pages import (
     make_traits,
     make_verdict,
 )
+from tests.builders.rows import each_row
 
 MADE, VERSION = "2026-09-20 14:05 UTC", "0.1.0"
 ELEMENTS = {"html", "head", "meta", "title", "style", "body", "header", "main", "footer", "section", "h1", "h2", "h3"}
@@ -246,7 +247,7 @@ def test_pages_commands_are_set_as_code() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("advice", "commands"),
     [
         ("kedge registry login nvcr.io; for public images alone: kedge registry logout nvcr.io", 2),

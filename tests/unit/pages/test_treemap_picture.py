@@ -7,9 +7,10 @@ import pytest
 
 from kedge.compat.image.size_report import SizeShare
 from kedge.pages.treemap_picture import draw_treemap, place_shares
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize("sizes", [[1], [5, 3, 2], [1000, 1, 1, 1], list(range(1, 41)), [7] * 16])
+@each_row("sizes", [[1], [5, 3, 2], [1000, 1, 1, 1], list(range(1, 41)), [7] * 16])
 def test_treemap_areas_are_sizes(sizes: list[int]) -> None:
     placed = place_shares([SizeShare(str(number), size) for number, size in enumerate(sizes)], 100, 50)
     assert len(placed) == len(sizes)

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from kedge.posix import c_types, libc
+from tests.builders.rows import each_row
 
 TYPES = [name for name in c_types.__all__ if name.startswith("c_")]
 LOOK = """
@@ -33,7 +34,7 @@ print(len(sockets), file > 2)
 ANSWERS = ["True False", "another name -c", "2 /no/such/place", "2 True"]
 
 
-@pytest.mark.parametrize("name", TYPES)
+@each_row("name", TYPES)
 def test_types_are_those_of_ctypes(name: str) -> None:
     ours, theirs = getattr(c_types, name), getattr(ctypes, name)
     assert ctypes.sizeof(ours) == ctypes.sizeof(theirs)

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tests.builders.rows import each_row
+
 PATIENCE = 20  # seconds; without what is tested here each of these would wait for ever
 
 # A child whose signal goes to another thread, while the main thread waits for a lock.
@@ -95,7 +97,7 @@ def test_a_signal_that_comes_before_the_childs_work_is_reported(number: signal.S
     assert end_of(EARLY, number) == 40 + number
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1])
+@each_row("moment", [0.0, 0.001, 0.003, 0.01, 0.03, 0.1])
 def test_a_signal_at_any_moment_ends_a_program_that_is_waited_for(moment: float) -> None:
     with subprocess.Popen([sys.executable, "-c", ATTACHED], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

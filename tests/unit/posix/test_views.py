@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.views import DirectoryView, TableView, follow_links
+from tests.builders.rows import each_row
 
 
 def make_tree(folder: Path) -> Path:
@@ -29,7 +30,7 @@ def make_tree(folder: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "links", "expected"),
     [
         ("/a/b", {}, "/a/b"),

@@ -18,9 +18,10 @@ from kedge.recipe.patterns import (
     parse_ignore_lines,
     unescape,
 )
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "path", "matches"),
     [
         ("a", "a", True),
@@ -74,7 +75,7 @@ def test_ignore_pattern(pattern: str, path: str, matches: bool) -> None:
     assert parse_ignore_lines([pattern]).leaves_out(path) is matches
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "left", "kept"),
     [
         ("*\n!a", ["b", "c/d"], ["a", "a/b"]),
@@ -95,7 +96,7 @@ def test_ignore_file(text: str, left: list[str], kept: list[str]) -> None:
     assert [path for path in kept if patterns.leaves_out(path)] == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "path", "may"),
     [
         ("*\n!a/b/c", "a", True),
@@ -113,7 +114,7 @@ def test_ignore_directory_that_need_not_be_walked(text: str, path: str, may: boo
     assert parse_ignore_file(text).may_take_back_below(path) is may
 
 
-@pytest.mark.parametrize("text", ["!", "[", "a[", "a[]", "a[b-]", "a[b", "[-a]", "[^]"])
+@each_row("text", ["!", "[", "a[", "a[]", "a[b-]", "a[b", "[-a]", "[^]"])
 def test_ignore_refuses_what_cannot_be_read(text: str) -> None:
     with pytest.raises(BadPattern):
         parse_ignore_file(text)
@@ -160,7 +161,7 @@ def test_ignore_agrees_with_a_slow_reading(lines: list[str], path: str) -> None:
             assert not patterns.leaves_out(folder) or patterns.may_take_back_below(folder)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "name", "matches"),
     [
         ("*", "abc", True),

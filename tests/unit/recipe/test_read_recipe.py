@@ -8,12 +8,13 @@ import pytest
 from kedge.errors import InvalidRecipe
 from kedge.recipe.read_recipe import decode_recipe, find_kind, read_recipe
 from kedge.recipe.steps import BuildArguments
+from tests.builders.rows import each_row
 
 DEFINITION = b"Bootstrap: docker\nFrom: debian\n"
 DOCKERFILE = b"FROM debian\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "kind"),
     [
         ("a.def", "definition"),
@@ -32,7 +33,7 @@ def test_kind_by_name(name: str, kind: str) -> None:
     assert find_kind("", name) == kind
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind"),
     [
         ("bootstrap: docker\n", "definition"),
@@ -44,7 +45,7 @@ def test_kind_by_name(name: str, kind: str) -> None:
         ("FROM \\\n debian", "dockerfile"),
     ],
 )
-@pytest.mark.parametrize("name", ["recipe", "Dockerfile.def", "dockerfiles", "definitions.txt"])
+@each_row("name", ["recipe", "Dockerfile.def", "dockerfiles", "definitions.txt"])
 def test_kind_by_content(text: str, kind: str, name: str) -> None:
     assert find_kind(text, name) == kind
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from kedge.recipe.settle_files import settle_files
 from kedge.recipe.steps import RecipePlace, TreeFile, WriteFilesStep
+from tests.builders.rows import each_row
 
 PLACE = RecipePlace("x.def", 1)
 LABELS = "/.singularity.d/labels.json"
@@ -20,7 +19,7 @@ def settle(tree: dict[str, bytes], *files: TreeFile) -> tuple[dict[str, bytes], 
     return {file.path: file.data for file in settled.files}, settled.removed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("way", "old", "expected"),
     [
         ("write", b"old", b"new"),
@@ -44,7 +43,7 @@ def test_settle_labels_of_base_recipe_and_post() -> None:
     assert removed == ("/.build.labels",)
 
 
-@pytest.mark.parametrize("broken", [b"", b"[", b"[1]", b"\xff", b'"a"'])
+@each_row("broken", [b"", b"[", b"[1]", b"\xff", b'"a"'])
 def test_settle_broken_labels_count_as_none(broken: bytes) -> None:
     written, removed = settle({LABELS: broken}, TreeFile(LABELS, b'{"a": "b"}', way="labels"))
     assert (json.loads(written[LABELS]), removed) == ({"a": "b"}, ())

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.recipe.lint.lint_recipe import lint_recipe
 from kedge.recipe.read_recipe import read_recipe
 from kedge.recipe.typed_commands import (
@@ -14,6 +12,7 @@ from kedge.recipe.typed_commands import (
     render_typed_dockerfile,
     select_commands,
 )
+from tests.builders.rows import each_row
 
 HEADER = [("Bootstrap", "docker"), ("From", "ubuntu:22.04")]
 
@@ -35,21 +34,17 @@ def test_typed_commands_that_failed_are_left_out() -> None:
     assert select_commands([TypedCommand(127, "/", "make"), TypedCommand(0, "/", "make install")]) == ["make install"]
 
 
-@pytest.mark.parametrize(
-    "text", ["ls -l", "cat /etc/os-release", "pwd", "exit", "pip list", "nvidia-smi", "# note", "echo $PATH"]
-)
+@each_row("text", ["ls -l", "cat /etc/os-release", "pwd", "exit", "pip list", "nvidia-smi", "# note", "echo $PATH"])
 def test_typed_looks_are_left_out(text: str) -> None:
     assert select(text) == []
 
 
-@pytest.mark.parametrize(
-    "text", ["echo a > /b", "cat a | tee b", "ls; make", "pip install list", "cd /opt", "find . -x && make"]
-)
+@each_row("text", ["echo a > /b", "cat a | tee b", "ls; make", "pip install list", "cd /opt", "find . -x && make"])
 def test_typed_changes_are_kept(text: str) -> None:
     assert select(text) == [text]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("typed", "written"),
     [
         ("apt install gcc", "apt install -y gcc"),

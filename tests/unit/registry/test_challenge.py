@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.registry.auth import append_query
 from kedge.registry.challenge import Challenge, parse_challenges
+from tests.builders.rows import each_row
 
 NVCR = "https://nvcr.io/proxy_auth?scope=repository:nvidia/tensorflow:pull,push"
 
@@ -57,7 +57,7 @@ CASES: list[tuple[str, list[str], list[tuple[str, dict[str, str]]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@each_row(("headers", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_challenge_parse_gives_schemes_and_parameters(
     headers: list[str], expected: list[tuple[str, dict[str, str]]]
 ) -> None:
@@ -81,7 +81,7 @@ def test_challenge_parse_is_bounded() -> None:
     assert len(parse_challenges(["a " * 1_000_000])) <= 16384
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "pairs", "expected"),
     [
         ("https://x/t", [("scope", "repository:a/b:pull")], "https://x/t?scope=repository:a/b:pull"),

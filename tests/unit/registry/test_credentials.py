@@ -15,6 +15,7 @@ from kedge.registry.credentials import Credential, CredentialSources, login_file
 from kedge.registry.docker_config import Login, list_keys, normalize_key, read_auth_file, remove_login, store_login
 from kedge.registry.netrc import parse_netrc
 from kedge.registry.secret import Secret, encode_basic, redact_url, scrub
+from tests.builders.rows import each_row
 
 PASSWORD = "s3cr3t-Passw0rd"
 
@@ -370,7 +371,7 @@ def test_scrub_hides_encoded_secrets() -> None:
     assert scrub(text, [Secret(PASSWORD), basic]) == "a *** b *** c *** d"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "shown"),
     [
         ("https://user:pass@h.example:8443/a/b?X-Amz-Signature=abc", "https://h.example:8443/a/b?…"),

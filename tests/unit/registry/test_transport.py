@@ -17,6 +17,7 @@ from kedge.registry.secret import Secret
 from kedge.registry.tag_list import next_link
 from kedge.registry.transfer_speed import parse_retry_after
 from kedge.registry.transport import is_same_origin, split_url
+from tests.builders.rows import each_row
 
 PASSWORD = "pr0xy-p@ss"
 
@@ -60,7 +61,7 @@ def test_proxy_login_is_taken_out_and_never_shown() -> None:
         parse_proxy("http://", "ALL_PROXY")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "expected"),
     [
         ("localhost", True),
@@ -78,7 +79,7 @@ def test_is_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "seconds"),
     [
         ("30", 30.0),
@@ -96,7 +97,7 @@ def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | No
     assert parse_retry_after(value, 100.0) == seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "part"),
     [
         ("bytes 5-9/10", Part(5, 9, 10)),
@@ -115,7 +116,7 @@ def test_content_range_parse(value: str | None, part: Part | None) -> None:
     assert parse_content_range(value) == part
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "expected"),
     [
         (['</v2/a/tags/list?n=2&last=b>; rel="next"'], "/v2/a/tags/list?n=2&last=b"),
@@ -137,7 +138,7 @@ def test_same_origin_compares_scheme_host_and_port() -> None:
     assert not is_same_origin("https://a.example", "https://a.example.evil")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url", ["ftp://x/y", "https://", "http://a b/", "x", "https://h\r\nHost: evil/", "http://h:99999/", "file:///etc"]
 )
 def test_split_url_refuses_what_is_no_address(url: str) -> None:
@@ -145,7 +146,7 @@ def test_split_url_refuses_what_is_no_address(url: str) -> None:
         split_url(url)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "kind", "codes", "text", "page"),
     [
         (b'{"errors":[{"code":"DENIED","message":"no"}]}', "application/json", {"DENIED"}, "DENIED: no", False),

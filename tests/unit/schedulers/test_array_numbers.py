@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.schedulers.pbs.backend import BACKEND as PBS
 from kedge.schedulers.script_body import needs_lookup
+from tests.builders.rows import each_row
 
 PLACE = ScriptContext("/r", "/bin/kedge", "", "", "/w", "/w/{name}-{id}_{index}.out", "")
 
@@ -23,7 +23,7 @@ def restore(scheduler: str, array: str, **fields: object) -> JobStatus:
     return restore_indices(scheduler, JobArray.parse(array), [status])[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("scheduler", "array", "number", "index"),
     [
         ("gridengine", "1-9", 3, 3),

@@ -15,6 +15,7 @@ from kedge.errors import KedgeError, SchedulerFailed
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.schedulers.gridengine.listing import read_state
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/gridengine/recorded"
@@ -37,7 +38,7 @@ def account(**fields: str) -> JobStatus:
     return status
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("letters", "state"),
     [
         *((each, State.QUEUED) for each in ("qw", "Rq", "Rqw")),

@@ -17,6 +17,7 @@ from kedge.model.site import Queue, Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -116,7 +117,7 @@ def ask(site: Site = SITE, **fields: object) -> list[str]:
     return directives(GRIDENGINE.render(replace(BASE, **fields), site, PLACE))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", JOBS)
+@each_row("name", JOBS)
 def test_gridengine_script_is_as_written_down(name: str) -> None:
     path = GOLDEN / f"{name}.sh"
     if WRITE:
@@ -143,7 +144,7 @@ def test_gridengine_directives_are_all_above_the_first_command() -> None:
         assert all(line.startswith("#") for line in lines[: last + 1])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "expected"),
     [
         ("1a", "j1a"),
@@ -193,15 +194,15 @@ def test_gridengine_refuses_what_it_has_no_words_for(fields: dict[str, object], 
     assert words in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("key", ["account", "queue", "reservation", "constraint", "begin", "mail"])
-@pytest.mark.parametrize("value", ["a b", "a\nb", "-x", "a'b", 'a"b'])
+@each_row("key", ["account", "queue", "reservation", "constraint", "begin", "mail"])
+@each_row("value", ["a b", "a\nb", "-x", "a'b", 'a"b'])
 def test_gridengine_values_cannot_become_other_directives(key: str, value: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         ask(**{key: value})
     assert caught.value.context["key"] == key
 
 
-@pytest.mark.parametrize("text", ["h_rt=1", "-l a=1\nrm -rf ~", "-N 'x", "", "#SBATCH -N 1"])
+@each_row("text", ["h_rt=1", "-l a=1\nrm -rf ~", "-N 'x", "", "#SBATCH -N 1"])
 def test_gridengine_directives_of_users_are_directives(text: str) -> None:
     with pytest.raises(InvalidJob):
         ask(directives=(text,))
@@ -224,7 +225,7 @@ def test_gridengine_terminal_has_no_batch_options() -> None:
     assert {"-cwd", "-q", "-P", "-pe"} <= set(words)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("output", "id"),
     [
         ("7\n", "7"),

@@ -28,6 +28,7 @@ from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
 from kedge.schedulers.local.backend import BACKEND as LOCAL
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -67,7 +68,7 @@ def test_backend_is_found_by_its_name() -> None:
     assert find_backend("local") is LOCAL
 
 
-@pytest.mark.parametrize("name", JOBS)
+@each_row("name", JOBS)
 def test_render_writes_the_golden_script(name: str) -> None:
     text = LOCAL.render(JOBS[name], SITE, PLACE).replace(f"kedge {VERSION} ", "kedge VERSION ")
     path = GOLDEN / f"{name}.sh"
@@ -139,7 +140,7 @@ def test_directives_name_the_line_of_a_mistake(line: str, says: str) -> None:
         read_directives(f"#!/bin/bash\n{line}\ntrue\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("cpus", "0"),

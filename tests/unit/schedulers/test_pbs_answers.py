@@ -6,13 +6,13 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.pbs.backend import BACKEND as PBS
 from kedge.schedulers.pbs.status import read_size
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 RUNNING = """\
@@ -102,7 +102,7 @@ def test_pbs_ids_have_a_server_or_none() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("letter", "state"),
     [
         *((each, State.QUEUED) for each in "QWT"),
@@ -120,7 +120,7 @@ def test_pbs_states(letter: str, state: State) -> None:
     assert job == JobStatus("1.pbs1", state, letter)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "substate", "state", "exit_code", "signal"),
     [
         ("0", "92", State.DONE, 0, None),
@@ -154,7 +154,7 @@ def test_pbs_older_servers_kill_without_a_word() -> None:
     assert finished("265", **nearly).state is State.OUT_OF_MEMORY, "from 98 percent on"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "size"),
     [
         *(("10", 10), ("10b", 10), ("2kb", 2 << 10), ("2KB", 2 << 10), ("2kw", 2 << 10)),
@@ -238,7 +238,7 @@ def test_pbs_list_of_ten_thousand_jobs_is_read_quickly() -> None:
     assert time.process_time() - began < 1.8
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("comment", "words"),
     [
         (
@@ -274,7 +274,7 @@ def test_pbs_says_nothing_where_the_server_gives_no_reason() -> None:
     assert PBS.explain(JobStatus("1.pbs1", State.RUNNING, "R")) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "words"),
     [
         *((code, "the node could not start it") for code in (-1, -2)),

@@ -16,6 +16,7 @@ from kedge.model.site import Queue, Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.pbs.backend import BACKEND as PBS
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -125,7 +126,7 @@ def ask(site: Site = SITE, **fields: object) -> list[str]:
     return [line for line in script.splitlines() if line.startswith("#PBS")]
 
 
-@pytest.mark.parametrize("name", JOBS)
+@each_row("name", JOBS)
 def test_pbs_script_is_as_written_down(name: str) -> None:
     path = GOLDEN / f"{name}.sh"
     if WRITE:
@@ -146,7 +147,7 @@ def test_pbs_environment_of_the_submitter_is_never_exported() -> None:
     assert not any(line == "#PBS -V" for name in JOBS for line in render(name).splitlines())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "select"),
     [
         ({}, "select=1"),
@@ -185,14 +186,14 @@ def test_pbs_site_may_have_words_of_its_own() -> None:
         ask(gpus_per_node=1, gpu_type="a100")
 
 
-@pytest.mark.parametrize("name", ["1a", "a/b:c", "é", "", "x" * 500])
+@each_row("name", ["1a", "a/b:c", "é", "", "x" * 500])
 def test_pbs_name_is_one_that_qsub_takes(name: str) -> None:
     [line] = [line for line in ask(name=name) if " -N " in line]
     assert re.fullmatch(r"#PBS -N [A-Za-z][A-Za-z0-9_+.-]{0,229}", line)
 
 
-@pytest.mark.parametrize("key", ["account", "queue", "reservation", "constraint", "begin", "mail"])
-@pytest.mark.parametrize("value", ["a b", "a\nb", "-x", "a'b"])
+@each_row("key", ["account", "queue", "reservation", "constraint", "begin", "mail"])
+@each_row("value", ["a b", "a\nb", "-x", "a'b"])
 def test_pbs_values_cannot_become_other_directives(key: str, value: str) -> None:
     with pytest.raises(InvalidJob):
         ask(**{key: value})
@@ -230,7 +231,7 @@ def test_pbs_nodes_that_a_job_has_alone_are_as_many_as_it_asks_for() -> None:
     assert "#PBS -l select=2:ncpus=4:mpiprocs=4\n#PBS -l place=scatter\n" in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "written"),
     [
         ("2036-01-02T03:04:05", "203601020304.05"),

@@ -9,6 +9,7 @@ from kedge.errors import LaunchRefused
 from kedge.model.allocation import Allocation, ThisHost
 from kedge.schedulers.current_allocation import find_allocation
 from tests.builders.recorded_jobs import SLURM, read_record
+from tests.builders.rows import each_row
 
 
 def read(name: str, host: str = "", gpus: int = 0, **changes: str) -> Allocation:
@@ -16,7 +17,7 @@ def read(name: str, host: str = "", gpus: int = 0, **changes: str) -> Allocation
     return find_allocation(environ, str, ThisHost(host or environ.get("SLURMD_NODENAME", "head"), 64, gpus))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "tasks", "cpus", "gpus"),
     [
         ("batch", "2 2 2", "2 2 2", "0 0 0"),
@@ -88,7 +89,7 @@ def test_allocation_heterogeneous_job_says_so() -> None:
     assert "first component" in read("batch", SLURM_HET_SIZE="2").notes[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"SLURM_JOB_NODELIST": "n[1-999999999]"},

@@ -16,6 +16,7 @@ from kedge.schedulers.choose import SCHEDULERS, find_backend
 from kedge.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.schedulers.slurm.options import find_name, parse_directives, quote_word, split_words
 from kedge.schedulers.slurm.write_options import format_size, format_time
+from tests.builders.rows import each_row
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
 TACC = Site("tacc", "TACC", "slurm", requires=("nodes", "tasks", "time"), gpu_directive="", memory_directive="")
@@ -51,7 +52,7 @@ def test_slurm_asks_for_all_that_was_asked() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("directive", "kind", "queue", "expected"),
     [
         (None, "", "gpu", ["--gpus-per-node=2"]),
@@ -121,7 +122,7 @@ def test_slurm_sends_mail_when_it_ends_where_nobody_says_when() -> None:
     assert read_directives(Job(command=("x",), mail="a@b")) == ["--mail-user=a@b", "--mail-type=END,FAIL"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "own", ["-t 30", "-t30", "--time=30", "--time 30", "#SBATCH --time=30", "#SBATCH -t 30 # half an hour", "--tim=30"]
 )
 def test_slurm_directive_of_the_user_replaces_ours(own: str) -> None:
@@ -131,7 +132,7 @@ def test_slurm_directive_of_the_user_replaces_ours(own: str) -> None:
     assert "30" in found[1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "replaced"),
     [
         ("--tasks-per-node=2", "--ntasks-per-node"),
@@ -181,7 +182,7 @@ def test_slurm_writes_what_the_user_insists_on() -> None:
     assert read_directives(Job(command=("x",), directives=("--export=NONE",)), site) == ["--export=NONE"]
 
 
-@pytest.mark.parametrize("own", ["mem=4G", "", "#SBATCH", "--comment='open", "--a=b\n--c=d"])
+@each_row("own", ["mem=4G", "", "#SBATCH", "--comment='open", "--a=b\n--c=d"])
 def test_slurm_refuses_what_is_no_directive(own: str) -> None:
     with pytest.raises(InvalidJob):
         SLURM.render(Job(command=("x",), directives=(own,)), SITE, PLACE)
@@ -221,7 +222,7 @@ def test_slurm_account_goes_to_the_command_line_where_the_site_wants_it() -> Non
     assert read_directives(Job(command=("x",)), replace(SITE, account="p")) == ["--account=p"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("printed", "id"),
     [
         ("123\n", "123"),
@@ -236,7 +237,7 @@ def test_slurm_id_is_found_among_banners(printed: str, id: str) -> None:
     assert SLURM.parse_submit(printed) == id
 
 
-@pytest.mark.parametrize("printed", ["", "sbatch: error: no", "job 12 is good", "-5", "12abc"])
+@each_row("printed", ["", "sbatch: error: no", "job 12 is good", "-5", "12abc"])
 def test_slurm_id_that_is_not_there_is_an_error(printed: str) -> None:
     with pytest.raises(SchedulerFailed):
         SLURM.parse_submit(printed)

@@ -16,6 +16,7 @@ from kedge.errors import SchedulerFailed
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.schedulers.slurm.values import read_duration, read_exit, read_state, read_time
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/slurm/recorded-22.05"
@@ -95,7 +96,7 @@ def test_squeue_warnings_beside_jobs_are_passed_over() -> None:
     assert status.time_limit is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "state"),
     [
         ("PENDING", State.QUEUED),

@@ -9,6 +9,7 @@ import pytest
 
 from kedge.model.job_state import JobStatus, State
 from kedge.schedulers.slurm.backend import BACKEND as SLURM
+from tests.builders.rows import each_row
 
 # what job_reason_codes.html of Slurm lists, for jobs that wait
 _REASONS = """
@@ -46,7 +47,7 @@ def ended(state: State, raw: str, reason: str = "", code: int = 0, signal: int |
     return SLURM.explain(status)
 
 
-@pytest.mark.parametrize("reason", _REASONS.split())
+@each_row("reason", _REASONS.split())
 def test_reason_has_a_sentence_of_its_own(reason: str) -> None:
     sentence = waiting(reason)
     assert sentence[0].islower()
@@ -56,7 +57,7 @@ def test_reason_has_a_sentence_of_its_own(reason: str) -> None:
     assert not re.search(r"[a-z][A-Z]", re.sub(r"'scontrol [^']*'", "", sentence)), "a word of Slurm's"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "parts"),
     [
         ("Priority", ("higher priority", "squeue --start -j 12")),

@@ -6,14 +6,13 @@ from __future__ import annotations
 import os
 import subprocess
 
-import pytest
-
 from kedge.frozen import replace
 from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.model.site import Site
 from kedge.release import VERSION
 from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.slurm.backend import BACKEND as SLURM
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -69,7 +68,7 @@ def render(name: str) -> str:
     return SLURM.render(job, site, place).replace(f"kedge {VERSION}", "kedge VERSION")
 
 
-@pytest.mark.parametrize("name", JOBS)
+@each_row("name", JOBS)
 def test_slurm_script_is_word_by_word_what_it_was(name: str) -> None:
     golden = GOLDEN / f"{name}.sh"
     if WRITE:

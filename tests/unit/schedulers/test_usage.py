@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.model.job_usage import JobUsage
 from kedge.schedulers.choose import SCHEDULERS, find_usage_reader
 from kedge.schedulers.gridengine import usage as gridengine
 from kedge.schedulers.pbs import usage as pbs
 from kedge.schedulers.slurm import usage as slurm
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 SACCT = """\
@@ -58,7 +57,7 @@ def test_usage_of_qstat_counts_the_chunks() -> None:
     assert list(pbs.parse_usage(several)) == ["7.pbs1", "8.pbs1"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("select", "cpus", "gpus"),
     [
         ("ncpus=4:ngpus=1", 4, 1),  # as qsub got it: a chunk without a number is one

@@ -19,6 +19,7 @@ from kedge.signing.certificates import CertificateFiles, load_certified_key
 from kedge.signing.crypto import PassphraseNeeded, decrypt_cfb, encrypt_cfb, load_private_pem, load_public_pem
 from kedge.signing.digests import Digester, compute_metadata, parse_metadata
 from tests.builders.pem_keys import KINDS, make_certificate, make_pem, run_openssl
+from tests.builders.rows import each_row
 from tests.builders.sif import build_sif, fixture_path
 
 AUTHORITY = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\n"
@@ -50,7 +51,7 @@ def test_document_counts_objects_from_the_groups_first() -> None:
 SHA = "sha256:" + "0" * 64
 
 
-@pytest.mark.parametrize(
+@each_row(
     "document",
     [
         b"",
@@ -71,7 +72,7 @@ def test_document_refuses_what_is_not_one(document: bytes) -> None:
         parse_metadata(document, "the document")
 
 
-@pytest.mark.parametrize("number", [-1, True, 1.5, "0", 1 << 32, None])
+@each_row("number", [-1, True, 1.5, "0", 1 << 32, None])
 def test_document_refuses_object_numbers(number: object) -> None:
     item = {"relativeId": number, "descriptorDigest": SHA, "objectDigest": SHA}
     document = {"version": 1, "header": {"digest": SHA}, "objects": [item]}

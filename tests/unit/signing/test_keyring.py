@@ -16,6 +16,7 @@ from kedge.signing import keyring, keyserver
 from kedge.signing.keyring import KeyRing
 from kedge.signing.openpgp.keys import make_public, read_keys
 from tests.builders.openpgp_keys import assemble, foreign_packets, make_pair, revoke, simple_block
+from tests.builders.rows import each_row
 
 ONE, TWO = simple_block(make_pair("ed25519", 101)), simple_block(make_pair("p256", 102))
 
@@ -129,7 +130,7 @@ def test_ring_selects_by_the_end_of_a_fingerprint() -> None:
             keyring.select_key([ONE], wrong, "ring")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "expected"),
     [
         ("keys.example.org", "https://keys.example.org"),
@@ -144,7 +145,7 @@ def test_keyserver_addresses(given: str, expected: str) -> None:
     assert keyserver.normalize_server(given) == expected
 
 
-@pytest.mark.parametrize("given", ["", "ftp://x", "https://", "https://h:port", "file:///etc/passwd", "https://h?x=1"])
+@each_row("given", ["", "ftp://x", "https://", "https://h:port", "file:///etc/passwd", "https://h?x=1"])
 def test_keyserver_addresses_refused(given: str) -> None:
     with pytest.raises(UsageError):
         keyserver.normalize_server(given)

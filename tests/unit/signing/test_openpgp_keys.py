@@ -31,6 +31,7 @@ from tests.builders.openpgp_keys import (
     simple_block,
     subkey_block,
 )
+from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 
 USER = b"Eve Test <eve@test.example>"
@@ -279,7 +280,7 @@ def test_secret_key_kept_elsewhere_is_said() -> None:
     assert "kept elsewhere" in caught.value.context["why"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("protection", "reason"),
     [
         (bytes([254, 3, 3, 8]) + bytes(8) + b"\x60" + bytes(8), "CAST5"),
@@ -343,7 +344,7 @@ def test_user_id_with_control_characters_is_made_safe() -> None:
     assert judge(simple_block(pair, b"Mal\x1b[31m\nLory"), NOW).user_ids == ("Mal?[31m?Lory",)
 
 
-@pytest.mark.parametrize("owner", [Owner("a<b"), Owner("a\nb"), Owner(""), Owner("a", "x>"), Owner("a", "", "(")])
+@each_row("owner", [Owner("a<b"), Owner("a\nb"), Owner(""), Owner("a", "x>"), Owner("a", "", "(")])
 def test_generate_refuses_ambiguous_names(owner: Owner) -> None:
     with pytest.raises(UsageError):
         generate_key(owner, 2048, None, CREATED)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kedge.errors import KedgeError, KeyUnusable, SignatureInvalid
 from kedge.signing.openpgp import armor, cleartext
 from kedge.signing.openpgp.packets import ByteReader, read_packets, write_integer, write_packet
+from tests.builders.rows import each_row
 
 
 def test_armor_checksum_known_values() -> None:
@@ -81,7 +82,7 @@ def test_cleartext_reads_several_hashes_and_none() -> None:
     assert cleartext.parse_cleartext(make_message(""), "m").hash_names == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "reason"),
     [
         (make_message("Hash: MD5\n"), "MD5"),
@@ -106,7 +107,7 @@ def test_packets_integer_round_trip(value: int) -> None:
     assert (reader.take_integer(), reader.left) == (value, 0)
 
 
-@pytest.mark.parametrize("size", [0, 1, 191, 192, 8383, 8384, 70000])
+@each_row("size", [0, 1, 191, 192, 8383, 8384, 70000])
 def test_packets_every_length_form(size: int) -> None:
     raw = write_packet(13, bytes(size))
     assert [(p.tag, len(p.body), p.raw) for p in read_packets(raw + raw, "x")] == [(13, size, raw)] * 2
@@ -117,7 +118,7 @@ def test_packets_old_format_lengths() -> None:
     assert [(p.tag, p.body) for p in read_packets(raw, "x")] == [(13, b"ab"), (13, b"c"), (13, b"d")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "reason"),
     [
         (b"\x00", "no packet starts"),

@@ -23,6 +23,7 @@ from kedge.signing.sign import DocumentSigner, PemSigner, PgpSigner, SignSelecti
 from kedge.signing.verify import KnownKey, Material, VerifyReport, VerifySelection, verify_image
 from tests.builders.openpgp_keys import NOW, Pair, make_pair, rsa_block, simple_block
 from tests.builders.pem_keys import make_pem
+from tests.builders.rows import each_row
 from tests.builders.sif import build_sif, fixture_path
 
 EVE = make_pair("ed25519", 301)
@@ -90,7 +91,7 @@ def test_fixture_signed_with_dsse(name: str, outcome: str | None) -> None:
         assert [item.key_id for item in report.results[0].signers] == [key.key_id]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "reason"),
     [
         ("busybox_arm64.sif", "unknown-key"),

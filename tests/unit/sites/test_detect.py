@@ -9,11 +9,12 @@ import pytest
 
 from kedge.sites.detect import HostSigns, detect_scheduler, detect_site, is_other_text, list_names
 from kedge.sites.profile import SHIPPED, ProfileDirectory, Sign, list_signs
+from tests.builders.rows import each_row
 
 SIGNS = list_signs((ProfileDirectory(SHIPPED, "shipped"),))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("hostname", "site"),
     [
         ("tauruslogin4", "zih-taurus"),
@@ -40,7 +41,7 @@ def test_detect_knows_machines_by_name(hostname: str, site: str) -> None:
     assert len(found) == 2  # and the generic one
 
 
-@pytest.mark.parametrize("hostname", ["localhost", "login1", "alpha", "vm", "xlogin1.alpha.hpc.tu-dresden.de.evil.org"])
+@each_row("hostname", ["localhost", "login1", "alpha", "vm", "xlogin1.alpha.hpc.tu-dresden.de.evil.org"])
 def test_detect_takes_no_stranger_for_a_site(hostname: str) -> None:
     assert [each.site for each in detect_site(HostSigns((hostname,)), SIGNS)] == ["local"]
 
@@ -107,7 +108,7 @@ def test_detect_lists_all_names_of_a_machine() -> None:
     assert list_names("", "garbage\n\0\n", "search\n") == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "name", "is_told"),
     [
         (r"(es|g)\d+\.abci\.local", "es1.abci.local", False),

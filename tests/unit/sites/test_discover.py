@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from kedge.sites.compare import compare_sites
 from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site, make_site, parse_profile
 from kedge.sites.schema import SCHEDULERS
 from kedge.sites.writer import write_profile
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/discover"
@@ -112,7 +112,7 @@ def test_discover_slurm_of_several_accounts_the_widest_limit_counts() -> None:
     assert (site.account, gpu.max_nodes, gpu.max_time) == ("", 4, 8 * HOUR)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "gpus"),
     [
         ("gpu:a100:4", (("a100", 4),)),
@@ -211,7 +211,7 @@ def test_discover_pbs_reads_what_is_documented() -> None:
     assert (big.nodes, big.cpus_per_node, big.gpus_per_node, big.min_nodes, big.max_gpus) == (1, 96, 0, 65, 512)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "module"),
     [
         ("/apps/modulefiles:\nopenmpi/4.0.5(default)\nsingularitypro/3.9\nsingularitypro/4.1\n", "singularitypro"),
@@ -274,7 +274,7 @@ def test_discover_profiles_are_read_back_as_they_were_written(site: Site) -> Non
     assert make_site(parse_profile(write_profile(site, opening=("a",)), "x"), "x", "") == site
 
 
-@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+@each_row("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
 def test_discover_shipped_profiles_are_read_back_too(path: Path) -> None:
     site = load_site(path.stem, (ProfileDirectory(SHIPPED, "shipped"),))
     assert make_site(parse_profile(write_profile(site), "x"), site.name, site.origin) == site
@@ -305,7 +305,7 @@ def test_discover_differences_are_named_queue_by_queue() -> None:
     assert compare_sites(replace(live, queues=()), live) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("names", "name"),
     [
         (("login1", "login1.alpha.hpc.tu-dresden.de"), "alpha"),

@@ -26,6 +26,7 @@ from kedge.sites.profile import (
 )
 from kedge.sites.profile_text import find_known_table, parse_toml
 from kedge.sites.schema import QUEUE_KEYS, SITE_KEYS
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
@@ -57,7 +58,7 @@ def test_profiles_shipped_are_these() -> None:
     assert sorted(EXPECTED.split()) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_profiles_shipped_are_known_without_toml(name: str) -> None:
     text = (SHIPPED / f"{name}.toml").read_text()
     assert find_known_table(text) == tomllib.loads(text), "run scripts/make-reference"
@@ -78,7 +79,7 @@ def test_profiles_known_tables_are_not_changed_by_who_reads_them() -> None:
     assert load("tacc-vista") == load("tacc-vista")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_profiles_shipped_load_and_say_where_their_figures_are_from(name: str) -> None:
     site = load(name)
     assert site.title
@@ -92,7 +93,7 @@ def test_profiles_shipped_load_and_say_where_their_figures_are_from(name: str) -
     assert max(map(len, text.splitlines())) <= 140
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_profiles_signs_are_those_of_the_whole_profile(name: str) -> None:
     sign = next(each for each in list_signs(FOLDERS) if each.name == name)
     assert (sign.hostnames, sign.variables) == (load(name).hostnames, load(name).variables)
@@ -139,7 +140,7 @@ def test_profiles_sdumont_has_what_the_tutorial_and_the_manual_say() -> None:
     assert load("sdumont2nd").requires == ("account",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "size", "nodes", "hours"),
     [
         ("rt_F", (40, 4, 360), (512, 32), 168),
@@ -323,7 +324,7 @@ def test_profiles_need_a_title_and_a_scheduler_and_no_queue_twice(tmp_path: Path
         load_site("b", (own,))
 
 
-@pytest.mark.parametrize("name", ["", "..", "a b", "-x", "x" * 65, "\n"])
+@each_row("name", ["", "..", "a b", "-x", "x" * 65, "\n"])
 def test_profiles_names_are_names(name: str) -> None:
     with pytest.raises(SiteProblem, match="is not a valid site name"):
         load_site(name, FOLDERS)

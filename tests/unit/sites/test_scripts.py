@@ -23,6 +23,7 @@ from kedge.schedulers.backend import ScriptContext
 from kedge.schedulers.choose import find_backend
 from kedge.sites.check_request import check_request
 from kedge.sites.profile import find_folders, list_sites, load_site
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 
 WRITE = os.environ.get("KEDGE_GOLDEN") == "write"  # read before tests lose all variables of kedge
@@ -105,8 +106,8 @@ def name_golden(site: str, request: str) -> Path:
     return GOLDEN / site / f"{request}.sh"
 
 
-@pytest.mark.parametrize("request_name", REQUESTS)
-@pytest.mark.parametrize("site", SITES)
+@each_row("request_name", REQUESTS)
+@each_row("site", SITES)
 def test_site_script_is_word_by_word_what_it_was(site: str, request_name: str) -> None:
     text = render(site, request_name)
     golden = name_golden(site, request_name)

@@ -6,6 +6,7 @@ import pytest
 from kedge.compat.bandwidth.judge import GOOD, LOW, POOR, UNKNOWN, WRONG, judge_bandwidth
 from kedge.compat.bandwidth.links import Link, choose_link, find_gpu_link, make_network_link
 from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
+from tests.builders.rows import each_row
 
 
 def report(bandwidth: float, *, way: str = "NCCL", ranks: int = 2, hosts: tuple[str, ...] = ("n1",)) -> BandwidthReport:
@@ -15,7 +16,7 @@ def report(bandwidth: float, *, way: str = "NCCL", ranks: int = 2, hosts: tuple[
     return BandwidthReport(way, ranks, hosts, (), (BandwidthRow(8, 1e-5, ranks), BandwidthRow(size, seconds, ranks)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "link", "rate"),
     [
         ("NVIDIA H200", "NVLink 4", 450),

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.failures.rank_labels import remove_colours, split_label
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "rank", "text"),
     [
         ("0: hello", "0", "hello"),

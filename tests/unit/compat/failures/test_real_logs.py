@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kedge.compat.failures.failure import CONSEQUENCE, GENERAL
 from kedge.compat.failures.find_clues import search_pieces
+from tests.builders.rows import each_row
 
 LOGS = Path(__file__).with_name("logs")
 EXPECTED = {
@@ -115,7 +114,7 @@ def test_logs_have_an_expectation_each() -> None:
     assert sorted(path.stem for path in LOGS.glob("*.log")) == sorted(EXPECTED)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@each_row("name", EXPECTED)
 def test_log_of_a_real_run_is_explained(name: str) -> None:
     clues = search_pieces([(LOGS / f"{name}.log").read_bytes()])
     assert " ".join(clue.name for clue in clues) == EXPECTED[name]
@@ -124,18 +123,18 @@ def test_log_of_a_real_run_is_explained(name: str) -> None:
         assert clue.line.split()[-1] in " ".join(lines[clue.number - 1 : clue.number + 20]), clue
 
 
-@pytest.mark.parametrize("name", [name for name in EXPECTED if name.endswith("ok")])
+@each_row("name", [name for name in EXPECTED if name.endswith("ok")])
 def test_log_of_a_run_that_went_well_has_nothing(name: str) -> None:
     assert search_pieces([(LOGS / f"{name}.log").read_bytes()], notes=True) == ()
 
 
-@pytest.mark.parametrize("name", FIRST_RANKS)
+@each_row("name", FIRST_RANKS)
 def test_log_names_the_rank_that_failed_first(name: str) -> None:
     first = search_pieces([(LOGS / f"{name}.log").read_bytes()])[0]
     assert first.rank == FIRST_RANKS[name]
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@each_row("name", EXPECTED)
 def test_log_is_explained_alike_in_small_pieces(name: str) -> None:
     data = (LOGS / f"{name}.log").read_bytes()
     pieces = [data[place : place + 997] for place in range(0, len(data), 997)]

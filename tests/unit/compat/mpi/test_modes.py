@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.mpi.modes import choose_mode, judge_modes
 from kedge.frozen import replace
 from kedge.model.mpi import (
@@ -31,6 +29,7 @@ from kedge.model.mpi import (
     MpiImage,
     MpiVerdict,
 )
+from tests.builders.rows import each_row
 
 BOTH = ("none", "pmi2", "pmix", "pmix_v4")
 OPEN = MpiFacts(OPEN_MPI, "4.1.4", "/lib/libmpi.so.40", "libmpi.so.40", pmi=(PMIX,), launcher="/usr/bin/mpirun")
@@ -61,7 +60,7 @@ def judge(mode: str, image: MpiImage, host: MpiHost, nodes: int | None = None) -
     return next(verdict for verdict in judge_modes(image, host, nodes=nodes) if verdict.mode == mode)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("inside", "outside", "level", "words"),
     [
         (OPEN, OPEN, WORKS, "can start ranks of the image (Open MPI 4.1.4)"),
@@ -94,7 +93,7 @@ def test_hybrid_takes_another_launcher_of_the_host() -> None:
     assert (verdict.level, verdict.launcher) == (WORKS, "/usr/bin/mpiexec.hydra")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("inside", "plugins", "level", "mpi_type", "words"),
     [
         (OPEN, BOTH, WORKS, "pmix", "srun --mpi=pmix serves what Open MPI 4.1.4 of the image speaks (PMIx)"),
@@ -131,7 +130,7 @@ def test_pmi_without_slurm_or_without_its_answer() -> None:
     assert (open_question.level, open_question.mpi_type) == (DOUBTFUL, "pmi2")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("inside", "outside", "glibc", "level", "words"),
     [
         (OPEN, OPEN, "2.36", WORKS, "stands in for Open MPI 4.1.4 of the image (same ABI)"),
@@ -174,7 +173,7 @@ def test_image_whose_files_were_not_read_is_not_refused() -> None:
     assert choose_mode(verdicts) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("inside", "host", "nodes", "chosen"),
     [
         (OPEN, make_host(OPEN), 2, PMI_ONLY),

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.mpi.pmi import choose_mpi_type, find_served, is_served, list_pmi
 from kedge.model.mpi import CRAY, INTEL, MPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mpi", "kinds"),
     [
         (MpiFacts(OPEN_MPI, "4.1.4"), (PMIX,)),

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.compat.mpi.stated import parse_title, read_stated_mpi
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("title", "family", "version"),
     [
         ("Intel(R) MPI Library 2021.9", "Intel MPI", "2021.9"),

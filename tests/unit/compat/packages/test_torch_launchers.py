@@ -8,6 +8,7 @@ import pytest
 from kedge.compat.packages.python_search import find_package, search_files
 from kedge.compat.packages.torch_launchers import find_torch_launcher
 from kedge.posix.views import TableView
+from tests.builders.rows import each_row
 
 CONDA = "/opt/conda/lib/python3.8/site-packages"
 NGC = {"PATH": "/opt/conda/bin:/usr/local/bin:/usr/bin:/bin"}
@@ -27,7 +28,7 @@ def torch_at(place: str, *files: str, version: str = "1.9.0a0+c3d40fd") -> dict[
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("files", "words", "is_elastic"),
     [
         (torch_at(CONDA, "launch.py", "run.py") | {"/opt/conda/bin/torchrun": b"#!"}, "torchrun", True),

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.launch.programs.known import find_launch_program
 from kedge.launch.programs.own import label_line, tell_end
 from kedge.launch.programs.program import RankEnd
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "line", "split"),
     [
         ("srun", "0: hello", (0, "hello")),
@@ -34,7 +33,7 @@ def test_labels_are_taken_off(name: str, line: str, split: tuple[int | None, str
     assert find_launch_program(name).split_label(line) == split
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "line", "end"),
     [
         ("srun", "srun: error: gpu02: task 3: Exited with exit code 7", RankEnd(3, 7, "gpu02")),

@@ -11,6 +11,7 @@ from kedge.launch.programs.known import PROGRAMS, find_launch_program, list_laun
 from kedge.launch.programs.open_mpi import list_settings
 from kedge.launch.programs.program import ShellText, StartRequest, flatten, glue
 from kedge.model.job import LAUNCHERS
+from tests.builders.rows import each_row
 
 EVEN = StartRequest(4, 2, 2, ends_together=True, is_labelled=True)
 UNEVEN = StartRequest(3, 2, 0, hosts=(("a", 2), ("b", 1)), ends_together=True, is_labelled=True)
@@ -20,7 +21,7 @@ def list_words(name: str, request: StartRequest, family: str = "") -> str:
     return " ".join(flatten(find_launch_program(name, family).list_words(request)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "words"),
     [
         ("srun", "srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1 --label"),

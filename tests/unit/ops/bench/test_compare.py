@@ -7,13 +7,14 @@ from kedge.errors import UsageError
 from kedge.frozen import replace
 from kedge.ops.bench.compare import FASTER, SAME, SLOWER, compare_records
 from kedge.ops.bench.record import BenchRecord, Figure, Machine
+from tests.builders.rows import each_row
 
 
 def make_record(*values: float, unit: str = "GFLOP/s", machine: Machine | None = None) -> BenchRecord:
     return BenchRecord("matmul", (Figure("1024 float32", unit, values),), machine or Machine("a", "cpu", 2), "x.sif")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second", "unit", "verdict"),
     [
         ((100, 101, 102), (101, 103, 105), "GFLOP/s", SAME),

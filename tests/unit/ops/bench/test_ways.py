@@ -5,11 +5,12 @@ import pytest
 
 from kedge.errors import LaunchRefused
 from kedge.ops.bench.ways import GLOO, MPI, NCCL, NCCL_TESTS, ImageTools, choose_way
+from tests.builders.rows import each_row
 
 NGC = ImageTools(("all_reduce_perf_mpi", "all_reduce_perf", "python3"), has_torch=True, has_mpi=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tools", "gpus", "nodes", "way"),
     [
         (NGC, 8, 2, NCCL_TESTS),

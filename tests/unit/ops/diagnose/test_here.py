@@ -7,18 +7,17 @@ import os
 import shlex
 from pathlib import Path
 
-import pytest
-
 from kedge.cli.verbs import VERBS
 from kedge.model.site import Queue, Site
 from kedge.ops.diagnose.here import find_here, list_next
 from kedge.settings import Settings
+from tests.builders.rows import each_row
 
 SLURM, NONE = Site("here", "here", "slurm"), Site("local", "local", "local")
 KNOWN = Site("here", "here", "slurm", queues=(Queue("gpu", gpu="A100-SXM4-40GB"),))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("site", "image", "job", "verbs"),
     [
         (KNOWN, "", False, ["recommend", "submit", "alloc"]),

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kedge.cli.redaction import redact
 from kedge.ops.diagnose.report_secrets import Censor, is_secret_name, show_environment
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         *("NGC_API_KEY", "NGC_CLI_API_KEY", "DOCKER_PASSWORD", "SINGULARITY_DOCKER_PASSWORD", "HF_TOKEN", "SLURM_JWT"),
@@ -30,9 +29,7 @@ def test_names_that_speak_of_secrets_are_known(name: str) -> None:
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["PWD", "PATH", "KEDGE_KEYSDIR", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES", "KEDGE_KEYSERVER"]
-)
+@each_row("name", ["PWD", "PATH", "KEDGE_KEYSDIR", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES", "KEDGE_KEYSERVER"])
 def test_names_that_help_desks_need_are_shown(name: str) -> None:
     assert not is_secret_name(name)
 
@@ -64,7 +61,7 @@ def test_environment_shows_what_matters_and_nothing_else() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("https://ada:pass@host/x", "https://ada:***@host/x"),

@@ -20,6 +20,7 @@ from kedge.ops.explain.targets import find_target, parse_driver, require_gpus
 from kedge.ops.setup.seen_nodes import NodeFacts, Remembered
 from kedge.settings import Settings
 from tests.builders.gpu_hosts import make_driver_tree, make_host
+from tests.builders.rows import each_row
 
 PROFILE = """
 title = "A cluster of ours"
@@ -119,7 +120,7 @@ def test_target_driver_without_a_gpu_is_no_machine_without_one(
         require_gpus(here)
 
 
-@pytest.mark.parametrize("text", ["abc", "5", "535.", "535.104.05.1.2", "12.4", "535; rm", "9" * 50])
+@each_row("text", ["abc", "5", "535.", "535.104.05.1.2", "12.4", "535; rm", "9" * 50])
 def test_target_driver_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a version"):
         parse_driver(text)

@@ -33,6 +33,7 @@ from kedge.model.tree import Node, NodeKind, find
 from kedge.model.tree_view import TreeView
 from kedge.ops.images.inspect import inspect_config, inspect_path
 from kedge.posix.views import DirectoryView
+from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 
 CONFIG = parse_config(
@@ -278,7 +279,7 @@ def test_inspect_oci_sif_and_encrypted_are_named(tmp_path: Path) -> None:
 # ---- what is shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [b"", b"[]", b"{}", b'{"data":{}}', b'{"data":{"attributes":[]}}', b'{"data":{"attributes":{"labels":3}}}'],
 )

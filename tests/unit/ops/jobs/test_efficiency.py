@@ -12,6 +12,7 @@ from kedge.model.job import Job, Parallel
 from kedge.model.job_state import JobStatus, State
 from kedge.model.job_usage import JobUsage
 from kedge.ops.jobs.efficiency import judge_job
+from tests.builders.rows import each_row
 
 GIB = 1 << 30
 STATUS = JobStatus("12", State.DONE, "COMPLETED", name="train", started=1000.0, ended=1600.0)
@@ -71,7 +72,7 @@ def test_judge_job_without_any_source() -> None:
     assert (found.seconds, found.memory, found.cpu_load, found.enough, found.sources) == (None, None, None, (), ())
 
 
-@pytest.mark.parametrize("value", ["x", None, [], float("nan"), -1, 1e300, True])
+@each_row("value", ["x", None, [], float("nan"), -1, 1e300, True])
 def test_judge_job_survives_a_record_that_somebody_changed(value: object) -> None:
     run = {
         "verb": value,

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.ops.jupyter.relay_lines import DATA, RelayLine, read_line
+from tests.builders.rows import each_row
 
 
 @given(st.binary(max_size=300), st.integers(0, 1 << 40))
@@ -18,7 +18,7 @@ def test_relay_line_arrives_as_it_was(payload: bytes, number: int) -> None:
     assert read_line(b"a banner without an end " + line.encode().replace(b"\n", b"\r\n")) == line
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         b"Welcome to the cluster\n",

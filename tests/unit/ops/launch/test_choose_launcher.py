@@ -15,6 +15,7 @@ from kedge.model.mpi import CONTAINED, HYBRID, PMI_ONLY, MpiFacts, MpiHost, MpiI
 from kedge.model.site import Site
 from kedge.ops.launch.choose_launcher import LauncherChoice, LauncherFacts, choose_launcher
 from kedge.ops.launch.request import LaunchRequest
+from tests.builders.rows import each_row
 
 OPEN = MpiFacts("Open MPI", "4.1.4", pmi=("pmix",), launcher="/usr/bin/mpirun")
 MPICH = MpiFacts("MPICH", "4.0.2", pmi=("pmi2", "pmi1"), launcher="/usr/bin/mpiexec.hydra")
@@ -56,7 +57,7 @@ def test_a_pmi_that_makes_singletons_is_refused(mpi: MpiFacts, said: str) -> Non
     assert choose(mpi=mpi, mpi_type=said, has_check=False).mpi_type == said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("scheduler", "nodes", "launcher"),
     [
         ("slurm", 1, "srun"),

@@ -6,13 +6,12 @@ from __future__ import annotations
 import os
 import time
 
-import pytest
-
 from kedge.launch.programs.hydra import HYDRA
 from kedge.ops.launch.follow_output import OutputFollower, StartedRank
 from kedge.ops.launch.run_plan import describe_failure
 from kedge.ops.launch.watch_ranks import EndedRank, RankWatch, find_culprit
 from kedge.posix.child_group import ChildGroup
+from tests.builders.rows import each_row
 
 KILLED = 137
 
@@ -21,7 +20,7 @@ def end(*ranks: tuple[int, float, int | None]) -> list[EndedRank]:
     return [EndedRank(StartedRank(rank, "here", 1), when, status) for rank, when, status in ranks]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ended", "is_alone", "rank"),
     [
         (end((2, 0.0, 3), (0, 0.01, KILLED), (1, 0.01, KILLED)), True, 2),
@@ -42,7 +41,7 @@ def test_the_first_that_failed(ended: list[EndedRank], is_alone: bool, rank: int
     assert (found.rank.rank if found else None) == rank
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ended", "rank", "status"),
     [
         (end((0, 0.0, KILLED), (2, 0.01, KILLED)), 2, 5),  # Hydra kills the one that aborts with the others

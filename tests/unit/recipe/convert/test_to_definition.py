@@ -9,6 +9,7 @@ from kedge.recipe.convert.convert_recipe import convert_recipe
 from kedge.recipe.convert.notes import ConvertedRecipe
 from kedge.recipe.definition.parse import parse_stages
 from kedge.recipe.definition.plan import make_recipe
+from tests.builders.rows import each_row
 
 
 def convert(text: str) -> ConvertedRecipe:
@@ -78,7 +79,7 @@ From: debian:{{ TAG }}
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "expected"),
     [
         ("make", "make"),
@@ -141,7 +142,7 @@ def test_to_definition_variables() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ('ENTRYPOINT ["a", "b c"]', ["exec a 'b c' \"$@\""]),
@@ -189,7 +190,7 @@ def test_to_definition_archives_and_addresses() -> None:
     assert "    curl -fsSL https://h.example/y -o /root/y" in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "EXPOSE 80",

@@ -8,6 +8,7 @@ import pytest
 from kedge.recipe.convert.convert_recipe import convert_recipe
 from kedge.recipe.convert.notes import ConvertedRecipe
 from kedge.recipe.dockerfile.plan import make_recipe
+from tests.builders.rows import each_row
 
 HEADER = "Bootstrap: docker\nFrom: debian:12\n"
 
@@ -95,7 +96,7 @@ def test_to_dockerfile_environment(line: str, expected: str) -> None:
     assert show(f"{HEADER}%environment\n{line}\n") == f"FROM debian:12\n{expected}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "expected"),
     [
         ('exec python /x.py "$@"', 'ENTRYPOINT ["python", "/x.py"]'),
@@ -117,7 +118,7 @@ def test_to_dockerfile_runscript(script: str, expected: str) -> None:
     assert show(f"{HEADER}%runscript\n{script}\n") == f"FROM debian:12\n{expected}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "expected"),
     [
         ("Bootstrap: docker\nFrom: docker://x/y\nRegistry: r.example\nNamespace: n", "FROM r.example/n/x/y"),
@@ -136,7 +137,7 @@ def test_to_dockerfile_bases(header: str, expected: str) -> None:
     assert bool(converted.notes) == (header.split("\n", maxsplit=1)[0].split()[1] not in ("docker", "scratch"))
 
 
-@pytest.mark.parametrize("section", ["pre", "setup", "startscript", "test", "apprun a"])
+@each_row("section", ["pre", "setup", "startscript", "test", "apprun a"])
 def test_to_dockerfile_what_has_no_equal_is_said(section: str) -> None:
     converted = convert(f"{HEADER}%{section}\ndo something\n")
     (note,) = converted.notes
@@ -145,7 +146,7 @@ def test_to_dockerfile_what_has_no_equal_is_said(section: str) -> None:
     assert "#   do something\n" in converted.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "expected"),
     [
         ("mkdir -p ${SINGULARITY_ROOTFS}/opt/a $APPTAINER_ROOTFS/b", "RUN mkdir -p /opt/a /b"),
@@ -161,9 +162,7 @@ def test_to_dockerfile_setup_that_copies(line: str, expected: str) -> None:
     assert not converted.notes
 
 
-@pytest.mark.parametrize(
-    "line", ["cp /host/x $SINGULARITY_ROOTFS/", "mkdir /x", "cp a b; c", "cp '", "cp $X $SINGULARITY_ROOTFS/"]
-)
+@each_row("line", ["cp /host/x $SINGULARITY_ROOTFS/", "mkdir /x", "cp a b; c", "cp '", "cp $X $SINGULARITY_ROOTFS/"])
 def test_to_dockerfile_setup_that_needs_the_host(line: str) -> None:
     assert len(convert(f"{HEADER}%setup\n{line}\n").notes) == 1
 

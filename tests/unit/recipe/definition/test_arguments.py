@@ -11,6 +11,7 @@ from kedge.errors import InvalidRecipe
 from kedge.recipe.definition.arguments import expand_arguments
 from kedge.recipe.definition.definition import Definition
 from kedge.recipe.definition.parse import parse_stage
+from tests.builders.rows import each_row
 
 HEADER = "Bootstrap: docker\nFrom: debian:{{ TAG }}\n"
 
@@ -19,7 +20,7 @@ def expand(text: str, **given: str) -> str:
     return expand_arguments(Definition("x.def", text), given).text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("{{a}} {{ a }} {{\n a\t}}", "1 1 1"),

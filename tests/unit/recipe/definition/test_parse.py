@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kedge.errors import InvalidRecipe
 from kedge.recipe.definition.parse import parse_stages, read_labels
+from tests.builders.rows import each_row
 
 HEADER = "Bootstrap: docker\nFrom: debian\n"
 
@@ -42,7 +43,7 @@ def test_parse_stage_begins_inside_of_a_script() -> None:
     assert [stage.header["from"] for stage in stages] == ["debian", "other"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "expected"),
     [
         ("BootStrap: docker # why\n", {"bootstrap": "docker"}),
@@ -59,7 +60,7 @@ def test_parse_headers(header: str, expected: dict[str, str]) -> None:
     assert parse_stages(header, "x.def")[0].header == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "source", "destination"),
     [
         ("a b", "a", "b"),
@@ -105,7 +106,7 @@ def test_parse_first_section_without_header_is_trimmed() -> None:
     assert stage.script("post").line == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "place", "reason"),
     [
         ("", "1:1", "empty"),

@@ -21,6 +21,7 @@ from kedge.recipe.steps import (
     TreeFile,
     WriteFilesStep,
 )
+from tests.builders.rows import each_row
 
 HEADER = "Bootstrap: docker\nFrom: debian:12\n"
 EVERYTHING = """%test
@@ -256,7 +257,7 @@ def test_plan_a_stage_without_a_name_is_called_by_its_number_everywhere() -> Non
     assert caught.value.hint == "stages: stage-0, named, stage-2"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("%post\nx\ny\n", "x.def:1:1: the stage has no header"),

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.recipe.dockerfile.checks import check_content, is_secret_name
 from kedge.recipe.dockerfile.content import read_content
+from tests.builders.rows import each_row
 
 FOUND = {
     # text: line and rule of every finding
@@ -54,7 +53,7 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("text", FOUND)
+@each_row("text", FOUND)
 def test_checks_find(text: str) -> None:
     warnings = check_content(read_content(text))
     assert [(warning.place.line, warning.rule) for warning in warnings] == FOUND[text]
@@ -65,7 +64,7 @@ def test_checks_are_shown_with_place_and_rule() -> None:
     assert str(warning) == "D:2:1: write ENV b=VALUE, with '=' (LegacyKeyValueFormat)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "is_one"),
     [("TOKEN", 1), ("github_token", 1), ("AUTH", 1), ("key_file", 0), ("TOKEN_VERSION", 0), ("tokens", 0), ("PATH", 0)],
 )

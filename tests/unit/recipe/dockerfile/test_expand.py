@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kedge.recipe.dockerfile.expand import ExpansionError, ExpansionRules, expand
+from tests.builders.rows import each_row
 
 VALUES = {"a": "one", "empty": "", "two": "x  y", "path": "/usr/lib/libx.so.1", "stars": "a*b?c", "_1": "under"}
 TEXTS = {
@@ -59,12 +60,12 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each_row("text", TEXTS)
 def test_expand_text(text: str) -> None:
     assert expand(text, VALUES).text == TEXTS[text]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("'a", "single quote"),
@@ -106,12 +107,12 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("text", WORDS)
+@each_row("text", WORDS)
 def test_expand_words(text: str) -> None:
     assert list(expand(text, VALUES).words) == WORDS[text]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rules", "text", "result"),
     [
         (ExpansionRules(escape="`"), "`$a \\$a", "$a \\one"),

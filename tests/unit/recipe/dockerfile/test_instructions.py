@@ -17,6 +17,7 @@ from kedge.recipe.dockerfile.instructions import (
     RunInstruction,
     WordsInstruction,
 )
+from tests.builders.rows import each_row
 
 
 def read_one(text: str) -> Instruction:
@@ -83,7 +84,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@each_row("text", REFUSED)
 def test_instructions_mistakes_are_refused(text: str) -> None:
     column, message, hint = REFUSED[text]
     with pytest.raises(InvalidRecipe) as caught:
@@ -162,7 +163,7 @@ def test_instructions_arguments() -> None:
     assert instruction.arguments == (("a", None), ("b", ""), ("c", "d=e"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "check"),
     [
         ("none", {"Test": ["NONE"]}),
@@ -203,7 +204,7 @@ def test_instructions_onbuild_keeps_the_text(text: str, expression: str) -> None
     assert instruction.expression == expression
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "words"),
     [
         ("CMD a b", ("a b",)),

@@ -9,6 +9,7 @@ from kedge.errors import InvalidRecipe
 from kedge.recipe.dockerfile.mounts import MountContext, read_mount
 from kedge.recipe.dockerfile.syntax import read_syntax
 from kedge.recipe.steps import CopyOrigin, StepMount
+from tests.builders.rows import each_row
 
 
 def read_one(text: str) -> StepMount:
@@ -44,7 +45,7 @@ MOUNTS = {
 }
 
 
-@pytest.mark.parametrize("text", MOUNTS)
+@each_row("text", MOUNTS)
 def test_mounts_are_read(text: str) -> None:
     assert read_one(text) == MOUNTS[text]
 
@@ -72,7 +73,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED)
+@each_row("text", REFUSED)
 def test_mounts_mistakes_are_refused(text: str) -> None:
     with pytest.raises(InvalidRecipe) as caught:
         read_one(text)

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from kedge.recipe.dockerfile.patterns import PatternError, replace_pattern, trim_prefix, trim_suffix
+from tests.builders.rows import each_row
 
 
 def _compile(pattern: str, star: str) -> str:
@@ -31,7 +32,7 @@ def test_patterns_agree_with_regular_expressions() -> None:
         assert replace_pattern(value, pattern, "-", everywhere=False, room=99) == re.sub(compiled, "-", value, count=1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "pattern", "result"),
     [("aXbXc", "X", "a-b-c"), ("aaa", "aa", "-a"), ("abc", "", "-a-b-c-"), ("abab", "a*", "-"), ("abc", "?", "---")],
 )

@@ -21,6 +21,7 @@ from kedge.recipe.steps import (
     RunStep,
     StagePlan,
 )
+from tests.builders.rows import each_row
 
 PATH = f"PATH={DEFAULT_PATH}"
 
@@ -92,7 +93,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("text", SECTIONS)
+@each_row("text", SECTIONS)
 def test_plan_instructions_change_the_config(text: str) -> None:
     assert plan(f"FROM a\n{text}").section == {"Env": [PATH], **SECTIONS[text]}
 
@@ -119,7 +120,7 @@ def test_plan_the_config_of_the_base_is_kept() -> None:
     assert BASE["Labels"] == {"a": "1"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "changes"),
     [
         ("ENV y=$x x=2", {"Env": ["PATH=/bin", "x=2", "y=1"]}),
@@ -159,7 +160,7 @@ RUNS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("text", RUNS)
+@each_row("text", RUNS)
 def test_plan_run_becomes_the_words_of_a_program(text: str) -> None:
     assert runs(f"FROM a\n{text}").argv == RUNS[text]
 
@@ -239,7 +240,7 @@ def test_plan_arguments_pass_to_stages_that_build_on_a_stage() -> None:
     assert "x" not in dict(runs("FROM a AS one\nARG x=1\nFROM a\nRUN b").environment)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "base"),
     [
         ("FROM a", ("docker", "a", None, "")),
@@ -280,7 +281,7 @@ def test_plan_needs_are_bases_and_origins() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("FROM a AS x\nCOPY --from=x a b", "D:2:13: the stage 'x' is not complete here"),
@@ -374,13 +375,13 @@ COPIES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("text", COPIES)
+@each_row("text", COPIES)
 def test_plan_copies(text: str) -> None:
     step = copies(text, {"WorkingDir": "/w", "Env": ["x=1"]})
     assert step == CopyStep(step.place, step.text, **COPIES[text])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("COPY http://a/b /c", "COPY cannot fetch"),
@@ -431,7 +432,7 @@ def test_plan_triggers_of_a_stage_run_in_stages_that_build_on_it() -> None:
     assert "OnBuild" not in made.section
 
 
-@pytest.mark.parametrize("trigger", ["FROM b", "RNU a", "RUN a\nRUN b", "", "COPY a", "ENV a", "RUN <<EOF\na"])
+@each_row("trigger", ["FROM b", "RNU a", "RUN a\nRUN b", "", "COPY a", "ENV a", "RUN <<EOF\na"])
 def test_plan_wrong_triggers_of_a_base_are_refused(trigger: str) -> None:
     with pytest.raises(InvalidRecipe):
         plan("FROM a", {"OnBuild": [trigger]})

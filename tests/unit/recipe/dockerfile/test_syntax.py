@@ -8,6 +8,7 @@ import pytest
 from kedge.errors import InvalidRecipe
 from kedge.recipe.dockerfile.dump import dump_syntax
 from kedge.recipe.dockerfile.syntax import Heredoc, parse_heredoc, read_syntax
+from tests.builders.rows import each_row
 
 DUMPS = {
     "from a": '(from "a")',
@@ -71,7 +72,7 @@ DUMPS = {
 }
 
 
-@pytest.mark.parametrize("text", DUMPS)
+@each_row("text", DUMPS)
 def test_syntax_instructions_become_words(text: str) -> None:
     assert dump_syntax(read_syntax(text)) == DUMPS[text]
 
@@ -99,7 +100,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
+@each_row("name", FILES)
 def test_syntax_lines_are_joined(name: str) -> None:
     text, dump = FILES[name]
     assert dump_syntax(read_syntax(text)) == dump
@@ -122,7 +123,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSED, ids=[text[:30] for text in REFUSED])
+@each_row("text", REFUSED, ids=[text[:30] for text in REFUSED])
 def test_syntax_mistakes_have_a_place(text: str) -> None:
     line, message = REFUSED[text]
     with pytest.raises(InvalidRecipe) as caught:
@@ -166,7 +167,7 @@ HEREDOCS = {
 }
 
 
-@pytest.mark.parametrize("text", HEREDOCS)
+@each_row("text", HEREDOCS)
 def test_syntax_heredocs_are_taken(text: str) -> None:
     node = read_syntax(text).nodes[0]
     assert list(node.heredocs) == HEREDOCS[text]
@@ -177,9 +178,7 @@ def test_syntax_tabs_of_a_heredoc_are_stripped() -> None:
     assert Heredoc("x", "\ta\n").stripped == "\ta\n"
 
 
-@pytest.mark.parametrize(
-    "word", ["", "EOF", "<<", "<<-", "<EOF", "<<<EOF", "<<EOF sh", "<<''", "<<'a", '<<a"', "x<<EOF"]
-)
+@each_row("word", ["", "EOF", "<<", "<<-", "<EOF", "<<<EOF", "<<EOF sh", "<<''", "<<'a", '<<a"', "x<<EOF"])
 def test_syntax_other_words_are_no_heredocs(word: str) -> None:
     assert parse_heredoc(word) is None
 

@@ -8,9 +8,10 @@ import pytest
 from kedge.recipe.dockerfile.durations import read_bytes, read_nanoseconds
 from kedge.recipe.dockerfile.ports import PortError, read_ports
 from kedge.recipe.dockerfile.signals import is_signal
+from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "time"),
     [
         ("0", 0),
@@ -28,7 +29,7 @@ def test_values_durations(text: str, time: int | None) -> None:
     assert read_nanoseconds(text) == time
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "size"),
     [
         ("0", 0),
@@ -45,7 +46,7 @@ def test_values_sizes(text: str, size: int | None) -> None:
     assert read_bytes(text) == size
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "ports"),
     [
         ("80", ["80/tcp"]),
@@ -63,14 +64,12 @@ def test_values_ports(word: str, ports: list[str]) -> None:
     assert read_ports(word) == ports
 
 
-@pytest.mark.parametrize("word", ["", "/tcp", "a", "80/icmp", "65536", "2-1", "1-2:3-5", "x:1:2", "a:80", "-1", "80-"])
+@each_row("word", ["", "/tcp", "a", "80/icmp", "65536", "2-1", "1-2:3-5", "x:1:2", "a:80", "-1", "80-"])
 def test_values_wrong_ports(word: str) -> None:
     with pytest.raises(PortError):
         read_ports(word)
 
 
-@pytest.mark.parametrize(
-    ("text", "is_one"), [("SIGTERM", 1), ("term", 1), ("9", 1), ("RTMIN+3", 1), ("0", 0), ("X", 0)]
-)
+@each_row(("text", "is_one"), [("SIGTERM", 1), ("term", 1), ("9", 1), ("RTMIN+3", 1), ("0", 0), ("X", 0)])
 def test_values_signals(text: str, is_one: int) -> None:
     assert is_signal(text) == bool(is_one)

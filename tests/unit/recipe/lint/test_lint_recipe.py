@@ -11,6 +11,7 @@ import pytest
 from kedge.errors import InvalidRecipe
 from kedge.recipe.lint.finding import LEVELS
 from kedge.recipe.lint.lint_recipe import lint_recipe
+from tests.builders.rows import each_row
 
 UBUNTU = "FROM ubuntu:22.04\n"
 HEAD = "Bootstrap: docker\nFrom: ubuntu:22.04\n%labels\n    A b\n"
@@ -190,19 +191,19 @@ def list_rules(text: str, name: str) -> list[str]:
     return [finding.rule for finding in lint_recipe(text.encode(), name)]
 
 
-@pytest.mark.parametrize(("rule", "wrong", "right"), DOCKERFILES)
+@each_row(("rule", "wrong", "right"), DOCKERFILES)
 def test_lint_dockerfiles(rule: str, wrong: str, right: str) -> None:
     assert rule in list_rules(wrong, "Dockerfile")
     assert rule not in list_rules(right, "Dockerfile")
 
 
-@pytest.mark.parametrize(("rule", "wrong", "right"), DEFINITIONS)
+@each_row(("rule", "wrong", "right"), DEFINITIONS)
 def test_lint_definitions(rule: str, wrong: str, right: str) -> None:
     assert rule in list_rules(wrong, "a.def")
     assert rule not in list_rules(right, "a.def")
 
 
-@pytest.mark.parametrize(("rule", "wrong", "right"), [*DOCKERFILES, *DEFINITIONS])
+@each_row(("rule", "wrong", "right"), [*DOCKERFILES, *DEFINITIONS])
 def test_lint_findings_have_a_reason_a_better_line_and_a_level(rule: str, wrong: str, right: str) -> None:
     del right
     name = "Dockerfile" if wrong.startswith(("FROM", "ARG")) else "a.def"
@@ -247,9 +248,7 @@ def test_lint_refuses_what_is_no_recipe() -> None:
         lint_recipe(b"\0\1", "Dockerfile")
 
 
-@pytest.mark.parametrize(
-    "text", ["FROM a:1\nRUN " + word + "\n" for word in ("'", '"', "$(", "`", "<<", "&&", "\\\\", "(", "a |")]
-)
+@each_row("text", ["FROM a:1\nRUN " + word + "\n" for word in ("'", '"', "$(", "`", "<<", "&&", "\\\\", "(", "a |")])
 def test_lint_survives_broken_shell(text: str) -> None:
     with contextlib.suppress(InvalidRecipe):
         lint_recipe(text.encode(), "Dockerfile")

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.recipe.lint.shell_commands import ShellCommand, read_commands
 from kedge.recipe.steps import RecipePlace
+from tests.builders.rows import each_row
 
 
 def read(text: str) -> list[ShellCommand]:
     return read_commands(text, lambda offset: RecipePlace("a", 1, offset + 1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "commands"),
     [
         ("a b && c; d || e & f", ["a b", "c", "d", "e", "f"]),
@@ -49,13 +48,13 @@ def test_commands_know_variables_sudo_and_places() -> None:
     assert command.place.column == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "has"), [("a -y", True), ("a -qyf", True), ("a --yes", True), ("a --yes=1", True), ("a y -q", False)]
 )
 def test_commands_know_flags(text: str, has: bool) -> None:
     assert read(text)[0].has_flag("y", "--yes") is has
 
 
-@pytest.mark.parametrize("text", ["'", '"', "$(", "`", "<<", "a <<E", "\\", "&&&&", ";;", "a 'b", 'a "b\\'])
+@each_row("text", ["'", '"', "$(", "`", "<<", "a <<E", "\\", "&&&&", ";;", "a 'b", 'a "b\\'])
 def test_commands_broken_text_is_no_error(text: str) -> None:
     read(text)

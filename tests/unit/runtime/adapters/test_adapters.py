@@ -18,6 +18,7 @@ from kedge.runtime.adapters.podman import show_volume
 from kedge.runtime.adapters.rules import HONOURED, IGNORED, OWN, REFUSED, is_given, option_names
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts
 from kedge.runtime.options import RunOptions
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 PROGRAMS = ("/bin/sh", "/bin/tool")
@@ -90,7 +91,7 @@ def test_apptainer_plain_exec() -> None:
     assert (found.notes, found.refused) == ([], [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "words"),
     [
         ({"cleanenv": True}, ["--cleanenv"]),
@@ -162,7 +163,7 @@ def test_charliecloud_plain_exec() -> None:
     assert found.environ["PATH"] == "/usr/bin:/bin"  # ch-run's own
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "words"),
     [
         ({"fakeroot": True}, ["--uid=0", "--gid=0", "--seccomp"]),
@@ -212,7 +213,7 @@ def test_enroot_plain_exec() -> None:
     assert found.environ["ENROOT_MOUNT_HOME"] == "n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "words"),
     [
         ({"fakeroot": True}, ["--root"]),
@@ -267,7 +268,7 @@ def test_podman_plain_exec() -> None:
     assert found.environ["PATH"] == "/usr/bin:/bin"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "present", "absent"),
     [
         ({"fakeroot": True}, [], ["--userns=keep-id", "--cap-drop=all"]),

@@ -13,6 +13,7 @@ from kedge.errors import KedgeError, UsageError
 from kedge.runtime.command_line.binds import BIND_GRAMMAR, MOUNT_GRAMMAR, collect_binds, parse_bind, parse_mount
 from kedge.runtime.facts import Bind
 from kedge.runtime.options import RunOptions
+from tests.builders.rows import each_row
 
 
 def show(bind: Bind) -> str:
@@ -28,7 +29,7 @@ def collect(*binds: str, mount: tuple[str, ...] = (), **environ: str) -> list[st
     return [show(bind) for bind in collect_binds(options, environ, "/here")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "expected"),
     [
         ("/a", ["/a /a"]),
@@ -74,7 +75,7 @@ def test_binds_grammar(spec: str, expected: list[str]) -> None:
     assert collect(spec) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "problem"),
     [
         ("/a:my_scratch", "the destination 'my_scratch' is not an absolute path; write /a:/my_scratch"),
@@ -103,7 +104,7 @@ def test_binds_mistakes_are_explained(spec: str, problem: str) -> None:
     assert caught.value.hint == BIND_GRAMMAR
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "expected"),
     [
         ("type=bind,source=/a,destination=/x", ["/a /x"]),
@@ -129,7 +130,7 @@ def test_binds_mount_grammar(spec: str, expected: list[str]) -> None:
     assert collect(mount=(spec,)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "problem"),
     [
         ("type=bind,src=/a", "the destination is missing"),

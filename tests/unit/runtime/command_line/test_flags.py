@@ -14,6 +14,7 @@ from kedge.errors import InvalidSetting, KedgeError, UsageError
 from kedge.runtime.command_line.flag_table import FLAGS, GROUPS, REFUSALS, Flag
 from kedge.runtime.command_line.flags import USAGES, HelpWanted, find_flag, parse_words, read_truth
 from kedge.runtime.options import RunOptions
+from tests.builders.rows import each_row
 
 SOURCES = Path(kedge.__file__).parent
 
@@ -74,7 +75,7 @@ def test_flags_table_is_sound() -> None:
         assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "expected"),
     [
         (["--nv"], {"nv": True}),
@@ -123,7 +124,7 @@ def test_flags_are_written_in_many_ways(words: list[str], expected: dict[str, An
     assert (options.image, options.arguments) == ("image.sif", ["true"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verb", "words", "image", "arguments"),
     [
         ("exec", ["i.sif", "ls", "-l", "--nv"], "i.sif", ["ls", "-l", "--nv"]),
@@ -213,7 +214,7 @@ def test_flags_variables_that_differ_are_said() -> None:
     assert not parse_flags(SINGULARITY_NV="1", APPTAINER_NV="1").warnings
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verb", "words", "message", "hint"),
     [
         ("exec", ["--xyzzy", "i", "x"], "'kedge exec' has no option --xyzzy", "kedge exec --help-all"),
@@ -248,7 +249,7 @@ def test_flags_mistakes_are_explained(verb: str, words: list[str], message: str,
     assert hint in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("flag", [flag for flag in FLAGS if flag.group == "refused"], ids=lambda flag: flag.names[0])
+@each_row("flag", [flag for flag in FLAGS if flag.group == "refused"], ids=lambda flag: flag.names[0])
 def test_flags_that_cannot_be_honoured_are_refused(flag: Flag) -> None:
     verb = flag.verbs[0]
     words = [f"--{flag.names[0]}", *(["1"] if flag.takes_value else []), "i", "x"]
@@ -262,7 +263,7 @@ def test_flags_that_cannot_be_honoured_are_refused(flag: Flag) -> None:
             parse("i", "x", verb=verb, **{f"APPTAINER_{variable}": "1"})
 
 
-@pytest.mark.parametrize("flag", [flag for flag in FLAGS if flag.group == "idle"], ids=lambda flag: flag.names[0])
+@each_row("flag", [flag for flag in FLAGS if flag.group == "idle"], ids=lambda flag: flag.names[0])
 def test_flags_without_effect_are_noted(flag: Flag) -> None:
     options = parse_flags(f"--{flag.names[0]}", *(["1"] if flag.takes_value else []))
     assert options.notes == [f"--{flag.names[0]} has no effect: {flag.help}"]
@@ -281,7 +282,7 @@ def test_flags_keep_privs_is_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_flags("--keep-privs").keep_privs
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "meant", "attribute"),
     [
         ("\u2014-nv", "--nv", "nv"),
@@ -322,7 +323,7 @@ def test_flags_what_was_read_before_a_mistake_is_kept() -> None:
     assert options.json
 
 
-@pytest.mark.parametrize(("text", "truth"), [("1", True), ("T", True), ("Off", False), ("n", False), ("2", None)])
+@each_row(("text", "truth"), [("1", True), ("T", True), ("Off", False), ("n", False), ("2", None)])
 def test_flags_truth(text: str, truth: bool | None) -> None:
     assert read_truth(text) is truth
 
@@ -382,7 +383,7 @@ def test_flags_with_passwords_are_for_no_runtime() -> None:
         parse_flags("--docker-password", "x", "--runtime", "apptainer")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("level", "expected"),
     [
         ("-3", (True, True, 0, False)),
@@ -407,7 +408,7 @@ def test_flags_of_limits_are_collected_and_handed_on() -> None:
     assert parse_flags("--oom-kill-disable=false").limits == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message", "hint"),
     [
         ("--env A=1 B=2 x.sif true", "'B=2' is in the place of the image", "--env A=1 --env B=2"),

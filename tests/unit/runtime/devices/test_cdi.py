@@ -15,6 +15,7 @@ from kedge.runtime.devices.cdi_yaml import SpecificationError, parse_yaml
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
+from tests.builders.rows import each_row
 
 Tree = dict[str, bytes | str | None]
 
@@ -235,9 +236,7 @@ def test_cdi_broken_file_beside_a_good_one_is_noted() -> None:
     assert any("/etc/cdi/broken.json" in note for note in additions.notes)
 
 
-@pytest.mark.parametrize(
-    "content", ["[]", "5", '{"kind": 5}', "\xff", "[" * 100000, '{"cdiVersion":"1","kind":"a/b","devices":{}}']
-)
+@each_row("content", ["[]", "5", '{"kind": 5}', "\xff", "[" * 100000, '{"cdiVersion":"1","kind":"a/b","devices":{}}'])
 def test_cdi_nonsense_is_an_error_not_a_crash(content: str) -> None:
     for name in ("x.json", "x.yaml"):
         with pytest.raises(DeviceProblem):
@@ -258,7 +257,7 @@ def test_cdi_odd_shapes_inside_are_survived() -> None:
     assert plan("a/b=c", tree={"/etc/cdi/x.json": json.dumps(spec)}).devices == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("", None),
@@ -277,7 +276,7 @@ def test_cdi_yaml_reads(text: str, value: object) -> None:
     assert parse_yaml(text) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "line"),
     [
         ("a: b\na: c\n", 2),

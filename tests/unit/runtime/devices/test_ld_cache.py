@@ -14,6 +14,7 @@ import pytest
 
 from kedge.runtime.devices.ld_cache import read_cache
 from tests.builders.gpu_hosts import ARM, X86, X86_32, make_cache
+from tests.builders.rows import each_row
 from tests.requirements import require_program
 
 ENTRIES = [
@@ -54,7 +55,7 @@ def test_ld_cache_hardware_flags_above_are_no_part_of_the_machine() -> None:
     assert read_cache(make_cache(entries, NATIVE), "x86_64") == [("libx.so.1", "/usr/lib64/libx.so.1")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"",

@@ -14,6 +14,7 @@ from kedge.formats.singularityd.scripts import render_runscript
 from kedge.posix.views import TableView
 from kedge.runtime.environment.entrypoint import is_oci_script, read_workdir
 from tests.builders.payloads import make_host, make_image, make_plain_image, plan
+from tests.builders.rows import each_row
 
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 RUNSCRIPT = "/.singularity.d/runscript"
@@ -37,7 +38,7 @@ exec "$@"
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entrypoint", "command", "arguments", "expected"),
     [
         ((), ("a", "b"), [], ["a", "b"]),
@@ -50,7 +51,7 @@ exec "$@"
         ((), (), ["ls"], ["ls"]),
     ],
 )
-@pytest.mark.parametrize("no_eval", [False, True])
+@each_row("no_eval", [False, True])
 def test_run_starts_entrypoint_and_command(
     entrypoint: tuple[str, ...], command: tuple[str, ...], arguments: list[str], expected: list[str], *, no_eval: bool
 ) -> None:
@@ -150,7 +151,7 @@ def test_exec_looks_for_bare_words_along_the_containers_path() -> None:
     assert plan(make_image(), None, "./prog").search == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "expected"),
     [
         ({"config": {"WorkingDir": "/work space"}}, "/work space"),
@@ -164,7 +165,7 @@ def test_exec_looks_for_bare_words_along_the_containers_path() -> None:
         ({}, ""),
     ],
 )
-@pytest.mark.parametrize("indent", [None, 2])
+@each_row("indent", [None, 2])
 def test_workdir_is_read_from_the_config(config: object, expected: str, indent: int | None) -> None:
     assert read_workdir(json.dumps(config, indent=indent).encode()) == expected
 

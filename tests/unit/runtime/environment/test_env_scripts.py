@@ -24,6 +24,7 @@ from kedge.runtime.environment.env_scripts import EnvironmentInputs, Variables, 
 from kedge.runtime.environment.payload import make_plain_payload, run_steps
 from kedge.runtime.environment.shell_words import NotPlain, expand_quoted, split_words
 from tests.builders.busybox import read_busybox
+from tests.builders.rows import each_row
 from tests.requirements import require_program
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -68,7 +69,7 @@ def read(script: str, view: TableView | None = None, **values: str) -> dict[str,
     return variables.exports()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "expected"),
     [
         ("export A=1", {"A": "1"}),
@@ -94,13 +95,13 @@ def read(script: str, view: TableView | None = None, **values: str) -> dict[str,
         ("# only a comment", {}),
     ],
 )
-@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
+@each_row("shell", ["dash", "bash", "busybox"])
 def test_reader_and_shell_agree_on(shell: str, script: str, expected: dict[str, str]) -> None:
     assert read(script) == expected
     assert {name: value for name, value in run_shell(shell, script).items() if name in "ABCD"} == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         *("export A=$(date)", "export A=`date`", "A=$((1+1))", "export A=$1", "A=(a b)", "A+=x", "export A={a,b}"),
@@ -140,7 +141,7 @@ def test_reader_assigns_in_order_as_apptainer_does() -> None:
     assert read("export A=1 B=$A") == {"A": "1", "B": "1"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         'export A="' + "${A:-" * 9000 + "}" * 9000 + '"',

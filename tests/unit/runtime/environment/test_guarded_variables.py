@@ -11,6 +11,7 @@ import pytest
 from kedge.posix.views import TableView
 from kedge.runtime.environment.guarded_variables import has_locale, has_plain_utf8
 from tests.builders.payloads import make_host, make_image, plan
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 GUARDED = (
@@ -89,7 +90,7 @@ def see_path(value: str, *, cwd: str = "/home/user/project", **options: object) 
     return plan(make_image(), host=host, **options).environ.get("PYTHONPATH", "")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "cwd", "expected"),
     [
         ("/home/user/project/src", "/home/user/project", "/home/user/project/src"),
@@ -154,7 +155,7 @@ def test_leaks_locales_that_the_image_lacks_become_plain_utf8() -> None:
     assert any("en_US.UTF-8" in note for note in english.notes)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entries", "expected"),
     [
         ({"/usr/lib/locale/de_DE.utf8": None}, True),

@@ -8,6 +8,7 @@ import pytest
 from kedge.errors import CannotStart
 from kedge.posix.views import TableView
 from kedge.runtime.environment.image_users import find_image_user
+from tests.builders.rows import each_row
 
 PASSWD = (
     b"root:x:0:0:root:/root:/bin/sh\napp:x:1000:50:App:/srv/app:/bin/sh\nodd:x:one:two:::\nshort:x:5\n100:x:7:8::/n:\n"
@@ -16,7 +17,7 @@ GROUP = b"root:x:0:\nstaff:x:50:\naudio:x:29:other,app\nvideo:x:44:app\n"
 IMAGE = TableView({"/etc/passwd": PASSWD, "/etc/group": GROUP})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "uid", "gid", "home", "groups"),
     [
         ("", 0, 0, "/root", ()),

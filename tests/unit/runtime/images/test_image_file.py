@@ -19,6 +19,7 @@ from kedge.formats.sif.layout import DataType, FileSystem, PartitionType, pack_p
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
 from kedge.runtime.images.image_file import ImageFile, compare_machine, identify, make_absolute
+from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 from tests.builders.squashfs_images import write_image
 from tests.hostile.test_sif_corpus import CORPUS
@@ -154,7 +155,7 @@ def test_identify_names_other_kinds_of_files_with_a_remedy(tmp_path: Path) -> No
         assert said in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "hint"),
     [
         ("dockr://ubuntu", "docker://ubuntu"),

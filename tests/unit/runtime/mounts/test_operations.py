@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from kedge.posix.constants import MS_NOSUID, MS_RDONLY
 from kedge.runtime.facts import Payload
 from kedge.runtime.mounts.operations import LOWER, MAY, MUST, NEW, OLD, SESSION, describe, kinds, render_plan
+from tests.builders.rows import each_row
 
 LINES = [
     (("tmpfs", f"{NEW}/tmp", "mode=1777", MUST), "mount an empty tmpfs on container:/tmp (mode=1777)"),
@@ -60,7 +59,7 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize(("operation", "line"), LINES, ids=[str(row[0][0]) for row in LINES])
+@each_row(("operation", "line"), LINES, ids=[str(row[0][0]) for row in LINES])
 def test_operation_is_said_in_a_line(operation: tuple[str | int, ...], line: str) -> None:
     assert describe(operation) == line
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from kedge.posix.views import TableView
 from kedge.runtime.environment.image_users import ImageUser
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
@@ -17,6 +15,7 @@ from kedge.runtime.mounts.operations import describe
 from kedge.runtime.mounts.plan import MountPlan, PlanRequest, plan_container
 from kedge.runtime.options import RunOptions
 from kedge.runtime.step_options import StepOptions
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 GOLDEN = REPOSITORY / "tests/golden/plans"
@@ -148,7 +147,7 @@ def show(plan: MountPlan) -> str:
     return "\n".join([*lines, ""])
 
 
-@pytest.mark.parametrize("name", PLANS)
+@each_row("name", PLANS)
 def test_whole_plan(name: str) -> None:
     golden = GOLDEN / f"{name}.txt"
     found = show(plan_container(PLANS[name]()))

@@ -13,6 +13,7 @@ from kedge.runtime.processes.emulated_calls import ATTRIBUTES, NODES, OWNERS, SY
 from kedge.runtime.processes.fakeroot_emulation import EmulatedCalls, make_filter
 from kedge.runtime.processes.fakeroot_namespaces import repeat_map
 from kedge.runtime.processes.seccomp import AUDIT_ARCHITECTURES, SECOND_KINDS, make_containing_filter
+from tests.builders.rows import each_row
 
 NOTICE = 0x7FC00000
 ALLOWED = 0x7FFF0000
@@ -74,7 +75,7 @@ def test_kinds_of_programs_that_cannot_be_judged_make_no_calls() -> None:
     assert make_containing_filter("sparc") == b""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("machine", "kind", "chown", "mknod"),
     [
         ("x86_64", "x86_64", 92, (133, 1)),

@@ -9,6 +9,7 @@ from kedge.runtime.devices import plan_devices
 from kedge.runtime.facts import Additions
 from kedge.runtime.options import RunOptions
 from tests.builders.gpu_hosts import make_driver_tree, make_host, make_image
+from tests.builders.rows import each_row
 
 H200S = ("NVIDIA H200",) * 4
 UUID = "GPU-{}1111111-2222-3333-4444-555555555555"
@@ -173,9 +174,7 @@ def test_selection_mig_by_number_gets_the_card_and_its_parts() -> None:
     assert len([path for path in additions.devices if "caps/" in path]) == 4
 
 
-@pytest.mark.parametrize(
-    "value", [",,", "0,,1", "²", "MIG-GPU-", "MIG-GPU-x/1", ":", "a:b", "gpu=", "0:", "99999999999"]
-)
+@each_row("value", [",,", "0,,1", "²", "MIG-GPU-", "MIG-GPU-x/1", ":", "a:b", "gpu=", "0:", "99999999999"])
 def test_selection_nonsense_never_fails(value: str) -> None:
     plan(contain=True, CUDA_VISIBLE_DEVICES=value)
     plan(contain=True, NVIDIA_VISIBLE_DEVICES=value)

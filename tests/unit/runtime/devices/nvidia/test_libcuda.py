@@ -14,6 +14,7 @@ from kedge.runtime.devices.nvidia.elf_notes import read_note
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_compat_library, make_driver_tree, make_host, make_image
+from tests.builders.rows import each_row
 
 NOTE_575 = {"format": 1, "CUDA version": "12.9", "driver": [535, 550, 560, 565, 570, 575], "device": [1, 2, 7]}
 NOTE_590 = {"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 580, 590]}
@@ -133,7 +134,7 @@ def test_compat_link_out_of_the_image_is_not_followed() -> None:
     assert plan(make_image(tree), "535.54.03").prepend_library_path == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "model",
     [
         *("Tesla V100-SXM2-32GB", "Tesla T4", "NVIDIA A100-SXM4-80GB", "NVIDIA A10G", "NVIDIA L40S", "NVIDIA H200"),
@@ -145,7 +146,7 @@ def test_compat_data_center_cards(model: str) -> None:
     assert is_data_center(model)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "model",
     [
         *("NVIDIA GeForce RTX 4090", "GeForce GTX 1080 Ti", "NVIDIA TITAN RTX", "TITAN V", "Quadro RTX 6000"),
@@ -157,9 +158,7 @@ def test_compat_other_cards(model: str) -> None:
     assert not is_data_center(model)
 
 
-@pytest.mark.parametrize(
-    ("branch", "cuda"), [(610, 13), (580, 13), (575, 12), (525, 12), (520, 11), (450, 11), (440, 10), (300, 0)]
-)
+@each_row(("branch", "cuda"), [(610, 13), (580, 13), (575, 12), (525, 12), (520, 11), (450, 11), (440, 10), (300, 0)])
 def test_compat_driver_branches_run_cuda_majors(branch: int, cuda: int) -> None:
     assert cuda_major(branch) == cuda
 
@@ -205,7 +204,7 @@ def test_compat_damaged_library_is_bounded_and_never_fails() -> None:
         assert view.total < 1 << 17
 
 
-@pytest.mark.parametrize(
+@each_row(
     "told",
     [
         *([], "text", 5, {"driver": "535"}, {"driver": [None]}, {"driver": [], "CUDA version": 12}),

@@ -10,6 +10,7 @@ from kedge.runtime.devices import plan_devices
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
+from tests.builders.rows import each_row
 
 NOTE_590 = {"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 580, 590]}
 PYTORCH_2507 = "7.5 8.0 8.6 9.0 10.0 12.0+PTX"
@@ -73,7 +74,7 @@ def test_preflight_ptx_that_the_driver_cannot_compile_is_refused() -> None:
     assert start(image, "580.95.05", "NVIDIA H200").warnings == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "program"),
     [
         ({"force": True}, "python"),
@@ -89,7 +90,7 @@ def test_preflight_lets_lookers_and_force_through_with_a_warning(options: dict[s
     assert any(text.startswith("GPU programs of this image will fail on this node. ") for text in additions.warnings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cuda", "listed", "driver", "models"),
     [
         ("12.9.1.010", PYTORCH_2507, "580.95.05", ["NVIDIA H200"]),
