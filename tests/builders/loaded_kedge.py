@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def _streams(stdin: str) -> Iterator[list[int]]:
 
 def _start() -> str:
     """A process that serves until this one ends."""
-    address = f"\0kedge-tests-{os.getpid()}"
+    address = f"\0kedge-tests-{uuid.uuid4()}"  # process numbers are not unique where namespaces share a network
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(address)
         listener.listen(100)

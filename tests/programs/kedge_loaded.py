@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 
@@ -50,6 +51,10 @@ def main() -> None:
                 _report(number, *running.pop(number))
                 continue
             asked, _ = listener.accept()
+            _, user, _ = struct.unpack("3i", asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if user != os.geteuid():  # everybody on the machine can reach the address
+                asked.close()
+                continue
             request, descriptors, _, _ = socket.recv_fds(asked, _MOST, 3)
             child = os.fork()
             if child == 0:
