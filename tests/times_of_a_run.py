@@ -16,18 +16,18 @@ import pytest
 CPU = "cpu seconds"  # the property of a test that travels from its worker
 _MOST_FILES = 25
 _seconds: dict[str, list[float]] = collections.defaultdict(lambda: [0, 0.0, 0.0])  # by file: tests, clock, CPU
-_elsewhere: list[float] = []
+_elsewhere: list[float] = []  # CPU seconds
 _tests: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])  # by test: clock, CPU
 
 
 def read_cpu() -> float:
-    """What this process, its ended children, and those that others ended for it have used so far."""
+    """What this process, its ended children and those that others waited for have used so far."""
     return sum(os.times()[:4]) + sum(_elsewhere)
 
 
-def add_cpu(used: float) -> None:
-    """Count what a process used that is no child of this one."""
-    _elsewhere.append(used)
+def add_cpu(seconds: float) -> None:
+    """What a process used that was started for us by another, which still runs."""
+    _elsewhere.append(seconds)
 
 
 def note(report: pytest.TestReport) -> None:

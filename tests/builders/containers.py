@@ -21,8 +21,8 @@ from tests.builders.busybox import read_busybox
 from tests.builders.removal import remove_beside
 from tests.requirements import open_way, require_program, require_user_namespaces
 
-# Nobody's number: no database knows it. Each process of tests has its own, and so limits and caches of its own; a second
-# run on one machine names another number to begin with.
+# Nobody's number: no database knows it. Each process of tests has its own, and so limits and caches of its own.
+# A second run on one machine names another number to begin with.
 _FIRST_USER = int(os.environ.get("TESTS_FIRST_USER", "1507"))
 USER = _FIRST_USER + 10 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _PROGRAM = (sys.executable, "-m", "kedge")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -102,17 +103,27 @@ def make_config(
 
 def add_rich_image(registry: FakeRegistry, repository: str = "team/rich", tag: str = "1") -> str:
     """Put the rich image into a registry; returns its digest."""
+    return str(registry.add_image(repository, tag, *_make_rich_blobs()))
+
+
+@functools.cache
+def _make_rich_blobs() -> tuple[list[bytes], bytes]:
     tars = rich_layers()
-    return str(registry.add_image(repository, tag, [build.compress(tar) for tar in tars], make_config(tars)))
+    return [build.compress(tar) for tar in tars], make_config(tars)
 
 
 def add_shell_image(registry: FakeRegistry, name: str, files: Mapping[str, bytes]) -> str:
     """Put `REPOSITORY:TAG` with a shell and these files into a registry, in place of what has that name; its digest."""
-    tar = build.layer(
-        build.file("bin/sh", read_busybox(), mode=0o755), *(build.file(path, data) for path, data in files.items())
-    )
     repository, _, tag = name.partition(":")
-    return str(registry.add_image(repository, tag, [build.compress(tar)], make_config([tar], {})))
+    return str(registry.add_image(repository, tag, *_make_shell_blobs(tuple(files.items()))))
+
+
+@functools.lru_cache(8)
+def _make_shell_blobs(files: tuple[tuple[str, bytes], ...]) -> tuple[list[bytes], bytes]:
+    tar = build.layer(
+        build.file("bin/sh", read_busybox(), mode=0o755), *(build.file(path, data) for path, data in files)
+    )
+    return [build.compress(tar)], make_config([tar], {})
 
 
 def kedge(*words: str | Path, cache: Path, check: bool = True, **options: object) -> subprocess.CompletedProcess[str]:

@@ -34,11 +34,13 @@ def run_kedge(
     user: int | None = None,
     input: str | None = None,
     timeout: float = 240,
+    umask: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `kedge` with these words to the end, as `subprocess.run` would."""
     end = time.monotonic() + timeout
-    os.umask(umask := os.umask(0o022))
-    request = json.dumps([words, dict(environment), str(folder), os.getuid() if user is None else user, umask])
+    os.umask(own := os.umask(0o022))
+    who = os.getuid() if user is None else user
+    request = json.dumps([words, dict(environment), str(folder), who, own if umask is None else umask])
     asked = os.memfd_create("request")
     os.write(asked, request.encode())
     pipes = [os.pipe() for _ in range(3)]
@@ -68,11 +70,12 @@ def kedge(
     cache: Path,
     check: bool = True,
     environment: Mapping[str, str] | None = None,
-    cwd: Path | str = ".",
+    cwd: Path | str | None = None,
+    umask: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """As `kedge` of `tests/builders/images.py`: the command line with a store of its own."""
     variables = {**os.environ, "KEDGE_CACHEDIR": str(cache), **(environment or {})}
-    done = run_kedge([*map(str, words)], environment=variables, folder=Path(cwd).absolute())
+    done = run_kedge([*map(str, words)], environment=variables, folder=cwd or Path.cwd(), umask=umask)
     assert not check or done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import UsageError
+from tests.builders.warm_kedge import run_kedge
 from tests.fakes.registry import FakeRegistry, Policy
 
 PASSWORD = "cli-p4ssw0rd-secret"
@@ -29,10 +30,7 @@ class Shell:
 
     def run(self, *words: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "HOME": str(self.home), **environ}
-        done = subprocess.run(
-            [sys.executable, "-m", "kedge", "registry", *words],
-            input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False,
-        )  # fmt: skip
+        done = run_kedge(["registry", *words], environment=environment, folder=Path.cwd(), input=stdin)
         self.printed += done.stdout + done.stderr
         return done
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -23,13 +24,18 @@ from kedge.ops.images.inspect import inspect_path
 from kedge.ops.images.output_name import choose_tag, read_output
 from kedge.ops.sources.open_local import open_sif
 from kedge.posix.confined_paths import remove_tree
-from tests.builders.images import add_rich_image, hash_file, kedge
+from tests.builders.images import add_rich_image, hash_file
 from tests.builders.sif import all_fixtures, fixture_path
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program, require_root
 
 FORMS = {"sif": "x.sif", "squashfs": "x.sqsh", "sandbox": "box", "oci": "oci:lay", "oci-archive": "x.oci.tar",
          "docker-archive": "x.docker.tar"}  # fmt: skip
+
+# Each form is a source and a target once; and from each into itself, where some copy what others write anew
+ROUND = ("sif", "sandbox", "oci", "squashfs", "docker-archive", "oci-archive", "sif")
+PAIRS = [*itertools.pairwise(ROUND), *((form, form) for form in FORMS)]
 
 REWRITTEN = (b".singularity.d/Singularity", b".singularity.d/labels.json")  # they name the last source
 
@@ -65,9 +71,8 @@ def describe_sif(path: Path) -> dict[bytes, tuple[object, ...]]:
         image.close()
 
 
-@pytest.mark.parametrize("source", FORMS)
-@pytest.mark.parametrize("target", FORMS)
-def test_convert_each_form_into_each(images: Path, tmp_path: Path, source: str, target: str) -> None:
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_convert_each_form_into_another_and_itself(images: Path, tmp_path: Path, source: str, target: str) -> None:
     """Back to a SIF at the end: the same files, and the same answer to `inspect`."""
     text = FORMS[target].replace("oci:", f"oci:{tmp_path}/")
     place = text if text.startswith("oci:") else str(tmp_path / text)
@@ -78,34 +83,19 @@ def test_convert_each_form_into_each(images: Path, tmp_path: Path, source: str, 
         del expected[b"data/null"], found[b"data/null"]
     assert found == expected
     before, after = inspect_path(images / "x.sif"), inspect_path(tmp_path / "end.sif")
-    assert after.report.runscript == before.report.runscript
-    assert after.report.environment == before.report.environment
+    for part in ("runscript", "startscript", "environment"):
+        assert getattr(after.report, part) == getattr(before.report, part), part
+    if (source, target) == ("sif", "sandbox"):
+        assert after.report == before.report
     assert pick_config(after.oci_config) == pick_config(before.oci_config)
-    assert after.report.labels["maker"] == "kedge tests"
+    for label in ("maker", "org.label-schema.build-date"):
+        assert after.report.labels[label] == before.report.labels[label]
 
 
 def pick_config(config: dict[str, object] | None) -> dict[str, object]:
     """What of an OCI config every format can keep."""
     assert config
     return {name: value for name, value in config.items() if name in ("Cmd", "Entrypoint", "Env", "Labels")}
-
-
-def test_convert_long_journey_keeps_metadata(images: Path, tmp_path: Path) -> None:
-    here = {"cache": tmp_path / "c", "cwd": tmp_path}
-    kedge("convert", images / "x.sif", "box", **here)
-    kedge("convert", "box", "one.sif", **here)
-    kedge("convert", "one.sif", "two.oci.tar", **here)
-    kedge("convert", "two.oci.tar", "three.sif", **here)
-    reports = [
-        json.loads(kedge("inspect", "--all", name, **here).stdout)["data"]["attributes"]
-        for name in (images / "x.sif", "one.sif", "three.sif")
-    ]
-    assert reports[0] == reports[1]
-    for part in ("environment", "runscript", "startscript"):
-        assert reports[0][part] == reports[2][part]
-    assert reports[2]["labels"]["maker"] == "kedge tests"
-    build_date = "org.label-schema.build-date"
-    assert reports[2]["labels"][build_date] == reports[0]["labels"][build_date]
 
 
 def test_convert_sif_to_squashfs_copies_the_partition(images: Path) -> None:
@@ -138,7 +128,8 @@ def test_convert_squashfs_of_odd_length_is_padded_for_mounts(images: Path, tmp_p
 def test_convert_packs_anew_when_a_codec_is_asked_for(
     images: Path, tmp_path: Path, codec: str, number: int | None
 ) -> None:
-    for name, source in (("y.sqsh", "x.sif"), ("y.sif", "x.sif"), ("z.sif", "x.sqsh")):
+    pairs = (("y.sqsh", "x.sif"), ("y.sif", "x.sif"), ("z.sif", "x.sqsh"))
+    for name, source in pairs if codec == "gzip" else pairs[:1]:
         kedge("convert", "--compress", codec, images / source, tmp_path / name, cache=tmp_path / "c")
         with (tmp_path / name).open("rb") as file:
             offset = 0 if name == "y.sqsh" else SifReader(file).root_partition().offset
@@ -222,7 +213,7 @@ def test_convert_plain_folder_gets_what_apptainer_needs(tmp_path: Path) -> None:
 def test_convert_for_an_ordinary_user(tmp_path: Path) -> None:
     """An ordinary user's files are root's inside an image; root runs this and some others as such a user."""
     if os.geteuid() == 0:
-        run_as_user("ordinary_user or journey or plain_folder or sandbox-sif or sif-sandbox or oci-sandbox")
+        run_as_user("ordinary_user or plain_folder or sif-sandbox or sandbox-oci")
         return
     (tmp_path / "box/bin").mkdir(parents=True)
     (tmp_path / "box/bin/x").write_text("x")
@@ -327,11 +318,15 @@ def test_convert_damaged_sources_are_refused_and_leave_nothing(images: Path, tmp
     flipped = bytearray(whole)
     flipped[offset + 2 : offset + 200] = bytes(198)
     (tmp_path / "flipped.sif").write_bytes(flipped)
-    for name in ("cut.sif", "flipped.sif"):
-        for target in ("y", "y.oci.tar", "y.docker.tar"):
-            done = kedge("convert", name, target, cache=tmp_path / "c", cwd=tmp_path, check=False)
-            assert done.returncode not in (0, 3), (name, target)
-            assert "Traceback" not in done.stderr
+    for name, target in (
+        ("cut.sif", "y"),
+        ("flipped.sif", "y"),
+        ("flipped.sif", "y.oci.tar"),
+        ("cut.sif", "y.docker.tar"),
+    ):
+        done = kedge("convert", name, target, cache=tmp_path / "c", cwd=tmp_path, check=False)
+        assert done.returncode not in (0, 3), (name, target)
+        assert "Traceback" not in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "c") == ["cut.sif", "flipped.sif"]
 
 

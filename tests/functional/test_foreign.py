@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.builders.images import add_rich_image, kedge
+from tests.builders.images import add_rich_image
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_program
 
@@ -21,9 +23,18 @@ sys.exit(9)
 """
 
 
+@pytest.fixture(scope="module")
+def pulled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rich image as a file."""
+    folder = tmp_path_factory.mktemp("pulled")
+    pull(folder)
+    return folder / "x.sif"
+
+
 @pytest.fixture
-def programs(tmp_path: Path) -> Path:
-    """A directory with a program for each runtime."""
+def programs(tmp_path: Path, pulled: Path) -> Path:
+    """A directory with a program for each runtime, and beside it the rich image as x.sif."""
+    shutil.copy2(pulled, tmp_path / "x.sif")
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("apptainer", "ch-run", "enroot", "podman"):
@@ -32,12 +43,12 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def pull(tmp_path: Path, *words: str) -> str:
+def pull(tmp_path: Path) -> str:
     """The rich image as a file; its reference, of a registry that is gone afterwards."""
     with FakeRegistry() as registry:
         add_rich_image(registry)
         reference = f"docker://{registry.host}/team/rich:1"
-        kedge("pull", *words, tmp_path / "x.sif", reference, cache=tmp_path / "c")
+        kedge("pull", "--force", tmp_path / "x.sif", reference, cache=tmp_path / "c")
     return reference
 
 
@@ -47,7 +58,6 @@ def settle(tmp_path: Path, programs: Path, **more: str) -> dict[str, str]:
 
 
 def test_foreign_becomes_the_program(tmp_path: Path, programs: Path) -> None:
-    pull(tmp_path)
     done = kedge(
         "exec", "--runtime", "apptainer", "--nv", "--bind", "/usr:/mnt:ro", tmp_path / "x.sif", "ls", "-l",
         cache=tmp_path / "c", environment=settle(tmp_path, programs, APPTAINER_BIND="/etc"), check=False,
@@ -60,7 +70,6 @@ def test_foreign_becomes_the_program(tmp_path: Path, programs: Path) -> None:
 
 
 def test_foreign_variable_chooses_the_runtime(tmp_path: Path, programs: Path) -> None:
-    pull(tmp_path)
     environment = settle(tmp_path, programs, KEDGE_RUNTIME="apptainer")
     done = kedge("exec", tmp_path / "x.sif", "ls", cache=tmp_path / "c", environment=environment, check=False)
     assert json.loads(done.stdout)["argv"][-1] == "ls"
@@ -70,7 +79,6 @@ def test_foreign_variable_chooses_the_runtime(tmp_path: Path, programs: Path) ->
     "line", ['runtime = "apptainer"', "# site\nruntime   =   'apptainer'  # ours", 'runtime="""apptainer"""']
 )
 def test_foreign_site_chooses_the_runtime_and_the_user_another(tmp_path: Path, programs: Path, line: str) -> None:
-    pull(tmp_path)
     site = tmp_path / "site.toml"
     site.write_text(line + "\n")
     environment = settle(tmp_path, programs, KEDGE_SITE_CONFIG=str(site))
@@ -85,7 +93,6 @@ def test_foreign_site_chooses_the_runtime_and_the_user_another(tmp_path: Path, p
 
 
 def test_foreign_dry_run_prints_the_command_line(tmp_path: Path, programs: Path) -> None:
-    pull(tmp_path)
     done = kedge("exec", "--runtime", "apptainer", "--dry-run", tmp_path / "x.sif", "echo", "a b",
                  cache=tmp_path / "c", environment=settle(tmp_path, programs))  # fmt: skip
     assert shlex.split(done.stdout) == [str(programs / "apptainer"), "exec", str(tmp_path / "x.sif"), "echo", "a b"]
@@ -103,7 +110,6 @@ def test_foreign_reference_becomes_a_sif_in_the_store(tmp_path: Path, programs: 
 
 @pytest.mark.parametrize("runtime", ["charliecloud", "enroot"])
 def test_foreign_sif_becomes_a_squashfs_file_once(tmp_path: Path, programs: Path, runtime: str) -> None:
-    pull(tmp_path)
     images = set()
     for _ in range(2):
         done = kedge("exec", "--runtime", runtime, tmp_path / "x.sif", "/bin/cat", "/data/text",
@@ -118,7 +124,6 @@ def test_foreign_sif_becomes_a_squashfs_file_once(tmp_path: Path, programs: Path
 
 
 def test_foreign_podman_gets_a_folder_of_this_node(tmp_path: Path, programs: Path) -> None:
-    pull(tmp_path)
     done = kedge("exec", "--runtime", "podman", tmp_path / "x.sif", "ls", cache=tmp_path / "c",
                  environment=settle(tmp_path, programs), check=False)  # fmt: skip
     words = json.loads(done.stdout)["argv"]
@@ -132,7 +137,6 @@ def test_foreign_podman_gets_a_folder_of_this_node(tmp_path: Path, programs: Pat
 def test_foreign_writable_does_not_change_what_the_node_shares(
     tmp_path: Path, programs: Path, words: tuple[str, ...]
 ) -> None:
-    pull(tmp_path)
     done = kedge("exec", "--writable", "--runtime", *words, tmp_path / "x.sif", "ls", cache=tmp_path / "c",
                  environment=settle(tmp_path, programs), check=False)  # fmt: skip
     assert done.returncode == 255
@@ -160,7 +164,6 @@ def test_foreign_missing_program_is_named(tmp_path: Path) -> None:
 
 
 def test_foreign_ignored_options_are_said(tmp_path: Path, programs: Path) -> None:
-    pull(tmp_path)
     done = kedge("exec", "--runtime", "charliecloud", "--pid", tmp_path / "x.sif", "ls", cache=tmp_path / "c",
                  environment=settle(tmp_path, programs), check=False)  # fmt: skip
     assert "charliecloud ignores --pid" in done.stderr
@@ -173,7 +176,6 @@ def test_foreign_ignored_options_are_said(tmp_path: Path, programs: Path) -> Non
 def test_foreign_charliecloud_that_is_too_old_is_refused_by_version(
     tmp_path: Path, programs: Path, version: str, *, is_old: bool
 ) -> None:
-    pull(tmp_path)
     program = programs / "ch-run"
     show = f"#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version}' >&2; exit 0; fi\nexit 9\n"
     program.write_text(show)

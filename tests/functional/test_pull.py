@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,19 @@ from kedge.errors import (
 from kedge.model.manifest import DOCKER_LIST
 from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
-from tests.builders.images import add_rich_image, hash_file, kedge, make_config, noise, rich_layers
+from tests.builders.images import add_rich_image, hash_file, make_config, noise, rich_layers
+from tests.builders.images import kedge as start_kedge
+from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry, nvcr
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    """It has the rich image."""
+    with FakeRegistry() as served:
+        add_rich_image(served)
+        yield served
 
 
 def leftovers(folder: Path, *, may_resume: bool = False) -> list[str]:
@@ -52,10 +63,8 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.02)
 
 
-def test_pull_names_the_sif_as_apptainer_does(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        done = kedge("pull", "--json", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path)
+def test_pull_names_the_sif_as_apptainer_does(tmp_path: Path, registry: FakeRegistry) -> None:
+    done = kedge("pull", "--json", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c", cwd=tmp_path)
     answer = json.loads(done.stdout)
     assert answer["output"] == "rich_1.sif"
     assert answer["size"] == (tmp_path / "rich_1.sif").stat().st_size
@@ -63,10 +72,8 @@ def test_pull_names_the_sif_as_apptainer_does(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-def test_pull_gives_the_flattened_tree(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
+def test_pull_gives_the_flattened_tree(tmp_path: Path, registry: FakeRegistry) -> None:
+    kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
     image = open_sif(tmp_path / "x.sif")
     data = image.root.children[b"data"].children
     assert b"old" not in data
@@ -80,25 +87,21 @@ def test_pull_gives_the_flattened_tree(tmp_path: Path) -> None:
     image.close()
 
 
-def test_pull_is_reproducible(tmp_path: Path) -> None:
+def test_pull_is_reproducible(tmp_path: Path, registry: FakeRegistry) -> None:
     """Other threads, store, umask, time zone and clock: the same bytes."""
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        reference = f"docker://{registry.host}/team/rich:1"
-        kedge("pull", "--threads", "1", tmp_path / "a.sif", reference, cache=tmp_path / "c1")
-        time.sleep(1.1)
-        kedge("pull", "--threads", "3", tmp_path / "b.sif", reference, cache=tmp_path / "c2", umask=0o077,
-              environment={"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"})  # fmt: skip
+    reference = f"docker://{registry.host}/team/rich:1"
+    kedge("pull", "--threads", "1", tmp_path / "a.sif", reference, cache=tmp_path / "c1")
+    time.sleep(1.1)
+    start_kedge("pull", "--threads", "3", tmp_path / "b.sif", reference, cache=tmp_path / "c2", umask=0o077,
+                environment={"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"})  # fmt: skip
     assert hash_file(tmp_path / "a.sif") == hash_file(tmp_path / "b.sif")
 
 
-def test_pull_gives_the_same_directory_with_any_number_of_threads(tmp_path: Path) -> None:
+def test_pull_gives_the_same_directory_with_any_number_of_threads(tmp_path: Path, registry: FakeRegistry) -> None:
     """With more than one, processes of their own make the files."""
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        for threads in ("1", "4"):
-            words = ("pull", "--sandbox", "--threads", threads, tmp_path / threads)
-            kedge(*words, f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
+    for threads in ("1", "4"):
+        words = ("pull", "--sandbox", "--threads", threads, tmp_path / threads)
+        kedge(*words, f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
     one, four = (list_files(tmp_path / threads) for threads in ("1", "4"))
     assert len(one) > 30
     assert one == four
@@ -132,40 +135,34 @@ def test_pull_again_needs_no_layers_and_no_registry(tmp_path: Path) -> None:
     assert {(tmp_path / f"{name}.sif").stat().st_nlink for name in "abcd"} == {1}  # each is a file of its own
 
 
-def test_pull_under_another_name_does_not_change_the_bytes(tmp_path: Path) -> None:
+def test_pull_under_another_name_does_not_change_the_bytes(tmp_path: Path, registry: FakeRegistry) -> None:
     """A SIF says where it came from; what somebody else pulled before must not show in it."""
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        add_rich_image(registry, tag="2")
-        reference = f"docker://{registry.host}/team/rich"
-        kedge("pull", tmp_path / "one.sif", f"{reference}:1", cache=tmp_path / "c")
-        kedge("pull", tmp_path / "two.sif", f"{reference}:2", cache=tmp_path / "c")
-        kedge("pull", tmp_path / "fresh.sif", f"{reference}:2", cache=tmp_path / "other")
+    add_rich_image(registry, tag="2")
+    reference = f"docker://{registry.host}/team/rich"
+    kedge("pull", tmp_path / "one.sif", f"{reference}:1", cache=tmp_path / "c")
+    kedge("pull", tmp_path / "two.sif", f"{reference}:2", cache=tmp_path / "c")
+    kedge("pull", tmp_path / "fresh.sif", f"{reference}:2", cache=tmp_path / "other")
     assert hash_file(tmp_path / "two.sif") == hash_file(tmp_path / "fresh.sif")
     assert hash_file(tmp_path / "one.sif") != hash_file(tmp_path / "two.sif")
 
 
-def test_pull_offline_uses_the_store_or_says_no(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        reference = f"docker://{registry.host}/team/rich:1"
-        refused = kedge("pull", "--offline", tmp_path / "a.sif", reference, cache=tmp_path / "c", check=False)
-        assert refused.returncode == ImageNotFound.exit_code
-        kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
-        registry.server.log.clear()
-        kedge("pull", "--offline", tmp_path / "b.sif", reference, cache=tmp_path / "c")
-        assert registry.server.log == []
+def test_pull_offline_uses_the_store_or_says_no(tmp_path: Path, registry: FakeRegistry) -> None:
+    reference = f"docker://{registry.host}/team/rich:1"
+    refused = kedge("pull", "--offline", tmp_path / "a.sif", reference, cache=tmp_path / "c", check=False)
+    assert refused.returncode == ImageNotFound.exit_code
+    kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
+    registry.server.log.clear()
+    kedge("pull", "--offline", tmp_path / "b.sif", reference, cache=tmp_path / "c")
+    assert registry.server.log == []
 
 
-def test_pull_notices_a_stored_image_changed_in_place(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        reference = f"docker://{registry.host}/team/rich:1"
-        kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
-        before = hash_file(tmp_path / "a.sif")
-        with (tmp_path / "a.sif").open("r+b") as file:  # what 'apptainer sign' does
-            file.write(b"changed")
-        kedge("pull", tmp_path / "b.sif", reference, cache=tmp_path / "c")
+def test_pull_notices_a_stored_image_changed_in_place(tmp_path: Path, registry: FakeRegistry) -> None:
+    reference = f"docker://{registry.host}/team/rich:1"
+    kedge("pull", tmp_path / "a.sif", reference, cache=tmp_path / "c")
+    before = hash_file(tmp_path / "a.sif")
+    with (tmp_path / "a.sif").open("r+b") as file:  # what 'apptainer sign' does
+        file.write(b"changed")
+    kedge("pull", tmp_path / "b.sif", reference, cache=tmp_path / "c")
     assert hash_file(tmp_path / "b.sif") == before
 
 
@@ -182,16 +179,14 @@ def test_pull_writes_every_form_and_back(tmp_path: Path, form: str) -> None:
     assert leftovers(tmp_path) == []
 
 
-def test_pull_refuses_what_exists_before_asking(tmp_path: Path) -> None:
+def test_pull_refuses_what_exists_before_asking(tmp_path: Path, registry: FakeRegistry) -> None:
     precious = bytes(32) + b"SIF_MAGIC\0precious"
     (tmp_path / "x.sif").write_bytes(precious)
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        reference = f"docker://{registry.host}/team/rich:1"
-        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
-        assert (done.returncode, registry.server.log) == (OutputExists.exit_code, [])
-        assert (tmp_path / "x.sif").read_bytes() == precious
-        kedge("pull", "--force", tmp_path / "x.sif", reference, cache=tmp_path / "c")
+    reference = f"docker://{registry.host}/team/rich:1"
+    done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
+    assert (done.returncode, registry.server.log) == (OutputExists.exit_code, [])
+    assert (tmp_path / "x.sif").read_bytes() == precious
+    kedge("pull", "--force", tmp_path / "x.sif", reference, cache=tmp_path / "c")
     assert (tmp_path / "x.sif").stat().st_size > 1_000_000
 
 
@@ -225,10 +220,12 @@ def test_pull_chooses_the_architecture_from_a_list(tmp_path: Path) -> None:
         registry.add_manifest("team/multi", "1", index, DOCKER_LIST)
         reference = f"docker://{registry.host}/team/multi:1"
         for architecture in ("amd64", "arm64"):
-            kedge("pull", "--arch", architecture, tmp_path / f"{architecture}.sif", reference, cache=tmp_path / "c")
-            header = kedge("sif", "header", tmp_path / f"{architecture}.sif", cache=tmp_path / "c").stdout
+            start_kedge(
+                "pull", "--arch", architecture, tmp_path / f"{architecture}.sif", reference, cache=tmp_path / "c"
+            )
+            header = start_kedge("sif", "header", tmp_path / f"{architecture}.sif", cache=tmp_path / "c").stdout
             assert f"Primary Architecture: {architecture}" in header
-        done = kedge("pull", "--arch", "s390x", tmp_path / "z.sif", reference, cache=tmp_path / "c", check=False)
+        done = start_kedge("pull", "--arch", "s390x", tmp_path / "z.sif", reference, cache=tmp_path / "c", check=False)
     assert done.returncode == NoMatchingPlatform.exit_code
     assert "amd64, arm64" in done.stderr
 
@@ -250,23 +247,17 @@ def test_pull_from_a_registry_with_the_ways_of_nvcr(tmp_path: Path) -> None:
         assert "the-key" not in each.stdout + each.stderr
 
 
-def test_pull_of_a_missing_tag_names_it(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        done = kedge(
-            "pull", f"docker://{registry.host}/team/rich:nope", cache=tmp_path / "c", cwd=tmp_path, check=False
-        )
+def test_pull_of_a_missing_tag_names_it(tmp_path: Path, registry: FakeRegistry) -> None:
+    done = kedge("pull", f"docker://{registry.host}/team/rich:nope", cache=tmp_path / "c", cwd=tmp_path, check=False)
     assert done.returncode == ImageNotFound.exit_code
     assert "nope" in done.stderr
     assert list(tmp_path.glob("*.sif")) == []
 
 
-def test_pull_resumes_a_broken_download_by_range(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        registry.server.fail("GET .*/blobs/", cut_at=300_000, times=6)
-        kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
-        ranges = [each.headers["range"] for each in registry.server.seen("GET .*/blobs/") if "range" in each.headers]
+def test_pull_resumes_a_broken_download_by_range(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("GET .*/blobs/", cut_at=300_000, times=6)
+    kedge("pull", tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1", cache=tmp_path / "c")
+    ranges = [each.headers["range"] for each in registry.server.seen("GET .*/blobs/") if "range" in each.headers]
     assert any(int(text.removeprefix("bytes=").rstrip("-")) >= 200_000 for text in ranges), ranges
 
 
@@ -278,19 +269,19 @@ def test_pull_resumes_a_broken_download_by_range(tmp_path: Path) -> None:
         ({"reply": Reply(200, b"<html>portal</html>", {"Content-Type": "text/html"})}, None),
     ],
 )
-def test_pull_of_bad_blobs_fails_and_leaves_nothing(tmp_path: Path, fault: dict[str, object], code: int | None) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        registry.server.fail("GET .*/blobs/", times=1000, **fault)
-        reference = f"docker://{registry.host}/team/rich:1"
-        environment = {"KEDGE_RETRIES": "1"}
-        done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", environment=environment, check=False)
-        assert "Traceback" not in done.stderr
-        assert done.returncode == code if code else done.returncode not in (0, 3)
-        assert list(tmp_path.glob("*.sif")) == []
-        assert leftovers(tmp_path, may_resume=True) == []
-        registry.server.faults.clear()
-        kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c")
+def test_pull_of_bad_blobs_fails_and_leaves_nothing(
+    tmp_path: Path, fault: dict[str, object], code: int | None, registry: FakeRegistry
+) -> None:
+    registry.server.fail("GET .*/blobs/", times=1000, **fault)
+    reference = f"docker://{registry.host}/team/rich:1"
+    environment = {"KEDGE_RETRIES": "1"}
+    done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", environment=environment, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code if code else done.returncode not in (0, 3)
+    assert list(tmp_path.glob("*.sif")) == []
+    assert leftovers(tmp_path, may_resume=True) == []
+    registry.server.faults.clear()
+    kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c")
 
 
 @pytest.mark.parametrize(
@@ -325,79 +316,69 @@ def test_pull_refuses_artifacts_that_are_no_images(tmp_path: Path) -> None:
     assert "is not a container image" in done.stderr
 
 
-def test_thirty_two_pulls_at_once_download_once(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        registry.server.fail("GET .*/blobs/", times=1000, delay=0.3)  # long enough that all are under way together
-        environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
-        argv = [sys.executable, "-m", "kedge", "pull", "-q"]
-        reference = f"docker://{registry.host}/team/rich:1"
-        running = [
-            subprocess.Popen([*argv, str(tmp_path / f"{n}.sif"), reference], env=environment, stderr=subprocess.PIPE)
-            for n in range(32)
-        ]
-        ended = [(process.communicate()[1], process.returncode) for process in running]
-        assert [end for end in ended if end[1]] == []
-        fetched = [each.path for each in registry.server.seen("GET .*/blobs/")]
+def test_twelve_pulls_at_once_download_once(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("GET .*/blobs/", times=1000, delay=0.3)  # long enough that all are under way together
+    environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
+    argv = [sys.executable, "-m", "kedge", "pull", "-q"]
+    reference = f"docker://{registry.host}/team/rich:1"
+    running = [
+        subprocess.Popen([*argv, str(tmp_path / f"{n}.sif"), reference], env=environment, stderr=subprocess.PIPE)
+        for n in range(12)
+    ]
+    ended = [(process.communicate()[1], process.returncode) for process in running]
+    assert [end for end in ended if end[1]] == []
+    fetched = [each.path for each in registry.server.seen("GET .*/blobs/")]
     assert len(fetched) == len(set(fetched)) == 4  # three layers and the config, each once
-    assert len({hash_file(tmp_path / f"{n}.sif") for n in range(32)}) == 1
+    assert len({hash_file(tmp_path / f"{n}.sif") for n in range(12)}) == 1
 
 
-def test_killed_pulls_leave_a_store_that_works(tmp_path: Path) -> None:
+def test_killed_pulls_leave_a_store_that_works(tmp_path: Path, registry: FakeRegistry) -> None:
     choose = random.Random(5)
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        reference = f"docker://{registry.host}/team/rich:1"
-        registry.server.fail("GET .*/blobs/", times=3, delay=0.2)
-        for number in range(8):
-            environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
-            argv = [sys.executable, "-m", "kedge", "pull", "-q", str(tmp_path / f"{number}.sif"), reference]
-            process = subprocess.Popen(argv, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
-            time.sleep(choose.uniform(0.25, 1.2))
-            kill_all(process)
-        kedge("pull", tmp_path / "last.sif", reference, cache=tmp_path / "c")
-        kedge("pull", tmp_path / "clean.sif", reference, cache=tmp_path / "fresh")
+    reference = f"docker://{registry.host}/team/rich:1"
+    registry.server.fail("GET .*/blobs/", times=3, delay=0.2)
+    for number in range(4):
+        environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
+        argv = [sys.executable, "-m", "kedge", "pull", "-q", str(tmp_path / f"{number}.sif"), reference]
+        process = subprocess.Popen(argv, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+        time.sleep(choose.uniform(0.25, 1.2))
+        kill_all(process)
+    kedge("pull", tmp_path / "last.sif", reference, cache=tmp_path / "c")
+    kedge("pull", tmp_path / "clean.sif", reference, cache=tmp_path / "fresh")
     assert hash_file(tmp_path / "last.sif") == hash_file(tmp_path / "clean.sif")
     # An image is delivered once its layers are verified, before they have their names in the cache: who is killed
     # between the two leaves them to be resumed, and the next pull has the image already.
     assert leftovers(tmp_path / "c", may_resume=True) == []
 
 
-def test_terminated_pull_cleans_up(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        registry.server.fail("GET .*/blobs/", times=1000, delay=5)
-        environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
-        argv = [sys.executable, "-m", "kedge", "pull", str(tmp_path / "x.sif"), f"docker://{registry.host}/team/rich:1"]
-        process = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
-        while not registry.server.seen("GET .*/blobs/"):
-            time.sleep(0.05)
-        process.terminate()
-        _, errors = process.communicate(timeout=30)
+def test_terminated_pull_cleans_up(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("GET .*/blobs/", times=1000, delay=5)
+    environment = {**os.environ, "KEDGE_CACHEDIR": str(tmp_path / "c")}
+    argv = [sys.executable, "-m", "kedge", "pull", str(tmp_path / "x.sif"), f"docker://{registry.host}/team/rich:1"]
+    process = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
+    while not registry.server.seen("GET .*/blobs/"):
+        time.sleep(0.05)
+    process.terminate()
+    _, errors = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
     assert "Traceback" not in errors
     assert leftovers(tmp_path, may_resume=True) == []
 
 
-def test_disabled_cache_keeps_nothing(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        kedge("pull", "--disable-cache", "--tmpdir", tmp_path, tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1",
-              cache=tmp_path / "c")  # fmt: skip
+def test_disabled_cache_keeps_nothing(tmp_path: Path, registry: FakeRegistry) -> None:
+    kedge("pull", "--disable-cache", "--tmpdir", tmp_path, tmp_path / "x.sif", f"docker://{registry.host}/team/rich:1",
+          cache=tmp_path / "c")  # fmt: skip
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.sif"]
 
 
-def test_disabled_cache_removes_what_a_killed_pull_left(tmp_path: Path) -> None:
-    with FakeRegistry() as registry:
-        add_rich_image(registry)
-        registry.server.fail("GET .*/blobs/", delay=30)
-        argv = [sys.executable, "-m", "kedge", "pull", "--disable-cache", "--tmpdir", str(tmp_path)]
-        reference = f"docker://{registry.host}/team/rich:1"
-        process = subprocess.Popen([*argv, str(tmp_path / "x.sif"), reference], start_new_session=True)
-        while not registry.server.seen("GET .*/blobs/"):
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert list(tmp_path.glob("kedge-store.*"))
-        kedge("pull", "--disable-cache", "--tmpdir", tmp_path, tmp_path / "x.sif", reference, cache=tmp_path / "c")
+def test_disabled_cache_removes_what_a_killed_pull_left(tmp_path: Path, registry: FakeRegistry) -> None:
+    registry.server.fail("GET .*/blobs/", delay=30)
+    argv = [sys.executable, "-m", "kedge", "pull", "--disable-cache", "--tmpdir", str(tmp_path)]
+    reference = f"docker://{registry.host}/team/rich:1"
+    process = subprocess.Popen([*argv, str(tmp_path / "x.sif"), reference], start_new_session=True)
+    while not registry.server.seen("GET .*/blobs/"):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert list(tmp_path.glob("kedge-store.*"))
+    kedge("pull", "--disable-cache", "--tmpdir", tmp_path, tmp_path / "x.sif", reference, cache=tmp_path / "c")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.sif"]

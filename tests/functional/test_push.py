@@ -26,7 +26,8 @@ from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFE
 from kedge.ops.images.push import open_layer
 from kedge.ops.sources.open_local import open_sif
 from tests.builders import layers as build
-from tests.builders.images import add_rich_image, hash_file, kedge, make_config, noise, rich_layers
+from tests.builders.images import add_rich_image, hash_file, make_config, noise, rich_layers
+from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry, Policy
 

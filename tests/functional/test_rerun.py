@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, warm_runner
 from tests.builders.images import make_config
