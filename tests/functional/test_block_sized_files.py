@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.images import kedge
+from tests.builders.warm_kedge import kedge
 from tests.requirements import require_program
 
 BLOCK = 131072

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from kedge.model.platform import Platform
 from kedge.store.build_steps import StepRecord
 from kedge.store.store import Store
 from tests.builders.blobs import make_content
+from tests.builders.warm_kedge import run_kedge
 
 
 @pytest.fixture
@@ -38,10 +38,7 @@ def store(root: Path) -> Store:
 
 def run_cache(root: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "KEDGE_CACHEDIR": str(root), "KEDGE_NODEDIR": f"{root}-node", **variables}
-    command = [sys.executable, "-m", "kedge", "cache", *words]
-    return subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
-    )
+    return run_kedge(["cache", *words], environment=environ, folder=Path.cwd())
 
 
 def test_cache_show_says_place_source_size_and_room(store: Store, root: Path) -> None:

@@ -18,7 +18,7 @@ from kedge.compat.image.read_traits import read_traits
 from kedge.compat.tables.learned import make_row, write_rows
 from kedge.compat.tables.load import SHIPPED, Tables, load_tables, read_learned
 from kedge.errors import NetworkFailed, RateLimited, TableProblem, UnknownGpu, UsageError
-from tests.builders.images import kedge
+from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Reply
 from tests.fakes.ngc import add_release, open_ngc
 from tests.fakes.registry import FakeRegistry

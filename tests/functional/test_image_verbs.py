@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.builders import layers as build
-from tests.builders.images import kedge, make_config, rich_layers
+from tests.builders.images import make_config, rich_layers
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.functional.test_json_keys import list_keys, read_page
 

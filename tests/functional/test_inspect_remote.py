@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, ImageNotFound, KedgeError, NoMatchingPlatform, UnsupportedFormat, UsageError
-from tests.builders.images import MACHINE, add_rich_image, kedge, make_config
+from tests.builders.images import MACHINE, add_rich_image, make_config
+from tests.builders.warm_kedge import kedge
 from tests.builders.sif import fixture_path
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.fakes.registry import FakeRegistry, Policy, nvcr
@@ -29,11 +30,10 @@ def pulled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         yield reference, folder / "x.sif"
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_inspect_remote_is_the_inspect_of_the_pulled_sif(pulled: tuple[str, Path], tmp_path: Path, part: str) -> None:
-    remote, local = (kedge("inspect", *part.split(), image, cache=tmp_path / "c") for image in pulled)
-    assert remote.stdout == local.stdout
-    assert part in ("-t", "-H", "--list-apps") or remote.stdout
+def test_inspect_remote_is_the_inspect_of_the_pulled_sif(pulled: tuple[str, Path], tmp_path: Path) -> None:
+    both = {part: [kedge("inspect", *part.split(), each, cache=tmp_path).stdout for each in pulled] for part in PARTS}
+    assert {part: texts for part, texts in both.items() if texts[0] != texts[1]} == {}
+    assert {part for part, texts in both.items() if not texts[0]} <= {"-t", "-H", "--list-apps"}
 
 
 def test_inspect_remote_fetches_manifest_and_config_only(tmp_path: Path) -> None:
@@ -78,8 +78,9 @@ def test_inspect_remote_refusals(tmp_path: Path) -> None:
             assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("target", ["oci:lay", "lay.oci", "x.oci.tar", "docker-archive:x.tar", "x.tar"])
+@pytest.mark.parametrize("target", ["lay.oci", "x.oci.tar", "x.tar"])
 def test_inspect_archives_as_their_sif(tmp_path: Path, target: str) -> None:
+    """A folder and both kinds of archives, each by its name alone; prefixes are what conversions and pushes have."""
     here = {"cache": tmp_path / "c", "cwd": tmp_path}
     with FakeRegistry() as registry:
         add_rich_image(registry)

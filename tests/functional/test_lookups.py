@@ -17,8 +17,14 @@ from tests.fakes.registry import FakeRegistry, Policy
 _LOGIN = {"APPTAINER_DOCKER_USERNAME": "me", "APPTAINER_DOCKER_PASSWORD": "right"}
 
 
+@pytest.fixture
+def runner() -> Iterator[Runner]:
+    """A user: who asks is the same code for root, whose starts `test_a_tag_that_moved_runs_the_new_image` has."""
+    yield from each_role("user")
+
+
 @pytest.fixture(params=["user", "root"])
-def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
+def both(request: pytest.FixtureRequest) -> Iterator[Runner]:
     yield from each_role(request.param)
 
 
@@ -39,13 +45,13 @@ def age_answers(runner: Runner, seconds: float = 600) -> None:
         os.utime(path, (then, then))
 
 
-def test_a_tag_that_moved_runs_the_new_image(runner: Runner) -> None:
+def test_a_tag_that_moved_runs_the_new_image(both: Runner) -> None:
     with FakeRegistry() as registry:
         put_image(registry, "old")
-        assert runner.read(*words(registry)) == "old\n"
+        assert both.read(*words(registry)) == "old\n"
         put_image(registry, "new")
-        age_answers(runner)
-        assert runner.read(*words(registry)) == "new\n"
+        age_answers(both)
+        assert both.read(*words(registry)) == "new\n"
 
 
 @pytest.mark.parametrize("way", ["flag", "variable", "setting"])
@@ -85,9 +91,9 @@ def test_ranks_of_a_node_ask_once(runner: Runner) -> None:
         argv = runner.argv(*words(registry))
         started = [
             subprocess.Popen(argv, env=runner.variables(), cwd=runner.home, stdout=subprocess.PIPE, text=True)
-            for _ in range(6)
+            for _ in range(4)
         ]
-        assert [each.communicate(timeout=120)[0] for each in started] == ["new\n"] * 6
+        assert [each.communicate(timeout=120)[0] for each in started] == ["new\n"] * 4
         assert len(registry.server.seen("HEAD /v2/.*/manifests/1$")) == 1
 
 
@@ -168,8 +174,6 @@ def test_a_digest_of_an_image_that_was_pulled_is_run_without_the_registry(runner
 
 
 def test_a_node_that_cannot_remember_still_runs_what_it_has(runner: Runner) -> None:
-    if runner.uid == 0:
-        pytest.skip("root may write everywhere")
     with FakeRegistry() as registry:
         put_image(registry, "old")
         runner.read(*words(registry))

@@ -38,6 +38,7 @@ def registry() -> Iterator[FakeRegistry]:
         size, count = add_machine_image(running)
         assert size >= 150_000_000
         assert count >= 3000
+        add_machine_image(running, 20_000_000, "team/small")  # for limits that do not depend on the size
         yield running
 
 
@@ -46,6 +47,14 @@ def expected(registry: FakeRegistry, tmp_path_factory: pytest.TempPathFactory) -
     """The sha256 of the SIF that a pull without limits gives."""
     folder = tmp_path_factory.mktemp("free")
     kedge("pull", folder / "x.sif", f"docker://{registry.host}/team/machine:1", cache=folder / "cache")
+    return hash_file(folder / "x.sif")
+
+
+@pytest.fixture(scope="module")
+def expected_small(registry: FakeRegistry, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same of the small image."""
+    folder = tmp_path_factory.mktemp("free-small")
+    kedge("pull", folder / "x.sif", f"docker://{registry.host}/team/small:1", cache=folder / "cache")
     return hash_file(folder / "x.sif")
 
 
@@ -107,7 +116,8 @@ def test_pull_with_little_memory_and_few_processes(registry: FakeRegistry, accou
 
 
 @pytest.mark.parametrize(("memory", "limits"), [
-    (1 << 30, ""), (512 << 20, ""), (0, "ulimit -u 48"), (0, "ulimit -u 12"), (0, "ulimit -v 3000000"),
+    pytest.param(1 << 30, "", marks=pytest.mark.long), (512 << 20, ""),
+    (0, "ulimit -u 48"), (0, "ulimit -u 12"), (0, "ulimit -v 3000000"),
 ])  # fmt: skip
 def test_pull_with_many_threads_and_little_of_all_else(
     registry: FakeRegistry, account: Account, expected: str, memory: int, limits: str
@@ -122,18 +132,18 @@ def test_pull_with_many_threads_and_little_of_all_else(
     assert left_behind(account.home) == []
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, pytest.param(3, marks=pytest.mark.long)])
 def test_pull_where_no_thread_can_be_started(
-    registry: FakeRegistry, account: Account, expected: str, count: int
+    registry: FakeRegistry, account: Account, expected_small: str, count: int
 ) -> None:
     """With one process there is no thread and no child: everything is done in the one thread there is."""
-    done = account.run("pull", "x.sif", f"docker://{registry.host}/team/machine:1", limits=f"ulimit -u {count}")
+    done = account.run("pull", "x.sif", f"docker://{registry.host}/team/small:1", limits=f"ulimit -u {count}")
     assert done.returncode == 0, done.stderr
-    assert hash_file(account.home / "x.sif") == expected
+    assert hash_file(account.home / "x.sif") == expected_small
     assert left_behind(account.home) == []
 
 
-@pytest.mark.parametrize("kibibytes", [250_000, 500_000, 2_000_000])
+@pytest.mark.parametrize("kibibytes", [250_000, pytest.param(500_000, marks=pytest.mark.long), 2_000_000])
 def test_pull_with_few_addresses(registry: FakeRegistry, account: Account, expected: str, kibibytes: int) -> None:
     """As Grid Engine's h_vmem does it."""
     reference = f"docker://{registry.host}/team/machine:1"
@@ -201,9 +211,11 @@ def busy_user(account: Account, count: int) -> Iterator[None]:
             process.wait()
 
 
-def test_pull_of_a_user_whose_processes_are_used_up(registry: FakeRegistry, account: Account, expected: str) -> None:
+def test_pull_of_a_user_whose_processes_are_used_up(
+    registry: FakeRegistry, account: Account, expected_small: str
+) -> None:
     with busy_user(account, 6):
-        reference = f"docker://{registry.host}/team/machine:1"
+        reference = f"docker://{registry.host}/team/small:1"
         done = account.run("pull", "x.sif", reference, limits="ulimit -u 8")
     assert done.returncode == 0, done.stderr
-    assert hash_file(account.home / "x.sif") == expected
+    assert hash_file(account.home / "x.sif") == expected_small

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import signal
@@ -25,19 +26,25 @@ _ARRIVES = 3_000_000  # of it, where it stands still
 pytestmark = pytest.mark.timeout(180)
 
 
+@functools.cache
+def make_layers() -> tuple[list[bytes], bytes]:
+    """Three large layers and a config: a second's work."""
+    tars = [
+        build.layer(
+            build.file(f"{number}/small", b"small"),
+            build.file(f"{number}/large", noise(_SIZE, f"large {number}")),
+            build.file("same", noise(300_000, "same")),
+            build.file(f"{number}/text", b"text" * 100_000),
+        )
+        for number in range(3)
+    ]
+    return [build.compress(tar) for tar in tars], make_config(tars)
+
+
 @pytest.fixture
 def registry() -> Iterator[FakeRegistry]:
     with FakeRegistry() as made:
-        tars = [
-            build.layer(
-                build.file(f"{number}/small", b"small"),
-                build.file(f"{number}/large", noise(_SIZE, f"large {number}")),
-                build.file("same", noise(300_000, "same")),
-                build.file(f"{number}/text", b"text" * 100_000),
-            )
-            for number in range(3)
-        ]
-        made.add_image("team/large", "1", [build.compress(tar) for tar in tars], make_config(tars))
+        made.add_image("team/large", "1", *make_layers())
         yield made
 
 
@@ -96,7 +103,7 @@ def test_the_number_of_threads_changes_no_byte(runner: Runner, registry: FakeReg
     assert (runner.home / "tree/0/small").read_bytes() == b"small"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_a_signal_to_all_of_them_is_told_once(stalled: subprocess.Popen[str], number: signal.Signals) -> None:
     os.killpg(stalled.pid, number)
     said = stalled.communicate(timeout=60)[1]

@@ -24,7 +24,8 @@ from kedge.errors import (
 )
 from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
 from tests.builders import layers as build
-from tests.builders.images import MACHINE, add_rich_image, kedge, make_config
+from tests.builders.images import MACHINE, add_rich_image, make_config
+from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry
 
@@ -136,15 +137,10 @@ def test_pull_follows_indexes_of_indexes_but_not_for_ever(tmp_path: Path, depth:
         reference = add_alone(registry)
         raw, kind = registry.manifests["team/alone", "1"]
         for _ in range(depth):
-            entry = {
-                "mediaType": kind,
-                "digest": str(registry.add_manifest("team/alone", "x", raw, kind)),
-                "size": len(raw),
-            }
-            raw, kind = (
-                json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}).encode(),
-                OCI_INDEX,
-            )
+            digest = str(registry.add_manifest("team/alone", "x", raw, kind))
+            entry = {"mediaType": kind, "digest": digest, "size": len(raw)}
+            index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}
+            raw, kind = json.dumps(index).encode(), OCI_INDEX
         registry.add_manifest("team/alone", "1", raw, kind)
         done = kedge("pull", tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
     assert done.returncode == code

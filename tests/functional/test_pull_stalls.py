@@ -16,7 +16,8 @@ import pytest
 
 from kedge.errors import NetworkFailed
 from tests.builders import layers as build
-from tests.builders.images import kedge, make_config, noise
+from tests.builders.images import make_config, noise
+from tests.builders.warm_kedge import kedge
 from tests.builders.waiting import wait_until
 from tests.fakes.registry import FakeRegistry
 
@@ -94,14 +95,8 @@ def test_ctrl_c_at_a_terminal_counts_once(registry: FakeRegistry, tmp_path: Path
 
 def test_silence_is_said_and_the_download_goes_on(registry: FakeRegistry, tmp_path: Path) -> None:
     stall_layers(registry, times=1, stall_at=_ARRIVES)
-    done = kedge(
-        "pull",
-        "--stall-timeout",
-        "1",
-        tmp_path / "x.sif",
-        f"docker://{registry.host}/team/slow:1",
-        cache=tmp_path / "c",
-    )
+    words = ("pull", "--stall-timeout", "1", tmp_path / "x.sif", f"docker://{registry.host}/team/slow:1")
+    done = kedge(*words, cache=tmp_path / "c")
     assert f"no data from {registry.host} for 1 s, trying again" in done.stderr
 
 
@@ -138,23 +133,9 @@ def test_a_server_below_the_minimum_speed_is_left_and_asked_again(registry: Fake
 
 def test_a_server_that_stays_below_the_minimum_speed_is_given_up(registry: FakeRegistry, tmp_path: Path) -> None:
     stall_layers(registry, times=1000, trickle=0.1)
-    done = kedge(
-        *(
-            "pull",
-            "--minimum-speed",
-            "10M",
-            "--stall-timeout",
-            "1",
-            "--retries",
-            "2",
-            "--connections",
-            "1",
-            tmp_path / "x.sif",
-        ),
-        f"docker://{registry.host}/team/slow:1",
-        cache=tmp_path / "c",
-        check=False,
-    )
+    words = ("--minimum-speed", "10M", "--stall-timeout", "1", "--retries", "2", "--connections", "1")
+    reference = f"docker://{registry.host}/team/slow:1"
+    done = kedge("pull", *words, tmp_path / "x.sif", reference, cache=tmp_path / "c", check=False)
     assert done.returncode == NetworkFailed.exit_code, done.stderr
     assert "the download was given up" in done.stderr
     assert "less than the minimum of 10.5 MB/s" in done.stderr

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InvalidReference, NoMatchingPlatform, OutputExists, UsageError
-from tests.builders.images import add_rich_image, kedge
+from tests.builders.images import add_rich_image
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.functional.test_cli_container import run_kedge
 
