@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.builders.containers import Runner
+from tests.builders.containers import Runner, warm_runner
 from tests.builders.mpi_images import make_mpi_image
 from tests.builders.pypi_tools import require_tool
 
+runner = warm_runner
 FAMILIES = ("openmpi", "mpich")
 
 

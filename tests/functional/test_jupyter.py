@@ -32,7 +32,7 @@ WHENCE = "import ipykernel, sys; print(ipykernel.__file__, sys.path[-1])"
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
     require_jupyter()
-    yield from each_role("user")
+    yield from each_role("user", is_warm=True)
 
 
 @pytest.fixture(scope="module")

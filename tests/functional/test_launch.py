@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import LaunchFailed, LaunchRefused, UsageError
-from tests.builders.containers import Runner
+from tests.builders.containers import Runner, warm_runner
 from tests.builders.mpi_images import launch_words, make_mpi_image
 from tests.requirements import REPOSITORY, require_program
 
+runner = warm_runner
 LONG = "543.25"  # seconds that a rank would sleep
 SHOW = 'echo "$RANK of $WORLD_SIZE, $LOCAL_RANK on node $NODE_RANK at $MASTER_ADDR:$MASTER_PORT"'
 RING = REPOSITORY / "tests/interop/mpi_ring.c"

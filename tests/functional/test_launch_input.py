@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders.containers import Runner
+from tests.builders.containers import Runner, warm_runner
 
+runner = warm_runner
 WORDS = ("launch", "--ranks", "--tasks", "3")
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from kedge.errors import FileProblem, LaunchRefused
-from tests.builders.containers import Runner, give_to
+from tests.builders.containers import Runner, give_to, warm_runner
 from tests.builders.elf_files import make_library
 from tests.builders.mpi_images import make_mpi_image
 from tests.requirements import require_program
 
+runner = warm_runner
 PROGRAM = """
 #include <mpi.h>
 #include <stdio.h>

@@ -62,6 +62,14 @@ class Site:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    @property
+    def until_told(self) -> str:
+        """What a job does until `tell` is called."""
+        return f"until [ -e {self.folder}/told ]; do sleep 0.05; done"
+
+    def tell(self) -> None:
+        (self.folder / "told").touch()
+
     def submit(self, *words: str) -> str:
         return self.read("submit", *words).strip()
 
@@ -91,11 +99,12 @@ def test_pbs_user_text_arrives_unchanged(site: Site) -> None:
 
 
 def test_pbs_job_is_followed_from_queue_to_end(site: Site) -> None:
-    id = site.submit("--name", "first", "-t", "1h", "-", "sh", "-c", "echo begun; sleep 3; exit 3")
+    id = site.submit("--name", "first", "-t", "1h", "-", "sh", "-c", f"echo begun; {site.until_told}; exit 3")
     assert id == "1001.pbs1"
     site.wait_until(id, "running")
     assert "first" in site.read("jobs")
     assert site.read("logs", id) == "begun\n", "output is there while it runs"
+    site.tell()
     done = site.run("wait", "1001")
     assert done.returncode != 0
     [ended] = site.status(id)
@@ -104,10 +113,11 @@ def test_pbs_job_is_followed_from_queue_to_end(site: Site) -> None:
 
 
 def test_pbs_array_with_holes_and_a_cancelled_task(site: Site) -> None:
-    command = ("-", "sh", "-c", "echo $KEDGE_ARRAY_INDEX; sleep 6")
+    command = ("-", "sh", "-c", f"echo $KEDGE_ARRAY_INDEX; {site.until_told}")
     id = site.submit("-a", "3,5,7-9:2", "--name", "arr", *command)
     site.wait_until(id, "running")
     site.read("cancel", f"{id}_5")
+    site.tell()
     site.run("wait", id)
     states = {each["index"]: each["state"] for each in site.status(id)}
     assert states == {3: "done", 5: "cancelled", 7: "done", 9: "done"}
@@ -115,10 +125,11 @@ def test_pbs_array_with_holes_and_a_cancelled_task(site: Site) -> None:
 
 
 def test_pbs_tasks_that_were_cancelled_before_they_began(site: Site) -> None:
-    id = site.submit("-a", "1-4%1", "--name", "arr", "-", "sh", "-c", "sleep 2")
+    id = site.submit("-a", "1-4%1", "--name", "arr", "-", "sh", "-c", site.until_told)
     wait_until("it runs", lambda: "running" in {each["state"] for each in site.status(id)}, every=0.2)
     for index in (3, 4):
         site.read("cancel", f"{id}_{index}")
+    site.tell()
     assert site.run("wait", id).returncode != 0
     states = {each["index"]: each["state"] for each in site.status(id)}
     assert states == {1: "done", 2: "done", 3: "cancelled", 4: "cancelled"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import NoScheduler, SchedulerFailed
-from tests.builders.images import kedge
+from tests.builders.warm_kedge import kedge
 
 SLURM = """\
 NAME: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,12 +28,12 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 class User(QueueUser):
     """Somebody with an image in a registry, and a queue on this machine."""
 
-    def __init__(self, folder: Path, registry: FakeRegistry) -> None:
+    def __init__(self, folder: Path, registry: FakeRegistry, box: Path) -> None:
         node = str(folder / "node")
         super().__init__(folder, KEDGE_SITE="local", KEDGE_NODEDIR=node, CONTAINERS_REGISTRIES_CONF="/dev/null")
         self.registry = registry
         self.name = f"docker://{registry.host}/team/app:1.0"
-        self.run("convert", "--format", "sandbox", "host:sh,cat", "box")
+        shutil.copytree(box, folder / "box", symlinks=True)
 
     def publish(self, mark: str) -> None:
         (self.folder / "box/mark").write_text(mark)
@@ -46,11 +47,19 @@ class User(QueueUser):
         return len(self.registry.server.seen("/manifests/"))
 
 
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is in the image, but for its mark."""
+    maker = QueueUser(tmp_path_factory.mktemp("maker"))
+    maker.run("convert", "--format", "sandbox", "host:sh,cat", "box")
+    return maker.folder / "box"
+
+
 @pytest.fixture
-def user(tmp_path: Path) -> Iterator[User]:
+def user(tmp_path: Path, box: Path) -> Iterator[User]:
     require_user_namespaces()
     with FakeRegistry() as registry:
-        made = User(tmp_path, registry)
+        made = User(tmp_path, registry, box)
         made.publish("one")
         yield made
 
