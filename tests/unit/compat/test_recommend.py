@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from kedge.compat.image.read_traits import read_traits
@@ -14,6 +16,7 @@ from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.tag_candidates import resolve_image
 from kedge.compat.target import Target
 from kedge.compat.verdict import FORWARD, MINOR, NATIVE
+from tests.builders.rows import each_row
 
 TABLES = load_tables()
 
@@ -28,7 +31,7 @@ def ask(image: str, gpu: str, driver: str, **more: object) -> Recommendation:
     return recommend(image, make_target(gpu, driver), TABLES, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "image"),
     [
         ("pytorch", "nvcr.io/nvidia/pytorch"),
@@ -48,7 +51,7 @@ def test_recommend_short_names(text: str, image: str) -> None:
     assert resolve_image(text, TABLES) == image
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "gpu", "driver", "sentence"),
     [
         (
@@ -118,10 +121,25 @@ def test_recommend_sentences(image: str, gpu: str, driver: str, sentence: str) -
     assert ask(image, gpu, driver).sentence == sentence
 
 
-@pytest.mark.parametrize("image", ["pytorch", "tensorflow", "cuda", "tritonserver"])
-@pytest.mark.parametrize("gpu", ["K40", "K80", "P100", "V100", "A100", "H200", "B200"])
-@pytest.mark.parametrize("driver", ["", "390.46", "470.57.02", "535.104", "580.95.05"])
-def test_recommend_in_brief_says_the_same(image: str, gpu: str, driver: str) -> None:
+IMAGES = ("pytorch", "tensorflow", "cuda", "tritonserver")
+GPUS = ("K40", "K80", "P100", "V100", "A100", "H200", "B200")
+DRIVERS = ("", "390.46", "470.57.02", "535.104", "580.95.05")
+# Every GPU with every driver; the images take turns, so that each meets every GPU and every driver.
+IN_TURN = [
+    (IMAGES[(row + column) % len(IMAGES)], gpu, driver)
+    for row, gpu in enumerate(GPUS)
+    for column, driver in enumerate(DRIVERS)
+]
+
+
+@pytest.mark.parametrize(
+    "asked", [IN_TURN, pytest.param([*itertools.product(IMAGES, GPUS, DRIVERS)], marks=pytest.mark.long)]
+)
+def test_recommend_in_brief_says_the_same(asked: list[tuple[str, str, str]]) -> None:
+    each_row(("image", "gpu", "driver"), asked)(check_brief)()
+
+
+def check_brief(image: str, gpu: str, driver: str) -> None:
     whole, brief = ask(image, gpu, driver), ask(image, gpu, driver, is_brief=True)
     for part in ("sentence", "best", "other", "by_driver", "reason"):
         assert getattr(brief, part) == getattr(whole, part), part

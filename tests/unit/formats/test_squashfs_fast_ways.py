@@ -108,10 +108,11 @@ def write_plain(plan: Plan, *, has_tails: bool = False) -> bytes:
     return image.finish(plan.root)
 
 
+@pytest.mark.parametrize("seeds", [range(48), pytest.param(range(48, 200), marks=pytest.mark.long)])
 @pytest.mark.parametrize("way", [give_each, give_streams, give_packed, give_by_turns])
-def test_image_has_the_bytes_of_the_plain_way(way: Way) -> None:
+def test_image_has_the_bytes_of_the_plain_way(way: Way, seeds: range) -> None:
     different = []
-    for seed in range(100):
+    for seed in seeds:
         plan, expected = make_case(seed)
         threads = THREADS[seed % len(THREADS)]
         if write_fast(plan, way, seed, threads) != expected:
@@ -144,10 +145,11 @@ def test_directory_of_many_files_has_the_bytes_of_the_plain_way() -> None:
     assert not different
 
 
-def test_image_is_read_as_one_file_after_the_other_is() -> None:
+@pytest.mark.parametrize("seeds", [range(32), pytest.param(range(32, 200), marks=pytest.mark.long)])
+def test_image_is_read_as_one_file_after_the_other_is(seeds: range) -> None:
     """The whole tree at once against each directory alone, contents by threads against those by none, and stretches."""
     different = []
-    for seed in range(100):
+    for seed in seeds:
         plan = make_case(seed)[0]
         image = write_plain(plan, has_tails=seed % 2 == 0)
         given = dict(plan.files)

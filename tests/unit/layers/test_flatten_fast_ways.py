@@ -150,9 +150,10 @@ def draw(root: Node) -> dict[bytes, tuple[object, ...]]:
 
 
 @pytest.mark.timeout(300)
-def test_layers_give_the_image_of_the_plain_way() -> None:
+@pytest.mark.parametrize("seeds", [range(36), pytest.param(range(36, 400), marks=pytest.mark.long)])
+def test_layers_give_the_image_of_the_plain_way(seeds: range) -> None:
     different, images = [], 0
-    for seed in range(120):
+    for seed in seeds:
         stack = Stack(seed, most=random.Random(seed).choice((3, 30, 200)))
         codec = ("zstd", "gzip:1", "none")[seed % 3]
         expected = read_plain(stack, codec)
@@ -162,14 +163,15 @@ def test_layers_give_the_image_of_the_plain_way() -> None:
         if read_fast(stack, codec, options, chunk=chunk, compressed=seed % 2 == 0) != expected:
             different.append((seed, codec, chunk))
     assert not different
-    assert images > 90  # of the others both ways said the same
+    assert images > 0.7 * len(seeds)  # of the others both ways said the same
 
 
 @pytest.mark.timeout(300)
-def test_layers_that_processes_pack_give_the_image_of_the_plain_way() -> None:
+@pytest.mark.parametrize("seeds", [range(1000, 1003), pytest.param(range(1003, 1024), marks=pytest.mark.long)])
+def test_layers_that_processes_pack_give_the_image_of_the_plain_way(seeds: range) -> None:
     different, images = [], 0
     options = FlattenOptions(threads=8, ahead=1 << 30)
-    for seed in range(1000, 1008):
+    for seed in seeds:
         stack = Stack(seed, most=300)
         codec = ("zstd", "gzip:1", "none")[seed % 3]
         expected = read_plain(stack, codec)
@@ -179,4 +181,4 @@ def test_layers_that_processes_pack_give_the_image_of_the_plain_way() -> None:
         if read_fast(stack, codec, changed(options, verify_diff_ids=False), chunk=777, compressed=False) != expected:
             different.append((seed, codec, "short chunks"))
     assert not different
-    assert images > 3
+    assert images > 0.4 * len(seeds)

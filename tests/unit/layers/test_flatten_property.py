@@ -226,13 +226,13 @@ def drop_refused(stack: list[list[bytes]]) -> list[bytes]:
     return kept
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(STACK.map(lambda stack: [build.layer(*entries) for entries in stack]))
 def test_flatten_refuses_and_accepts_what_unpacking_would(stack: list[bytes]) -> None:
     compare(stack)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(STACK.map(drop_refused))
 def test_flatten_equals_unpacking_layer_by_layer(stack: list[bytes]) -> None:
     compare(stack)
@@ -253,7 +253,7 @@ NO_LINKS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(NO_LINKS)
 def test_flatten_without_links_stores_nothing_that_does_not_show(stack: list[bytes]) -> None:
     compare(stack)

@@ -114,10 +114,11 @@ def test_threads_that_write_end_whenever_a_signal_comes(monkeypatch: pytest.Monk
 
 @pytest.mark.timeout(120)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_processes_of_layers_end_whenever_a_signal_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("times", [12, pytest.param(60, marks=pytest.mark.long)])
+def test_processes_of_layers_end_whenever_a_signal_comes(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     monkeypatch.setattr(layers_ahead, "_LARGE_LAYER", 0)
     choose, before = random.Random(16), {*list_children()}
-    for _ in range(40):
+    for _ in range(times):
         with suppress(_AskedToEnd), raised_soon(choose):
             read_layers_of_processes()
     wait_until("all of them are gone", lambda: {*list_children()} <= before)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import signal
@@ -61,6 +62,7 @@ def sized(layers: list[LayerSource]) -> list[LayerSource]:
     return [replace(each, size=1 << 20) for each in layers]
 
 
+@functools.cache
 def make_tars() -> list[bytes]:
     """Large files, small ones, equal ones, holes, hidden ones, links to hidden ones, and lengths around a block."""
     choose = random.Random(16)
@@ -83,6 +85,12 @@ def make_tars() -> list[bytes]:
     return [lowest, middle, layer(*many), top]
 
 
+@functools.cache
+def write_plainly(codec: str = "zstd") -> bytes:
+    """The image of these tars without processes; they are packed the same, however they came."""
+    return write_image(sources(*make_tars(), compressed=True), FlattenOptions(threads=1), codec)
+
+
 def write_image(layers: list[LayerSource], given: FlattenOptions, codec: str = "zstd") -> bytes:
     with tempfile.TemporaryFile() as image:
         with SquashWriter(image, SquashOptions(codec=codec, threads=given.threads, mtime=0)) as writer:
@@ -94,7 +102,7 @@ def write_image(layers: list[LayerSource], given: FlattenOptions, codec: str = "
 @pytest.mark.parametrize("codec", ["zstd", "gzip:1", "none"])
 def test_an_image_has_the_same_bytes_with_processes(codec: str) -> None:
     layers = sources(*make_tars(), compressed=True)
-    expected = write_image(layers, FlattenOptions(threads=1), codec)
+    expected = write_plainly(codec)
     assert len(expected) > 1 << 20
     assert write_image(sized(layers), options(), codec) == expected
 
@@ -102,12 +110,11 @@ def test_an_image_has_the_same_bytes_with_processes(codec: str) -> None:
 @pytest.mark.parametrize("threads", [6, 64])
 def test_the_number_of_threads_changes_no_byte(threads: int) -> None:
     layers = sources(*make_tars(), compressed=True)
-    assert write_image(sized(layers), options(threads=threads)) == write_image(layers, FlattenOptions(threads=1))
+    assert write_image(sized(layers), options(threads=threads)) == write_plainly()
 
 
 def test_layers_of_zstd_and_of_no_compression_are_packed_too() -> None:
-    tars = make_tars()
-    expected = write_image(sources(*tars), FlattenOptions(threads=1))
+    tars, expected = make_tars(), write_plainly()
     assert write_image(sized(sources(*tars)), options()) == expected
     packed = [zstandard.compress(tar) for tar in tars]
     layers = [
@@ -202,8 +209,7 @@ def test_a_process_that_is_killed_is_told_as_such() -> None:
 
 def test_the_kernel_may_bury_the_processes_itself() -> None:
     """Where SIGCHLD is ignored, as some daemons leave it to what they start, nobody can wait for them."""
-    layers = sources(*make_tars(), compressed=True)
-    expected = write_image(layers, FlattenOptions(threads=1))
+    layers, expected = sources(*make_tars(), compressed=True), write_plainly()
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert write_image(sized(layers), options()) == expected
@@ -232,8 +238,7 @@ def test_threads_do_it_where_processes_cannot_be_had(monkeypatch: pytest.MonkeyP
     def refuse(*_: object, **__: object) -> int:
         raise OSError(11, "no more")
 
-    layers = sources(*make_tars(), compressed=True)
-    expected = write_image(layers, FlattenOptions(threads=1))
+    layers, expected = sources(*make_tars(), compressed=True), write_plainly()
     monkeypatch.setattr(piped_worker.os, what, refuse)
     before = count_files()
     assert write_image(sized(layers), options()) == expected

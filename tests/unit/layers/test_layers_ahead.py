@@ -34,8 +34,13 @@ def make_layers(count: int) -> list[LayerSource]:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("threads", [1, 2, 4, 16])
-@pytest.mark.parametrize("ahead", [0, _PIECE, 64 << 20])
+@pytest.mark.parametrize(
+    ("threads", "ahead"),
+    [
+        *((1, 64 << 20), (2, 64 << 20), (16, 64 << 20)),  # none, one and more threads than layers, with room for all
+        *((4, 0), (4, _PIECE), (16, _PIECE)),  # no room, and room for one piece
+    ],
+)
 def test_flatten_gives_the_same_with_any_number_of_threads(threads: int, ahead: int) -> None:
     layers = make_layers(9)
     expected_sink, sink = MemorySink(), MemorySink()

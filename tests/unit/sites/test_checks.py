@@ -505,7 +505,7 @@ def refuse_or_serve(job: Job, site: Site, *, interactive: bool) -> None:
 
 
 @given(data=st.data(), job=JOBS, name=st.sampled_from(sorted(SITES)), interactive=st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_checks_what_is_proposed_would_be_served(data: st.DataObject, job: Job, name: str, interactive: bool) -> None:
     site = SITES[name]
     asked = replace(job, queue=data.draw(st.sampled_from(["", *(each.name for each in site.queues), "nonsense"])))
@@ -543,7 +543,7 @@ QUEUES = st.builds(
     refuses=st.sets(st.sampled_from(["memory", "gpus", "arrays", "export", "exclusive"])),
     interactive=st.booleans(),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_checks_what_is_proposed_would_be_served_anywhere(
     queues: list[Queue], job: Job, requires: set[str], refuses: set[str], interactive: bool
 ) -> None:
