@@ -8,12 +8,15 @@ import json
 import os
 import secrets
 import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from tests.builders.once import make_once
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.slurm_cluster import SlurmCluster
@@ -21,6 +24,8 @@ from tests.cluster.users import ClusterUser
 
 # prints its arguments and the variable NOTE as JSON, whatever is in them
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ.get('NOTE')]), flush=True)"
+SMALL = "sh,hostname,sleep,tail,printf,cat,readlink,env,ls"  # programs of images
+PYTHON = "python3,sh"
 HOSTILE = (
     *("a b", "it's", '"q"', 'it\'s "both"', "$(id)", "`id`", "$HOME", "\\", "\\n", "two\nlines", "é日本🎉", "*", "%j"),
     *("", "#x", "-n", "--", "--env", "!", "a;b&c|d>e", "\ttab", "trailing\n", "{id}", "~", "=", "'"),
@@ -120,6 +125,12 @@ class JobUser:
         os.chown(path, self.user.uid, self.user.uid)
         return path
 
+    def take_tools(self, name: str = "tools.sif", programs: str = SMALL) -> str:
+        """The name of an image in the directory that has these programs of this host."""
+        path = shutil.copy(pack_tools(programs), self.folder / name)
+        os.chown(path, self.user.uid, self.user.uid)
+        return name
+
 
 def make_job_user(cluster: SlurmCluster | GridEngineCell, **variables: str) -> JobUser:
     """A user of the cluster with a fresh directory for files, records and images."""
@@ -137,6 +148,16 @@ def leaving_nothing(cluster: SlurmCluster | GridEngineCell) -> Iterator[JobUser]
     user = make_job_user(cluster)
     yield user
     user.run("cancel", "--all")
+
+
+def pack_tools(programs: str = SMALL) -> Path:
+    """An image with programs of this host, packed once in a run of the tests."""
+
+    def pack(path: Path) -> None:
+        words = [sys.executable, "-m", "kedge", "--quiet", "pull", "--format", "sif", str(path), f"host:{programs}"]
+        subprocess.run(words, check=True)
+
+    return make_once(f"{programs}.sif", pack)
 
 
 def quote_words(words: Sequence[str]) -> str:

@@ -86,14 +86,15 @@ def make_learning_user(me: JobUser) -> LearningUser:
 
 
 def end_a_rank(me: LearningUser, *words: str, tasks: int = 1) -> tuple[str, float]:
-    """Kill rank 3, on the second node, in the middle of its training; what the job printed, and after how many seconds.
+    """Kill the last rank, on the second node, in the middle of its training.
 
-    Nothing of the training is left on any node.
+    What the job printed, and after how many seconds. A node has as many ranks as tasks. Nothing of the training is left
+    on any node.
     """
     job = me.submit(*words, "--items", "100000", "--seconds", "0.5", tasks=tasks)
-    wait_until("all ranks train", lambda: len(_find_trainers(me, job)) == 4, every=0.5, timeout=60 * _PATIENCE)
-    assert len(list_trainers(me)) >= 4, "they are found by name and directory"
-    os.kill(_find_trainers(me, job)[3], signal.SIGKILL)
+    wait_until("all ranks train", lambda: len(_find_trainers(me, job)) == 2 * tasks, every=0.5, timeout=60 * _PATIENCE)
+    assert len(list_trainers(me)) >= 2 * tasks, "they are found by name and directory"
+    os.kill(_find_trainers(me, job)[2 * tasks - 1], signal.SIGKILL)
     began = time.monotonic()
     shown = me.finish(job, fails=True)
     taken = time.monotonic() - began

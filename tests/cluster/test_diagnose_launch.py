@@ -17,7 +17,7 @@ TWO = ("-N", "2", "--tasks-per-node", "2", "-t", "5m")
 @pytest.fixture
 def me(slurm_hosts: SlurmCluster) -> Iterator[JobUser]:
     with leaving_nothing(slurm_hosts) as user:
-        user.read("pull", "tools.sif", "host:sh,hostname,sleep,cat")
+        user.take_tools()
         yield user
 
 

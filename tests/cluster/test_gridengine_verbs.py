@@ -9,7 +9,7 @@ import pytest
 
 from kedge.errors import JobFailed, JobStuck
 from tests.cluster.daemons import wait_until
-from tests.cluster.gridengine_cell import GROUP, GridEngineCell
+from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import HOSTILE, SHOW, JobUser, make_job_user
 
 NAME = 'we/ird "n" it\'s $(id) `x` \\ # é日本 @:?*\nsecond'
@@ -50,15 +50,6 @@ def test_gridengine_verbs_count_an_array_as_its_user_does(user: JobUser) -> None
     user.wait(id)
     assert states(user, id) == dict.fromkeys(range(4), "cancelled")
     assert user.read("logs", f"{id}_2").split()[0] == "2"
-
-
-def test_gridengine_verbs_say_why_it_waits_and_why_it_failed(user: JobUser) -> None:
-    waits = user.submit_shell("true", "--gpus", "9")
-    wait_until("the reason is known", lambda: "never starts" in user.read("status", waits))
-    user.read("cancel", waits)
-    limited = user.submit_shell("sleep 600", "--time", "2s")
-    user.wait(limited)
-    assert "time limit of 0:00:02" in user.read("status", limited)
 
 
 def test_gridengine_verbs_depend_on_how_a_job_ended(user: JobUser) -> None:
@@ -123,10 +114,3 @@ def test_gridengine_verbs_end_to_wait_for_what_was_deleted_between_two_attempts(
     assert (done.returncode, "deleted before it started again" in done.stderr) == (JobFailed.exit_code, True), (
         done.stderr
     )
-
-
-def test_gridengine_verbs_at_abci(gridengine_abci: GridEngineCell) -> None:
-    user = make_job_user(gridengine_abci, KEDGE_SITE="abci2")
-    plan = user.read("submit", "--dry-run", "--queue", "rt_F", "--nodes", "2", "--account", GROUP, "-", "hostname")
-    assert f"qsub -terse -g {GROUP}" in plan
-    assert "#$ -l rt_F=2" in plan

@@ -53,7 +53,7 @@ def hosts(slurm_hosts: SlurmCluster) -> VirtualHosts:
 @pytest.fixture
 def me(slurm_hosts: SlurmCluster, hosts: VirtualHosts) -> Iterator[JobUser]:
     with leaving_nothing(slurm_hosts) as user:
-        user.read("pull", "tools.sif", "host:sh,hostname,sleep,tail")
+        user.take_tools()
         with leaving_no_trace(hosts, user.user.uid):
             yield user
 
@@ -83,7 +83,7 @@ def start(me: JobUser, terminal: int) -> subprocess.Popen[bytes]:
         [require_program("setsid"), "--ctty", "--wait", *argv],
         env=me.user.variables(), cwd=me.folder, stdin=terminal, stdout=terminal, stderr=terminal,
     )  # fmt: skip
-    wait_until("all ranks run", lambda: len(list_sleepers()) == 4)
+    wait_until("all ranks run", lambda: len(list_sleepers()) == 4, every=0.2)
     return child
 
 
@@ -117,17 +117,18 @@ def test_a_rank_that_hangs_before_the_check(me: JobUser) -> None:
 
 def test_a_job_that_is_cancelled_in_the_middle(me: JobUser, slurm_hosts: SlurmCluster) -> None:
     id = me.submit("--ranks", "-N", "2", "--tasks-per-node", "2", "-t", "5m", "tools.sif", "sh", "-c", SLEEP)
-    wait_until("all ranks run", lambda: len(list_sleepers()) == 4)
+    wait_until("all ranks run", lambda: len(list_sleepers()) == 4, every=0.2)
     began = time.monotonic()
-    slurm_hosts.read("scancel", id)
-    wait_until("no rank is left", lambda: not list_sleepers())
+    me.read("cancel", id)
+    wait_until("no rank is left", lambda: not list_sleepers(), every=0.2)
     assert slurm_hosts.wait_for_state(id)["JobState"] == "CANCELLED"
     assert time.monotonic() - began < SOON
     assert "Traceback" not in me.run("logs", id).stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_a_launch_on_a_terminal_that_gets_a_signal(me: JobUser, number: signal.Signals) -> None:
+    """What is typed, what comes when the terminal goes, what none can catch; SIGTERM is test_launch_slurm's."""
     ours, theirs = pty.openpty()
     child = start(me, theirs)
     os.close(theirs)
@@ -139,7 +140,7 @@ def test_a_launch_on_a_terminal_that_gets_a_signal(me: JobUser, number: signal.S
     status = child.wait(SOON)
     os.close(ours)
     assert status in (128 + number, number, 1) or number == signal.SIGKILL, status  # salloc has a mind of its own
-    wait_until("no rank is left", lambda: not list_sleepers())
+    wait_until("no rank is left", lambda: not list_sleepers(), every=0.2)
     assert time.monotonic() - began < SOON
 
 
@@ -182,11 +183,11 @@ def test_a_node_that_dies() -> None:
     require_root()
     with SlurmCluster(SlurmOptions(virtual_hosts=True)) as cluster, leaving_nothing(cluster) as me:
         assert cluster.hosts is not None
-        me.read("pull", "tools.sif", "host:sh,sleep")
+        me.take_tools()
         with leaving_no_trace(cluster.hosts, me.user.uid):
             words = ("-N", "2", "--tasks-per-node", "2", "-t", "5m", "tools.sif", "sh", "-c")
             id = me.submit("--ranks", *words, f"echo last words of $RANK; {SLEEP}")
-            wait_until("all ranks run", lambda: len(list_sleepers()) == 4)
+            wait_until("all ranks run", lambda: len(list_sleepers()) == 4, every=0.2)
             time.sleep(2)  # the launch has looked at its connections
             began = time.monotonic()
             kill_host(cluster.hosts, "gpu02")

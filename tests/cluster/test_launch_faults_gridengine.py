@@ -21,7 +21,7 @@ from tests.requirements import require_root
 def settle(user: JobUser) -> JobUser:
     user.write("config/kedge/sites/cell.toml", PROFILE)
     user = user.with_environment(KEDGE_SITE="cell", XDG_CONFIG_HOME=str(user.folder / "config"))
-    user.read("pull", "tools.sif", "host:sh,hostname,sleep")
+    user.take_tools()
     return user
 
 
@@ -35,7 +35,7 @@ def me(gridengine: GridEngineCell) -> Iterator[JobUser]:
 
 def submit(me: JobUser, program: str) -> str:
     id = me.submit("--ranks", *TWO, "tools.sif", "sh", "-c", program)
-    wait_until("all ranks run", lambda: len(list_sleepers()) == 4)
+    wait_until("all ranks run", lambda: len(list_sleepers()) == 4, every=0.2)
     return id
 
 
@@ -44,11 +44,11 @@ def read_log_with(me: JobUser, id: str, words: str) -> str:
     return me.run("logs", id).stdout
 
 
-def test_qdel_in_the_middle(me: JobUser, gridengine: GridEngineCell) -> None:
+def test_a_job_that_is_cancelled_in_the_middle(me: JobUser, gridengine: GridEngineCell) -> None:
     id = submit(me, SLEEP)
     began = time.monotonic()
-    gridengine.read("qdel", id)
-    wait_until("no rank is left", lambda: not list_sleepers())
+    me.read("cancel", id)
+    wait_until("no rank is left", lambda: not list_sleepers(), every=0.2)
     wait_until("the job is gone", lambda: not gridengine.is_known(id))
     assert time.monotonic() - began < SOON
 
@@ -60,7 +60,7 @@ def test_a_rank_that_is_killed_for_memory(me: JobUser) -> None:
     assert "rank 2 on ge0" in logs, logs
     assert "was killed by SIGKILL" in logs
     assert "Traceback" not in logs
-    wait_until("no rank is left", lambda: not list_sleepers())
+    wait_until("no rank is left", lambda: not list_sleepers(), every=0.2)
 
 
 def test_a_node_that_dies() -> None:

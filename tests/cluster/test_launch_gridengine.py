@@ -27,7 +27,7 @@ def me(gridengine: GridEngineCell) -> Iterator[JobUser]:
     with leaving_nothing(gridengine) as user:
         user.write("config/kedge/sites/cell.toml", PROFILE)
         user = user.with_environment(KEDGE_SITE="cell", XDG_CONFIG_HOME=str(user.folder / "config"))
-        user.read("pull", "tools.sif", "host:sh,hostname,sleep,printf")
+        user.take_tools()
         yield user
 
 
@@ -64,12 +64,4 @@ def test_the_first_rank_that_fails_ends_all_and_its_lines_come_first(me: JobUser
     logs = me.run("logs", id).stdout
     assert "rank 3 on ge0" in logs, logs
     assert "failed with status 7" in logs, logs
-    wait_until("no rank is left", lambda: not list_sleepers())
-
-
-def test_a_cancelled_launch_leaves_nothing(me: JobUser) -> None:
-    id = me.submit("--ranks", *TWO, "tools.sif", "sh", "-c", f"exec sleep {LONG}")
-    wait_until("all ranks run", lambda: len(list_sleepers()) == 4)
-    me.read("cancel", id)
-    me.wait(id)
-    wait_until("no rank is left", lambda: not list_sleepers())
+    wait_until("no rank is left", lambda: not list_sleepers(), every=0.2)

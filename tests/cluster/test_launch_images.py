@@ -19,7 +19,7 @@ SHOW = 'echo "on $(hostname): $(readlink /proc/self/ns/mnt) $LOCAL_RANK"; sleep 
 def me(slurm_hosts: SlurmCluster) -> Iterator[JobUser]:
     assert slurm_hosts.hosts is not None
     with leaving_nothing(slurm_hosts) as user:
-        user.read("pull", "tools.sif", "host:sh,hostname,sleep,readlink")
+        user.take_tools()
         user.read("convert", "tools.sif", "oci-archive:tools.tar")
         yield user
 

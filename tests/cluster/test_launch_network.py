@@ -17,7 +17,7 @@ TWO = ("--ranks", "-N", "2", "--tasks-per-node", "2", "--cpus-per-task", "2", "-
 @pytest.fixture
 def me(slurm_hosts: SlurmCluster) -> Iterator[JobUser]:
     with leaving_nothing(slurm_hosts) as user:
-        user.read("pull", "tools.sif", "host:sh,hostname")
+        user.take_tools()
         yield user
 
 

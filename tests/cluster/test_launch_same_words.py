@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,12 @@ import pytest
 
 from tests.builders.containers import Runner, each_role
 from tests.cluster.gridengine_cell import GridEngineCell
-from tests.cluster.job_user import JobUser, leaving_nothing
+from tests.cluster.job_user import JobUser, leaving_nothing, pack_tools
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_launch_gridengine import PROFILE
 
 WORDS = ("--tasks", "4", "--ranks", "tools.sif", "sh", "-c", 'echo "rank $RANK of $WORLD_SIZE"')
 ALL = [f"rank {rank} of 4" for rank in range(4)]
-TOOLS = ("pull", "tools.sif", "host:sh")
 JOB = ("-N", "2", "--tasks-per-node", "2", "-t", "5m", "-", "sh", "-c")
 
 
@@ -48,7 +48,7 @@ def run_as_jobs(me: JobUser) -> tuple[str, str]:
 
 def test_on_slurm(slurm_hosts: SlurmCluster) -> None:
     with leaving_nothing(slurm_hosts) as me:
-        me.read(*TOOLS)
+        me.take_tools()
         check(*run_as_jobs(me), "srun", 2)
 
 
@@ -56,13 +56,13 @@ def test_on_grid_engine(gridengine: GridEngineCell) -> None:
     with leaving_nothing(gridengine) as user:
         user.write("config/kedge/sites/cell.toml", PROFILE)
         me = user.with_environment(KEDGE_SITE="cell", XDG_CONFIG_HOME=str(user.folder / "config"))
-        me.read(*TOOLS)
+        me.take_tools()
         check(*run_as_jobs(me), "qrsh", 2)
 
 
 def test_in_a_job_of_pbs(runner: Runner) -> None:
     """Played: its variables and node file are there, of this host alone, then of two others."""
-    runner.read(*TOOLS)
+    shutil.copy(pack_tools(), runner.home / "tools.sif")
     name = Path("/proc/sys/kernel/hostname").read_text().strip()
     nodes = runner.home / "nodes"
     nodes.write_text(f"{name}\n" * 4)
@@ -75,5 +75,5 @@ def test_in_a_job_of_pbs(runner: Runner) -> None:
 
 
 def test_without_a_scheduler(runner: Runner) -> None:
-    runner.read(*TOOLS)
+    shutil.copy(pack_tools(), runner.home / "tools.sif")
     check(runner.read("launch", *WORDS), runner.read("launch", "--dry-run", "--json", *WORDS), "local", 1)

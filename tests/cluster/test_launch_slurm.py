@@ -25,7 +25,7 @@ LONG = "987.5"  # seconds that a rank would sleep
 @pytest.fixture
 def me(slurm_hosts: SlurmCluster) -> Iterator[JobUser]:
     with leaving_nothing(slurm_hosts) as user:
-        user.read("pull", "tools.sif", "host:sh,hostname,sleep")
+        user.take_tools()
         yield user
 
 
@@ -64,15 +64,7 @@ def test_the_first_rank_that_fails_ends_all_and_its_lines_come_first(me: JobUser
     logs = me.run("logs", id).stdout
     assert "rank 3 on gpu02 failed with status 7" in logs, logs
     assert logs.index("no such data") < logs.index("srun: error")
-    wait_until("no rank is left", lambda: not list_sleepers())
-
-
-def test_a_cancelled_launch_leaves_nothing(me: JobUser) -> None:
-    id = me.submit("--ranks", *TWO, "tools.sif", "sh", "-c", f"exec sleep {LONG}")
-    wait_until("all ranks run", lambda: len(list_sleepers()) == 4)
-    me.read("cancel", id)
-    me.wait(id)
-    wait_until("no rank is left", lambda: not list_sleepers())
+    wait_until("no rank is left", lambda: not list_sleepers(), every=0.2)
 
 
 def test_a_launch_that_is_terminated_ends_its_ranks(me: JobUser) -> None:
@@ -82,7 +74,7 @@ def test_a_launch_that_is_terminated_ends_its_ranks(me: JobUser) -> None:
     shown = me.run_job(*TWO, "-", "sh", "-c", line)
     assert "ended 143" in shown, shown
     assert time.monotonic() - began < 60
-    wait_until("no rank is left", lambda: not list_sleepers())
+    wait_until("no rank is left", lambda: not list_sleepers(), every=0.2)
 
 
 def test_a_dry_run_shows_every_rank(me: JobUser) -> None:
@@ -100,11 +92,11 @@ def test_ranks_that_ignore_signals_end_within_seconds_of_the_launch(me: JobUser)
     kedge = " ".join(me.user.program)
     rank = f'trap "" TERM INT; exec sleep {stubborn}'
     id = me.submit_shell(f"{kedge} launch --ranks tools.sif sh -c '{rank}' & wait $!; sleep 60", *TWO)
-    wait_until("all ranks run", lambda: len(list_sleepers(stubborn)) == 4)
+    wait_until("all ranks run", lambda: len(list_sleepers(stubborn)) == 4, every=0.2)
     launch = next(place.parent for place in Path("/proc").glob("[0-9]*/cmdline") if _is_launch(place, stubborn))
     began = time.monotonic()
     os.kill(int(launch.name), signal.SIGTERM)
-    wait_until("no rank is left", lambda: not list_sleepers(stubborn))
+    wait_until("no rank is left", lambda: not list_sleepers(stubborn), every=0.2)
     assert time.monotonic() - began < 12
     assert me.status(id)["state"] == "running"
     me.read("cancel", id)

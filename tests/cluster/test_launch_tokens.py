@@ -23,7 +23,7 @@ SECRET = f"hf_{secrets.token_hex(16)}"
 @pytest.fixture
 def slurm_user(slurm_hosts: SlurmCluster) -> Iterator[JobUser]:
     with leaving_nothing(slurm_hosts) as user:
-        user.read("pull", "tools.sif", "host:sh,sleep")
+        user.take_tools()
         yield user
 
 
@@ -32,7 +32,7 @@ def gridengine_user(gridengine: GridEngineCell) -> Iterator[JobUser]:
     with leaving_nothing(gridengine) as user:
         user.write("config/kedge/sites/cell.toml", PROFILE)
         user = user.with_environment(KEDGE_SITE="cell", XDG_CONFIG_HOME=str(user.folder / "config"))
-        user.read("pull", "tools.sif", "host:sh,sleep")
+        user.take_tools()
         yield user
 
 

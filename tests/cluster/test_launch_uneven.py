@@ -20,7 +20,7 @@ TWO = (("gpu01", 3, 0), ("gpu02", 2, 1))
 @pytest.fixture
 def me(slurm_three_hosts: SlurmCluster) -> Iterator[JobUser]:
     with leaving_nothing(slurm_three_hosts) as user:
-        user.read("pull", "tools.sif", "host:sh,hostname")
+        user.take_tools()
         yield user
 
 
@@ -44,11 +44,8 @@ def test_launch_five_ranks_on_two_nodes_with_room_for_four(me: JobUser, launcher
     assert shown == [*first, *second]
 
 
-@pytest.mark.parametrize("launcher", ["srun", "mpirun"])
-def test_launch_four_ranks_on_three_nodes(me: JobUser, launcher: str) -> None:
-    if launcher == "mpirun":
-        require_program("mpirun")
-    shown = launch(me, "-N3 --ntasks-per-node=2", "--launcher", launcher, "--tasks", "4")
+def test_launch_four_ranks_on_three_nodes(me: JobUser) -> None:
+    shown = launch(me, "-N3 --ntasks-per-node=2", "--launcher", "srun", "--tasks", "4")
     assert shown == ["gpu01 0/2 0 gpu01", "gpu01 1/2 0 gpu01", "gpu02 0/1 1 gpu01", "gpu03 0/1 2 gpu01"]
 
 

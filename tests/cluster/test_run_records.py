@@ -14,11 +14,6 @@ from tests.cluster.slurm_cluster import SlurmCluster
 BUSY = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo done"
 
 
-def pull(user: JobUser) -> str:
-    user.read("pull", "tools.sif", "host:sh,hostname,sleep")
-    return "tools.sif"
-
-
 def read_record(user: JobUser, id: str) -> dict[str, Any]:
     (place,) = user.folder.glob(f"*{id}.out.record.json")
     record = json.loads(place.read_text())
@@ -32,7 +27,7 @@ def measure(user: JobUser, id: str) -> dict[str, Any]:
 
 def test_slurm_job_is_recorded_and_measured_by_two_sources(slurm_accounting: SlurmCluster) -> None:
     with leaving_nothing(slurm_accounting) as user:
-        id = user.submit("-t", "1h", "-c", "2", "--name", "busy", pull(user), "sh", "-c", BUSY)
+        id = user.submit("-t", "1h", "-c", "2", "--name", "busy", user.take_tools(), "sh", "-c", BUSY)
         user.wait(id)
         record = read_record(user, id)
         assert (record["exit"]["status"], record["job"]["scheduler"], record["job"]["id"]) == (0, "slurm", id)
@@ -56,7 +51,7 @@ def test_slurm_job_without_a_container_is_measured_by_accounts(slurm_accounting:
 
 def test_slurm_launch_leaves_one_record_for_all_ranks(slurm_hosts: SlurmCluster) -> None:
     with leaving_nothing(slurm_hosts) as user:
-        id = user.submit("--ranks", "-N", "2", "--tasks-per-node", "2", "-t", "5m", pull(user), "hostname")
+        id = user.submit("--ranks", "-N", "2", "--tasks-per-node", "2", "-t", "5m", user.take_tools(), "hostname")
         user.wait(id)
         record = read_record(user, id)
         assert (record["verb"], record["exit"]["status"]) == ("launch", 0)
@@ -66,7 +61,7 @@ def test_slurm_launch_leaves_one_record_for_all_ranks(slurm_hosts: SlurmCluster)
 
 def test_gridengine_job_is_recorded_and_measured(gridengine: GridEngineCell) -> None:
     user = make_job_user(gridengine, KEDGE_SITE="generic-gridengine")
-    id = user.submit("-t", "1h", "--name", "busy", pull(user), "sh", "-c", BUSY)
+    id = user.submit("-t", "1h", "--name", "busy", user.take_tools(), "sh", "-c", BUSY)
     user.wait(id)
     assert (read_record(user, id)["job"]["scheduler"], read_record(user, id)["exit"]["status"]) == ("gridengine", 0)
     wait_until("accounts know it", lambda: measure(user, id)["sources"] == ["record", "accounts"])

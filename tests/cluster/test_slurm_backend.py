@@ -20,8 +20,8 @@ from tests.cluster.users import ClusterUser
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
 HOSTILE = ["a b", "it's", '"q"', "$(id)", "`id`", "\\", "two\nlines", "é日本🎉", "*", "%j", "", "#x", "-n", "!"]
-NAMES = ("plain", 'we/ird %x "n" it\'s $(id) `x` \\ # é日本 | UserId=x(0)\nsecond', "..")
-FOLDERS = ("plain", 'p%j %%é $(id) it\'s "q" #h')
+NAMES = ('we/ird %x "n" it\'s $(id) `x` \\ # é日本 | UserId=x(0)\nsecond', "..")
+FOLDERS = ('p%j %%é $(id) it\'s "q" #h', "plain")
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['NOTE'], os.environ['KEDGE_JOB_NAME']]))"
 
 
@@ -60,8 +60,7 @@ def wait(user: ClusterUser, *ids: str) -> list[JobStatus]:
     return list_jobs(user, *ids)
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "folder"), list(zip(NAMES, FOLDERS, strict=True)))
 def test_slurm_user_text_arrives_unchanged(slurm: SlurmCluster, name: str, folder: str) -> None:
     user = slurm.user()
     note = "\n".join(HOSTILE)

@@ -23,7 +23,7 @@ def me(slurm: SlurmCluster) -> JobUser:
 
 
 def test_image_file_is_named_from_where_it_was_submitted(me: JobUser) -> None:
-    me.read("pull", "py.sif", "host:sh")
+    me.take_tools("py.sif")
     (me.folder / "run").mkdir(mode=0o777)
     (me.folder / "run").chmod(0o777)
     assert "inside on n1\n" in me.run_job("-D", "run", "py.sif", "sh", "-c", INSIDE)
@@ -45,7 +45,7 @@ def test_image_reference_is_pulled_once_and_kept(me: JobUser) -> None:
 
 
 def test_image_is_pulled_by_one_of_the_tasks(me: JobUser, tmp_path: Path) -> None:
-    me.read("pull", "small.sif", "host:sh")
+    me.take_tools("small.sif")
     with docker_registry(tmp_path) as registry:
         me.read("push", "small.sif", f"docker://{registry.host}/small:1")
         words = (f"docker://{registry.host}/small:1", "sh", "-c", INSIDE)
@@ -84,7 +84,7 @@ def test_image_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) ->
     profile = f'scheduler = "slurm"\ntitle = "two hosts"\nnode_directory = "{disk}"\n'
     me.write("config/kedge/sites/here.toml", profile)
     me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
-    me.read("pull", "py.sif", "host:sh")
+    me.take_tools("py.sif")
     show = f'{INSIDE}; set -- {disk}/*-py.sif; test -e "$1" && echo "copies $#"'
     options = ("--broadcast", "-N", "2", "--tasks-per-node", "1", "--each-task", "-B", str(disk))
     shown = me.run_job(*options, "py.sif", "sh", "-c", show)
@@ -106,7 +106,7 @@ def test_bundle_is_copied_to_every_node_and_removed(slurm_hosts: SlurmCluster) -
     shutil.copy(make_bundle(), me.folder / "kedge")
     me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
     me = replace(me, user=replace(me.user, program=(str(me.folder / "kedge"),)))
-    me.read("pull", "py.sif", "host:sh")
+    me.take_tools("py.sif")
     show = f'{INSIDE}; set -- {disk}/*-kedge; test -x "$1" && echo "copies $#"'
     options = ("--stage", "always", "-N", "2", "--tasks-per-node", "2", "--each-task", "-B", str(disk))
     shown = me.run_job(*options, "py.sif", "sh", "-c", show)
@@ -128,7 +128,7 @@ def test_image_on_a_node_is_never_a_file_that_another_user_made_first(slurm_host
     profile = f'scheduler = "slurm"\ntitle = "two hosts"\nnode_directory = "{disk}"\n'
     me.write("config/kedge/sites/here.toml", profile)
     me = me.with_environment(XDG_CONFIG_HOME=str(me.folder / "config"), KEDGE_SITE="here")
-    me.read("pull", "py.sif", "host:sh")
+    me.take_tools("py.sif")
     before = int(me.submit_shell("true"))
     names = [str(disk / f"kedge-{me.user.uid}-{number}-py.sif") for number in range(before, before + 9)]
     other = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c")
@@ -145,7 +145,7 @@ def test_image_on_a_node_is_never_a_file_that_another_user_made_first(slurm_host
 
 
 def test_variables_of_a_job_arrive_in_its_container(me: JobUser) -> None:
-    me.read("pull", "env.sif", "host:sh,env")
+    me.take_tools("env.sif")
     given = {"PYTHONPATH": "/x", "LD_LIBRARY_PATH": "/y", "CONDA_PREFIX": "/c", "HOME": "/h", "PLAIN": "$(id) `x`"}
     flags = [word for pair in given.items() for word in ("--env", "=".join(pair))]
     seen = me.run_job(*flags, "env.sif", "env").splitlines()

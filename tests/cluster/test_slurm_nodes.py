@@ -35,8 +35,7 @@ def test_torchrun_is_started_on_every_node_with_one_master(me: JobUser, is_insid
     program = me.write("bin/torchrun", TORCHRUN)
     image = "-"
     if is_inside:
-        image = "torch.sif"
-        me.read("pull", image, "host:sh,hostname")
+        image = me.take_tools("torch.sif")
     options = ("--torchrun", "-N", "2", "-G", "2", "-B", f"{program}:/usr/local/bin/torchrun", "-t", "5m")
     arguments = ("train.py", "--rate", "it's $1")
     shown = me.run_job(*options, image, *arguments)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.job_user import PYTHON, JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.programs import read_program
 
@@ -19,7 +19,7 @@ EXECUTOR = read_program("map_functions_over_jobs")
 @pytest.fixture(scope="module")
 def me(slurm: SlurmCluster) -> JobUser:
     user = make_job_user(slurm)
-    user.read("pull", "py.sif", "host:python3,sh")
+    user.take_tools("py.sif", PYTHON)
     return user
 
 

@@ -7,18 +7,19 @@ import json
 
 import pytest
 
-from tests.cluster.job_user import HOSTILE, SHOW, JobUser, make_job_user
+from tests.cluster.job_user import HOSTILE, PYTHON, SHOW, JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
 
 NOTE = "\n".join(HOSTILE)
 NAME = 'we/ird %x {id} "n" it\'s $(id) `x` \\ # é日本 | second'
+EACH_TASK = ("-N", "2", "--tasks-per-node", "1", "--each-task")
 
 
 @pytest.fixture(scope="module")
 def me(slurm: SlurmCluster) -> JobUser:
     """Its directory has an image with Python."""
     user = make_job_user(slurm)
-    user.read("pull", "py.sif", "host:python3,sh")
+    user.take_tools("py.sif", PYTHON)
     return user
 
 
@@ -32,8 +33,10 @@ def write_toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-@pytest.mark.parametrize("image", ["-", "py.sif"])
-@pytest.mark.parametrize("tasks", [(), ("-N", "2", "--tasks-per-node", "1", "--each-task")])
+# the script itself in a container, and tasks of srun without one; both together: the programs of a container's tasks
+@pytest.mark.parametrize(
+    ("image", "tasks"), [("py.sif", ()), ("-", EACH_TASK), ("py.sif", EACH_TASK)], ids=["image", "tasks", "both"]
+)
 def test_text_of_flags_arrives(me: JobUser, image: str, tasks: tuple[str, ...]) -> None:
     options = ("-J", NAME, "--env", f"NOTE={NOTE}", *tasks)
     shown = me.run_job(*options, image, "python3", "-c", SHOW, *HOSTILE)
@@ -56,10 +59,12 @@ def test_text_of_names_and_folders_is_found_again(slurm: SlurmCluster) -> None:
     folder = user.folder / 'p%j %%é $(id) it\'s "q" #h'
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
-    for name in ("-n", "..", "12", "last", "two\nlines", "x" * 300):
-        id = user.submit(f"--name={name}", "-D", str(folder), "-", "sh", "-c", "pwd; echo to error >&2")
-        user.read("wait", id)
-        assert user.read("logs", id) == f"{folder}\nto error\n"
+    words = ("-D", str(folder), "-", "sh", "-c", "pwd; echo to error >&2")
+    names = ("-n", "..", "12", "last", "two\nlines", "x" * 300)
+    ids = {name: user.submit(f"--name={name}", *words) for name in names}
+    user.read("wait", *ids.values())
+    for name, id in ids.items():
+        assert user.read("logs", id) == f"{folder}\nto error\n", name
         assert user.tell("status", id)["name"] == name
     refused = user.run("submit", "-J", "", "-", "true")
     assert "Traceback" not in refused.stderr

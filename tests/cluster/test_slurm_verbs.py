@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.daemons import wait_until
-from tests.cluster.job_user import JobUser, make_job_user
+from tests.cluster.job_user import PYTHON, JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster
 
 DESCRIPTION = """\
@@ -94,14 +94,6 @@ def test_submit_wait_says_how_it_ended(me: JobUser) -> None:
     assert "exit code 7" in bad.stderr
     told = me.run("submit", "--wait", "--json", "-", "false")
     assert (told.returncode, json.loads(told.stdout)["error"]) == (76, "job-failed"), "one document"
-
-
-def test_submit_passes_on_what_slurm_says(me: JobUser) -> None:
-    done = me.run("submit", "-p", "nosuch", "-", "true")
-    assert done.returncode != 0
-    assert "nosuch" in done.stderr or "invalid partition" in done.stderr
-    assert me.tell("jobs", "--mine") == []
-    assert not list(me.records.glob("*")) if me.records.exists() else True
 
 
 def test_jobs_lists_by_state_and_name(me: JobUser) -> None:
@@ -268,7 +260,7 @@ def test_alloc_hands_over_the_terminal_and_the_status(me: JobUser) -> None:
 
 
 def test_alloc_runs_in_a_container(me: JobUser) -> None:
-    me.read("pull", "py.sif", "host:python3,sh")
+    me.take_tools("py.sif", PYTHON)
     code = 'import os; print("inside", os.path.exists("/.singularity.d"), os.environ["NOTE"])'
     words = me.user.argv("alloc", "--env", "NOTE=a,b=c 'd'", "py.sif", "python3", "-c", code)
     done = subprocess.run(

@@ -43,7 +43,7 @@ def test_mistake_that_slurm_refuses_comes_with_a_remedy(
     assert sentence.lower() in done.stderr.lower()
     assert hint in done.stderr.partition("hint: ")[2]
     assert "script.sh" not in done.stderr, "it is gone"
-    assert list_records(me) == []
+    assert me.tell("jobs", "--mine") == list_records(me) == []
 
 
 def test_mistake_in_the_path_leaves_no_record(me: JobUser) -> None:

@@ -19,6 +19,7 @@ from tests.builders.containers import Runner
 from tests.builders.images import make_config
 from tests.builders.learning_images import add_libraries
 from tests.builders.mpi_images import find_programs
+from tests.builders.once import make_once
 from tests.builders.pypi_tools import require_tool
 from tests.requirements import REPOSITORY, require_program
 from tests.tutorials.internet import Internet
@@ -57,7 +58,7 @@ def find_packages() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class HostLayers:
-    """Layers with programs of this host, as tar and as registries have them: made once for all clusters."""
+    """Layers with programs of this host, as tar and as registries have them: made once in a run, for all clusters."""
 
     python: tuple[bytes, bytes]
     mpi: dict[str, tuple[bytes, bytes]]  # by family
@@ -65,8 +66,8 @@ class HostLayers:
 
 def pack_host_layers(runner: Runner) -> HostLayers:
     """Python with what wheels expect of every system, and the two MPIs."""
-    mpi = {family: _pack(runner, find_programs(family)) for family in ("mpich", "openmpi")}
-    return HostLayers(_pack(runner, ("/usr/bin/python3", *_OF_HOST)), mpi)
+    mpi = {family: _pack_once(family, runner, find_programs(family)) for family in ("mpich", "openmpi")}
+    return HostLayers(_pack_once("python", runner, ("/usr/bin/python3", *_OF_HOST)), mpi)
 
 
 class SiteImages:
@@ -124,7 +125,12 @@ def _call(words: str) -> bytes:
     return f'#!/bin/sh\nexec {words} "$@"\n'.encode()
 
 
-def _pack(runner: Runner, programs: Sequence[str]) -> tuple[bytes, bytes]:
+def _pack_once(name: str, runner: Runner, programs: Sequence[str]) -> tuple[bytes, bytes]:
+    tar = make_once(f"site-{name}.tar", lambda path: path.write_bytes(_pack(runner, programs))).read_bytes()
+    return tar, make_once(f"site-{name}.tgz", lambda path: path.write_bytes(build.compress(tar))).read_bytes()
+
+
+def _pack(runner: Runner, programs: Sequence[str]) -> bytes:
     folder = runner.home / "site-image"
     runner.read("pull", "--sandbox", str(folder), "host:" + ",".join(map(require_program, programs)))
     for pattern in ("test", "lib2to3", "pydoc_data", "idlelib", "ensurepip", "config-*", "tkinter"):
@@ -138,7 +144,7 @@ def _pack(runner: Runner, programs: Sequence[str]) -> tuple[bytes, bytes]:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(folder, ".", filter=_give_to_root)
     shutil.rmtree(folder)
-    return buffer.getvalue(), build.compress(buffer.getvalue())
+    return buffer.getvalue()
 
 
 def _give_to_root(member: tarfile.TarInfo) -> tarfile.TarInfo:

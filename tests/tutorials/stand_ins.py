@@ -14,6 +14,7 @@ from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import APPLETS, Runner
 from tests.builders.learning_images import add_libraries
+from tests.builders.once import make_once
 from tests.builders.python_images import make_python_image
 from tests.requirements import require_program
 
@@ -123,8 +124,21 @@ exec srun --mpi=pmi2 --overlap $count "$@"
 """
 
 
-def make_python_tar(runner: Runner, files: Mapping[str, bytes], programs: Mapping[str, str]) -> bytes:
-    """The only layer of an image with real programs of this host (Python, pip, curl), and the stand-ins beside them."""
+def make_python_layers(
+    runner: Runner, files: Mapping[str, bytes], programs: Mapping[str, str]
+) -> list[tuple[bytes, bytes]]:
+    """Layers, also compressed: real programs of this host (Python, pip, curl), above them the stand-ins and files."""
+    system = make_once("python-system.tar", lambda path: path.write_bytes(_pack_system(runner))).read_bytes()
+    scripts = {name: text for name, text in {**PROGRAMS, **programs}.items() if name != "bash"}
+    own = build.layer(
+        *(build.file(f"usr/bin/{name}", f"#!/bin/sh\n{text}\n".encode(), mode=0o755) for name, text in scripts.items()),
+        *(build.file(path, data) for path, data in files.items()),
+    )
+    packed = make_once("python-system.tgz", lambda path: path.write_bytes(build.compress(system))).read_bytes()
+    return [(system, packed), (own, build.compress(own))]
+
+
+def _pack_system(runner: Runner) -> bytes:
     tools = tuple(require_program(name) for name in ("bash", "curl", "make"))
     folder = make_python_image(runner, "python-tree", tools)
     (folder / "usr/local/bin").mkdir(parents=True, exist_ok=True)
@@ -134,17 +148,8 @@ def make_python_tar(runner: Runner, files: Mapping[str, bytes], programs: Mappin
     for name in (*APPLETS, *APPLETS_BESIDE):
         if not (binaries / name).exists():
             (binaries / name).symlink_to("busybox")
-    for name, text in {**PROGRAMS, **programs}.items():
-        if name == "bash":
-            continue
-        (binaries / name).unlink(missing_ok=True)
-        (binaries / name).write_text(f"#!/bin/sh\n{text}\n")
-        (binaries / name).chmod(0o755)
     _slim_python(folder)
     add_libraries(folder)
-    for path, data in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(folder, ".", filter=_give_to_root)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.images import make_config
 from tests.builders.python_images import write_wheel
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.tutorials.internet import PASSWORD, USERNAME, Internet
@@ -17,7 +18,7 @@ from tests.tutorials.nvidia_files import COMMANDS, DEVELOPED, SAMPLES, SHELL_IN_
 from tests.tutorials.page import check_page
 from tests.tutorials.reader import Reader, add_programs, make_reader
 from tests.tutorials.site_images import PACKAGES
-from tests.tutorials.stand_ins import OF_NEW_PYTORCH, make_python_tar
+from tests.tutorials.stand_ins import OF_NEW_PYTORCH, make_python_layers
 
 _SHELL = "Apptainer> "
 _NODE = r"<ready \w+@gpu0\d>"
@@ -155,7 +156,7 @@ def reader(slurm_lessons: SlurmCluster, slurm_internet: Internet) -> Reader:
 
 
 def serve_images(reader: Reader, internet: Internet, folder: Path, **programs: str) -> None:
-    """One layer for all: Python with PyTorch's stand-in, and wheels that replace or extend it."""
+    """The same layers for all: Python with PyTorch's stand-in, and wheels that replace or extend it."""
     write_wheel(folder, "torch", "2.9.0")
     write_wheel(folder, "torchvision", "0.24.0", requires=("torch==2.9.0",))
     write_wheel(folder, "torchaudio", "2.9.0", requires=("torch==2.9.0",))
@@ -174,9 +175,10 @@ def serve_images(reader: Reader, internet: Internet, folder: Path, **programs: s
         "pip": 'exec python3 -m pip "$@"',
         **programs,
     }
-    tar = make_python_tar(reader.user, files, programs)
+    layers = make_python_layers(reader.user, files, programs)
+    config = make_config([tar for tar, _ in layers], _CONFIG)
     for name in ("cuda:12.4.1-devel-ubuntu22.04", "cuda:12.4.1-base-ubuntu22.04", "pytorch:24.03-py3"):
-        internet.add_image(f"nvcr.io/nvidia/{name}", tar, _CONFIG)
+        internet.add_layers(f"nvcr.io/nvidia/{name}", [packed for _, packed in layers], config)
     internet.files["/NVIDIA/cuda-samples/archive/refs/tags/v12.4.1.tar.gz"] = SAMPLES
 
 
