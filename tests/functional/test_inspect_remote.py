@@ -11,8 +11,8 @@ import pytest
 
 from kedge.errors import FileProblem, ImageNotFound, KedgeError, NoMatchingPlatform, UnsupportedFormat, UsageError
 from tests.builders.images import MACHINE, add_rich_image, make_config
-from tests.builders.warm_kedge import kedge
 from tests.builders.sif import fixture_path
+from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.fakes.registry import FakeRegistry, Policy, nvcr
 

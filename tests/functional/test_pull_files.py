@@ -22,8 +22,8 @@ from kedge.errors import (
 from kedge.model.digest import Digest
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, hash_file, make_config
-from tests.builders.warm_kedge import kedge
 from tests.builders.sif import fixture_path
+from tests.builders.warm_kedge import kedge
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 from tests.fakes.registry import FakeRegistry
 

@@ -23,8 +23,8 @@ import pytest
 from kedge.errors import FileProblem, NoSpace
 from tests.builders import layers as build
 from tests.builders.images import add_rich_image, hash_file, make_config, noise, rich_layers
-from tests.builders.warm_kedge import kedge
 from tests.builders.small_disks import small_memory
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_program, require_root
 

@@ -17,8 +17,8 @@ import pytest
 from kedge.errors import NetworkFailed
 from tests.builders import layers as build
 from tests.builders.images import make_config, noise
-from tests.builders.warm_kedge import kedge
 from tests.builders.waiting import wait_until
+from tests.builders.warm_kedge import kedge
 from tests.fakes.registry import FakeRegistry
 
 _SIZE = 400_000
