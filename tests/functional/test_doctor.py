@@ -245,9 +245,10 @@ def test_doctor_report_refuses_to_replace_a_file_unless_forced(tmp_path: Path) -
     done = run_doctor(tmp_path, "--only", "kernel", "--report", str(output))
     assert done.returncode == 31
     assert output.read_text() == "mine"
+    output.write_text("kedge doctor: report of yesterday\n")
     done = run_doctor(tmp_path, "--only", "kernel", "--report", str(output), "--force")
     assert done.returncode == 0
-    assert output.read_text().startswith("kedge doctor: report of ")
+    assert output.read_text().startswith("kedge doctor: report of 2")
 
 
 def test_doctor_page_is_one_document(tmp_path: Path) -> None:
