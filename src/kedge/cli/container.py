@@ -43,10 +43,7 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         speaker = Speaker(options)
         speaker.say_collected()
         if (options.run_record or options.record_to) and not options.dry_run:
-            from kedge.cli.light_imports import import_for_record  # late, both: few runs are recorded
-
-            import_for_record()
-            from kedge.cli.record_run import run_recorded
+            from kedge.cli.record_run import run_recorded  # late: few runs are recorded
 
             return run_recorded(options, words, speaker.say, lambda: _start(options, speaker))
         return _start(options, speaker)

@@ -7,7 +7,6 @@ Apptainer, Singularity and kedge write into every image and most of what people 
 
 from __future__ import annotations
 
-from kedge.module_archive import hash_bytes
 from kedge.runtime.environment.shell_words import NotPlain, is_name, read_word
 
 TYPE_CHECKING = False
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
     from kedge.posix.views import View
 
     Step = tuple[str, str]  # what, and the path of a script
+    hash_bytes: Callable[[int, bytes], bytes]
+else:  # built into every interpreter; its public name imports more
+    from _imp import source_hash as hash_bytes
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROMPT = "Apptainer> "
