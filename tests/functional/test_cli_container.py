@@ -196,5 +196,5 @@ def test_container_installed_command_begins_with_the_lean_entry(tmp_path: Path) 
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 255
     before_error = done.stderr.partition("kedge.errors")[0]
-    ours = before_error.partition("kedge.cli.entry")[0].rpartition("| site\n")[2]
+    assert "kedge.cli.entry" in before_error
     assert "argparse" not in before_error
