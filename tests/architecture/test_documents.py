@@ -15,7 +15,7 @@ from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
 from kedge.model.reference import Reference
-from kedge.runtime.command_line.flags import parse_words
+from kedge.runtime.flags import parse_words
 from kedge.settings import PREFIXES, SETTINGS
 from tests.builders.documents import list_commands, list_pages
 from tests.requirements import REPOSITORY

@@ -42,7 +42,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("launch",),  # ranks and host lists: schedulers read their allocations by it, a start its own rank
     ("model",),
     ("posix",),
-    ("errors", "frozen", "patterns", "plain_enum", "release"),
+    ("errors", "frozen", "patterns", "plain_enum", "rank_variables", "release"),
 )
 # The rooms of ops/, from the top: each may use those below it.
 ROOMS = (
@@ -74,7 +74,7 @@ OWNERS = {
     "_ctypes": "kedge.posix.c_types",
     "_frozen_importlib": "nobody",  # modules come in Python's own way (docs/adr/0072)
     "_frozen_importlib_external": "nobody",
-    "_imp": "kedge.runtime.environment.env_scripts",  # a hash that every interpreter has built in
+    "_imp": "kedge.runtime.env_scripts",  # a hash that every interpreter has built in
     "marshal": "nobody",
     "_json": "kedge.launch.order",
     "urllib3": "kedge.registry.transport",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.entry import CONTAINER_VERBS
-from kedge.runtime.command_line.flag_table import FLAGS, GROUPS
+from kedge.runtime.options import FLAGS, GROUPS
 from tests.requirements import REPOSITORY
 
 FORBIDDEN = ("re", "argparse", "typing", "dataclasses", "pathlib", "enum", "json", "collections", "functools", "shlex")
@@ -25,9 +25,9 @@ sys.path.insert(0, {source!r})
 def run_container(options, say, services):
     {body}
     return 7
-fake = type(sys)("kedge.runtime.start.run")
+fake = type(sys)("kedge.runtime.start_container")
 fake.run_container = run_container
-sys.modules["kedge.runtime.start.run"] = fake
+sys.modules["kedge.runtime.start_container"] = fake
 from kedge.cli.entry import main
 status = main()
 print(*sorted(sys.modules))
@@ -66,7 +66,7 @@ def test_container_starts_import_nothing_heavy(words: list[str]) -> None:
     done = run_fake(*words, APPTAINER_BIND="/x", APPTAINER_NV="1")
     assert done.returncode == 7, done.stderr
     loaded = done.stdout.split()
-    assert "kedge.runtime.command_line.flags" in loaded
+    assert "kedge.runtime.flags" in loaded
     assert not [name for name in loaded if name.split(".")[0] in FORBIDDEN]
     assert not [name for name in loaded if name.startswith("kedge.") and name.split(".")[1] in ("errors", "settings")]
 

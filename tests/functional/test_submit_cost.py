@@ -20,8 +20,8 @@ WORDS = {
     "jobs": ("jobs",),
 }
 OF_IMAGES = {  # a submission looks at the image, in the way of a start
-    *("kedge.formats", "kedge.formats.sif", "kedge.formats.sif.find_partition"),
-    *("kedge.runtime", "kedge.runtime.images", "kedge.runtime.images.image_file"),
+    *("kedge.formats", "kedge.formats.sif", "kedge.runtime.image_file"),
+    *("kedge.runtime", "kedge.runtime.images", "kedge.runtime.image_file"),
 }
 HEAVY = {
     *("dataclasses", "inspect", "ast", "hashlib", "socket", "ssl", "logging", "tempfile", "concurrent.futures"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.images.mount_or_unpack import check_kernel_mount
+from kedge.runtime.mounting import check_kernel_mount
 from tests.builders.containers import Runner, each_role, make_sandbox
 from tests.requirements import require_program, require_root
 

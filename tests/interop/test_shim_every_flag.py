@@ -11,8 +11,8 @@ import pytest
 from kedge.cli.main import make_parser
 from kedge.cli.shim_words import translate
 from kedge.errors import KedgeError
-from kedge.runtime.command_line.flag_table import FLAGS
-from kedge.runtime.command_line.flags import HelpWanted, parse_words
+from kedge.runtime.flags import HelpWanted, parse_words
+from kedge.runtime.options import FLAGS
 from tests.builders.apptainer import apptainer_folder
 
 pytestmark = [pytest.mark.peer, pytest.mark.root]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.command_line.flag_table import FLAGS, GROUPS, REFUSALS, Flag
-from kedge.runtime.command_line.flags import HelpWanted, parse_words
-from kedge.runtime.options import RunOptions
+from kedge.runtime.flags import HelpWanted, parse_words
+from kedge.runtime.options import FLAGS, GROUPS, REFUSALS, Flag, RunOptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def _start(options: RunOptions, speaker: Speaker) -> int:
         from kedge.ops.containers.instance import run_in_instance  # late: only where one is named
 
         return run_in_instance(options, speaker.say)
-    from kedge.runtime.start.run import run_container  # late: mistakes in the words are found without it
+    from kedge.runtime.start_container import run_container  # late: mistakes in the words are found without it
 
     return run_container(options, speaker.say, find_services)
 

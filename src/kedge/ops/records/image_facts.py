@@ -12,8 +12,8 @@ from pathlib import Path
 from kedge.errors import KedgeError
 from kedge.model.image_argument import find_path
 from kedge.model.secret_text import redact
-from kedge.runtime.images.image_file import identify, make_absolute
-from kedge.runtime.images.node_cache import find_by_reference
+from kedge.runtime.image_file import identify, make_absolute
+from kedge.runtime.node_cache import find_by_reference
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
 if TYPE_CHECKING:

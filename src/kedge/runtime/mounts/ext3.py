@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import os
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
+from kedge.posix import libc as constants
 from kedge.posix.spawn import fork_process, replace_process, run_detached
-from kedge.runtime.host_facts import is_privileged
+from kedge.runtime.facts import is_privileged
+from kedge.runtime.mount_operations import OLD
 from kedge.runtime.mounts.fuse_confinement import confine_mounter
 from kedge.runtime.mounts.fuse_program import (
     detach_streams,
@@ -24,12 +26,11 @@ from kedge.runtime.mounts.fuse_program import (
     read_message,
     server_environment,
 )
-from kedge.runtime.mounts.operations import OLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.errors import KedgeError
-    from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.mount_operations import Operation
 
 _PATIENCE = 30.0  # seconds until a mount must be there; a journal may have to be replayed first
 _PAUSE = 0.002

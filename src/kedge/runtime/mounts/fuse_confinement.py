@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
+from kedge.posix import libc as constants
 
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/dev/null")
 _BASE = "/dev"  # is on every host, and of no use to a server: its device is open

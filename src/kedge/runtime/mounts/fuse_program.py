@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
+from kedge.posix import libc as constants
 from kedge.posix.spawn import replace_process, run_detached
 
 TYPE_CHECKING = False

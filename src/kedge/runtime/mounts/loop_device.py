@@ -7,7 +7,8 @@ import errno
 import os
 import stat
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
+from kedge.posix import libc as constants
 
 _CONTROL = "/dev/loop-control"
 _ATTEMPTS = 50  # others take free devices, too

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import os
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
+from kedge.posix import libc as constants
 from kedge.posix.spawn import fork_process, replace_process, run_detached
 from kedge.runtime.mounts.fuse_confinement import restrict_server
 from kedge.runtime.mounts.fuse_program import (

@@ -11,9 +11,8 @@ import pytest
 
 import kedge
 from kedge.errors import InvalidSetting, KedgeError, UsageError
-from kedge.runtime.command_line.flag_table import FLAGS, GROUPS, REFUSALS, Flag
-from kedge.runtime.command_line.flags import USAGES, HelpWanted, find_flag, parse_words, read_truth
-from kedge.runtime.options import RunOptions
+from kedge.runtime.flags import USAGES, HelpWanted, find_flag, parse_words, read_truth
+from kedge.runtime.options import FLAGS, GROUPS, REFUSALS, Flag, RunOptions
 
 SOURCES = Path(kedge.__file__).parent
 

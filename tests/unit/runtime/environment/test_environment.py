@@ -11,8 +11,7 @@ import pytest
 
 from kedge.errors import FileProblem, UsageError
 from kedge.posix.views import TableView
-from kedge.runtime.environment.env_requests import split_pairs
-from kedge.runtime.environment.env_scripts import DEFAULT_PATH
+from kedge.runtime.env_scripts import DEFAULT_PATH, split_pairs
 from kedge.runtime.facts import Additions
 from tests.builders.payloads import ENV, make_host, make_image, make_plain_image, plan
 from tests.requirements import REPOSITORY

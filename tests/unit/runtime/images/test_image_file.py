@@ -18,7 +18,7 @@ from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import DataType, FileSystem, PartitionType, pack_partition_extra
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
-from kedge.runtime.images.image_file import ImageFile, compare_machine, identify, make_absolute
+from kedge.runtime.image_file import ImageFile, compare_machine, identify, make_absolute
 from tests.builders.sif import fixture_path
 from tests.builders.squashfs_images import write_image
 from tests.hostile.test_sif_corpus import CORPUS

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from kedge.posix.constants import MS_NOSUID, MS_RDONLY
+from kedge.posix.libc import MS_NOSUID, MS_RDONLY
 from kedge.runtime.facts import Payload
-from kedge.runtime.mounts.operations import LOWER, MAY, MUST, NEW, OLD, SESSION, describe, kinds, render_plan
+from kedge.runtime.mount_operations import LOWER, MAY, MUST, NEW, OLD, SESSION, describe, kinds, render_plan
 
 LINES = [
     (("tmpfs", f"{NEW}/tmp", "mode=1777", MUST), "mount an empty tmpfs on container:/tmp (mode=1777)"),

@@ -16,8 +16,7 @@ This is the only description of its files; `node_cache_writer` and `unpack_lock`
     turns/NAME               held by one of the ranks that wait for an image (`unpack_lock`)
 
 An identity is a digest of contents. Hashing a file takes long, so a start looks for the file's state instead: times and
-numbers that every change moves.
-"""
+numbers that every change moves."""
 
 from __future__ import annotations
 
@@ -26,15 +25,17 @@ import os
 import stat
 import time
 
-from kedge.posix import constants, libc
-from kedge.runtime.command_line.config_files import read_lines
+from kedge.posix import libc
+from kedge.posix import libc as constants
+from kedge.runtime.options import read_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kedge.errors import KedgeError
-    from kedge.runtime.images.image_file import ImageFile
+    from kedge.runtime.image_file import ImageFile
+
 
 IMAGES, REFERENCES, FILES, LOCKS = "images", "names", "files", "turns"
 INFO, ROOT, LOCK, SIZE, BOOT, CONFIG, OWNERS = "info", "root", "lock", "size", "boot", "oci-config.json", "owners"
