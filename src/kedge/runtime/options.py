@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What can be asked of a container: vendors of GPUs, the table of flags, the options they make, settings behind them."""
+"""What can be asked of a container: vendors of GPUs, the table of flags, the options they make, settings behind."""
 
 from __future__ import annotations
 
