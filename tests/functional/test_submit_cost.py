@@ -19,10 +19,7 @@ WORDS = {
     "submit in an image": ("submit", "--time", "5m", "-G", "1", "image.sif", "python", "train.py"),
     "jobs": ("jobs",),
 }
-OF_IMAGES = {  # a submission looks at the image, in the way of a start
-    *("kedge.formats", "kedge.formats.sif", "kedge.runtime.image_file"),
-    *("kedge.runtime", "kedge.runtime.images", "kedge.runtime.image_file"),
-}
+OF_IMAGES = {"kedge.runtime", "kedge.runtime.image_file"}  # a submission looks at the image, in the way of a start
 HEAVY = {
     *("dataclasses", "inspect", "ast", "hashlib", "socket", "ssl", "logging", "tempfile", "concurrent.futures"),
     *("asyncio", "ctypes", "pickle", "random", "uuid", "email", "http", "urllib.request", "importlib.metadata"),

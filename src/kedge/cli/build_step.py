@@ -60,7 +60,7 @@ def _remove(folder: str) -> int:
 
     from kedge.posix.confined_paths import remove_tree
     from kedge.runtime.facts import gather_host
-    from kedge.runtime.namespaces import enter_user_namespace
+    from kedge.runtime.mounting import enter_user_namespace
 
     try:
         enter_user_namespace(gather_host(os.environ), as_root=True, has_many=True, is_step=True)

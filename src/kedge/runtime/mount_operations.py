@@ -8,7 +8,6 @@ import os
 import stat
 
 from kedge.posix import libc
-from kedge.posix import libc as constants
 from kedge.posix.libc import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.posix.views import MAXIMUM_LINKS, DirectoryView, split_path
 from kedge.runtime.facts import is_privileged
@@ -419,24 +418,24 @@ UPPER = (
 WORK = "work"  # beside it; Apptainer's too
 # the kernel refuses these as the upper layer of an overlay, or corrupts and hangs; fuse-overlayfs manages on them
 NO_KERNEL_UPPER = {
-    constants.NFS_SUPER_MAGIC: "NFS",
-    constants.LUSTRE_SUPER_MAGIC: "Lustre",
-    constants.GPFS_SUPER_MAGIC: "GPFS",
-    constants.PANFS_SUPER_MAGIC: "PanFS",
-    constants.BEEGFS_SUPER_MAGIC: "BeeGFS",
-    constants.CEPH_SUPER_MAGIC: "CephFS",
-    constants.SMB2_SUPER_MAGIC: "SMB",
-    constants.AFS_SUPER_MAGIC: "AFS",
-    constants.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
-    constants.FUSE_SUPER_MAGIC: "FUSE",
-    constants.OVERLAYFS_SUPER_MAGIC: "overlay",
+    libc.NFS_SUPER_MAGIC: "NFS",
+    libc.LUSTRE_SUPER_MAGIC: "Lustre",
+    libc.GPFS_SUPER_MAGIC: "GPFS",
+    libc.PANFS_SUPER_MAGIC: "PanFS",
+    libc.BEEGFS_SUPER_MAGIC: "BeeGFS",
+    libc.CEPH_SUPER_MAGIC: "CephFS",
+    libc.SMB2_SUPER_MAGIC: "SMB",
+    libc.AFS_SUPER_MAGIC: "AFS",
+    libc.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
+    libc.FUSE_SUPER_MAGIC: "FUSE",
+    libc.OVERLAYFS_SUPER_MAGIC: "overlay",
 }
 # Lower layers that have made kernels hang or panic: https://github.com/apptainer/apptainer/issues/2096 and 2657
 _NO_KERNEL_LOWER = {
-    constants.LUSTRE_SUPER_MAGIC: "Lustre",
-    constants.GPFS_SUPER_MAGIC: "GPFS",
-    constants.PANFS_SUPER_MAGIC: "PanFS",
-    constants.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
+    libc.LUSTRE_SUPER_MAGIC: "Lustre",
+    libc.GPFS_SUPER_MAGIC: "GPFS",
+    libc.PANFS_SUPER_MAGIC: "PanFS",
+    libc.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
 }
 _UNSAFE = ',:\\"'  # they mean something in the options of an overlay
 _SAFE_PLACE = "/tmp"  # any directory that every machine has
@@ -454,7 +453,7 @@ def mount_overlay(
     `is_written` says that programs will write there, not only we ourselves, who make a few mount points. Raises
     MountFailed with every reason.
     """
-    flags = constants.MS_NODEV | (0 if lets_setuid else constants.MS_NOSUID)
+    flags = libc.MS_NODEV | (0 if lets_setuid else libc.MS_NOSUID)
     ways: list[tuple[str, Callable[[], None]]] = [
         ("kernel overlay", lambda: mount_kernel(lowers, upper, work, target, flags)),
         ("fuse-overlayfs", lambda: mount_fuse(lowers, upper, work, target)),
@@ -496,7 +495,7 @@ def _doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
             return "fuse-overlayfs wrote one of the layers, and marks deleted files in its own way"
     if not is_written:
         return ""
-    if any(libc.file_system_type(lower) == constants.FUSE_SUPER_MAGIC for lower in lowers):
+    if any(libc.file_system_type(lower) == libc.FUSE_SUPER_MAGIC for lower in lowers):
         return "for writing above FUSE, fuse-overlayfs is preferred"
     if not is_privileged():
         try:  # without these attributes a directory cannot replace one that was deleted; tmpfs has them since Linux 6.6
@@ -508,7 +507,7 @@ def _doubt_kernel(lowers: list[str], upper: str, *, is_written: bool) -> str:
 
 
 def mount_kernel(
-    lowers: list[str], upper: str, work: str, target: str, flags: int = constants.MS_NOSUID | constants.MS_NODEV
+    lowers: list[str], upper: str, work: str, target: str, flags: int = libc.MS_NOSUID | libc.MS_NODEV
 ) -> None:
     """The kernel's overlay; raises OSError."""
     with _SafeNames([*lowers, upper, work]) as names:
@@ -548,10 +547,10 @@ def mount_fuse(lowers: list[str], upper: str, work: str, target: str) -> None:
 def _bind_folders(folders: list[str], names: list[str]) -> None:
     """Let directories appear under other names, which hide what was in their place."""
     files = [os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for folder in folders]
-    libc.mount("kedge", _SAFE_PLACE, "tmpfs", constants.MS_NOSUID | constants.MS_NODEV, "mode=755")
+    libc.mount("kedge", _SAFE_PLACE, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "mode=755")
     for file, name in zip(files, names, strict=True):
         os.mkdir(name)
-        libc.mount(f"/proc/self/fd/{file}", name, "", constants.MS_BIND | constants.MS_REC)
+        libc.mount(f"/proc/self/fd/{file}", name, "", libc.MS_BIND | libc.MS_REC)
 
 
 def _has_whiteout_files(layer: str, below: list[str]) -> bool:

@@ -26,7 +26,6 @@ import stat
 import time
 
 from kedge.posix import libc
-from kedge.posix import libc as constants
 from kedge.runtime.options import read_lines
 
 TYPE_CHECKING = False
@@ -53,18 +52,18 @@ _UNKNOWN_OWNER = 65534  # in a container: root of the host, and all whom its use
 _WRITTEN_AFTER = 300.0  # seconds; the kernel writes what is 30 seconds old
 
 _NETWORK = (
-    constants.NFS_SUPER_MAGIC,
-    constants.LUSTRE_SUPER_MAGIC,
-    constants.GPFS_SUPER_MAGIC,
-    constants.PANFS_SUPER_MAGIC,
-    constants.BEEGFS_SUPER_MAGIC,
-    constants.SMB2_SUPER_MAGIC,
-    constants.CIFS_SUPER_MAGIC,
-    constants.V9FS_MAGIC,
-    constants.AFS_SUPER_MAGIC,
-    constants.CEPH_SUPER_MAGIC,
+    libc.NFS_SUPER_MAGIC,
+    libc.LUSTRE_SUPER_MAGIC,
+    libc.GPFS_SUPER_MAGIC,
+    libc.PANFS_SUPER_MAGIC,
+    libc.BEEGFS_SUPER_MAGIC,
+    libc.SMB2_SUPER_MAGIC,
+    libc.CIFS_SUPER_MAGIC,
+    libc.V9FS_MAGIC,
+    libc.AFS_SUPER_MAGIC,
+    libc.CEPH_SUPER_MAGIC,
 )
-_MEMORY = (constants.TMPFS_MAGIC, constants.RAMFS_MAGIC)
+_MEMORY = (libc.TMPFS_MAGIC, libc.RAMFS_MAGIC)
 
 
 def node_directory(environ: Mapping[str, str]) -> str:

@@ -21,8 +21,13 @@ from kedge.runtime.flags import collect_binds
 from kedge.runtime.image_file import ImageFile, compare_machine, identify
 from kedge.runtime.mount_operations import render_plan
 from kedge.runtime.mounting import (
+    OTHER_NAMESPACES,
+    ROOT_ALONE,
+    SUBORDINATE,
     Builder,
+    HostRoot,
     PlanRequest,
+    Restrictions,
     Root,
     allows_layers_above,
     choose_base,
@@ -30,26 +35,19 @@ from kedge.runtime.mounting import (
     choose_layering,
     choose_overlay,
     choose_root,
+    enter_other_namespaces,
+    enter_process_namespace,
+    enter_wanted_namespace,
     find_usable_squashfuse,
+    is_own_interpreter,
+    is_restricted,
     plan_container,
     plan_layers,
     plan_points,
     plan_root,
-    wants_layers_above,
-)
-from kedge.runtime.namespaces import (
-    OTHER_NAMESPACES,
-    ROOT_ALONE,
-    SUBORDINATE,
-    HostRoot,
-    Restrictions,
-    enter_other_namespaces,
-    enter_process_namespace,
-    enter_wanted_namespace,
-    is_own_interpreter,
-    is_restricted,
     start_program,
     try_namespaces,
+    wants_layers_above,
     wants_user_namespace,
 )
 from kedge.runtime.node_cache import (

@@ -15,7 +15,7 @@ from kedge.posix.bounded_children import ANSWERED, REFUSED, BoundedTask, run_bou
 from kedge.posix.libc import MS_NODEV, MS_NOSUID
 from kedge.posix.views import DirectoryView
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.namespaces import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
+from kedge.runtime.mounting import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
 from kedge.runtime.options import RunOptions
 
 USER_NAMESPACE = "a user namespace"

@@ -14,7 +14,7 @@ from kedge.frozen import replace
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
 from kedge.runtime.facts import ImageFacts, gather_host
-from kedge.runtime.namespaces import HostRoot
+from kedge.runtime.mounting import HostRoot
 from kedge.runtime.options import CONTAINER_SETTINGS, VENDORS, settle_options
 from kedge.runtime.processes.instance_records import Instance, InstanceDirectory, check_name
 from kedge.runtime.processes.join_namespaces import join_namespaces

@@ -12,8 +12,7 @@ import os
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.flags import collect_binds
 from kedge.runtime.mount_operations import ContainerView
-from kedge.runtime.mounting import PlanRequest, plan_start_directory
-from kedge.runtime.namespaces import change_directory
+from kedge.runtime.mounting import PlanRequest, change_directory, plan_start_directory
 from kedge.runtime.payload import plan_payload
 
 TYPE_CHECKING = False
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kedge.runtime.facts import HostFacts, Payload
-    from kedge.runtime.namespaces import HostRoot
+    from kedge.runtime.mounting import HostRoot
     from kedge.runtime.options import RunOptions
     from kedge.runtime.start.services import Say
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kedge.errors import CannotStart
-from kedge.runtime.namespaces import OTHER_NAMESPACES
+from kedge.runtime.mounting import OTHER_NAMESPACES
 from kedge.runtime.start.namespace_errors import explain_refusal
 
 if TYPE_CHECKING:
