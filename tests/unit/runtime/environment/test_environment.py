@@ -339,7 +339,7 @@ def test_environment_of_an_image_without_shell_leaves_out_what_needs_one() -> No
 def test_environment_modules_are_lean() -> None:
     code = (
         "import errno, os, stat, __future__; before = set(sys.modules);"
-        "from kedge.runtime.environment import action_script, identity, payload;"
+        "from kedge.runtime.environment import action_script; from kedge.runtime import facts, payload;"
         "print(*sorted(set(sys.modules) - before))"
     )
     source = REPOSITORY / "src"
