@@ -42,8 +42,8 @@ HEAVY = {
     ),
 }
 MODULES = 21  # of kedge, four of them the packages that the others lie in
-OPENED = 60  # files outside of the image and of what is made for it: what the issue of a shared file system is
-CALLS = 250  # that name a file of kedge's, of the image or of the container; those of the name service are the host's
+OPENED = 58  # files outside of the image and of what is made for it: what the issue of a shared file system is
+CALLS = 225  # that name a file of kedge's, of the image or of the container; those of the name service are the host's
 
 
 class Installed:
