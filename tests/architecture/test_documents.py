@@ -16,7 +16,7 @@ from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
 from kedge.model.reference import Reference
-from kedge.runtime.command_line.flags import parse_words
+from kedge.runtime.flags import parse_words
 from kedge.settings import PREFIXES, SETTINGS
 from tests.architecture.source_tree import read_modules
 from tests.builders.documents import list_commands, list_pages

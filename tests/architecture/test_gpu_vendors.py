@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from kedge.runtime.devices import load_vendor
-from kedge.runtime.gpu_vendors import VENDORS, Vendor
+from kedge.runtime.options import VENDORS, Vendor
 from tests.requirements import REPOSITORY
 
 MODULE = """
@@ -45,7 +45,7 @@ import json, sys
 from pathlib import Path
 from kedge.posix.views import TableView
 from kedge.runtime.adapters import RUNTIMES, ForeignImage, plan_foreign, render_table
-from kedge.runtime.command_line.flags import parse_words
+from kedge.runtime.flags import parse_words
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.facts import HostFacts, ImageFacts
 from kedge.doctor.gpu.driver import check_devices, check_driver
@@ -88,7 +88,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     folder = tmp_path_factory.mktemp("toy")
     shutil.copytree(REPOSITORY / "src/kedge", folder / "kedge", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "kedge/runtime/devices/toy.py").write_text(MODULE)
-    table = folder / "kedge/runtime/gpu_vendors.py"
+    table = folder / "kedge/runtime/options.py"
     text = table.read_text()
     head, tail = text.split("VENDORS = (\n")
     rows, rest = tail.split("\n)\n", 1)

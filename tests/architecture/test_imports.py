@@ -42,9 +42,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("launch",),  # ranks and host lists: schedulers read their allocations by it, a start its own rank
     ("model",),
     ("posix",),
-    ("module_archive",),  # serves the modules of a start to all above
-    ("errors", "frozen", "late_functions", "lean_code", "patterns", "plain_enum", "release", "start_modules"),
-    ("record_modules",),
+    ("errors", "frozen", "patterns", "plain_enum", "rank_variables", "release"),
 )
 # The rooms of ops/, from the top: each may use those below it.
 ROOMS = (
@@ -74,10 +72,10 @@ OWNERS = {
     "asyncio": "kedge.ops.jupyter",  # connections of kernels in jobs
     "ctypes": "kedge.posix",  # libc.py, and nvml.py for the GPU driver
     "_ctypes": "kedge.posix.c_types",
-    "_frozen_importlib": "kedge.module_archive",
-    "_frozen_importlib_external": "kedge.module_archive",
-    "_imp": "kedge.module_archive",
-    "marshal": "kedge.module_archive",
+    "_frozen_importlib": "nobody",  # modules come in Python's own way (docs/adr/0072)
+    "_frozen_importlib_external": "nobody",
+    "_imp": "kedge.runtime.env_scripts",  # a hash that every interpreter has built in
+    "marshal": "nobody",
     "_json": "kedge.launch.order",
     "urllib3": "kedge.registry.transport",
     "socket": "kedge.registry.transport",
@@ -111,7 +109,7 @@ CALL_OWNERS = {
     "shutil.which": "nobody",  # it takes programs from the current directory: kedge.posix.programs does not
     "os.get_exec_path": "nobody",
     "eval": "nobody",
-    "exec": "kedge.module_archive",  # of a module's code, as an import does
+    "exec": "nobody",
     "pickle.load": "kedge.remote_call.runner",
     "pickle.loads": "kedge.remote_call",  # what the user's own jobs wrote into a directory that is theirs alone
 }

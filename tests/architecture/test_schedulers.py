@@ -49,6 +49,7 @@ NAMERS = {
     "kedge.host.mpi": "likewise",
     "kedge.model.words_of_other_tools": "what users type at kedge's prompt out of habit",
     "kedge.ops.jobs.alloc": "Pyxis: the step within an allocation",
+    "kedge.rank_variables": "every start of a container looks whether it is a rank, without loading a package for it",
     "kedge.runtime.command_line.shim_file": "the shim of that name, for scripts written for Pyxis",
     "kedge.cli.srun_words": "likewise",
 }

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from kedge.formats.singularityd import fixed_files
 from kedge.formats.singularityd.scripts import render_environment, render_runscript
 from kedge.posix.views import TableView
-from kedge.runtime.command_line.binds import collect_binds
-from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload
+from kedge.runtime.flags import collect_binds
 from kedge.runtime.options import RunOptions
+from kedge.runtime.payload import plan_payload
 
 PROGRAMS = ("/bin/sh", "/bin/bash", "/bin/true", "/bin/busybox")
 ENV = "/.singularity.d/env/"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from kedge.posix import libc
-from kedge.posix.constants import CLONE_NEWNET
+from kedge.posix.libc import CLONE_NEWNET
 from tests.builders.own_etc import make_etc
 from tests.cluster.daemons import Daemons, private_folder
 from tests.cluster.users import list_accounts

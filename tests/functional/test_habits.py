@@ -12,7 +12,7 @@ from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
 from kedge.model.words_of_other_tools import CONTAINER_HABITS, OPTION_HABITS, VERB_HABITS
-from kedge.runtime.command_line.flags import find_flag, parse_words
+from kedge.runtime.flags import find_flag, parse_words
 from tests.architecture.test_documents import judge_command
 
 HINTS = {*VERB_HABITS.values(), *CONTAINER_HABITS.values()}

@@ -16,7 +16,7 @@ from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, PartitionType
 from kedge.formats.sif.reader import SifReader
-from kedge.runtime.images.image_file import identify
+from kedge.runtime.image_file import identify
 from tests.builders.sif import build_sif
 from tests.builders.squashfs_images import write_image
 from tests.requirements import require_program

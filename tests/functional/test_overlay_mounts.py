@@ -147,7 +147,7 @@ def test_no_way_at_all_is_one_error_with_every_reason(place):
     found = perform(
         place,
         """
-        import kedge.runtime.mounts.overlay_mount as module
+        import kedge.runtime.mount_operations as module
         def refuse(*words): raise OSError(1, "Operation not permitted")
         module.mount_kernel = refuse
         import kedge.runtime.mounts.fuse_program as programs
@@ -171,7 +171,7 @@ def test_paths_with_special_characters_and_many_layers_work(place, way):
     found = perform(
         place,
         f"""
-        from kedge.runtime.mounts.overlay_mount import mount_fuse, mount_kernel
+        from kedge.runtime.mount_operations import mount_fuse, mount_kernel
         odd = "a,b:c\\\\d e" + '"'
         enter_mounts()
         names = [f"{{odd}}/{{number}}-{{'long' * 30}}" for number in range(60)]
@@ -221,7 +221,7 @@ def test_fuse_overlayfs_reads_squashfs_layers(place):
         place,
         """
         from kedge.runtime.mounts.squashfuse import FuseServer, find_squashfuse, mount_squashfuse
-        from kedge.runtime.mounts.overlay_mount import mount_fuse
+        from kedge.runtime.mount_operations import mount_fuse
         server = FuseServer()
         enter_mounts()
         prepare("squash", "lower", "upper", "work", "root")
@@ -292,7 +292,7 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
     found = perform(
         place,
         """
-        from kedge.runtime.mounts.builder import Builder
+        from kedge.runtime.mounting import Builder
         from kedge.runtime.mounts.underlay import plan_underlay
         from kedge.posix.views import DirectoryView
         enter_mounts()

@@ -215,7 +215,7 @@ def test_recommend_wrong_use_asks_nobody(
 def test_recommend_by_a_driver_alone_asks_for_the_gpu(
     ngc: NgcSite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kedge.runtime.host_facts.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
+    monkeypatch.setattr("kedge.runtime.facts.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
     for words in (["pytorch"], ["pytorch", "--driver", "535"], ["cuda", "--driver", "535"]):
         assert main(["recommend", *words]) == UsageError.exit_code
         printed = capsys.readouterr()

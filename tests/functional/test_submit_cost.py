@@ -13,26 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from kedge.start_modules import COMMAND, EARLY, SUBMISSIONS
-
 MODULES = {"submit": 70, "submit in an image": 78, "jobs": 61}  # of kedge, with those that importlib loads
 WORDS = {
     "submit": ("submit", "--time", "5m", "-", "true"),
     "submit in an image": ("submit", "--time", "5m", "-G", "1", "image.sif", "python", "train.py"),
     "jobs": ("jobs",),
 }
-OF_IMAGES = {  # a submission looks at the image, in the way of a start
-    *("kedge.formats", "kedge.formats.sif", "kedge.formats.sif.find_partition"),
-    *("kedge.runtime", "kedge.runtime.images", "kedge.runtime.images.image_file"),
-}
+OF_IMAGES = {"kedge.runtime", "kedge.runtime.image_file"}  # a submission looks at the image, in the way of a start
 HEAVY = {
     *("dataclasses", "inspect", "ast", "hashlib", "socket", "ssl", "logging", "tempfile", "concurrent.futures"),
     *("asyncio", "ctypes", "pickle", "random", "uuid", "email", "http", "urllib.request", "importlib.metadata"),
     *("locale", "shutil", "tomllib"),
 }
-OF_DETECTION = {"kedge.sites.detect"}  # for those who do not name their site
-# squeue's answer comes through a pipe; what argparse and pathlib load and no submission uses
-NOT_SUBMIT = {"typing", "subprocess", "threading", "signal", "selectors", "gettext", "urllib.parse", "ipaddress"}
+NOT_SUBMIT = {"typing", "subprocess", "threading", "signal", "selectors"}  # squeue's answer comes through a pipe
 PARTS = (
     "registry",
     "store",
@@ -77,15 +70,11 @@ def list_modules(environment: dict[str, str], *argv: str) -> set[str]:
 
 
 def list_loaded(environment: dict[str, str], *words: str) -> set[str]:
-    """What Python has loaded when a command has ended, also by importlib; without words, when it has begun.
-
-    With importtime nothing is loaded that was not asked for, as archives of verbs are. Stand-ins of modules that nobody
-    has used have no origin, and are not counted.
-    """
-    show = "print(*(name for name in sys.modules if getattr(sys.modules[name], '__spec__', None)), file=sys.stderr)"
+    """What Python has loaded when a command has ended, also by importlib; without words, when it has begun."""
+    show = "print(*sys.modules, file=sys.stderr)"
     start = "from kedge.cli.entry import main; main(sys.argv[1:])" if words else "pass"
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", f"import sys\n{start}\n{show}", *words],
+        [sys.executable, "-c", f"import sys\n{start}\n{show}", *words],
         env=environment,
         cwd=environment["HOME"],
         capture_output=True,
@@ -102,9 +91,7 @@ def test_verb_loads_what_it_needs_only(environment: dict[str, str], way: str) ->
         pull = [sys.executable, "-m", "kedge", "-q", "pull", "image.sif", "host:true"]
         subprocess.run(pull, env=environment, cwd=environment["HOME"], check=True)
     loaded = list_loaded(environment, *WORDS[way]) - list_loaded(environment)
-    # every command's; those beside it only when the archive is written
-    archive = {"kedge.module_archive", "kedge.lean_code", "kedge.start_modules"}
-    own = {name for name in loaded if name.partition(".")[0] == "kedge"} - archive
+    own = {name for name in loaded if name.partition(".")[0] == "kedge"}
     assert not loaded & HEAVY - (set() if verb == "submit" else {"locale"})  # subprocess brings it along
     assert verb != "submit" or not loaded & NOT_SUBMIT
     assert not {
@@ -113,7 +100,3 @@ def test_verb_loads_what_it_needs_only(environment: dict[str, str], way: str) ->
         if name.split(".")[1:2] and name.split(".")[1] in PARTS
     }
     assert len(own) <= MODULES[way], sorted(own)
-    known = {"kedge", "kedge.cli", *archive, *EARLY, *COMMAND, *SUBMISSIONS}
-    assert verb != "submit" or own <= known, f"add to start_modules.SUBMISSIONS: {sorted(own - known)}"
-    needless = {*COMMAND, *SUBMISSIONS} - loaded - OF_DETECTION
-    assert way != "submit in an image" or not needless, f"remove from start_modules: {sorted(needless)}"

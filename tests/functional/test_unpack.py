@@ -18,7 +18,7 @@ import pytest
 from kedge.errors import FileProblem, ImageNotFound, NoSpace, UnsupportedFormat
 from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
 from kedge.model.tree import ContentSink, Node, NodeKind
-from kedge.runtime.images import node_cache
+from kedge.runtime import node_cache
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.images import add_rich_image, make_config, noise, rich_layers

@@ -24,7 +24,7 @@ def main() -> None:
     from kedge.host.gpu_probe import probe_gpus
     from kedge.ops.explain.targets import find_target
     from kedge.runtime.devices.nvidia.libraries import find_libraries
-    from kedge.runtime.host_facts import gather_host
+    from kedge.runtime.facts import gather_host
     from kedge.settings import Settings
 
     environ = dict(os.environ)
@@ -60,7 +60,7 @@ def describe_hidden(tables: Any) -> Any:
     """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
     from kedge.ops.explain.host_target import describe_host
     from kedge.posix.views import DirectoryView
-    from kedge.runtime.host_facts import gather_host
+    from kedge.runtime.facts import gather_host
 
     class HidingView(DirectoryView):
         def resolve(self, path: str) -> str:

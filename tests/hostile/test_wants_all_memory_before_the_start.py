@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix.views import DirectoryView
-from kedge.runtime.environment.entrypoint import Entrypoint, resolve_oci_words
-from kedge.runtime.environment.env_scripts import Variables, run_script
-from kedge.runtime.environment.shell_words import NotPlain
+from kedge.runtime.env_scripts import Entrypoint, NotPlain, Variables, resolve_oci_words, run_script
 
 LONG = "A=aaaaaaaaaaaaaaaa\n" + "A=$A$A\n" * 13  # the longest value that is allowed
 MANY = "$A" * 2000

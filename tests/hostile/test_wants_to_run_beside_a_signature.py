@@ -15,7 +15,7 @@ from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.singularityd.inspect_report import parse_metadata
 from kedge.ops.images.inspect import inspect_path
-from kedge.runtime.images.image_file import identify
+from kedge.runtime.image_file import identify
 from kedge.signing.crypto import load_private_pem
 from kedge.signing.sign import PemSigner, SignSelection, sign_image
 from tests.builders.containers import Runner, give_to, make_sandbox

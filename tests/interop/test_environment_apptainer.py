@@ -18,10 +18,9 @@ import pytest
 from kedge.formats.oci.writer import write_oci_archive
 from kedge.model.platform import Platform
 from kedge.posix.views import DirectoryView
-from kedge.runtime.environment.identity import make_group, make_passwd
-from kedge.runtime.environment.payload import plan_payload
-from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload
+from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload, make_group, make_passwd
 from kedge.runtime.options import RunOptions
+from kedge.runtime.payload import plan_payload
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_images import make_image

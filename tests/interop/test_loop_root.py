@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.images.mount_or_unpack import check_kernel_mount
+from kedge.runtime.mounting import check_kernel_mount
 from tests.builders.containers import Runner, each_role, make_sandbox
 from tests.requirements import require_program, require_root
 
@@ -80,10 +80,10 @@ def test_mount_loop_can_write_and_works_on_old_kernels(tmp_path: Path, is_old: b
     target = tmp_path / "mnt"
     target.mkdir()
     code = (
-        "import sys; from kedge.posix import constants, libc\n"
-        f"constants.LOOP_CONFIGURE = {0x4CFF if is_old else 0x4C0A}\n"
+        "import sys; from kedge.posix import libc\n"
+        f"libc.LOOP_CONFIGURE = {0x4CFF if is_old else 0x4C0A}\n"
         "from kedge.runtime.mounts.loop_device import mount_loop\n"
-        "libc.unshare(constants.CLONE_NEWNS); libc.mount('none', '/', '', constants.MS_REC | constants.MS_PRIVATE)\n"
+        "libc.unshare(libc.CLONE_NEWNS); libc.mount('none', '/', '', libc.MS_REC | libc.MS_PRIVATE)\n"
         "file, target = sys.argv[1:]\n"
         "mount_loop(file, 4096, 4 << 20, target, 'ext4', writable=True)\n"
         "open(target + '/written', 'w').write('here')\n"

@@ -14,8 +14,8 @@ import pytest
 from kedge.cli.main import make_parser
 from kedge.cli.shim_words import translate
 from kedge.errors import KedgeError
-from kedge.runtime.command_line.flag_table import FLAGS
-from kedge.runtime.command_line.flags import HelpWanted, parse_words
+from kedge.runtime.flags import HelpWanted, parse_words
+from kedge.runtime.options import FLAGS
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.interop.recorded import find_changes, recall
 

@@ -5,9 +5,9 @@ import sys
 
 from kedge.errors import KedgeError
 from kedge.posix import libc
-from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_BIND, MS_REC, MS_SLAVE
+from kedge.posix.libc import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_BIND, MS_REC, MS_SLAVE
+from kedge.runtime.mount_operations import mount_overlay
 from kedge.runtime.mounts.ext3 import ExtImage, ExtServers, mount_ext
-from kedge.runtime.mounts.overlay_mount import mount_overlay
 
 base, image = sys.argv[1:3]
 uid, gid = os.getuid(), os.getgid()

@@ -4,7 +4,7 @@ import sys
 import time
 
 from kedge.posix import libc
-from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC
+from kedge.posix.libc import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC
 from kedge.posix.spawn import replace_process
 from kedge.runtime.processes.rank_sharing import Sharing
 from kedge.runtime.processes.supervise import run_supervised

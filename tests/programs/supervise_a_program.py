@@ -3,7 +3,7 @@ import os
 import sys
 
 from kedge.posix import libc
-from kedge.posix.constants import CLONE_NEWPID, CLONE_NEWUSER
+from kedge.posix.libc import CLONE_NEWPID, CLONE_NEWUSER
 from kedge.posix.spawn import replace_process
 from kedge.runtime.processes.supervise import run_supervised
 

@@ -13,7 +13,7 @@ from kedge.cli.options import add_dry_run, add_settings, add_verify
 from kedge.cli.pull import FORMS
 from kedge.errors import OutputExists
 from kedge.model.setting_values import PULL_POLICIES
-from kedge.runtime.gpu_vendors import list_switches
+from kedge.runtime.options import list_switches
 
 if TYPE_CHECKING:
     from kedge.cli.build_steps import StepBoard

@@ -13,9 +13,9 @@ import json
 import os
 
 from kedge.cli.container import OWN_FAILURE, Speaker, find_services, open_standard_streams, report
-from kedge.runtime.command_line.flags import parse_words
+from kedge.runtime.flags import parse_words
 from kedge.runtime.options import RunOptions
-from kedge.runtime.start.run import run_container
+from kedge.runtime.start_container import run_container
 from kedge.runtime.step_options import StepOptions
 
 TYPE_CHECKING = False
@@ -59,8 +59,8 @@ def _remove(folder: str) -> int:
     from pathlib import Path  # late, all: few steps are killed
 
     from kedge.posix.confined_paths import remove_tree
-    from kedge.runtime.host_facts import gather_host
-    from kedge.runtime.start.namespaces import enter_user_namespace
+    from kedge.runtime.facts import gather_host
+    from kedge.runtime.mounting import enter_user_namespace
 
     try:
         enter_user_namespace(gather_host(os.environ), as_root=True, has_many=True, is_step=True)

@@ -287,7 +287,7 @@ def _read_sections(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _list_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The options of exec that every step gets."""
-    from kedge.runtime.gpu_vendors import list_switches  # late: `configure` has loaded it
+    from kedge.runtime.options import list_switches  # late: `configure` has loaded it
 
     switches = [f"--{switch.name}" for switch in list_switches() if getattr(arguments, switch.attribute, False)]
     mounts = [word for mount in arguments.mount for word in ("--mount", mount)]

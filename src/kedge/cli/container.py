@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.command_line.flag_table import FLAGS, GROUPS, REFUSALS, Flag
-from kedge.runtime.command_line.flags import HelpWanted, parse_words
-from kedge.runtime.options import RunOptions
+from kedge.runtime.flags import HelpWanted, parse_words
+from kedge.runtime.options import FLAGS, GROUPS, REFUSALS, Flag, RunOptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,10 +42,7 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
         speaker = Speaker(options)
         speaker.say_collected()
         if (options.run_record or options.record_to) and not options.dry_run:
-            from kedge.cli.light_imports import import_for_record  # late, both: few runs are recorded
-
-            import_for_record()
-            from kedge.cli.record_run import run_recorded
+            from kedge.cli.record_run import run_recorded  # late: few runs are recorded
 
             return run_recorded(options, words, speaker.say, lambda: _start(options, speaker))
         return _start(options, speaker)
@@ -62,7 +58,7 @@ def _start(options: RunOptions, speaker: Speaker) -> int:
         from kedge.ops.containers.instance import run_in_instance  # late: only where one is named
 
         return run_in_instance(options, speaker.say)
-    from kedge.runtime.start.run import run_container  # late: mistakes in the words are found without it
+    from kedge.runtime.start_container import run_container  # late: mistakes in the words are found without it
 
     return run_container(options, speaker.say, find_services)
 

@@ -39,10 +39,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     count = 0
     while count < len(words) and words[count] in _LEADING:
         count += 1
-    if words[count:] and words[count] in (*CONTAINER_VERBS, RANK_VERB):
-        from kedge.module_archive import load_together  # loaded already, by the package
-
-        load_together()
     if words[count:] and words[count] in CONTAINER_VERBS:
         from kedge.cli.container import run_words
 
@@ -50,10 +46,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[count:] and words[count] in (STEP_VERB, LAYER_VERB):
         return _run_part(words[count], words[count + 1 :])
     if words[count:] and words[count] == RANK_VERB:
-        from kedge.module_archive import load_together, serve_modules
-
-        serve_modules(RANK_VERB)
-        load_together(RANK_VERB)
         from kedge.cli.rank import run_rank  # late: only launches have ranks
 
         return run_rank(words[count + 1 :])
@@ -64,9 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return start_words(words[count + 1], words[count + 2 :], leading=[_LEADING[word] for word in words[:count]])
     if words[count:] in _VERSION and _show_version(is_command=argv is None):
         return 0
-    from kedge.cli.light_imports import import_for_verb  # late, as what follows
-
-    import_for_verb(words[count:])
     from kedge.cli.main import end_process  # late: argparse and what it needs cost more than a container
     from kedge.cli.main import main as run_main
 

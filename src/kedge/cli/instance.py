@@ -24,7 +24,7 @@ from kedge.cli.signals import raised_signals
 from kedge.errors import UsageError
 from kedge.ops.containers import instance as instances
 from kedge.posix.process_tree import parse_signal
-from kedge.runtime.command_line.flags import HelpWanted, parse_words
+from kedge.runtime.flags import HelpWanted, parse_words
 from kedge.runtime.options import RunOptions
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _report(problem: BaseException, words: list[str], options: RunOptions) -> in
 
 def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
     if options.dry_run:
-        from kedge.runtime.start.run import run_container  # late: it starts nothing
+        from kedge.runtime.start_container import run_container  # late: it starts nothing
 
         options.pid = True
         return run_container(options, speaker.say, find_services)

@@ -13,7 +13,7 @@ from kedge.errors import UsageError
 from kedge.launch.contracts import Contract, name_task
 from kedge.model.job import LAUNCHERS
 from kedge.model.mpi import MODES
-from kedge.runtime.command_line.flag_table import FLAGS, Flag
+from kedge.runtime.options import FLAGS, Flag
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

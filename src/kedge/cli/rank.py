@@ -11,7 +11,7 @@ import os
 
 from kedge.cli.container import open_standard_streams, report, run_words, write_message
 from kedge.launch.order import RankOrder
-from kedge.launch.rank_variables import OWN_TOKEN
+from kedge.rank_variables import OWN_TOKEN
 from kedge.runtime.options import RunOptions
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ from kedge.ops.records.recorder import RunRecorder, Say, split_status
 from kedge.ops.records.run_facts import RunRequest, is_silent_rank
 from kedge.runtime.options import RunOptions
 from kedge.runtime.processes.supervise import run_supervised
-from kedge.runtime.start.run import end_with
+from kedge.runtime.start_container import end_with
 
 _OWN = {"--record": 0, "--record-to": 1}  # and how many words follow
 

@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _add(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
-    from kedge.runtime.command_line.flags import read_truth  # late: one subcommand
+    from kedge.runtime.flags import read_truth  # late: one subcommand
 
     is_insecure = arguments.insecure or bool(read_truth(console.environ.get("APPTAINER_ADD_INSECURE", "")))
     remote = remotes.make_remote(arguments.name, arguments.uri, is_insecure=is_insecure)

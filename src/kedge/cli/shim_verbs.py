@@ -10,7 +10,7 @@ from kedge.errors import FileProblem, UsageError
 from kedge.model.image_argument import is_reference
 from kedge.model.nearest import propose
 from kedge.model.words_of_other_tools import VERB_HABITS
-from kedge.runtime.gpu_vendors import list_switches
+from kedge.runtime.options import list_switches
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from kedge.formats.sif.reader import describe_type
 from kedge.frozen import replace
 from kedge.ops.trust import signatures
 from kedge.ops.trust.keys import open_fetch
-from kedge.runtime.command_line.flags import read_truth
+from kedge.runtime.flags import read_truth
 from kedge.signing.certificates import CertificateFiles
 from kedge.signing.keyring import KeyRing
 from kedge.signing.keyserver import DEFAULT_SERVER

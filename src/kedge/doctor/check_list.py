@@ -68,6 +68,10 @@ _ROWS: tuple[tuple[str | float, ...], ...] = (
     ("locked-memory", "locked memory", "Environment", "environment.process_limits", "check_locked_memory"),
     ("core-files", "core files", "Environment", "environment.process_limits", "check_core_files"),
     ("clock", "clock", "Environment", "environment.clock", "check_clock"),
+    (
+        *("compiled-modules", "kedge's modules", "Environment"),
+        *("environment.compiled_modules", "check_compiled_modules"),
+    ),
     ("locale", "locale", "Environment", "environment.locales", "check_locale"),
     ("python-leaks", "Python of this shell", "Environment", "environment.leaking_variables", "check_python_leaks"),
     ("loader-leaks", "loader of this shell", "Environment", "environment.leaking_variables", "check_loader_leaks"),

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from kedge.frozen import JsonValue, frozen
 from kedge.launch.hosts import parse_counts
-from kedge.launch.rank_variables import OWN
+from kedge.rank_variables import OWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ from kedge.localqueue.watch_processes import (
 )
 from kedge.model.job_state import State
 from kedge.model.output_pattern import fill_pattern
-from kedge.posix.constants import PR_SET_CHILD_SUBREAPER
 from kedge.posix.detached_programs import HeldProgram, Program
 from kedge.posix.files import explained
+from kedge.posix.libc import PR_SET_CHILD_SUBREAPER
 from kedge.posix.owned_names import machine_name
 from kedge.posix.private_files import open_own_file, read_own_file
 from kedge.posix.spawn import start_of

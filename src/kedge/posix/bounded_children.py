@@ -16,8 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from kedge.frozen import frozen
-from kedge.posix.constants import PR_SET_PDEATHSIG
-from kedge.posix.libc import control_process
+from kedge.posix.libc import PR_SET_PDEATHSIG, control_process
 from kedge.posix.spawn import close_all, list_inherited, list_private
 
 ANSWERED, LATE, DIED, REFUSED = "answered", "late", "died", "refused"

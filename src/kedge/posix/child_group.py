@@ -16,7 +16,7 @@ from typing import Any
 
 from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.frozen import frozen
-from kedge.posix.constants import PR_SET_CHILD_SUBREAPER
+from kedge.posix.libc import PR_SET_CHILD_SUBREAPER
 from kedge.posix.process_tree import find_family, signal_all
 from kedge.posix.programs import find_program
 

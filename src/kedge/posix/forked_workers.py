@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator
 
 import kedge.errors
 from kedge.errors import KedgeError, ProgramFailed
-from kedge.posix.constants import PR_SET_PDEATHSIG
-from kedge.posix.libc import control_process
+from kedge.posix.libc import PR_SET_PDEATHSIG, control_process
 from kedge.posix.undivided import Undivided
 
 _ITEM = struct.Struct("<I")

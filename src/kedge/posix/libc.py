@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls of the C library that Python does not offer, by what `c_types` has of ctypes.
-
-It is on the path of every container start: it imports nothing else.
-"""
+"""Calls of the kernel and of the C library that Python lacks, by ctypes, with their constants."""
 
 from __future__ import annotations
 
@@ -10,24 +7,111 @@ import os
 import sys
 
 from kedge.posix import c_types
-from kedge.posix.constants import (
-    AT_EMPTY_PATH,
-    AT_RECURSIVE,
-    KEYCTL_JOIN_SESSION_KEYRING,
-    MFD_CLOEXEC,
-    MNT_DETACH,
-    MOVE_MOUNT_F_EMPTY_PATH,
-    MOVE_MOUNT_T_SYMLINKS,
-    MS_MOVE,
-    OPEN_TREE_CLONE,
-    PR_CAP_AMBIENT,
-    PR_CAP_AMBIENT_RAISE,
-    PR_SET_SECCOMP,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes
+
+
+# Numbers of the Linux kernel's interface that Python does not name; they keep the kernel's names.
+#
+# Sources: include/uapi/linux/{mount,sched,prctl,magic,loop}.h. The numbers are the same on all architectures.
+
+# mount(2)
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_NOATIME = 1024
+MS_NODIRATIME = 2048
+MS_BIND = 4096
+MS_MOVE = 8192
+MS_REC = 16384
+MS_UNBINDABLE = 1 << 17
+MS_PRIVATE = 1 << 18
+MS_SLAVE = 1 << 19
+MS_RELATIME = 1 << 21
+MNT_DETACH = 2
+
+# open_tree(2), move_mount(2), Linux 5.2
+AT_EMPTY_PATH = 0x1000
+AT_RECURSIVE = 0x8000
+OPEN_TREE_CLONE = 1
+MOVE_MOUNT_F_EMPTY_PATH = 4
+MOVE_MOUNT_T_SYMLINKS = 0x10
+
+# mount_setattr(2), Linux 5.12
+MOUNT_ATTR_RDONLY = 1
+MOUNT_ATTR_NOSUID = 2
+MOUNT_ATTR_NODEV = 4
+
+# unshare(2), setns(2)
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+CLONE_NEWCGROUP = 0x02000000
+NS_GET_PARENT = 0xB702  # ioctl(2)
+
+# prctl(2)
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_KEEPCAPS = 8
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_RAISE = 2
+
+# capabilities(7)
+CAP_CHOWN = 0
+CAP_SYS_ADMIN = 21
+CAP_WAKE_ALARM = 35
+
+# keyctl(2)
+KEYCTL_JOIN_SESSION_KEYRING = 1
+
+# statfs(2): file systems that matter when choosing how to mount
+TMPFS_MAGIC = 0x01021994
+RAMFS_MAGIC = 0x858458F6
+FUSE_SUPER_MAGIC = 0x65735546
+NFS_SUPER_MAGIC = 0x6969
+LUSTRE_SUPER_MAGIC = 0x0BD00BD0
+GPFS_SUPER_MAGIC = 0x47504653
+PANFS_SUPER_MAGIC = 0xAAD7AAEA
+ECRYPTFS_SUPER_MAGIC = 0xF15F
+OVERLAYFS_SUPER_MAGIC = 0x794C7630
+SQUASHFS_MAGIC = 0x73717368
+BEEGFS_SUPER_MAGIC = 0x19830326
+SMB2_SUPER_MAGIC = 0xFE534D42
+CIFS_SUPER_MAGIC = 0xFF534D42
+V9FS_MAGIC = 0x01021997
+AFS_SUPER_MAGIC = 0x5346414F
+CEPH_SUPER_MAGIC = 0x00C36400
+
+# ioctl(2) on loop devices
+LOOP_CTL_GET_FREE = 0x4C82
+LOOP_CONFIGURE = 0x4C0A
+LOOP_CLR_FD = 0x4C01
+LOOP_SET_FD = 0x4C00
+LOOP_SET_STATUS64 = 0x4C04
+LO_FLAGS_READ_ONLY = 1
+LO_FLAGS_AUTOCLEAR = 4
+
+# of headers that a Python may have been built without
+MFD_CLOEXEC = 1
+MFD_ALLOW_SEALING = 2
+F_ADD_SEALS = 1033
+O_TMPFILE = 0o20000000  # with os.O_DIRECTORY
+
+
+# Calls of the C library that Python does not offer, by what `c_types` has of ctypes.
+#
+# It is on the path of every container start: it imports nothing else.
 
 USRQUOTA = 0
 GRPQUOTA = 1

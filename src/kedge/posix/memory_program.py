@@ -15,8 +15,7 @@ import fcntl
 import os
 import struct
 
-from kedge.posix.constants import F_ADD_SEALS, MFD_ALLOW_SEALING, MFD_CLOEXEC
-from kedge.posix.libc import create_memory
+from kedge.posix.libc import F_ADD_SEALS, MFD_ALLOW_SEALING, MFD_CLOEXEC, create_memory
 from kedge.posix.spawn import fork_detached, replace_process
 
 TYPE_CHECKING = False

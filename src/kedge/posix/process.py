@@ -403,8 +403,10 @@ def start_piped(argv: Sequence[str], environment: Mapping[str, str], *, has_pipe
 
     Raises ProgramMissing or ProgramFailed.
     """
-    from kedge.posix.constants import PR_SET_PDEATHSIG  # late: few programs are started so
-    from kedge.posix.libc import control_process
+    from kedge.posix.libc import (
+        PR_SET_PDEATHSIG,  # late: few programs are started so
+        control_process,
+    )
 
     path = require_program(argv[0])
     streams = (subprocess.PIPE, subprocess.PIPE) if has_pipes else (subprocess.DEVNULL, sys.stderr)

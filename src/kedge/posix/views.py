@@ -3,7 +3,7 @@
 
 `follow_links` is the one follower, `View` the one protocol. A directory and a table for tests are here, an image in
 `model/tree_view.py` and `formats/squashfs/view.py`, a tree with mounts over it in `runtime/environment/bound_view.py`.
-Two walks stay apart: `runtime/container_view.py`, for a tree that others change meanwhile, and the flattener's in
+Two walks stay apart: `runtime/mount_operations.py`, for a tree that others change meanwhile, and the flattener's in
 `layers/assemble.py`, which makes directories and refuses links that leave the image.
 """
 

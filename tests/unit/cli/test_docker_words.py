@@ -13,7 +13,7 @@ from kedge.cli.docker_words import translate
 from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
-from kedge.runtime.command_line.flags import parse_words
+from kedge.runtime.flags import parse_words
 from tests.builders.rows import each_row
 
 RUN = "--contain --ipc --pid --cleanenv --no-umask --no-eval --writable-tmpfs --fakeroot"

@@ -12,7 +12,7 @@ from kedge.cli import enroot_start
 from kedge.cli.enroot_words import main, translate
 from kedge.cli.main import make_parser
 from kedge.errors import FileProblem, UsageError
-from kedge.runtime.command_line.flags import parse_words
+from kedge.runtime.flags import parse_words
 
 URI = "docker://nvcr.io#nvidia/cuda:12.4.1-devel"
 START = "--cleanenv --no-eval --no-mount cwd,tmp,bind-paths --scratch /tmp"

@@ -13,7 +13,7 @@ import pytest
 from kedge.cli.srun_words import split_words, translate
 from kedge.errors import UsageError
 from kedge.posix.start_kedge import own_command
-from kedge.runtime.command_line.flags import parse_words
+from kedge.runtime.flags import parse_words
 from tests.builders.rows import each_row
 
 LINES = [

@@ -21,7 +21,7 @@ from kedge.doctor.surroundings import Surroundings
 from kedge.errors import LimitReached, ProgramFailed
 from kedge.posix.views import TableView
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.start.namespaces import OTHER_NAMESPACES
+from kedge.runtime.mounting import OTHER_NAMESPACES
 from kedge.settings import Settings
 from tests.builders.findings import require_whole
 from tests.requirements import require_user_namespaces

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import compileall
+import os
 from pathlib import Path
 
 import pytest
 
 from kedge.doctor.environment.clock import check_clock, judge_skew, judge_year, measure_skew
+from kedge.doctor.environment.compiled_modules import check_compiled_modules, judge_modules
 from kedge.doctor.environment.leaking_variables import check_python_leaks, judge_loader_leaks, list_user_sites
 from kedge.doctor.environment.locales import judge_locale
 from kedge.doctor.environment.memory_limits import check_memory, judge_memory
@@ -130,6 +133,26 @@ def test_clock_of_a_file_server_that_differs_is_a_warning() -> None:
     assert judge_skew(2.0).level == OK
     assert "95 s ahead of" in require_whole(judge_skew(95.0), WARNING).what
     assert "95 s behind" in require_whole(judge_skew(-95.0), WARNING).what
+
+
+def test_modules_that_cannot_be_compiled_are_named_with_the_command_that_mends_it(tmp_path: Path) -> None:
+    package = tmp_path / "kedge"
+    for name in ("cli/entry.py", "cli/container.py", "posix/libc.py", "runtime/facts.py"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text("VALUE = 1\n")
+    finding = require_whole(judge_modules(package, may_write=False), NOTE)
+    assert finding.what.startswith("4 of the 4 modules")
+    assert finding.fix.endswith(f" -m compileall -q {package}")
+    assert judge_modules(package, may_write=True).what == "compiled when they are first loaded"
+    assert compileall.compile_dir(package, quiet=1)
+    assert (judge_modules(package, may_write=False).level, judge_modules(package, may_write=False).what) == (
+        OK,
+        "compiled",
+    )
+    os.utime(package / "posix/libc.py", (1, 1))  # another source than the one that was compiled
+    assert judge_modules(package, may_write=False).what.startswith("1 of the 4 modules")
+    assert judge_modules(tmp_path / "bundle", may_write=False).level == OK
+    assert check_compiled_modules(make_surroundings(tmp_path))[0].check == "compiled-modules"
 
 
 def test_clock_is_measured_without_leaving_a_file(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ TYPES = [name for name in c_types.__all__ if name.startswith("c_")]
 LOOK = """
 import os, sys
 {before}
-from kedge.posix import c_types, libc
+from kedge.posix import c_types
+from kedge.posix import libc
 print("ctypes" in sys.modules, hasattr(libc._library, "mount"), hasattr(libc._library, "no_such_call"))
 words = libc.ShownWords()
 words.replace(b"another name")

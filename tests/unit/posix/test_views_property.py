@@ -19,7 +19,7 @@ from kedge.model.tree import find
 from kedge.model.tree_view import TreeView
 from kedge.posix import libc
 from kedge.posix.views import DirectoryView, TableView
-from kedge.runtime.container_view import ContainerView
+from kedge.runtime.mount_operations import ContainerView
 
 if TYPE_CHECKING:
     from kedge.posix.views import View

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kedge.posix import libc
-from kedge.runtime.container_view import OPEN_DIRECTORY, ContainerView, Maker, Walk, make_inside, open_inside
+from kedge.runtime.mount_operations import OPEN_DIRECTORY, ContainerView, Maker, Walk, make_inside, open_inside
 from tests.unit.posix.test_views import make_tree
 
 WRONG = (("/loop", "Too many levels"), ("/nothing", "No such file"), ("/etc/passwd/x", "Not a directory"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kedge.runtime.host_facts import gather_host, read_memory
+from kedge.runtime.facts import gather_host, read_memory
 
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

@@ -9,9 +9,9 @@ from kedge.doctor.containers.trial import PLACE, WORK, KernelRefusal, cover_plac
 from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.posix import libc
-from kedge.posix.constants import MS_NODEV, MS_NOSUID
-from kedge.runtime.host_facts import is_privileged
-from kedge.runtime.images.mount_or_unpack import check_kernel_mount
+from kedge.posix.libc import MS_NODEV, MS_NOSUID
+from kedge.runtime.facts import is_privileged
+from kedge.runtime.mounting import check_kernel_mount
 from kedge.runtime.mounts.ext3 import needs_servers
 from kedge.runtime.mounts.fuse_program import find_program
 from kedge.runtime.mounts.squashfuse import can_use_fuse, find_squashfuse

@@ -9,7 +9,7 @@ from pathlib import Path
 from kedge.doctor.containers.trial import PLACE, WORK, KernelRefusal, cover_place, try_namespaces
 from kedge.doctor.finding import NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
-from kedge.runtime.mounts.overlay_mount import mount_fuse, mount_kernel
+from kedge.runtime.mount_operations import mount_fuse, mount_kernel
 
 NAME = "overlay"
 _DOCS = f"kedge help doctor {NAME}"

@@ -8,8 +8,7 @@ import os
 from kedge.doctor.finding import NOTE, OK, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.posix.views import DirectoryView
-from kedge.runtime.environment.identity import find_user
-from kedge.runtime.facts import HostFacts
+from kedge.runtime.facts import HostFacts, find_user
 from kedge.runtime.processes.subordinate_ids import STEP_IDS, find_helper, find_range, plan_maps
 
 NAME = "subordinate-ids"

@@ -12,11 +12,11 @@ from kedge.errors import LimitReached, ProgramFailed
 from kedge.frozen import frozen
 from kedge.posix import libc
 from kedge.posix.bounded_children import ANSWERED, REFUSED, BoundedTask, run_bounded
-from kedge.posix.constants import MS_NODEV, MS_NOSUID
+from kedge.posix.libc import MS_NODEV, MS_NOSUID
 from kedge.posix.views import DirectoryView
 from kedge.runtime.facts import HostFacts
+from kedge.runtime.mounting import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
 from kedge.runtime.options import RunOptions
-from kedge.runtime.start.namespaces import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
 
 USER_NAMESPACE = "a user namespace"
 WORK = "the work itself"

@@ -10,8 +10,8 @@ from pathlib import Path
 from kedge.doctor.finding import NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.model.counting import count_things
-from kedge.runtime.environment.env_requests import REQUEST_PREFIXES
-from kedge.runtime.environment.guarded_variables import is_guarded
+from kedge.runtime.env_scripts import REQUEST_PREFIXES
+from kedge.runtime.payload import is_guarded
 from kedge.settings import home_directory
 
 _LOADER = ("LD_PRELOAD", "LD_AUDIT", "GCONV_PATH", "LOCPATH")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kedge.doctor.finding import NOTE, OK, WARNING, Finding
 from kedge.doctor.surroundings import Surroundings
 from kedge.posix.views import DirectoryView
-from kedge.runtime.environment.guarded_variables import has_locale, has_plain_utf8
+from kedge.runtime.payload import has_locale, has_plain_utf8
 
 if TYPE_CHECKING:
     from kedge.posix.views import View

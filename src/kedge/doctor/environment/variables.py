@@ -13,9 +13,8 @@ from kedge.errors import KedgeError
 from kedge.model.counting import count_things
 from kedge.model.nearest import propose
 from kedge.posix.programs import find_program
-from kedge.runtime.command_line.binds import collect_binds
-from kedge.runtime.command_line.flag_table import FLAGS
-from kedge.runtime.options import RunOptions
+from kedge.runtime.flags import collect_binds
+from kedge.runtime.options import FLAGS, RunOptions
 from kedge.settings import PREFIXES, SETTINGS
 
 # read elsewhere than by settings and flags

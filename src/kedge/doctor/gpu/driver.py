@@ -14,7 +14,7 @@ from kedge.posix.views import DirectoryView
 from kedge.runtime.devices import load_vendor
 from kedge.runtime.devices.driver_report import DriverReport, Lack
 from kedge.runtime.facts import HostFacts
-from kedge.runtime.gpu_vendors import VENDORS
+from kedge.runtime.options import VENDORS
 
 _PAGE = "kedge help doctor"
 _FURTHER: dict[str, Callable[[Surroundings], list[Finding]]] = {"NVIDIA": judge_toolkit}

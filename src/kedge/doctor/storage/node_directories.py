@@ -11,7 +11,7 @@ from kedge.doctor.storage.cache_home import StoragePlace, describe_room, find_ex
 from kedge.doctor.surroundings import Surroundings
 from kedge.errors import KedgeError
 from kedge.model.size import format_size
-from kedge.runtime.images.node_cache import choose_node_directory, describe_storage
+from kedge.runtime.node_cache import choose_node_directory, describe_storage
 
 _LITTLE = 10**9
 _ROOM_FOR_ROOT = 20 * 10**9  # one large framework image, unpacked, roughly

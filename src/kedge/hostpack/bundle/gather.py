@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from kedge.errors import FileProblem, UnsupportedFormat
@@ -17,14 +17,10 @@ from kedge.hostpack.bundle.compile_modules import compile_modules
 from kedge.hostpack.bundle.libraries import LibraryCollector
 from kedge.hostpack.bundle.write_bundle import BundledFile
 from kedge.hostpack.python_environment import ask_python
-from kedge.late_functions import LATE
-from kedge.module_archive import START, UNCHECKED, pack_archive, unpack_lean
 from kedge.posix.files import explained
 from kedge.posix.process import run_program
 from kedge.posix.start_kedge import own_interpreter, own_package
-from kedge.start_modules import ARCHIVES, OWN_INTERPRETER
 
-_PYC_HEAD = 16  # bytes before the code
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
 
@@ -47,7 +43,7 @@ def gather_files(work: Path) -> dict[str, BundledFile]:
     start = Path(own_package()) / "cli/bundle_start.py"
     (work / "start").mkdir()
     name = "kedge/cli/bundle_start.py"
-    files[layout.START] = BundledFile(compile_modules({name: start}, work / "start")[0][name], is_vital=True)
+    files[layout.START] = BundledFile(compile_modules({name: start}, work / "start")[name], is_vital=True)
     authorities = next((path for path in _CERTIFICATES if os.path.isfile(path)), None)  # noqa: PTH113
     if authorities is not None:
         files[layout.CERTIFICATES] = _read(Path(authorities))
@@ -59,13 +55,7 @@ def _compile(paths: dict[str, Path], library: str, work: Path) -> dict[str, Bund
     (work / "modules").mkdir()
     vital = {f"{library}/{name}" for name in rules.VITAL_MODULES}
     files = {}
-    places = {name: _find_source(name, sources) for names in ARCHIVES.values() for each in names for name in each}
-    places |= {name: _find_source(name, sources) for name in OWN_INTERPRETER}
-    early, together, _ = ARCHIVES[START]
-    late = {places[name]: LATE.get(name, ()) for name in (*early, *together, *OWN_INTERPRETER[1:])}
-    compiled, lean = compile_modules(sources, work / "modules", late)
-    for kind in ARCHIVES:  # named as module_archive.find_archive does where there is no __pycache__
-        files[f"{library}/kedge/{kind}.modules"] = BundledFile(_archive_modules(kind, places, compiled, lean))
+    compiled = compile_modules(sources, work / "modules")
     for name, code in compiled.items():
         place = f"{library}/{name}c"
         if name in rules.SOURCES_KEPT:  # beside its source, where the interpreter looks for it then
@@ -73,32 +63,6 @@ def _compile(paths: dict[str, Path], library: str, work: Path) -> dict[str, Bund
             place = f"{folder}/__pycache__/{file.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc"
         files[place] = BundledFile(code, is_vital=place in vital)
     return files
-
-
-def _find_source(name: str, sources: Mapping[str, Path]) -> str:
-    """The file of a module; empty where this version of Python has no such module."""
-    path = name.replace(".", "/")
-    return next((each for each in (f"{path}.py", f"{path}/__init__.py") if each in sources), "")
-
-
-def _archive_modules(
-    kind: str, places: Mapping[str, str], compiled: Mapping[str, bytes], lean: Mapping[str, bytes]
-) -> bytes:
-    """The modules of starts, or of verbs, in one file, which is found at one open."""
-    early, together, more = ARCHIVES[kind]
-    if kind == START:
-        together, more = (*together, *OWN_INTERPRETER), tuple(name for name in more if name not in OWN_INTERPRETER)
-    modules = []
-    split = {}
-    for name in (*early, *together, *more):
-        file = places[name]
-        if not file:
-            continue
-        body = compiled[file][_PYC_HEAD:]
-        if kind == START and file in lean:
-            body, split[name] = unpack_lean(lean[file])
-        modules.append((name, f"/{file.removeprefix('kedge/')}c", body, 0, UNCHECKED))
-    return pack_archive(modules, early, together, split, is_twice=kind == START)
 
 
 def _is_module(name: str, library: str) -> bool:

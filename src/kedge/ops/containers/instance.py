@@ -13,18 +13,15 @@ from kedge.errors import InstanceProblem, RuntimeUnsuited
 from kedge.frozen import replace
 from kedge.posix.files import explained, write_atomically
 from kedge.posix.spawn import start_of
-from kedge.runtime.command_line.config_files import CONTAINER_SETTINGS, settle_options
-from kedge.runtime.facts import ImageFacts
-from kedge.runtime.gpu_vendors import VENDORS
-from kedge.runtime.host_facts import gather_host
+from kedge.runtime.facts import ImageFacts, gather_host
+from kedge.runtime.mounting import HostRoot
+from kedge.runtime.options import CONTAINER_SETTINGS, VENDORS, settle_options
 from kedge.runtime.processes.instance_records import Instance, InstanceDirectory, check_name
 from kedge.runtime.processes.join_namespaces import join_namespaces
 from kedge.runtime.processes.rank_sharing import shapes_container
 from kedge.runtime.processes.supervise import run_supervised
 from kedge.runtime.start import joined_container as inside  # after joining, nothing of the host can be imported
-from kedge.runtime.start.container_root import add_fakeroot_namespaces, choose_restrictions
-from kedge.runtime.start.host_root import HostRoot
-from kedge.runtime.start.run import become, end_with
+from kedge.runtime.start_container import add_fakeroot_namespaces, become, choose_restrictions, end_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kedge.host.cgroups import find_least, read_hierarchies
 from kedge.host.limits import MEMORY_FILES
 from kedge.posix.process_tree import Process, count_memory, list_processes
-from kedge.runtime.host_facts import read_memory
+from kedge.runtime.facts import read_memory
 from kedge.runtime.processes.instance_records import Instance
 
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -16,11 +16,11 @@ from kedge.ops.setup.workplace import Workplace
 from kedge.posix.views import DirectoryView, TableView
 from kedge.runtime.adapters import Adapter, ForeignImage
 from kedge.runtime.facts import HostFacts, ImageFacts
-from kedge.runtime.images.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.images.node_cache import find_by_reference, find_unpacked, hold_image, is_volatile, read_config
+from kedge.runtime.image_file import ImageFile, compare_machine, identify
 from kedge.runtime.mounts.overlay_options import explain_readonly_image
+from kedge.runtime.node_cache import find_by_reference, find_unpacked, hold_image, is_volatile, read_config
 from kedge.runtime.options import RunOptions
-from kedge.runtime.start.find_image import choose_architecture, find_on_node, unpack_in_child
+from kedge.runtime.start_container import choose_architecture, find_on_node, unpack_in_child
 from kedge.settings import SETTINGS, Settings
 
 Say = Callable[[str, str], None]

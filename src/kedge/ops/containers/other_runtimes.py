@@ -16,10 +16,9 @@ from kedge.ops.containers.other_runtime_image import open_image
 from kedge.posix.process import run_program
 from kedge.posix.spawn import replace_process
 from kedge.runtime.adapters import Adapter, ForeignPlan, apply_rules, find_adapter, plan_foreign
-from kedge.runtime.command_line.binds import collect_binds
 from kedge.runtime.command_line.shim_file import is_shim
-from kedge.runtime.facts import Additions, HostFacts, ImageFacts
-from kedge.runtime.host_facts import gather_host
+from kedge.runtime.facts import Additions, HostFacts, ImageFacts, gather_host
+from kedge.runtime.flags import collect_binds
 from kedge.runtime.options import RunOptions
 
 Say = Callable[[str, str], None]

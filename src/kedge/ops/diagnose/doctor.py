@@ -17,7 +17,6 @@ from kedge.doctor.surroundings import Check, Surroundings
 from kedge.errors import KedgeError
 from kedge.frozen import replace
 from kedge.model.site import Site
-from kedge.module_archive import load_together
 from kedge.posix.files import atomic_output
 from kedge.settings import Settings
 
@@ -69,7 +68,6 @@ def diagnose(
     wanted = [*names, checks[0].name] if names and image else names
     if not wanted or _NETWORK.intersection(wanted):
         # once, before there are children: each of them would import all of it, out of the time it has for answers
-        load_together("registry")
         importlib.import_module("kedge.doctor.network.credentials")
     spent = time.monotonic() - began
     slowness = _measure_slowness(spent)

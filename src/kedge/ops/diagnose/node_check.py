@@ -12,7 +12,7 @@ from kedge.doctor.surroundings import Check, Surroundings
 from kedge.model.site import Site
 from kedge.ops.explain.host_target import describe_host
 from kedge.ops.setup.seen_nodes import NodeFacts, Remembered, find_job_place, recall_nodes, remember_node
-from kedge.runtime.host_facts import gather_host
+from kedge.runtime.facts import gather_host
 
 NAME = "compute-nodes"
 _DOCS = "kedge help doctor compute-nodes"

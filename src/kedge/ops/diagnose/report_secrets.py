@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kedge.model.secret_text import mask_secrets
 from kedge.registry.secret import HIDDEN, Secret, scrub
-from kedge.runtime.environment.env_requests import REQUEST_PREFIXES
+from kedge.runtime.env_scripts import REQUEST_PREFIXES
 
 _SECRET_NAME = re.compile(
     r"PASS(WORD|WD|PHRASE|_|$)|PWD_|TOKEN|SECRET|(API|ACCESS|PRIVATE|LICENSE|ENCRYPTION|SIGNING)_?KEY|_KEY\d*$|^KEY$|"

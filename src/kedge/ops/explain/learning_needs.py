@@ -181,8 +181,10 @@ def _judge(name: str, contract: str, found: TorchLauncher | FoundPackage, *, is_
 
 def read_surroundings(options: Sequence[str], environ: Mapping[str, str], directory: str = "") -> Surroundings:
     """What options of `kedge exec` and variables of the host bring into the container."""
-    from kedge.runtime.command_line.binds import collect_binds  # late: who has the image's PyTorch needs none of it
-    from kedge.runtime.command_line.flags import parse_words
+    from kedge.runtime.flags import (
+        collect_binds,  # late: who has the image's PyTorch needs none of it
+        parse_words,
+    )
 
     read = parse_words("exec", [*options, "image", "true"], environ)
     binds = collect_binds(read, environ, directory or os.getcwd())  # noqa: PTH109 - text

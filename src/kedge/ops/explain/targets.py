@@ -48,7 +48,7 @@ def find_target(
         target = _describe_named(named, version)
     else:
         from kedge.ops.explain.host_target import describe_host
-        from kedge.runtime.host_facts import gather_host
+        from kedge.runtime.facts import gather_host
 
         target = describe_host(gather_host(environ), tables)
         if target.has_gpus or not version:

@@ -16,8 +16,8 @@ from kedge.model.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import Workplace
-from kedge.runtime.images.node_cache import reference_path
 from kedge.runtime.images.node_cache_writer import NodeCache
+from kedge.runtime.node_cache import reference_path
 from kedge.store.resolved_names import NameRecord
 from kedge.store.store import Store
 

@@ -28,10 +28,10 @@ from kedge.model.reference import Reference, Transport
 from kedge.ops.setup.workplace import LOOKUP_PATIENCE, Workplace
 from kedge.ops.sources.classify import Source, classify
 from kedge.posix.files import explained
-from kedge.runtime.images.image_file import ImageFile, identify
-from kedge.runtime.images.node_cache import find_by_reference, is_volatile
+from kedge.runtime.image_file import ImageFile, identify
 from kedge.runtime.images.node_cache_writer import Build, Built, NodeCache
 from kedge.runtime.images.tag_lookups import describe_login, find_current
+from kedge.runtime.node_cache import find_by_reference, is_volatile
 from kedge.store.store import Store
 
 if TYPE_CHECKING:

@@ -155,7 +155,7 @@ def _read_file(path: str, tables: Tables) -> ImageTraits | None:
     """Traits from the config in a SIF; reading the files inside would take longer than the submission."""
     from kedge.compat.image.read_traits import read_config_traits
     from kedge.model.manifest import parse_config
-    from kedge.runtime.images.image_file import identify
+    from kedge.runtime.image_file import identify
 
     raw = identify(path).read_config()
     return read_config_traits(path, parse_config(_wrap(raw), where=path), tables) if raw else None

@@ -115,7 +115,7 @@ def _place_built(job: Job, settings: Settings, directory: str) -> StagedImage:
 
 def _take_file(job: Job, path: Path, settings: Settings) -> StagedImage:
     """The file or directory itself; refuses what `kedge exec` would refuse, before the job is pending."""
-    from kedge.runtime.images.image_file import identify  # late: not every job has an image here
+    from kedge.runtime.image_file import identify  # late: not every job has an image here
 
     try:
         identify(str(path))

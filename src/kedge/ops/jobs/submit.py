@@ -195,8 +195,8 @@ def _find_inside_only(job: Job) -> tuple[str, ...]:
     """Variables of the job that would also affect programs of the node, such as kedge and srun."""
     if not job.image or not job.environment:
         return ()
-    from kedge.runtime.environment.env_requests import NEVER_PASSED  # late: most jobs set no variables
-    from kedge.runtime.environment.guarded_variables import is_guarded
+    from kedge.runtime.env_scripts import NEVER_PASSED  # late: most jobs set no variables
+    from kedge.runtime.payload import is_guarded
 
     names = (name for name, _ in job.environment)
     return tuple(name for name in names if name in NEVER_PASSED or is_guarded(name) or name.startswith(_LOADER))

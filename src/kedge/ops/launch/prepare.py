@@ -18,7 +18,6 @@ from kedge.launch.plan import CONTAINED, LaunchPlan
 from kedge.launch.programs.known import find_launch_program
 from kedge.launch.programs.open_mpi import list_settings
 from kedge.launch.programs.program import StartRequest
-from kedge.launch.rank_variables import OWN_TOKEN
 from kedge.launch.ranks import find_launcher
 from kedge.launch.rendezvous import Rendezvous, choose_rendezvous
 from kedge.launch.shape import LaunchShape, choose_shape
@@ -37,6 +36,7 @@ from kedge.ops.launch.surroundings import (
 )
 from kedge.posix.programs import find_program
 from kedge.posix.start_kedge import own_start_command
+from kedge.rank_variables import OWN_TOKEN
 from kedge.schedulers.choose import find_facts
 
 _PORTS = 50  # that are tried

@@ -24,9 +24,9 @@ def make_image_ready(
     """The request for an image that is on this node; raises what the pull raises. Files are as they are."""
     if find_path(request.image) or request.image.startswith("instance:"):
         return request
-    from kedge.runtime.command_line.flags import parse_words  # late, all of these: most images are files
-    from kedge.runtime.images.node_cache import is_volatile
-    from kedge.runtime.start.find_image import unpack_in_child
+    from kedge.runtime.flags import parse_words  # late, all of these: most images are files
+    from kedge.runtime.node_cache import is_volatile
+    from kedge.runtime.start_container import unpack_in_child
 
     options = parse_words("exec", [*request.options, request.image, "true"], environ)
     if is_volatile(request.image) or "--disable-cache" in options.pull_words:
@@ -52,8 +52,8 @@ def _pin(image: str, settings: Settings, warn: Callable[[str], None]) -> str:
 
 def _is_here(image: str, pull: str, words: list[str], environ: Mapping[str, str]) -> bool:
     """Whether the start of a container would ask nobody."""
-    from kedge.runtime.images.node_cache import find_by_reference
     from kedge.runtime.images.tag_lookups import find_current
+    from kedge.runtime.node_cache import find_by_reference
 
     if pull in ("missing", "never"):
         return bool(find_by_reference(image, os.uname().machine, environ))

@@ -19,12 +19,12 @@ from kedge.frozen import frozen, replace
 from kedge.launch.plan import CONTAINED, LaunchPlan, StartedProcess
 from kedge.launch.programs.node_shell import list_shell_settings, write_node_shell
 from kedge.launch.programs.program import RankEnd
-from kedge.launch.rank_variables import OWN_TOKEN
 from kedge.ops.launch.follow_output import OutputFollower, RankFailure, Write
 from kedge.ops.launch.rank_input import InputSender, make_piece
 from kedge.ops.launch.watch_nodes import LostNode, NodeWatch
 from kedge.ops.launch.watch_ranks import EndedRank, RankWatch
 from kedge.posix.child_group import ChildGroup, GroupMember
+from kedge.rank_variables import OWN_TOKEN
 from kedge.runtime.processes.rank_sharing import find_private_directory
 
 _MOMENT = 0.1  # seconds between two looks

@@ -14,12 +14,12 @@ from kedge.errors import LaunchFailed
 from kedge.frozen import replace
 from kedge.launch.order import RankOrder
 from kedge.launch.programs.own import label_line, tell_end
-from kedge.launch.rank_variables import OWN_LAUNCH, OWN_TOKEN
 from kedge.launch.ranks import Rank, own_variables
 from kedge.ops.launch.line_buffer import LineBuffer
 from kedge.ops.launch.rank_input import TAKEN, InputReceiver, read_first_piece
 from kedge.posix.child_group import ChildGroup, GroupMember
 from kedge.posix.start_kedge import own_start_command
+from kedge.rank_variables import OWN_LAUNCH, OWN_TOKEN
 
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 _MOMENT = 0.1

@@ -15,7 +15,7 @@ from kedge.errors import FileProblem
 from kedge.host.this_host import read_this_host
 from kedge.launch.hosts import MOST_TEXT
 from kedge.model.allocation import Allocation
-from kedge.runtime.images.node_cache import own_directory
+from kedge.runtime.node_cache import own_directory
 from kedge.runtime.processes.rank_sharing import find_private_directory
 from kedge.schedulers.current_allocation import find_allocation
 

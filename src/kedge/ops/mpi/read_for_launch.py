@@ -12,8 +12,8 @@ from kedge.frozen import replace
 from kedge.model.image_argument import find_path
 from kedge.model.mpi import MpiImage
 from kedge.ops.mpi.known_mpis import describe_file, recall_image
-from kedge.runtime.images.image_file import identify
-from kedge.runtime.images.node_cache import find_by_reference
+from kedge.runtime.image_file import identify
+from kedge.runtime.node_cache import find_by_reference
 from kedge.settings import Settings
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from kedge.errors import KedgeError
 from kedge.model.image_argument import find_path
 from kedge.model.secret_text import redact
-from kedge.module_archive import load_together
-from kedge.runtime.images.image_file import identify, make_absolute
-from kedge.runtime.images.node_cache import find_by_reference
+from kedge.runtime.image_file import identify, make_absolute
+from kedge.runtime.node_cache import find_by_reference
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ def _fingerprint(path: str) -> dict[str, Any]:
 
 def _read_notes(root: str, digest: str | None) -> dict[str, Any]:
     """What the image says of itself: the manifest it was made from, and how it was built."""
-    load_together("inspect")  # of a command, which describes images in a child without threads
     from kedge.ops.images.inspect import inspect_path  # late: readers of all formats
 
     try:

@@ -16,7 +16,7 @@ from kedge.model.run_record import is_words
 from kedge.model.secret_text import HIDDEN
 from kedge.ops.records.image_facts import describe_image
 from kedge.ops.records.run_facts import choose_variables
-from kedge.runtime.command_line.binds import collect_binds
+from kedge.runtime.flags import collect_binds
 from kedge.runtime.options import RunOptions
 
 _VERBS = ("exec", "run", "launch")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kedge.errors import CorruptImage
 from kedge.posix.files import explained
-from kedge.runtime.images.image_file import ImageFile, identify
+from kedge.runtime.image_file import ImageFile, identify
 
 _FORMAT = b"kedge unpacked 1\0"  # raise it when the unpacked files change
 _SLICE = 64 << 20  # bytes that one thread hashes at a time

@@ -39,7 +39,6 @@ from kedge.model.manifest import (
 )
 from kedge.model.platform import Platform
 from kedge.model.reference import Reference
-from kedge.module_archive import load_together
 from kedge.ops.setup.workplace import Workplace
 from kedge.store.resolved_names import NameRecord
 from kedge.store.store import Store
@@ -149,7 +148,6 @@ def _was_asked(reference: Reference, workplace: Workplace, store: Store) -> bool
 def _open_client(
     reference: Reference, workplace: Workplace, *, patient: bool = True, patience: float | None = None
 ) -> RegistryClient:
-    load_together("registry")
     from kedge.registry.client import RegistryClient  # late: what is in the cache needs no registry
 
     return RegistryClient(reference.registry, workplace.open_access(patient=patient, patience=patience))

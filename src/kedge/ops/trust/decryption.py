@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kedge.errors import UsageError
-from kedge.runtime.command_line.flags import read_variable
+from kedge.runtime.flags import read_variable
 from kedge.runtime.options import RunOptions
 
 

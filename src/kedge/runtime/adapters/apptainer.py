@@ -19,9 +19,9 @@ from kedge.runtime.adapters.rules import (
     rule_gpus,
     valued,
 )
-from kedge.runtime.command_line.flag_table import FLAGS
-from kedge.runtime.environment.env_requests import REQUEST_PREFIXES
+from kedge.runtime.env_scripts import REQUEST_PREFIXES
 from kedge.runtime.facts import Bind
+from kedge.runtime.options import FLAGS
 
 _PREFIXES = ("APPTAINER_", "SINGULARITY_")
 _BINDS = ("BIND", "BINDPATH", "MOUNT")

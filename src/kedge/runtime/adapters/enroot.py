@@ -22,7 +22,7 @@ from kedge.runtime.adapters.rules import (
 )
 from kedge.runtime.adapters.start import Started, merge_environment, plan_start
 from kedge.runtime.facts import Additions, Bind
-from kedge.runtime.gpu_vendors import VENDORS, Vendor
+from kedge.runtime.options import VENDORS, Vendor
 
 _LIKE_KEDGE = honoured("done by kedge")
 _MOUNTED = honoured("libraries and programs, `--mount` for each")

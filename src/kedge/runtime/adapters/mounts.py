@@ -6,10 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.request import RuntimeCall
-from kedge.runtime.command_line.flags import list_names
-from kedge.runtime.environment.identity import choose_home
-from kedge.runtime.facts import LIBRARIES, Bind
-from kedge.runtime.mounts.plan import is_system_directory
+from kedge.runtime.facts import LIBRARIES, Bind, choose_home
+from kedge.runtime.flags import list_names
+from kedge.runtime.mounting import is_system_directory
 from kedge.runtime.mounts.scratch import list_scratch
 
 

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kedge.runtime.command_line.flag_table import FLAGS
-from kedge.runtime.gpu_vendors import VENDORS, Switch, Vendor, list_switches
-from kedge.runtime.options import RunOptions
+from kedge.runtime.options import FLAGS, VENDORS, RunOptions, Switch, Vendor, list_switches
 
 HONOURED, IGNORED, REFUSED, OWN = "honoured", "ignored", "refused", "own"
 

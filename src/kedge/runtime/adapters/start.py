@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from kedge.runtime.adapters.mounts import Mounts
 from kedge.runtime.adapters.request import ForeignPlan, RuntimeCall
+from kedge.runtime.env_scripts import collect_requests
 from kedge.runtime.environment.action_script import ACTION
-from kedge.runtime.environment.env_requests import collect_requests
-from kedge.runtime.environment.payload import plan_payload
+from kedge.runtime.payload import plan_payload
 
 # Variables of the user that a runtime's own program, or the shell or loader under it, would take for itself.
 _PROGRAMS_OWN = frozenset(

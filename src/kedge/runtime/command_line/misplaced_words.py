@@ -10,7 +10,7 @@ import os
 
 from kedge.errors import KedgeError, UsageError
 from kedge.model.image_argument import is_reference
-from kedge.runtime.environment.env_requests import split_pairs
+from kedge.runtime.env_scripts import split_pairs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

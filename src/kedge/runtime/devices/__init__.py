@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.runtime.facts import Additions
-from kedge.runtime.gpu_vendors import VENDORS
+from kedge.runtime.options import VENDORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from kedge.runtime.devices.driver_report import DriverReport
     from kedge.runtime.facts import HostFacts, ImageFacts
-    from kedge.runtime.gpu_vendors import Vendor
-    from kedge.runtime.options import RunOptions
+    from kedge.runtime.options import RunOptions, Vendor
 
     class VendorModule(Protocol):
         """What the module of a GPU vendor offers."""

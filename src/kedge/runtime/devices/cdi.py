@@ -10,7 +10,7 @@ import os
 
 from kedge.posix.private_files import find_foreign_hand
 from kedge.runtime.devices.cdi_hooks import apply_hooks, as_list, as_mappings
-from kedge.runtime.environment.shell_words import is_name
+from kedge.runtime.env_scripts import is_name
 from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False

@@ -8,8 +8,7 @@ from kedge.runtime.devices.image_variables import read_image_variable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.runtime.facts import HostFacts, ImageFacts
-    from kedge.runtime.gpu_vendors import Vendor
-    from kedge.runtime.options import RunOptions
+    from kedge.runtime.options import RunOptions, Vendor
 
 
 def warn_of_forgotten_flag(vendor: Vendor, options: RunOptions, host: HostFacts, image: ImageFacts) -> list[str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.runtime.devices.driver_report import Lack
-from kedge.runtime.gpu_vendors import find_other_vendor, find_vendor
+from kedge.runtime.options import find_other_vendor, find_vendor
 from kedge.schedulers.choose import list_facts
 
 TYPE_CHECKING = False

@@ -6,16 +6,13 @@ It travels in environment variables, never in argv, which every user of the mach
 
 from __future__ import annotations
 
-from kedge.runtime.environment.env_requests import PATH_REQUESTS
-from kedge.runtime.environment.env_scripts import DEFAULT_PATH, PROMPT, read_script
-from kedge.runtime.environment.shell_words import is_name, quote
+from kedge.runtime.env_scripts import DEFAULT_PATH, PATH_REQUESTS, PROMPT, is_name, quote, read_script
 from kedge.runtime.facts import LIBRARIES, Payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
-    from kedge.runtime.environment.entrypoint import Entrypoint
-    from kedge.runtime.environment.env_scripts import EnvironmentInputs
+    from kedge.runtime.env_scripts import Entrypoint, EnvironmentInputs
 
 ACTION = "KEDGE_ACTION_"  # with a number behind it: the variables
 _PIECE = 24_000  # characters, of at most 4 bytes; the kernel takes 128 KiB for one variable

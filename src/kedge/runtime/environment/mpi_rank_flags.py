@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.launch.rank_variables import PMIX, SIZES
+from kedge.rank_variables import PMIX, SIZES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.command_line.flags import list_names
+from kedge.runtime.flags import list_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

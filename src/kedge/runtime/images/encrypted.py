@@ -15,7 +15,7 @@ from kedge.runtime.mounts.squashfuse import FuseServer, mount_squashfuse, needs_
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.images.image_file import ImageFile
+    from kedge.runtime.image_file import ImageFile
 
 _PROGRAM = "gocryptfs"
 _INNER = "squashfs-"  # how the names of the inner file begin

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import os
 
-from kedge.posix.constants import MS_NODEV, MS_NOSUID, MS_RDONLY
+from kedge.posix.libc import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.posix.views import DirectoryView
-from kedge.runtime.images.image_file import ImageFile, identify, make_absolute
-from kedge.runtime.mounts.layering import plan_squashfs
-from kedge.runtime.mounts.operations import MUST, OLD, SESSION
+from kedge.runtime.image_file import ImageFile, identify, make_absolute
+from kedge.runtime.mount_operations import MUST, OLD, SESSION
+from kedge.runtime.mounting import plan_squashfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.formats.sif.layout import SifDescriptor
     from kedge.runtime.facts import Bind
-    from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.mount_operations import Operation
 
 _FILE_SYSTEMS = {1: "squashfs", 2: "ext3"}  # by SIF's number: those that can be mounted
 

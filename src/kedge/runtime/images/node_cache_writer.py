@@ -25,7 +25,7 @@ from kedge.model.size import format_size
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX, explained, temporary_beside, write_atomically
 from kedge.posix.owned_names import owner_is_gone
-from kedge.runtime.images.node_cache import (
+from kedge.runtime.node_cache import (
     BOOT,
     CONFIG,
     FILES,
@@ -48,7 +48,7 @@ from kedge.runtime.images.node_cache import (
 from kedge.settings import Settings
 
 if TYPE_CHECKING:
-    from kedge.runtime.images.image_file import ImageFile
+    from kedge.runtime.image_file import ImageFile
 
 _REMEDY = "KEDGE_NODEDIR={}/kedge-$USER"
 _NO_UNPACKING = "--root-from squashfuse"

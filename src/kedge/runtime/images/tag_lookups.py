@@ -11,8 +11,8 @@ import os
 import time
 
 from kedge.model.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
-from kedge.runtime.command_line.config_files import read_configured
-from kedge.runtime.images.node_cache import read_resolved
+from kedge.runtime.node_cache import read_resolved
+from kedge.runtime.options import read_configured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

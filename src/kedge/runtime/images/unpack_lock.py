@@ -10,8 +10,8 @@ import fcntl
 import os
 import time
 
-from kedge.launch.rank_variables import LOCAL_RANKS
-from kedge.runtime.images.node_cache import LOCKS
+from kedge.rank_variables import LOCAL_RANKS
+from kedge.runtime.node_cache import LOCKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import os
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
-from kedge.runtime.host_facts import is_privileged
+from kedge.runtime.facts import is_privileged
+from kedge.runtime.mount_operations import OLD
 from kedge.runtime.mounts.fuse_confinement import confine_mounter
 from kedge.runtime.mounts.fuse_program import (
     detach_streams,
@@ -24,12 +25,11 @@ from kedge.runtime.mounts.fuse_program import (
     read_message,
     server_environment,
 )
-from kedge.runtime.mounts.operations import OLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.errors import KedgeError
-    from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.mount_operations import Operation
 
 _PATIENCE = 30.0  # seconds until a mount must be there; a journal may have to be replayed first
 _PAUSE = 0.002
@@ -88,9 +88,9 @@ class ExtServers:
         self._mounts: dict[tuple[str, int], int] = {}
         program = _find_server(images)
         locks = [_lock_image(image) for image in images]
-        libc.unshare(constants.CLONE_NEWNS)
-        libc.mount("none", "/", "", constants.MS_REC | constants.MS_SLAVE)
-        libc.mount("kedge", base, "tmpfs", constants.MS_NOSUID | constants.MS_NODEV, "mode=755")
+        libc.unshare(libc.CLONE_NEWNS)
+        libc.mount("none", "/", "", libc.MS_REC | libc.MS_SLAVE)
+        libc.mount("kedge", base, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "mode=755")
         answers, answering = os.pipe2(os.O_CLOEXEC)
         self._waiting, self._release = os.pipe2(os.O_CLOEXEC)
         run_detached(lambda: self._serve(program, locks, answering))
@@ -111,7 +111,7 @@ class ExtServers:
     def bind(self, image: ExtImage, target: str) -> None:
         """Let the contents appear on `target`; raises OSError."""
         place = f"/proc/self/fd/{self._mounts[image.path, image.offset]}"
-        libc.mount(place, target, "", constants.MS_BIND)
+        libc.mount(place, target, "", libc.MS_BIND)
 
     def close(self) -> None:
         """After the last `bind`."""
@@ -142,7 +142,7 @@ class ExtServers:
         os.close(answering)
         os.read(self._waiting, 1)
         for place in places:
-            libc.unmount(place, constants.MNT_DETACH)
+            libc.unmount(place, libc.MNT_DETACH)
 
 
 def start_server(program: str, image: ExtImage, root: str, lock: int) -> str:
@@ -159,7 +159,7 @@ def start_server(program: str, image: ExtImage, root: str, lock: int) -> str:
             detach_streams(errors)
             keep_only((lock,))  # held as long as the server lives
             options = choose_options(program, image)
-            libc.keep_capability(constants.CAP_SYS_ADMIN)  # it mounts by itself, and is not root
+            libc.keep_capability(libc.CAP_SYS_ADMIN)  # it mounts by itself, and is not root
             inside = _PLACE if confine_mounter(program, [image.path, "/dev/fuse"], root) else place
             replace_process(program, [program, "-f", "-o", options, image.path, inside], server_environment())
         finally:

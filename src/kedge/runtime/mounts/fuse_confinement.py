@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
 
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/dev/null")
 _BASE = "/dev"  # is on every host, and of no use to a server: its device is open
@@ -52,7 +52,7 @@ class Shown:
             else:
                 os.makedirs(os.path.dirname(root + path), exist_ok=True)
                 os.close(os.open(root + path, os.O_CREAT | os.O_CLOEXEC, 0o600))
-            libc.mount(source, root + path, "", constants.MS_BIND | constants.MS_REC)
+            libc.mount(source, root + path, "", libc.MS_BIND | libc.MS_REC)
             os.close(file)
 
 
@@ -60,11 +60,11 @@ def confine_server(program: str, files: list[str], *, has_namespace: bool = Fals
     """Give this process, which becomes a server of a mount that is there, a mount namespace with these files alone."""
     refuse_sockets = _prepare_filter()
     if not has_namespace:
-        libc.unshare(constants.CLONE_NEWNS)  # before files are opened: only those of one's own namespace can be bound
+        libc.unshare(libc.CLONE_NEWNS)  # before files are opened: only those of one's own namespace can be bound
     shown = Shown(program, files)
     if not shown.is_all:
-        libc.mount("none", "/", "", constants.MS_REC | constants.MS_SLAVE)
-        libc.mount("kedge", _BASE, "tmpfs", constants.MS_NOSUID | constants.MS_NODEV, "mode=755")
+        libc.mount("none", "/", "", libc.MS_REC | libc.MS_SLAVE)
+        libc.mount("kedge", _BASE, "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, "mode=755")
         shown.put(_BASE)
         libc.enter_root(_BASE)
     restrict_server(refuse_sockets)
@@ -87,7 +87,7 @@ def confine_mounter(program: str, files: list[str], root: str) -> bool:
 def restrict_server(refuse_sockets: bytes | None = None) -> None:
     """What holds for servers that mount by themselves, too: no new privileges, and no sockets."""
     program = _prepare_filter() if refuse_sockets is None else refuse_sockets
-    libc.control_process(constants.PR_SET_NO_NEW_PRIVS, 1)
+    libc.control_process(libc.PR_SET_NO_NEW_PRIVS, 1)
     if program:
         libc.filter_calls(program)
 

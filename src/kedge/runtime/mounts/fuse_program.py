@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
 from kedge.posix.spawn import replace_process, run_detached
 
 TYPE_CHECKING = False
@@ -54,7 +54,7 @@ def serve_fuse(
         if not os.read(is_ready, 1):
             raise OSError("its process could not be set up")
         options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
-        flags = constants.MS_NOSUID | constants.MS_NODEV
+        flags = libc.MS_NOSUID | libc.MS_NODEV
         libc.mount(kind, target, f"fuse.{kind}", flags, f"{options},allow_other,default_permissions")
         os.write(writing, b"1")
     finally:
@@ -64,7 +64,7 @@ def serve_fuse(
     try:
         os.listdir(target)  # waits until the program answers; fails when it has ended
     except OSError:
-        libc.unmount(target, constants.MNT_DETACH)
+        libc.unmount(target, libc.MNT_DETACH)
         raise OSError(read_message(errors) or "the program ended without an error message") from None
     finally:
         os.close(errors)
@@ -98,7 +98,7 @@ def shield_server() -> None:
     look into a process that has a capability more. In a user namespace this one means nothing else.
     """
     try:
-        libc.keep_capability(constants.CAP_WAKE_ALARM)
+        libc.keep_capability(libc.CAP_WAKE_ALARM)
     except OSError:
         return  # real root without it: nothing is out of its reach
 
@@ -130,7 +130,7 @@ def _become_server(
     pipes: tuple[int, int, int],
 ) -> None:
     reading, writing, say_ready = pipes
-    libc.unshare(constants.CLONE_NEWNS)
+    libc.unshare(libc.CLONE_NEWNS)
     detach_streams(errors)
     keep_only((device,))
     if prepare is not None:

@@ -7,15 +7,26 @@ file system, which is all that it can change. In its place Apptainer gives it th
 
 from __future__ import annotations
 
-from kedge.posix.constants import MS_NOSUID, MS_RDONLY
-from kedge.runtime.mounts.operations import IMAGE_ROOT, MAY, MUST, NEW, OLD, SESSION, WARN
-from kedge.runtime.mounts.points import DEVICES, GUARDED, MountPlan, Points
+from kedge.posix.libc import MS_NOSUID, MS_RDONLY
+from kedge.runtime.mount_operations import (
+    DEVICES,
+    GUARDED,
+    IMAGE_ROOT,
+    MAY,
+    MUST,
+    NEW,
+    OLD,
+    SESSION,
+    WARN,
+    MountPlan,
+    Points,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
     from kedge.runtime.facts import Bind
-    from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.mount_operations import Operation
     from kedge.runtime.step_options import StepOptions
 
 _TREE = f"{SESSION}/script"  # the script's root

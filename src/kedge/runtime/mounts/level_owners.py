@@ -13,8 +13,8 @@ import stat
 
 from kedge.model.owner_attribute import MODE_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.model.owner_records import decode_records
-from kedge.runtime.container_view import OPEN_DIRECTORY, name_descriptor, open_inside
-from kedge.runtime.images.node_cache import read_owners
+from kedge.runtime.mount_operations import OPEN_DIRECTORY, name_descriptor, open_inside
+from kedge.runtime.node_cache import read_owners
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
 
 _CONTROL = "/dev/loop-control"
 _ATTEMPTS = 50  # others take free devices, too
@@ -27,7 +27,7 @@ def mount_loop(file: str, offset: int, size: int, target: str, kind: str, *, wri
         number, device = attach(backing, offset, size, writable=writable)
     finally:
         os.close(backing)
-    flags = constants.MS_NOSUID | constants.MS_NODEV | (0 if writable else constants.MS_RDONLY)
+    flags = libc.MS_NOSUID | libc.MS_NODEV | (0 if writable else libc.MS_RDONLY)
     options = "errors=remount-ro" if kind.startswith("ext") else ""
     try:
         libc.mount(f"/dev/loop{number}", target, kind, flags, options)
@@ -47,7 +47,7 @@ def attach(backing: int, offset: int, size: int, *, writable: bool) -> tuple[int
     control = os.open(_CONTROL, os.O_RDWR | os.O_CLOEXEC)
     try:
         for _ in range(_ATTEMPTS):
-            number = fcntl.ioctl(control, constants.LOOP_CTL_GET_FREE)
+            number = fcntl.ioctl(control, libc.LOOP_CTL_GET_FREE)
             device = _open_device(number, writable=writable)
             try:
                 _configure(device, backing, _make_info(offset, size, writable=writable))
@@ -79,22 +79,22 @@ def _configure(device: int, backing: int, info: bytes) -> None:
     import fcntl  # late: only root comes here
 
     try:
-        fcntl.ioctl(device, constants.LOOP_CONFIGURE, backing.to_bytes(8, "little") + info + _RESERVED)
+        fcntl.ioctl(device, libc.LOOP_CONFIGURE, backing.to_bytes(8, "little") + info + _RESERVED)
         return
     except OSError as problem:
         if problem.errno not in (errno.EINVAL, errno.ENOTTY):
             raise
     # before Linux 5.8 it takes two steps
-    fcntl.ioctl(device, constants.LOOP_SET_FD, backing)
+    fcntl.ioctl(device, libc.LOOP_SET_FD, backing)
     try:
-        fcntl.ioctl(device, constants.LOOP_SET_STATUS64, info)
+        fcntl.ioctl(device, libc.LOOP_SET_STATUS64, info)
     except OSError:
-        fcntl.ioctl(device, constants.LOOP_CLR_FD, 0)
+        fcntl.ioctl(device, libc.LOOP_CLR_FD, 0)
         raise
 
 
 def _make_info(offset: int, size: int, *, writable: bool) -> bytes:
     """struct loop_info64: where in the file, how much of it, and that the device goes with its last user."""
-    flags = constants.LO_FLAGS_AUTOCLEAR | (0 if writable else constants.LO_FLAGS_READ_ONLY)
+    flags = libc.LO_FLAGS_AUTOCLEAR | (0 if writable else libc.LO_FLAGS_READ_ONLY)
     numbers = bytes(24) + offset.to_bytes(8, "little") + size.to_bytes(8, "little")
     return (numbers + bytes(12) + flags.to_bytes(4, "little")).ljust(_INFO_SIZE, b"\0")

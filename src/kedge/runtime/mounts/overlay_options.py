@@ -11,15 +11,15 @@ import os
 import stat
 
 from kedge.posix.libc import file_system_type
-from kedge.runtime.images.image_file import identify, make_absolute
+from kedge.runtime.image_file import identify, make_absolute
+from kedge.runtime.mount_operations import NO_KERNEL_UPPER, UPPER, WORK
 from kedge.runtime.mounts.fuse_program import find_program
-from kedge.runtime.mounts.overlay_mount import NO_KERNEL_UPPER, UPPER, WORK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.errors import KedgeError
     from kedge.runtime.facts import HostFacts
-    from kedge.runtime.images.image_file import ImageFile
+    from kedge.runtime.image_file import ImageFile
     from kedge.runtime.options import RunOptions
     from kedge.runtime.step_options import StepOptions
 

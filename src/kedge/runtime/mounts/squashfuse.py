@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from kedge.posix import constants, libc
+from kedge.posix import libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
 from kedge.runtime.mounts.fuse_confinement import restrict_server
 from kedge.runtime.mounts.fuse_program import (
@@ -56,7 +56,7 @@ class FuseServer:
         `argv` ends with what comes before the mount point.
         """
         data = f"fd={self._device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()},allow_other"
-        flags = constants.MS_NOSUID | constants.MS_NODEV | constants.MS_RDONLY
+        flags = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_RDONLY
         words = "\0".join([*argv, f"/dev/fd/{self._device}"])
         try:
             libc.mount("kedge", target, f"fuse.{kind}", flags, f"{data},{options}" if options else data)
@@ -65,7 +65,7 @@ class FuseServer:
             self._device = -1
             reason = self._look(target)
             if reason:
-                libc.unmount(target, constants.MNT_DETACH)
+                libc.unmount(target, libc.MNT_DETACH)
                 raise OSError(errno.EIO, read_message(self._errors) or reason)
         finally:
             self.close()
@@ -230,9 +230,9 @@ def _mount_inside(argv: list[str], target: str) -> None:
     child = fork_process()
     if child == 0:
         try:
-            libc.control_process(constants.PR_SET_PDEATHSIG, 9)  # it would keep the namespace alive for itself
+            libc.control_process(libc.PR_SET_PDEATHSIG, 9)  # it would keep the namespace alive for itself
             detach_streams(errors)
-            libc.keep_capability(constants.CAP_SYS_ADMIN)  # to mount, without being root
+            libc.keep_capability(libc.CAP_SYS_ADMIN)  # to mount, without being root
             restrict_server()
             if os.getppid() == parent:
                 replace_process(argv[0], [*argv[:-1], "-o", "allow_other,ro", argv[-1], target], server_environment())

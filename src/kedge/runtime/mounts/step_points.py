@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterable
 
-from kedge.runtime.container_view import OPEN_DIRECTORY, ContainerView, Maker, make_inside, name_descriptor
+from kedge.runtime.mount_operations import OPEN_DIRECTORY, ContainerView, Maker, make_inside, name_descriptor
 from kedge.runtime.mounts.emulation_files import EMULATION_FILES, list_emulation_files
 
 

@@ -7,13 +7,13 @@ back into it (links are copied), and the missing ones are made beside them. All 
 
 from __future__ import annotations
 
-from kedge.posix.constants import MS_RDONLY
-from kedge.runtime.mounts.operations import LOWER, MAY, MUST, NEW, WARN
+from kedge.posix.libc import MS_RDONLY
+from kedge.runtime.mount_operations import LOWER, MAY, MUST, NEW, WARN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
-    from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.mount_operations import Operation
 
 _OPTIONS = "mode=755"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from kedge.posix import libc
-from kedge.posix.constants import AT_EMPTY_PATH, PR_SET_KEEPCAPS
+from kedge.posix.libc import AT_EMPTY_PATH, PR_SET_KEEPCAPS
 from kedge.runtime.processes.emulated_calls import (
     ATTRIBUTES,
     CAPSET,

@@ -12,7 +12,7 @@ import os
 import stat
 
 from kedge.posix import libc
-from kedge.posix.constants import CLONE_NEWNS, CLONE_NEWUSER, PR_SET_DUMPABLE
+from kedge.posix.libc import CLONE_NEWNS, CLONE_NEWUSER, PR_SET_DUMPABLE
 from kedge.posix.spawn import fork_process
 
 TYPE_CHECKING = False

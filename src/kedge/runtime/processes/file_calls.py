@@ -15,7 +15,7 @@ import struct
 from kedge.model.owner_attribute import MODE_ATTRIBUTE, NAME_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.posix import libc
 from kedge.posix.call_notices import refuse
-from kedge.posix.constants import CAP_CHOWN
+from kedge.posix.libc import CAP_CHOWN
 from kedge.runtime.processes.emulated_calls import IDENTITY_CALLS, STATUS_PLACES
 from kedge.runtime.processes.noted_files import (
     EXECUTE,

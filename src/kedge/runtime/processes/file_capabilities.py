@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.posix.constants import O_TMPFILE
+from kedge.posix.libc import O_TMPFILE
 
 _ATTRIBUTE = "security.capability"
 _NONE = b"\x00\x00\x00\x02" + bytes(16)  # struct vfs_cap_data of linux/capability.h, revision 2: no capability

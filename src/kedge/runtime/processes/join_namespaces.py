@@ -7,7 +7,7 @@ import errno
 import os
 
 from kedge.posix import libc
-from kedge.posix.constants import (
+from kedge.posix.libc import (
     CLONE_NEWCGROUP,
     CLONE_NEWIPC,
     CLONE_NEWNET,

@@ -24,7 +24,7 @@ from kedge.model.owner_attribute import (
     encode_owner,
 )
 from kedge.posix import libc
-from kedge.runtime.container_view import name_descriptor, open_inside
+from kedge.runtime.mount_operations import name_descriptor, open_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import select
 
 from kedge.posix import libc
 from kedge.posix.call_notices import CallNotice, NoticeFile, Refusal, memories
-from kedge.posix.constants import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS
+from kedge.posix.libc import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS
 from kedge.posix.spawn import close_all, fork_detached, fork_process, list_inherited, list_private
 from kedge.runtime.processes.emulated_calls import IDENTITY_CALLS, REFUSED_CALLS
 from kedge.runtime.processes.file_calls import LOOKS, FileCalls, GivenFile

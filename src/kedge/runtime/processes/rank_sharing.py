@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 
-from kedge.launch.rank_variables import HYDRA, LAUNCHES, LOCAL_SIZES, OWN_LAUNCH, OWN_PREFIX, PER_TASK
 from kedge.posix import libc
-from kedge.posix.constants import PR_SET_DUMPABLE
+from kedge.posix.libc import PR_SET_DUMPABLE
 from kedge.posix.spawn import parent_of, start_of
-from kedge.runtime.gpu_vendors import VENDORS
-from kedge.runtime.images.node_cache import own_directory
+from kedge.rank_variables import HYDRA, LAUNCHES, LOCAL_SIZES, OWN_LAUNCH, OWN_PREFIX, PER_TASK
+from kedge.runtime.node_cache import own_directory
+from kedge.runtime.options import VENDORS
 from kedge.runtime.processes.join_namespaces import join_namespaces
 
 TYPE_CHECKING = False

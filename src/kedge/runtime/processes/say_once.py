@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import time
 
-from kedge.launch.rank_variables import HYDRA, LAUNCH_NAMES, RANKS
 from kedge.posix.spawn import start_of
-from kedge.runtime.images.node_cache import own_directory
+from kedge.rank_variables import HYDRA, LAUNCH_NAMES, RANKS
+from kedge.runtime.node_cache import own_directory
 from kedge.runtime.processes.rank_sharing import find_launch, find_private_directory, make_digest
 
 TYPE_CHECKING = False

@@ -16,7 +16,7 @@ import stat
 
 from kedge.model.owner_attribute import MODE_ATTRIBUTE, OWNER_ATTRIBUTE, decode_owner, encode_owner
 from kedge.model.owner_records import decode_records, encode_records
-from kedge.runtime.container_view import OPEN_DIRECTORY, name_descriptor, open_inside
+from kedge.runtime.mount_operations import OPEN_DIRECTORY, name_descriptor, open_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from kedge.posix import libc
-from kedge.posix.constants import PR_SET_DUMPABLE, PR_SET_PDEATHSIG
+from kedge.posix.libc import PR_SET_DUMPABLE, PR_SET_PDEATHSIG
 from kedge.posix.spawn import close_all, fork_process, list_private, parent_of
 
 TYPE_CHECKING = False

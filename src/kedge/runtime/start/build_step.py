@@ -16,8 +16,8 @@ from kedge.frozen import NOTHING, frozen
 from kedge.posix.kedge_child import OWN_FAILURE, read_error
 from kedge.posix.process import make_memory_file, relay_program, run_program
 from kedge.posix.start_kedge import own_start_command
-from kedge.runtime.command_line.binds import parse_bind
 from kedge.runtime.facts import Bind
+from kedge.runtime.flags import parse_bind
 from kedge.runtime.mounts.step_points import StepPoints
 from kedge.runtime.step_options import OWNERS
 

@@ -17,13 +17,20 @@ from kedge.errors import CannotStart, KedgeError, all_errors
 from kedge.posix.spawn import close_all, fork_process, list_inherited
 from kedge.runtime.mounts.squashfuse import needs_company
 from kedge.runtime.processes.supervise import run_as_init
-from kedge.runtime.start.container_root import Container, begin, complete
-from kedge.runtime.start.run import become, enter_namespaces, enter_pid_namespace, limit_resources
+from kedge.runtime.start_container import (
+    Container,
+    become,
+    begin,
+    complete,
+    enter_namespaces,
+    enter_pid_namespace,
+    limit_resources,
+)
 
 if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.start.container_root import BuiltRoot
     from kedge.runtime.start.services import FindServices, Say
+    from kedge.runtime.start_container import BuiltRoot
 
 
 _KEEP = b"k"

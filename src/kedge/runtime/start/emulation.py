@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from kedge.model.owner_attribute import NAME_ATTRIBUTE
-from kedge.runtime.mounts.operations import IMAGE_ROOT
+from kedge.runtime.mount_operations import IMAGE_ROOT
 from kedge.runtime.processes.emulated_calls import IDENTITY_CALLS
 from kedge.runtime.processes.fakeroot_emulation import EmulatedCalls, make_filter, prepare_emulation
 

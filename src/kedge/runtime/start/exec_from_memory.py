@@ -12,7 +12,7 @@ import errno
 import os
 
 from kedge.posix.memory_program import StartAttempt, hand_over, is_own_program
-from kedge.runtime.start.exec_program import refuse_text
+from kedge.runtime.mounting import refuse_text
 
 _GLANCE = 4096
 _MUCH = 64 << 10  # bytes of arguments and variables, of which the kernel may take no more

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kedge.frozen import NOTHING, frozen
 from kedge.runtime.facts import Bind
-from kedge.runtime.mounts.operations import IMAGE_ROOT
+from kedge.runtime.mount_operations import IMAGE_ROOT
 from kedge.runtime.start.build_step import StepContext, StepProgram, StepRoot, run_build_step
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.command_line.binds import collect_binds
-from kedge.runtime.container_view import ContainerView
-from kedge.runtime.environment.payload import plan_payload
 from kedge.runtime.facts import Additions, ImageFacts
-from kedge.runtime.mounts.plan import PlanRequest, plan_start_directory
-from kedge.runtime.start.host_root import change_directory
+from kedge.runtime.flags import collect_binds
+from kedge.runtime.mount_operations import ContainerView
+from kedge.runtime.mounting import PlanRequest, change_directory, plan_start_directory
+from kedge.runtime.payload import plan_payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kedge.runtime.facts import HostFacts, Payload
+    from kedge.runtime.mounting import HostRoot
     from kedge.runtime.options import RunOptions
-    from kedge.runtime.start.host_root import HostRoot
     from kedge.runtime.start.services import Say
 
 

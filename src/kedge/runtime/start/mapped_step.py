@@ -18,7 +18,7 @@ from kedge.runtime.step_options import OWNERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.runtime.mounts.layering import Layering
+    from kedge.runtime.mounting import Layering
     from kedge.runtime.options import RunOptions
     from kedge.runtime.step_options import StepOptions
 

@@ -7,7 +7,7 @@ import errno
 from pathlib import Path
 
 from kedge.errors import NamespaceRefused
-from kedge.runtime.start.namespaces import OTHER_NAMESPACES
+from kedge.runtime.mounting import OTHER_NAMESPACES
 
 _NO_MOUNTS = (
     "user.max_mnt_namespaces or the limit of another namespace is 0 or used up",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kedge.errors import CannotStart
+from kedge.runtime.mounting import OTHER_NAMESPACES
 from kedge.runtime.start.namespace_errors import explain_refusal
-from kedge.runtime.start.namespaces import OTHER_NAMESPACES
 
 if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import TEMPORARY_PREFIX
 from kedge.posix.owned_names import own_name
-from kedge.runtime.images.node_cache import LOCK
+from kedge.runtime.node_cache import LOCK
 from kedge.runtime.processes.supervise import run_supervised
 
 if TYPE_CHECKING:

@@ -109,7 +109,7 @@ def test_target_gpu_that_is_built_with_its_processor(place: dict[str, object], m
 def test_target_driver_without_a_gpu_is_no_machine_without_one(
     place: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kedge.runtime.host_facts.gather_host", lambda _: make_host({"/dev/null": ""}))
+    monkeypatch.setattr("kedge.runtime.facts.gather_host", lambda _: make_host({"/dev/null": ""}))
     target = find_target(driver="535", **place)  # type: ignore[arg-type]
     assert (target.title, target.has_gpus, target.gpus) == ("a machine with driver 535", True, ())
     with pytest.raises(UsageError, match="a GPU of an unknown model") as caught:

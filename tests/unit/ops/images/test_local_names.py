@@ -15,7 +15,7 @@ from kedge.model.reference import Reference
 from kedge.ops.images.local_names import find_named, list_named, name_image, read_name, tag_image
 from kedge.ops.setup.workplace import Workplace
 from kedge.ops.sources.resolve import resolve
-from kedge.runtime.images.node_cache import reference_path
+from kedge.runtime.node_cache import reference_path
 from kedge.settings import Settings
 
 LAYER = {

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import KedgeError, UsageError
-from kedge.runtime.command_line.binds import BIND_GRAMMAR, MOUNT_GRAMMAR, collect_binds, parse_bind, parse_mount
 from kedge.runtime.facts import Bind
+from kedge.runtime.flags import BIND_GRAMMAR, MOUNT_GRAMMAR, collect_binds, parse_bind, parse_mount
 from kedge.runtime.options import RunOptions
 from tests.builders.rows import each_row
 

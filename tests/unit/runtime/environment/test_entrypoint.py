@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kedge.errors import CannotStart
 from kedge.formats.singularityd.scripts import render_runscript
 from kedge.posix.views import TableView
-from kedge.runtime.environment.entrypoint import is_oci_script, read_workdir
+from kedge.runtime.env_scripts import is_oci_script, read_workdir
 from tests.builders.payloads import make_host, make_image, make_plain_image, plan
 from tests.builders.rows import each_row
 

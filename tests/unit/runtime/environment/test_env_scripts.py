@@ -18,11 +18,18 @@ from hypothesis import strategies as st
 from kedge.formats.singularityd import fixed_files
 from kedge.formats.singularityd.scripts import render_environment
 from kedge.posix.views import DirectoryView, TableView
+from kedge.runtime.env_scripts import (
+    Entrypoint,
+    EnvironmentInputs,
+    NotPlain,
+    Variables,
+    expand_quoted,
+    is_idle_script,
+    run_script,
+    split_words,
+)
 from kedge.runtime.environment.action_script import make_shell_payload, uses_bash
-from kedge.runtime.environment.entrypoint import Entrypoint
-from kedge.runtime.environment.env_scripts import EnvironmentInputs, Variables, is_idle_script, run_script
-from kedge.runtime.environment.payload import make_plain_payload, run_steps
-from kedge.runtime.environment.shell_words import NotPlain, expand_quoted, split_words
+from kedge.runtime.payload import make_plain_payload, run_steps
 from tests.builders.busybox import read_busybox
 from tests.builders.rows import each_row
 from tests.requirements import require_program

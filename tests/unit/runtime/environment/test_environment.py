@@ -11,8 +11,7 @@ import pytest
 
 from kedge.errors import FileProblem, UsageError
 from kedge.posix.views import TableView
-from kedge.runtime.environment.env_requests import split_pairs
-from kedge.runtime.environment.env_scripts import DEFAULT_PATH
+from kedge.runtime.env_scripts import DEFAULT_PATH, split_pairs
 from kedge.runtime.facts import Additions
 from tests.builders.payloads import ENV, make_host, make_image, make_plain_image, plan
 from tests.requirements import REPOSITORY
@@ -340,7 +339,7 @@ def test_environment_of_an_image_without_shell_leaves_out_what_needs_one() -> No
 def test_environment_modules_are_lean() -> None:
     code = (
         "import errno, os, stat, __future__; before = set(sys.modules);"
-        "from kedge.runtime.environment import action_script, identity, payload;"
+        "from kedge.runtime.environment import action_script; from kedge.runtime import facts, payload;"
         "print(*sorted(set(sys.modules) - before))"
     )
     source = REPOSITORY / "src"

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kedge.posix.views import TableView
-from kedge.runtime.environment.guarded_variables import has_locale, has_plain_utf8
+from kedge.runtime.payload import has_locale, has_plain_utf8
 from tests.builders.payloads import make_host, make_image, plan
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
@@ -172,9 +172,7 @@ def test_leaks_locales_are_found(entries: dict[str, bytes | None], *, expected: 
 
 @pytest.mark.parametrize(("given", "expected"), [({}, "None"), ({"LC_CTYPE": "C.UTF-8"}, "C.UTF-8")])
 def test_leaks_what_python_sets_for_itself_stays_outside(given: dict[str, str], expected: str) -> None:
-    code = (
-        "import os; from kedge.runtime.host_facts import copy_environ; print(copy_environ(os.environ).get('LC_CTYPE'))"
-    )
+    code = "import os; from kedge.runtime.facts import copy_environ; print(copy_environ(os.environ).get('LC_CTYPE'))"
     environment = {**given, "PYTHONPATH": str(REPOSITORY / "src")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == expected

@@ -7,7 +7,7 @@ import pwd
 
 import pytest
 
-from kedge.runtime.environment import identity
+from kedge.runtime import facts as identity
 from tests.builders.payloads import make_host
 
 HOST = make_host(uid=1500, gid=1501, user="peer", gecos="P. Eer", home="/home/peer", login_shell="/bin/zsh")

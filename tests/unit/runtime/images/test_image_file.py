@@ -18,7 +18,7 @@ from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import DataType, FileSystem, PartitionType, pack_partition_extra
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
-from kedge.runtime.images.image_file import ImageFile, compare_machine, identify, make_absolute
+from kedge.runtime.image_file import ImageFile, compare_machine, identify, make_absolute
 from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path
 from tests.builders.squashfs_images import write_image
@@ -208,7 +208,7 @@ def test_identify_imports_nothing_heavy(tmp_path: Path, squashfs: bytes) -> None
     path = write(tmp_path, make_sif(squashfs))
     code = (
         f"import os, sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r})\n"
-        "from kedge.runtime.images import image_file, node_cache\n"
+        "from kedge.runtime import image_file, node_cache\n"
         f"node_cache.find_unpacked(image_file.identify({path!r}), os.environ)\n"
         "heavy = ('re', 'typing', 'dataclasses', 'enum', 'pathlib', 'json', 'kedge.errors')\n"
         "print([name for name in heavy if name in sys.modules])"

@@ -11,11 +11,11 @@ import pytest
 
 from kedge.errors import MountFailed
 from kedge.posix import libc
-from kedge.posix.constants import NFS_SUPER_MAGIC
-from kedge.runtime.images import mount_or_unpack
-from kedge.runtime.images.image_file import ImageFile
+from kedge.posix.libc import NFS_SUPER_MAGIC
+from kedge.runtime import mounting as mount_or_unpack
+from kedge.runtime.image_file import ImageFile
+from kedge.runtime.mount_operations import LOWER, OLD
 from kedge.runtime.mounts import squashfuse
-from kedge.runtime.mounts.operations import LOWER, OLD
 from kedge.runtime.options import RunOptions
 
 USER = 1000

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, InvalidSetting
-from kedge.runtime.images import node_cache
-from kedge.runtime.images.image_file import ImageFile
+from kedge.runtime import node_cache
+from kedge.runtime.image_file import ImageFile
 
 
 @pytest.fixture

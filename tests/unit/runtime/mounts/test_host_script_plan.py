@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from kedge.posix.views import TableView
+from kedge.runtime.mount_operations import describe
 from kedge.runtime.mounts.host_script_plan import HostScriptRequest, plan_host_script
-from kedge.runtime.mounts.operations import describe
 from kedge.runtime.step_options import StepOptions
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 
-from kedge.posix.constants import MS_NOSUID, MS_RDONLY
+from kedge.posix.libc import MS_NOSUID, MS_RDONLY
 from kedge.runtime.facts import Payload
-from kedge.runtime.mounts.operations import LOWER, MAY, MUST, NEW, OLD, SESSION, describe, kinds, render_plan
+from kedge.runtime.mount_operations import LOWER, MAY, MUST, NEW, OLD, SESSION, describe, kinds, render_plan
 from tests.builders.rows import each_row
 
 LINES = [

@@ -11,7 +11,7 @@ from kedge.errors import FileProblem, KedgeError, UnsupportedFormat, UsageError
 from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.edit import append_object
 from kedge.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, PartitionType
-from kedge.posix.constants import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
+from kedge.posix.libc import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
 from kedge.posix.views import TableView
 from kedge.runtime.facts import HostFacts
 from kedge.runtime.mounts import overlay_options

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kedge.errors import FileProblem, UsageError
-from kedge.posix.constants import MS_NODEV, MS_RDONLY
+from kedge.posix.libc import MS_NODEV, MS_RDONLY
 from kedge.posix.views import TableView
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
-from kedge.runtime.mounts.builder import Builder
-from kedge.runtime.mounts.operations import NEW, OLD, SESSION, describe, kinds
-from kedge.runtime.mounts.plan import MountPlan, PlanRequest, plan_container
+from kedge.runtime.mount_operations import NEW, OLD, SESSION, describe, kinds
+from kedge.runtime.mounting import Builder, MountPlan, PlanRequest, plan_container
 from kedge.runtime.options import RunOptions
 from kedge.runtime.step_options import StepOptions
 
 if TYPE_CHECKING:
-    from kedge.runtime.mounts.operations import Operation
+    from kedge.runtime.mount_operations import Operation
 
 IMAGE = {"/bin/sh": b"", "/etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "/proc": None, "/sys": None, "/dev": None}
 HOST = {

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from kedge.posix.constants import MS_RDONLY
+from kedge.posix.libc import MS_RDONLY
 from kedge.posix.views import DirectoryView, TableView
-from kedge.runtime.mounts.operations import MAY, MUST, WARN, kinds
+from kedge.runtime.mount_operations import MAY, MUST, WARN, kinds
 from kedge.runtime.mounts.underlay import plan_underlay
 
 IMAGE = {

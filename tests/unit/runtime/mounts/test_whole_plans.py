@@ -11,8 +11,8 @@ import os
 from kedge.posix.views import TableView
 from kedge.runtime.environment.image_users import ImageUser
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
-from kedge.runtime.mounts.operations import describe
-from kedge.runtime.mounts.plan import MountPlan, PlanRequest, plan_container
+from kedge.runtime.mount_operations import describe
+from kedge.runtime.mounting import MountPlan, PlanRequest, plan_container
 from kedge.runtime.options import RunOptions
 from kedge.runtime.step_options import StepOptions
 from tests.builders.rows import each_row

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InstanceProblem
-from kedge.launch.rank_variables import OWN_LAUNCH
 from kedge.launch.ranks import Rank, own_variables
 from kedge.posix import libc
-from kedge.posix.constants import PR_SET_DUMPABLE
+from kedge.posix.libc import PR_SET_DUMPABLE
 from kedge.posix.spawn import fork_process, start_of
+from kedge.rank_variables import OWN_LAUNCH
 from kedge.runtime.options import RunOptions
 from kedge.runtime.processes import rank_sharing
 from kedge.runtime.processes.rank_sharing import Sharing, find_launch, has_companions, make_key

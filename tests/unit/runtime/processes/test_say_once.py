@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.launch.rank_variables import LAUNCH_NAMES
+from kedge.rank_variables import LAUNCH_NAMES
 from kedge.runtime.environment.mpi_rank_flags import find_size
 from kedge.runtime.processes import rank_sharing, say_once
 from kedge.runtime.processes.say_once import find_scope, say_first

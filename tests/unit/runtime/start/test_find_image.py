@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from kedge.errors import FileProblem
-from kedge.runtime.images.mount_or_unpack import Root
-from kedge.runtime.start import find_image
+from kedge.runtime import start_container as find_image
+from kedge.runtime.mounting import Root
 
 
 def test_a_root_that_is_gone_before_it_is_held_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

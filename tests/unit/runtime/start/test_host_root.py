@@ -38,7 +38,7 @@ def test_fetching_from_nothing_is_an_error() -> None:
 def test_host_root_leads_out_of_a_new_root(tmp_path: Path) -> None:
     require_user_namespaces()
     code = (
-        "import os, sys; from kedge.posix import libc; from kedge.runtime.start.host_root import HostRoot; "
+        "import os, sys; from kedge.posix import libc; from kedge.runtime.mounting import HostRoot; "
         "host_root = HostRoot(); libc.unshare(0x10000000); os.chroot(sys.argv[1]); os.chdir('/'); "
         "print(os.listdir('/')); "
         "pid = os.fork(); host_root.restore(); print(os.path.exists('/proc/self/stat')); pid and os.waitpid(pid, 0)"
@@ -53,7 +53,7 @@ def test_change_directory_refuses_what_cannot_be_reached(tmp_path: Path) -> None
     require_user_namespaces()
     (tmp_path / "root/folder").mkdir(parents=True)
     code = (
-        "import os, sys; from kedge.posix import libc; from kedge.runtime.start.host_root import change_directory; "
+        "import os, sys; from kedge.posix import libc; from kedge.runtime.mounting import change_directory; "
         "libc.unshare(0x10000000 | 0x20000); libc.mount('/proc', sys.argv[1] + '/proc', '', 4096 | 16384); "
         "file = os.open('/', os.O_PATH); os.chroot(sys.argv[1]); os.chdir('/'); change_directory('/folder'); "
         "print(os.getcwd())\n"

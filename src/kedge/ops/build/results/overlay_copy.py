@@ -16,7 +16,7 @@ from kedge.errors import FileProblem, UnsupportedFormat
 from kedge.ops.setup.workplace import Workplace
 from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
-from kedge.runtime.images.image_file import identify
+from kedge.runtime.image_file import identify
 from kedge.runtime.start.step import run_step
 
 _SOURCE, _TARGET = "/mnt", "/srv"

@@ -18,8 +18,8 @@ from kedge.ops.setup.workplace import Workplace
 from kedge.posix.files import explained
 from kedge.posix.foreign_trees import remove_with_foreign
 from kedge.posix.owned_names import own_name, owner_is_gone
-from kedge.runtime.images.node_cache import ROOT, hold_image, node_directory
 from kedge.runtime.images.node_cache_writer import NodeCache
+from kedge.runtime.node_cache import ROOT, hold_image, node_directory
 
 COPIES = "kedge-bind"  # of what a step may change, and nobody keeps
 _BUILDS = "builds"

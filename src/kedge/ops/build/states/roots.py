@@ -36,8 +36,8 @@ from kedge.posix.confined_paths import remove_tree
 from kedge.posix.files import explained
 from kedge.posix.foreign_trees import remove_with_foreign
 from kedge.posix.views import DirectoryView
-from kedge.runtime.images.node_cache import read_owners
 from kedge.runtime.images.node_cache_writer import Built
+from kedge.runtime.node_cache import read_owners
 from kedge.runtime.processes.subordinate_ids import knows_others
 from kedge.runtime.start.build_step import StepRoot
 from kedge.store.store import Store

@@ -22,7 +22,7 @@ from kedge.ops.build.steps.step_deaths import StepDeath, describe_death
 from kedge.ops.build.steps.step_mounts import FolderFinder, MountPreparation, PreparedMounts
 from kedge.recipe.steps import RunStep
 from kedge.runtime.environment.image_users import ImageUser, find_image_user
-from kedge.runtime.images.image_file import runs_here
+from kedge.runtime.image_file import runs_here
 from kedge.runtime.processes.subordinate_ids import STEP_IDS
 from kedge.runtime.start.build_step import StepProgram, run_build_step
 

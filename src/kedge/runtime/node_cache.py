@@ -16,8 +16,7 @@ This is the only description of its files; `node_cache_writer` and `unpack_lock`
     turns/NAME               held by one of the ranks that wait for an image (`unpack_lock`)
 
 An identity is a digest of contents. Hashing a file takes long, so a start looks for the file's state instead: times and
-numbers that every change moves.
-"""
+numbers that every change moves."""
 
 from __future__ import annotations
 
@@ -26,15 +25,16 @@ import os
 import stat
 import time
 
-from kedge.posix import constants, libc
-from kedge.runtime.command_line.config_files import read_lines
+from kedge.posix import libc
+from kedge.runtime.options import read_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kedge.errors import KedgeError
-    from kedge.runtime.images.image_file import ImageFile
+    from kedge.runtime.image_file import ImageFile
+
 
 IMAGES, REFERENCES, FILES, LOCKS = "images", "names", "files", "turns"
 INFO, ROOT, LOCK, SIZE, BOOT, CONFIG, OWNERS = "info", "root", "lock", "size", "boot", "oci-config.json", "owners"
@@ -52,18 +52,18 @@ _UNKNOWN_OWNER = 65534  # in a container: root of the host, and all whom its use
 _WRITTEN_AFTER = 300.0  # seconds; the kernel writes what is 30 seconds old
 
 _NETWORK = (
-    constants.NFS_SUPER_MAGIC,
-    constants.LUSTRE_SUPER_MAGIC,
-    constants.GPFS_SUPER_MAGIC,
-    constants.PANFS_SUPER_MAGIC,
-    constants.BEEGFS_SUPER_MAGIC,
-    constants.SMB2_SUPER_MAGIC,
-    constants.CIFS_SUPER_MAGIC,
-    constants.V9FS_MAGIC,
-    constants.AFS_SUPER_MAGIC,
-    constants.CEPH_SUPER_MAGIC,
+    libc.NFS_SUPER_MAGIC,
+    libc.LUSTRE_SUPER_MAGIC,
+    libc.GPFS_SUPER_MAGIC,
+    libc.PANFS_SUPER_MAGIC,
+    libc.BEEGFS_SUPER_MAGIC,
+    libc.SMB2_SUPER_MAGIC,
+    libc.CIFS_SUPER_MAGIC,
+    libc.V9FS_MAGIC,
+    libc.AFS_SUPER_MAGIC,
+    libc.CEPH_SUPER_MAGIC,
 )
-_MEMORY = (constants.TMPFS_MAGIC, constants.RAMFS_MAGIC)
+_MEMORY = (libc.TMPFS_MAGIC, libc.RAMFS_MAGIC)
 
 
 def node_directory(environ: Mapping[str, str]) -> str:
