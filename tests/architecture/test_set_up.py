@@ -52,7 +52,6 @@ COMPUTED = {
     ("tests/builders/mpi_images.py", "name"): "mpirun.openmpi mpirun.mpich",
     ("tests/builders/mpi_images.py", "program"): "mpirun.openmpi mpirun.mpich",
     ("tests/builders/pytorch_standin.py", "name"): "mpirun.openmpi",
-    ("tests/cluster/gridengine_cell.py", "words[0]"): "qsub qconf",
     ("tests/cluster/slurm_cluster.py", "words[0]"): "bash scontrol sinfo",
     ("tests/cluster/test_allocations.py", "program"): "mpirun.openmpi mpiexec.mpich",
     ("tests/cluster/test_launch_mpi_modes.py", "f'mpicc.{family}'"): "mpicc.openmpi mpicc.mpich",
