@@ -232,14 +232,14 @@ def test_submit_of_a_folder_that_goes_away_says_so(machine: Machine) -> None:
 
 
 def test_time_limit_ends_all_processes(machine: Machine) -> None:
-    id = machine.submit("(trap '' HUP; setsid sleep 300) & sleep 300", "--time=1s")
+    id = machine.submit("(trap '' HUP; setsid sleep 313) & sleep 313", "--time=1s")
     began = time.monotonic()
     entry = machine.wait(id)
     assert entry["state"] == "timeout"
     assert "time limit of 1s" in entry["reason"]
     assert time.monotonic() - began < 60
     assert "is being stopped" in machine.output(id)
-    assert not _find_processes("sleep\x00300")
+    assert not _find_processes("sleep\x00313")
 
 
 def test_time_limit_kills_what_does_not_hear(machine: Machine) -> None:
