@@ -126,7 +126,7 @@ def test_sandbox_keeps_nanoseconds_and_years_after_2116(place: Path, time: bytes
 
 def test_sandbox_has_folders_deeper_than_files_may_be_open(place: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256 + len(os.listdir("/proc/self/fd")), before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256 + len(list(Path("/proc/self/fd").iterdir())), before[1]))
     try:
         unpack(place / "box", layer(file("d/" * 1500 + "x", b"deep", mode=0o640)))
     finally:

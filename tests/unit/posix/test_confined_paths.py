@@ -59,7 +59,7 @@ def make_deep(place: Path, levels: int) -> None:
 def test_remove_tree_is_not_stopped_by_depth_or_few_descriptors(tmp_path: Path) -> None:
     make_deep(tmp_path, 2050)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256 + len(os.listdir("/proc/self/fd")), before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256 + len(list(Path("/proc/self/fd").iterdir())), before[1]))
     try:
         remove_tree(tmp_path / "d")
     finally:
