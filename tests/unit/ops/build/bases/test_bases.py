@@ -11,6 +11,7 @@ import pytest
 from kedge.errors import ImageNotFound, InvalidRecipe
 from kedge.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from kedge.model.image_format import ImageFormat
+from kedge.model.platform import Platform
 from kedge.model.reference import Reference
 from kedge.model.tree import walk
 from kedge.ops.build.bases.base_references import name_reference
@@ -82,8 +83,9 @@ def test_base_in_an_archive_keeps_layers_and_config(
 
 @pytest.mark.parametrize("form", [ImageFormat.SIF, ImageFormat.SANDBOX, ImageFormat.SQUASHFS])
 def test_base_without_layers_becomes_one_layer_known_by_its_content(
-    form: ImageFormat, tmp_path: Path, workplace: Workplace, store: Store
+    form: ImageFormat, tmp_path: Path, workplace: Workplace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Platform, "host", lambda: workplace.platform)  # what a tree without programs is taken for
     write_layout(tmp_path / "layout", [make_image([FILES], section=SECTION)])
     keys = []
     for name in ("first.img", "second.img"):
