@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kedge.formats.compression import open_codec
+from kedge.formats.compression.blocks import open_codec
 from kedge.formats.squashfs import layout
 from kedge.model.tree import Buffer, Node, NodeKind
 

@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kedge.formats.compression import inflate
+from kedge.formats.compression.streams import inflate
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.model.tree import NodeKind, walk

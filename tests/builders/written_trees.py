@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.compression import checksum, open_codec
+from kedge.formats.compression.blocks import checksum, open_codec
 from kedge.formats.squashfs import compress_pipeline, content_writer, inode_writer, table_writer
 from kedge.formats.squashfs.stored_block import choose_stored, is_hole
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem, KedgeError, ProgramMissing, UnsupportedFormat
-from kedge.hostpack import PackedHost, pack_host
+from kedge.hostpack.packer import PackedHost, pack_host
 from kedge.hostpack.python_environment import ask_python
 from kedge.model.platform import Platform
 from kedge.model.tree import Node, NodeKind, walk

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from kedge.errors import KedgeError
 from kedge.formats.sif.layout import DataType
-from kedge.formats.singularityd import SourceRecord, decorate, describe
+from kedge.formats.singularityd.decorate_tree import decorate, describe
+from kedge.formats.singularityd.documents import SourceRecord
 from kedge.formats.singularityd.inspect_report import (
     ReportSelection,
     parse_metadata,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.compression import inflate
+from kedge.formats.compression.streams import inflate
 from kedge.formats.oci.stored_image import StoredImage
 from kedge.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from kedge.layers.flatten import flatten

@@ -24,7 +24,8 @@ from kedge.formats.sif.layout import FILE_MODE, DataType
 from kedge.formats.sif.listing import format_header, format_list
 from kedge.formats.sif.reader import SifReader
 from kedge.formats.sif.writer import SifBuilder
-from kedge.formats.singularityd import SourceRecord, decorate, describe
+from kedge.formats.singularityd.decorate_tree import decorate, describe
+from kedge.formats.singularityd.documents import SourceRecord
 from kedge.formats.singularityd.inspect_report import (
     ReportSelection,
     parse_metadata,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kedge.errors import DigestMismatch
-from kedge.formats.compression import inflate
+from kedge.formats.compression.streams import inflate
 from kedge.frozen import frozen
 from kedge.layers.aside_hash import AsideHash
 from kedge.layers.limits import Ledger

@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from kedge.formats.compression import BlockCodec, checksum, open_codec
+from kedge.formats.compression.blocks import BlockCodec, checksum, open_codec
 from kedge.formats.squashfs.stored_block import choose_stored, is_hole
 from kedge.frozen import frozen
 from kedge.layers.layer_source import LayerSource, inflate_layer

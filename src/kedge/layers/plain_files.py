@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-from kedge.formats.compression import adler32
+from kedge.formats.compression.blocks import adler32
 from kedge.layers.tar_layout import (
     BLOCK,
     POSIX_MAGIC,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 
-from kedge.formats.compression import adler32
+from kedge.formats.compression.blocks import adler32
 from kedge.model.tree import NodeKind
 
 BLOCK = 512

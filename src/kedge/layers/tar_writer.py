@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, UnsupportedFormat
-from kedge.formats.compression import GzipLayerCompressor, StreamCompressor
+from kedge.formats.compression.gzip_layers import GzipLayerCompressor
+from kedge.formats.compression.streams import StreamCompressor
 from kedge.frozen import frozen
 from kedge.layers.member_names import show_name
 from kedge.layers.tar_layout import BLOCK, HEADER, ZERO_BLOCK

@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
-from kedge.formats.compression import BlockCodec, StreamCompressor, codec_of_image, inflate, open_codec
-from kedge.formats.compression.blocks import XzCodec
+from kedge.formats.compression.blocks import BlockCodec, XzCodec, codec_of_image, open_codec
 from kedge.formats.compression.lzo import decompress_lzo
+from kedge.formats.compression.streams import StreamCompressor, inflate
 from tests.builders.rows import each_row
 
 DATA = random.Random(1).randbytes(70_000) + b"kedge" * 100_000 + bytes(300_000)

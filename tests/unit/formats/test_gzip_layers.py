@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kedge.formats.compression import GzipLayerCompressor, inflate
-from kedge.formats.compression.gzip_layers import BLOCK
+from kedge.formats.compression.gzip_layers import BLOCK, GzipLayerCompressor
+from kedge.formats.compression.streams import inflate
 from tests.requirements import require_program
 
 

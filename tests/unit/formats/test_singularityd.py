@@ -12,9 +12,16 @@ from pathlib import Path
 import pytest
 
 from kedge.formats.go_json import encode_json
-from kedge.formats.singularityd import SourceRecord, decorate, describe, fixed_files
-from kedge.formats.singularityd.decorate_tree import report_config
-from kedge.formats.singularityd.documents import add_build, format_build_date, make_labels, render_labels, write_build
+from kedge.formats.singularityd import fixed_files
+from kedge.formats.singularityd.decorate_tree import decorate, describe, report_config
+from kedge.formats.singularityd.documents import (
+    SourceRecord,
+    add_build,
+    format_build_date,
+    make_labels,
+    render_labels,
+    write_build,
+)
 from kedge.formats.singularityd.scripts import EVAL_LINE, render_environment, render_runscript
 from kedge.model.digest import Digest
 from kedge.model.manifest import ImageConfig, parse_config

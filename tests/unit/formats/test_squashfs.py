@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from kedge.errors import FileProblem, HostileImage, InvalidSetting, UnsupportedFormat
-from kedge.formats.compression import open_codec
+from kedge.formats.compression.blocks import open_codec
 from kedge.formats.squashfs import compress_pipeline, image_output, layout
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.formats.squashfs.reader import SquashReader

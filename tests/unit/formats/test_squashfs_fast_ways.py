@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kedge.formats.compression import checksum
+from kedge.formats.compression.blocks import checksum
 from kedge.formats.squashfs.reader import SquashReader
 from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.model.packed_blocks import PackedBlocks

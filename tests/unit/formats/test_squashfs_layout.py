@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 import pytest
 
 from kedge.errors import FileProblem, UnsupportedFormat
-from kedge.formats.compression import BlockCodec, open_codec
+from kedge.formats.compression.blocks import BlockCodec, open_codec
 from kedge.formats.squashfs import image_output, layout, writer
 from kedge.formats.squashfs.content_writer import FileBlocks
 from kedge.formats.squashfs.image_output import OutputFile

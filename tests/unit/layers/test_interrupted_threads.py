@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from kedge.formats.compression import open_codec
+from kedge.formats.compression.blocks import open_codec
 from kedge.formats.squashfs import compress_pipeline
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.formats.squashfs.image_output import OutputFile

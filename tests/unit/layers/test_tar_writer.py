@@ -13,7 +13,7 @@ import tarfile
 import pytest
 
 from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
-from kedge.formats.compression import inflate
+from kedge.formats.compression.streams import inflate
 from kedge.layers.flatten import flatten
 from kedge.layers.tar_writer import write_layer
 from kedge.model.tree import Node, NodeKind

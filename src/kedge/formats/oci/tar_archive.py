@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, HostileImage, UnsupportedFormat
-from kedge.formats.compression import inflate
+from kedge.formats.compression.streams import inflate
 from kedge.formats.oci.stored_image import PIECE
 from kedge.posix.files import explained
 from kedge.posix.views import follow_links

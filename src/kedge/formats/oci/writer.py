@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from kedge.errors import UnsupportedFormat
-from kedge.formats.compression import inflate
+from kedge.formats.compression.streams import inflate
 from kedge.formats.oci.layout import REF_NAME
 from kedge.formats.oci.stored_image import StoredImage, StoredLayer, verify_stream
 from kedge.frozen import replace

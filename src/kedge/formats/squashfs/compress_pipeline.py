@@ -12,7 +12,7 @@ from array import array
 from collections import deque
 from queue import SimpleQueue
 
-from kedge.formats.compression import BlockCodec
+from kedge.formats.compression.blocks import BlockCodec
 from kedge.formats.squashfs.image_output import OutputFile
 from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
 from kedge.formats.squashfs.stored_block import choose_stored

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kedge.errors import FileProblem
-from kedge.formats.compression import checksum
+from kedge.formats.compression.blocks import checksum
 from kedge.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.formats.squashfs.layout import BLOCK_SIZE_MASK
 from kedge.formats.squashfs.small_files import OFFSET_SHIFT, split_token

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kedge.errors import HostileImage, UnsupportedFormat
-from kedge.formats.compression import BlockCodec
+from kedge.formats.compression.blocks import BlockCodec
 from kedge.formats.squashfs import layout, small_files
 from kedge.formats.squashfs.content_writer import FileBlocks
 from kedge.formats.squashfs.layout import INVALID_XATTR, LAST_TIME, U32

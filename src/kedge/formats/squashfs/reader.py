@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from kedge.errors import HostileImage, UnsupportedFormat
-from kedge.formats.compression import codec_of_image
+from kedge.formats.compression.blocks import codec_of_image
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.block_reader import BlockPlace, BlockReader
 from kedge.formats.squashfs.inode_reader import (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from kedge.errors import UnsupportedFormat
-from kedge.formats.compression import BlockCodec
+from kedge.formats.compression.blocks import BlockCodec
 from kedge.formats.squashfs.layout import (
     INVALID_TABLE,
     INVALID_XATTR,

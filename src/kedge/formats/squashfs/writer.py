@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from kedge.errors import CorruptImage, FaultyImage, HostileImage, InvalidSetting
-from kedge.formats.compression import BlockCodec, open_codec
+from kedge.formats.compression.blocks import BlockCodec, open_codec
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.check_image import CheckOptions, check_image
 from kedge.formats.squashfs.compare_contents import DigestSink, compare_image

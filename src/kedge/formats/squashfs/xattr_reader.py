@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.errors import CorruptImage
-from kedge.formats.compression import BlockCodec
+from kedge.formats.compression.blocks import BlockCodec
 from kedge.formats.squashfs import layout
 from kedge.formats.squashfs.metadata_reader import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
 from kedge.model.tree import Xattrs

@@ -15,7 +15,8 @@ from typing import BinaryIO, cast
 from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
 from kedge.formats.identify import FileKind, identify_file
 from kedge.formats.sif.reader import SeekableBytes, SifReader
-from kedge.formats.singularityd import SourceRecord, describe
+from kedge.formats.singularityd.decorate_tree import describe
+from kedge.formats.singularityd.documents import SourceRecord
 from kedge.model.manifest import ImageConfig
 from kedge.model.reference import Reference
 from kedge.ops.images.inspect import Inspection, inspect_config, inspect_file, inspect_path

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kedge.formats.compression import GzipLayerCompressor
+from kedge.formats.compression.gzip_layers import GzipLayerCompressor
 from kedge.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.formats.singularityd.derive_config import derive_section
 from kedge.formats.singularityd.documents import BUILD_KEY, write_build

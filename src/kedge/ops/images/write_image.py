@@ -18,7 +18,8 @@ from kedge.formats.go_json import encode_json, encode_text
 from kedge.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
 from kedge.formats.sif.layout import DataType, SifDescriptor
 from kedge.formats.sif.writer import SifBuilder
-from kedge.formats.singularityd import ConversionRecord, decorate, describe, note_build
+from kedge.formats.singularityd.decorate_tree import decorate, describe, note_build
+from kedge.formats.singularityd.documents import ConversionRecord
 from kedge.formats.singularityd.inspect_report import keep_own_parts, read_report
 from kedge.formats.squashfs.check_image import CheckOptions
 from kedge.formats.squashfs.view import SquashView

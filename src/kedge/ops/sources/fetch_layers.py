@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from kedge.errors import CorruptImage
-from kedge.formats.singularityd import SourceRecord
-from kedge.formats.singularityd.documents import add_build
+from kedge.formats.singularityd.documents import SourceRecord, add_build
 from kedge.layers.layer_source import LayerSource
 from kedge.model.digest import Digest
 from kedge.model.manifest import Descriptor, ImageConfig

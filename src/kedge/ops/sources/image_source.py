@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from kedge.formats.singularityd import ConversionRecord, SourceRecord
+from kedge.formats.singularityd.documents import ConversionRecord, SourceRecord
 from kedge.frozen import frozen
 from kedge.layers.flatten import flatten
 from kedge.layers.layer_source import LayerSource

@@ -20,12 +20,11 @@ from kedge.formats.oci.docker_archive import DockerArchive
 from kedge.formats.oci.open_stored import open_images
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.reader import SifReader
-from kedge.formats.singularityd import ConversionRecord, SourceRecord
 from kedge.formats.singularityd.derive_config import derive_section, read_oci_words
-from kedge.formats.singularityd.documents import add_build, render_definition
+from kedge.formats.singularityd.documents import ConversionRecord, SourceRecord, add_build, render_definition
 from kedge.formats.singularityd.inspect_report import InspectReport, read_report
 from kedge.formats.squashfs.reader import SquashReader
-from kedge.hostpack import describe_host, pack_host
+from kedge.hostpack.packer import describe_host, pack_host
 from kedge.hostpack.python_environment import StartsPython, start_on_host
 from kedge.layers.directory_tree import FolderOptions, read_folder
 from kedge.layers.layer_source import LayerSource

@@ -15,8 +15,8 @@ import pytest
 from kedge.errors import CorruptImage, FileProblem, KedgeError, UnsupportedFormat
 from kedge.formats.sif.layout import DataType
 from kedge.formats.sif.writer import SifBuilder
-from kedge.formats.singularityd import SourceRecord, describe
-from kedge.formats.singularityd.decorate_tree import decorate
+from kedge.formats.singularityd.decorate_tree import decorate, describe
+from kedge.formats.singularityd.documents import SourceRecord
 from kedge.formats.singularityd.inspect_report import (
     InspectReport,
     ReportSelection,

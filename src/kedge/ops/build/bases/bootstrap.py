@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kedge.errors import BuildFailed, ProgramMissing
-from kedge.formats.singularityd import SourceRecord
+from kedge.formats.singularityd.documents import SourceRecord
 from kedge.frozen import replace
 from kedge.layers.upper_directory import UpperOptions, read_upper
 from kedge.model.manifest import ImageConfig

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from kedge.errors import DigestMismatch, InvalidReference, KedgeError
-from kedge.formats.compression import inflate
+from kedge.formats.compression.streams import inflate
 from kedge.layers.directory_tree import FolderOptions, FolderSource, read_file, read_folder
 from kedge.layers.flatten import flatten
 from kedge.layers.layer_source import LayerSource

@@ -13,8 +13,7 @@ import json
 from typing import Any, BinaryIO
 
 from kedge.errors import DigestMismatch
-from kedge.formats.singularityd import SourceRecord
-from kedge.formats.singularityd.documents import BUILD_KEY, write_build
+from kedge.formats.singularityd.documents import BUILD_KEY, SourceRecord, write_build
 from kedge.layers.layer_source import LayerSource
 from kedge.layers.limits import FlattenOptions
 from kedge.layers.tar_writer import LayerResult
