@@ -48,7 +48,7 @@ EXACT = {
  "kedge": "kedge", "kedge.ops": "kedge.GONE", "kedge.__main__": "kedge.__main__", "kedge.api": "kedge.api", "kedge.errors": "kedge.errors",
  "kedge.settings_lines": "kedge.system.settings_lines", "kedge.executor": "kedge.tools.executor", "kedge.settings": "kedge.system.settings",
  "kedge.frozen": "kedge.base.frozen", "kedge.patterns": "kedge.base.patterns", "kedge.plain_enum": "kedge.base.plain_enum",
- "kedge.release": "kedge.base.release", "kedge.rank_variables": "kedge.cluster.rank_variables",
+ "kedge.release": "kedge.base.release", "kedge.rank_variables": "kedge.base.rank_variables",
  # others' command lines
  **{f"kedge.cli.{n}": f"kedge.cli.shims.{n}" for n in ("docker_run","docker_verbs","docker_words","enroot_containers","enroot_start","enroot_words","pyxis","shim","shim_answers","shim_meaning","shim_options","shim_verbs","shim_words","srun_names","srun_words")},
  # model
@@ -72,7 +72,7 @@ EXACT = {
  "kedge.ops.diagnose.doctor": "kedge.answers.doctor.doctor",
  "kedge.ops.containers.other_runtimes": "kedge.container.others.other_runtimes", "kedge.ops.containers.other_runtime_image": "kedge.container.others.other_runtime_image",
  "kedge.ops.jobs.image_digest": "kedge.image.pin_digest",
- "kedge.runtime.node_cache": "kedge.image.node.node_cache", "kedge.runtime.image_file": "kedge.image.node.image_file","kedge.runtime.images.encrypted":"kedge.container.mounts.encrypted",
+ "kedge.runtime.node_cache": "kedge.image.node_cache", "kedge.runtime.image_file": "kedge.image.image_file","kedge.runtime.images.encrypted":"kedge.container.mounts.encrypted",
  "kedge.runtime.images.image_binds":"kedge.container.image_binds",
  "kedge.ops.diagnose.image_check": "kedge.answers.doctor.image_check", "kedge.ops.diagnose.node_check": "kedge.answers.doctor.node_check",
  "kedge.recipe.settle_files": "kedge.builds.definition.settle_files", "kedge.compat.image.traits": "kedge.compat.traits",
@@ -81,7 +81,8 @@ EXACT = {
  "kedge.runtime.environment.image_users": "kedge.container.image_users", "kedge.runtime.environment.record_commands": "kedge.container.record_commands",
  "kedge.runtime.processes.seccomp": "kedge.container.seccomp",
  "kedge.runtime.start.detach": "kedge.container.detach",
- "kedge.runtime.mount_operations": "kedge.container.mounts.operations",
+ "kedge.runtime.mount_operations": "kedge.container.mount_operations",
+ **{f"kedge.runtime.mounts.{n}": f"kedge.container.{n}" for n in ("fuse_program","fuse_confinement","missing_proc")},
  "kedge.runtime.devices.nvidia.elf_notes": "kedge.compat.elf_notes",
  "kedge.ops.explain.host_target": "kedge.answers.host_target", "kedge.ops.sources.ask_inside": "kedge.builds.bases.ask_inside",
  "kedge.model.run_record": "kedge.jobs.runs.run_record", "kedge.model.tree_view": "kedge.image.tree_view",

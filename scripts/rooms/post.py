@@ -129,14 +129,13 @@ sub("tests/architecture/test_schedulers.py",("""    "kedge.launch",  # chooses o
     "kedge.launch",  # launchers, and the variables by which they tell a process its rank
 ""","""    "kedge.cluster",  # launchers, and the variables by which they tell a process its rank
     "kedge.launch",  # chooses one of them for a launch
-"""),("    \"kedge.cluster.schedulers\",\n",""),("    \"kedge.cluster.job\",  # the launchers that a job can name\n",""),("    \"kedge.cluster.host_mpi\": \"likewise\",\n",""),
- ("""    "kedge.cluster.rank_variables": "every start of a container looks whether it is a rank, without loading a package for it",\n""",""))
+"""),("    \"kedge.cluster.schedulers\",\n",""),("    \"kedge.cluster.job\",  # the launchers that a job can name\n",""),("    \"kedge.cluster.host_mpi\": \"likewise\",\n",""))
 (root/"src/kedge/cli/shims/__init__.py").write_text("# SPDX-License-Identifier: BSD-3-Clause\n\"\"\"The command lines of other tools, for kedge: apptainer, docker, enroot, Pyxis, srun.\"\"\"\n")
-sub("pyproject.toml",("{container/**,settings_lines.py,system/private_files.py,system/views.py,","{container/**,image/node/**,system/settings_lines.py,system/private_files.py,system/views.py,"))
+sub("pyproject.toml",("{container/**,settings_lines.py,system/private_files.py,system/views.py,","{container/**,image/node/**,image/node_cache.py,image/image_file.py,system/settings_lines.py,system/private_files.py,system/views.py,"))
 sub("src/kedge/base/owner_attribute.py",("A container writes them (`container/processes/noted_files.py`); a layer has the numbers instead (`image/layers/owners.py`).","A container writes them (`container/processes/noted_files.py`); a layer has the numbers instead\n(`image/layers/owners.py`)."))
 sub("src/kedge/builds/states/merged_view.py",("who changes a directory of the host meanwhile makes kedge fail\n    or see","who changes a directory of the host meanwhile makes kedge\n    fail or see"))
 sub("src/kedge/cli/build_step.py",("(`container/start/build_step.py` writes it), so that variables with\nsecrets are","(`container/start/build_step.py` writes it), so that variables\nwith secrets are"),("What kedge itself cannot do is written to the open file REPORT, as `--json` prints it.","What kedge itself cannot do is written to the open file\nREPORT, as `--json` prints it."))
-sub("src/kedge/image/node/node_cache.py",("(image/layers/owners.py); older ones lack it","(layers/owners.py); older ones lack it"))
+sub("src/kedge/image/node_cache.py",("(image/layers/owners.py); older ones lack it","(layers/owners.py); older ones lack it"))
 sub("src/kedge/system/views.py",("an image in\n`image/tree_view.py` and `image/formats/squashfs/view.py`, a tree with mounts over it in `container/environment/bound_view.py`.","an image in\n`image/tree_view.py` and `image/formats/squashfs/view.py`, a tree with mounts over it in\n`container/environment/bound_view.py`."))
 sub("tests/architecture/test_walks.py",("whether a directory of certificates, which the administrator makes, has names of a kind","whether a directory of certificates, made by the administrator, has names of a kind"))
 sub("tests/functional/test_threads_libraries.py",("# where its own lists are missing the directory is enough; the lists: tests/","# where its own lists are missing the directory is enough; the lists:\n    # tests/"))
@@ -144,3 +143,14 @@ sub("tests/interop/test_reflink.py",("""    monkeypatch.setattr("kedge.image.sto
         "kedge.image.store.file_transfer.hash_open", lambda *_: pytest.fail("its change time says enough")
     )"""))
 sub("tests/functional/test_signals_anywhere.py",('PLACES = "/threading.py,/contextlib.py,/subprocess.py,/kedge/system/','PLACES = "/threading.py,/contextlib.py,/subprocess.py,"\nPLACES += "/kedge/system/'))
+
+sub("tests/architecture/test_schedulers.py",("every start of a container looks whether it is a rank, without loading a package for it","every start looks whether it is a rank, without loading a package for it"))
+sub("src/kedge/system/elf.py",("""`image/formats/elf.py` reads by it what dynamic linking needs. A start reads it too, so it imports next to nothing. The file
+may be an image's: every count, offset and length is bounded before it is used. Specification: System V ABI, chapters 4
+and 5; constants as in <elf.h>.""","""`image/formats/elf.py` reads by it what dynamic linking needs. A start reads it too, so it imports next to nothing. The
+file may be an image's: every count, offset and length is bounded before it is used. Specification: System V ABI,
+chapters 4 and 5; constants as in <elf.h>."""))
+sub("tests/architecture/test_imports.py",("one program by subprocess: captured, streamed, into files, beside us, or kedge's own child","one program by subprocess: captured, streamed, into files, beside us, kedge's own"),("the programs of a submission, which the import of subprocess costs more than they do","the programs of a submission, which cost less than the import of subprocess"))
+sub("tests/functional/test_start_cost.py",('"kedge.cli.entry", "kedge.base.release"}','"kedge.cli.entry", "kedge.base", "kedge.base.release"}'),('installed.package / "release.py"','installed.package / "base/release.py"'))
+import subprocess
+subprocess.run(["git","-C",str(root),"rm","-rq","scripts/rooms"],check=False)
