@@ -37,6 +37,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("sites",),  # below batchscript: a script is judged by the rules that a submission is
     ("compat",),  # below runtime: a start asks the same rules
     ("host",),
+    ("settings_lines",),  # single settings for a start
     ("formats", "settings"),
     ("schedulers",),  # what each scheduler calls things: all above ask it
     ("launch",),  # ranks and host lists: schedulers read their allocations by it, a start its own rank

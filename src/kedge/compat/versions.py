@@ -30,6 +30,18 @@ def major_minor(text: str) -> str:
     return ".".join(str(field) for field in order(text)[:2])
 
 
+def is_driver_version(text: str) -> bool:
+    """Whether it looks like a driver's version: 580.95.05."""
+    parts = text.split(".")
+    return 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts)
+
+
+def split_library_name(name: str) -> tuple[str, str]:
+    """`libcuda`, `580.95.05` of libcuda.so.580.95.05."""
+    stem, _, suffix = name.partition(".so")
+    return stem, suffix[1:]
+
+
 def _fill(fields: tuple[int, ...], length: int) -> tuple[int, ...]:
     return fields + (0,) * (length - len(fields))
 

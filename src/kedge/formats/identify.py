@@ -11,10 +11,11 @@ from enum import StrEnum
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, KedgeError, UnsupportedFormat
-from kedge.formats.sif.layout import MAGIC, MAGIC_OFFSET
 
 PROBE = 2048  # Apptainer looks at as much
 _EXT_MAGIC_OFFSET = 1080
+SIF_MAGIC = b"SIF_MAGIC\0"
+SIF_MAGIC_OFFSET = 32
 SQUASHFS_MAGIC = b"hsqs"
 
 
@@ -78,7 +79,7 @@ def identify_bytes(start: bytes) -> FileKind:
     """The kind of a file that begins with `start`."""
     if not start:
         return FileKind.EMPTY
-    if start[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] == MAGIC:
+    if start[SIF_MAGIC_OFFSET : SIF_MAGIC_OFFSET + len(SIF_MAGIC)] == SIF_MAGIC:
         return FileKind.SIF
     if start[find_payload(start) :].startswith(SQUASHFS_MAGIC):
         return FileKind.SQUASHFS
@@ -118,9 +119,9 @@ def _identify_text(start: bytes) -> FileKind:
 def refuse_as_sif(start: bytes, where: str) -> KedgeError:
     """The error for a file that is not a SIF: what it is, and what helps."""
     kind = identify_bytes(start)
-    context = {"file": where, "field": "magic", "offset": str(MAGIC_OFFSET), "first bytes": start[:16].hex(" ")}
-    alike = sum(a == b for a, b in zip(start[MAGIC_OFFSET:], MAGIC, strict=False))
-    if alike >= len(MAGIC) - 3 and kind in (FileKind.UNKNOWN, FileKind.SCRIPT):
+    context = {"file": where, "field": "magic", "offset": str(SIF_MAGIC_OFFSET), "first bytes": start[:16].hex(" ")}
+    alike = sum(a == b for a, b in zip(start[SIF_MAGIC_OFFSET:], SIF_MAGIC, strict=False))
+    if alike >= len(SIF_MAGIC) - 3 and kind in (FileKind.UNKNOWN, FileKind.SCRIPT):
         return CorruptImage(f"{where} has a damaged SIF header", context=context, hint="fetch the file again")
     if kind is FileKind.SIF:
         message = f"{where} ends after {len(start)} bytes: the header of a SIF image alone has 128"

@@ -15,6 +15,7 @@ LAUNCHERS = ("srun", "ibrun", "mpirun", "mpiexec", "qrsh", "local", "none")
 CONTRACTS = ("ranks", "torchrun", "elastic", "multiproc", "lightning", "horovod", "jax", "deepspeed", "tensorflow")
 RUNTIMES = ("kedge", "apptainer", "singularity", "pyxis")
 MOST_INDICES = 1_000_000
+NOW = "now"  # when an image is pulled: at submission, not in the job
 _ARRAY_FORMATS = "write it like 0-9, 1-100%10 (ten at once), 0-20:5 or 1,3,7-9"
 _RANGE = r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?"
 
@@ -233,3 +234,14 @@ def _refuse_dependency(text: str) -> InvalidJob:
         f"'{text[:100]}' is not a job to wait for",
         hint=f"give a job's id or name, or one of {kinds}; repeat the option for several jobs",
     )
+
+
+@frozen
+class StagedImage:
+    """The image of a job: the path in its script, and the reference to pull there."""
+
+    path: str  # as compute nodes see it; a reference where another runtime fetches images itself
+    reference: str = ""  # what to pull to `path`; empty: it is there
+    when: str = ""  # now or in-job
+    reason: str = ""  # why in the job
+    recipe: str = ""  # what to build `path` from, in the job

@@ -294,7 +294,7 @@ def _is_foreign(options: RunOptions, environ: Mapping[str, str]) -> bool:
     """Whether another runtime gets the flags, which may be able to do what kedge cannot."""
     if options.runtime or not (options.passed_on or options.net or options.network):
         return options.is_foreign
-    from kedge.runtime.options import read_configured  # late: few ask for what kedge refuses
+    from kedge.settings_lines import read_configured  # late: few ask for what kedge refuses
 
     return RunOptions(runtime=read_configured("runtime", environ)).is_foreign
 

@@ -26,7 +26,7 @@ import stat
 import time
 
 from kedge.posix import libc
-from kedge.runtime.options import read_lines
+from kedge.settings_lines import read_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

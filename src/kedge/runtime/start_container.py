@@ -61,8 +61,9 @@ from kedge.runtime.node_cache import (
     read_config,
     reference_path,
 )
-from kedge.runtime.options import CONTAINER_SETTINGS, is_granted, read_configured, settle_options
+from kedge.runtime.options import CONTAINER_SETTINGS, is_granted, settle_options
 from kedge.runtime.payload import plan_payload
+from kedge.settings_lines import read_configured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,8 +21,6 @@ _SIGNATURE_EXTRA = struct.Struct("<i256s")  # hash, entity (a PGP fingerprint in
 CRYPTO_EXTRA = struct.Struct("<ii")  # format, message type
 SBOM_EXTRA = struct.Struct("<i")
 
-MAGIC = b"SIF_MAGIC\0"
-MAGIC_OFFSET = 32
 VERSION = b"01\0"
 LAUNCH_SCRIPT = b"#!/usr/bin/env run-singularity\n"  # Apptainer writes this name to this day
 TABLE_OFFSET = 4096

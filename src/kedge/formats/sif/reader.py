@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, UnsupportedFormat
-from kedge.formats.identify import PROBE, file_size, refuse_as_sif
+from kedge.formats.identify import PROBE, SIF_MAGIC, file_size, refuse_as_sif
 from kedge.formats.sif.layout import (
     DATA_TYPE_NAMES,
     DESCRIPTOR,
     FILE_SYSTEM_NAMES,
     HEADER,
-    MAGIC,
     VERSION,
     DataType,
     FileSystem,
@@ -175,7 +174,7 @@ class SifReader:
     def _read_header(self) -> Header:
         self.file.seek(0)
         start = self.file.read(PROBE)
-        if len(start) < HEADER.size or start[32:42] != MAGIC:
+        if len(start) < HEADER.size or start[32:42] != SIF_MAGIC:
             raise refuse_as_sif(start, self.where)
         header = Header.unpack(start[: HEADER.size])
         if header.version != VERSION:

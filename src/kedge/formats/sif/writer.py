@@ -12,13 +12,13 @@ import uuid
 from typing import BinaryIO
 
 from kedge.errors import UsageError
+from kedge.formats.identify import SIF_MAGIC
 from kedge.formats.sif.check_sif import check_written
 from kedge.formats.sif.data_object import DataObject
 from kedge.formats.sif.layout import (
     DATA_OFFSET,
     DESCRIPTOR,
     LAUNCH_SCRIPT,
-    MAGIC,
     TABLE_OFFSET,
     TABLE_SLOTS,
     VERSION,
@@ -141,7 +141,7 @@ class SifBuilder:
         primary = any(descriptor.is_primary for descriptor in self._descriptors)
         return Header(
             launch=self._launch,
-            magic=MAGIC,
+            magic=SIF_MAGIC,
             version=VERSION,
             architecture_code=encode_architecture(self._architecture if primary else "unknown"),
             identity=_derive_identity(self._seed or self._content.digest()),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kedge.compat.carried_driver import find_carried, read_branches
 from kedge.compat.image.c_library import LIBRARY_FOLDERS, read_c_library
 from kedge.compat.image.clean_config import clean_text
 from kedge.compat.image.toolkit_version import read_toolkit
@@ -19,7 +20,6 @@ from kedge.compat.versions import order
 from kedge.errors import InvalidReference
 from kedge.formats.elf import identify_machine
 from kedge.model.platform import Platform
-from kedge.runtime.devices.nvidia.libcuda import find_carried, read_branches
 
 if TYPE_CHECKING:
     from kedge.posix.views import View

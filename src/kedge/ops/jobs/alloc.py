@@ -10,9 +10,9 @@ from typing import NoReturn
 
 from kedge.errors import InvalidJob, ProgramMissing, SchedulerFailed, UsageError
 from kedge.frozen import frozen
-from kedge.model.job import Job, Parallel
+from kedge.model.job import NOW, Job, Parallel, StagedImage
 from kedge.ops.jobs.cluster import Cluster
-from kedge.ops.jobs.stage_image import NOW, StagedImage, place_image, pull_image, read_architecture
+from kedge.ops.jobs.stage_image import place_image, pull_image, read_architecture
 from kedge.ops.jobs.submit import find_kedge, judge_image
 from kedge.posix.programs import find_program
 from kedge.posix.spawn import replace_process

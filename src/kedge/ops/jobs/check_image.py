@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kedge.errors import KedgeError, WillNotRun
-from kedge.model.job import Job
+from kedge.model.job import Job, StagedImage
 from kedge.model.site import Queue, Site
-from kedge.ops.jobs.stage_image import ImageWords, StagedImage
+from kedge.ops.jobs.stage_image import ImageWords
 from kedge.settings import Settings
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start

@@ -13,7 +13,7 @@ from pathlib import Path
 from kedge.errors import KedgeError
 from kedge.frozen import frozen, replace
 from kedge.model.image_argument import is_reference
-from kedge.model.job import Job
+from kedge.model.job import NOW, Job, StagedImage
 from kedge.model.site import Site
 from kedge.ops.explain.learning_needs import (
     CONTRACTS,
@@ -23,7 +23,6 @@ from kedge.ops.explain.learning_needs import (
     list_user_sites,
     read_surroundings,
 )
-from kedge.ops.jobs.stage_image import NOW, StagedImage
 from kedge.schedulers.container_words import runtime_of
 
 

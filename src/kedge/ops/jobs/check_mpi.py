@@ -13,10 +13,9 @@ from pathlib import Path
 from kedge.compat.mpi.judge_pmi import judge_pmi
 from kedge.errors import KedgeError, LaunchRefused
 from kedge.model.image_argument import is_reference
-from kedge.model.job import Job, Parallel
+from kedge.model.job import Job, Parallel, StagedImage
 from kedge.model.mpi import FAILS, INTEL, SINGLETONS, MpiHost, MpiImage
 from kedge.model.site import Site
-from kedge.ops.jobs.stage_image import StagedImage
 from kedge.ops.mpi.read_for_launch import read_launched_mpi
 from kedge.schedulers.choose import find_facts
 from kedge.schedulers.container_words import runtime_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, KedgeError, NoMatchingPlatform
 from kedge.frozen import frozen, replace
+from kedge.model.job import NOW, StagedImage
 from kedge.model.progress import Silent
-from kedge.ops.jobs.stage_image import NOW, StagedImage
 from kedge.settings import Settings
 
 if TYPE_CHECKING:

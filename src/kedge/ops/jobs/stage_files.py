@@ -16,9 +16,9 @@ from kedge.launch.start_model import (
     estimate_start,
     find_server,
 )
-from kedge.model.job import Job
+from kedge.model.job import Job, StagedImage
 from kedge.model.site import Site
-from kedge.ops.jobs.stage_image import FileStaging, StagedImage
+from kedge.ops.jobs.stage_image import FileStaging
 from kedge.schedulers.choose import find_facts
 from kedge.schedulers.container_words import runtime_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kedge.errors import FileProblem, InvalidJob, KedgeError, ProgramFailed
 from kedge.frozen import frozen
-from kedge.model.job import Job
+from kedge.model.job import NOW, Job, StagedImage
 from kedge.model.site import Site, expand_path
 from kedge.schedulers.choose import list_facts
 from kedge.settings import Settings, xdg_directory
@@ -21,19 +21,7 @@ TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.model.reference import Reference
 
-NOW = "now"
 _INTERPRETERS = {".sh": ("bash",), ".py": ("python",)}
-
-
-@frozen
-class StagedImage:
-    """The image of a job: the path in its script, and the reference to pull there."""
-
-    path: str  # as compute nodes see it; a reference where another runtime fetches images itself
-    reference: str = ""  # what to pull to `path`; empty: it is there
-    when: str = ""  # now or in-job
-    reason: str = ""  # why in the job
-    recipe: str = ""  # what to build `path` from, in the job
 
 
 @frozen

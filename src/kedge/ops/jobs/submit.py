@@ -19,15 +19,13 @@ from kedge.errors import (
 from kedge.frozen import frozen, replace
 from kedge.jobs.encoding import encode_job
 from kedge.jobs.records import Draft, Record
-from kedge.model.job import Dependency, Job, Parallel
+from kedge.model.job import NOW, Dependency, Job, Parallel, StagedImage
 from kedge.model.output_pattern import fill_pattern
 from kedge.model.site import Site
 from kedge.ops.jobs.cluster import Cluster
 from kedge.ops.jobs.stage_image import (
-    NOW,
     FileStaging,
     ImageWords,
-    StagedImage,
     place_image,
     pull_image,
     read_architecture,

@@ -41,8 +41,8 @@ def make_image_ready(
 
 def _pin(image: str, settings: Settings, warn: Callable[[str], None]) -> str:
     """The image by its digest of this moment; as it is where the registry does not answer."""
+    from kedge.model.job import NOW, StagedImage
     from kedge.ops.jobs.image_digest import pin_image
-    from kedge.ops.jobs.stage_image import NOW, StagedImage
 
     pin = pin_image(image, StagedImage(image, when=NOW), settings, "")
     for warning in pin.warnings:

@@ -12,7 +12,7 @@ import time
 
 from kedge.model.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
 from kedge.runtime.node_cache import read_resolved
-from kedge.runtime.options import read_configured
+from kedge.settings_lines import read_configured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ import pytest
 
 from kedge.errors import LaunchRefused
 from kedge.frozen import replace
-from kedge.model.job import Job, Parallel
+from kedge.model.job import Job, Parallel, StagedImage
 from kedge.model.site import Queue, Site
 from kedge.ops.jobs.check_mpi import advise_unpulled, check_job_mpi
 from kedge.ops.jobs.image_digest import pin_image
-from kedge.ops.jobs.stage_image import StagedImage
 from kedge.settings import Settings
 from tests.builders.elf_files import make_library
 from tests.builders.images import make_config

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kedge.frozen import replace
-from kedge.model.job import Job, Parallel
+from kedge.model.job import Job, Parallel, StagedImage
 from kedge.model.site import Site
 from kedge.ops.jobs.stage_files import plan_staging
-from kedge.ops.jobs.stage_image import FileStaging, StagedImage
+from kedge.ops.jobs.stage_image import FileStaging
 
 SITE = Site("cluster", "Cluster", "slurm", node_directory="/local")
 JOB = Job(image="image.sif", command=("true",), parallel=Parallel.MPI, nodes=1024, tasks_per_node=64)

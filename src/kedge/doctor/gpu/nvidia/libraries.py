@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+from kedge.compat.versions import is_driver_version, split_library_name
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
-from kedge.runtime.devices.nvidia.driver import is_version
-from kedge.runtime.devices.nvidia.libraries import follow_links, split_name
+from kedge.runtime.devices.nvidia.libraries import follow_links
 
 NAME = "gpu-libraries"
 _DOCS = f"kedge help doctor {NAME}"
@@ -95,8 +95,8 @@ def _judge_shell(gpus: GpuHost) -> list[Finding]:
     for folder in gpus.host.environ.get("LD_LIBRARY_PATH", "").split(":"):
         if not folder.startswith("/") or view.kind(f"{folder}/libcuda.so.1") != "f":
             continue
-        suffix = split_name(follow_links(view, f"{folder}/libcuda.so.1").rpartition("/")[2])[1]
-        if not version or not is_version(suffix) or suffix == version:
+        suffix = split_library_name(follow_links(view, f"{folder}/libcuda.so.1").rpartition("/")[2])[1]
+        if not version or not is_driver_version(suffix) or suffix == version:
             continue
         return [
             Finding(

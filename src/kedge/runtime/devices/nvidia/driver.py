@@ -6,6 +6,8 @@ No program is started and no card is opened: on a node with a broken driver that
 
 from __future__ import annotations
 
+from kedge.compat.versions import is_driver_version
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
@@ -57,15 +59,9 @@ def _read_version(view: View) -> str:
     for path in _VERSION_FILES:
         line = (view.read(path, 4096) or b"").decode(errors="replace").partition("\n")[0]
         for word in line.split():
-            if is_version(word):
+            if is_driver_version(word):
                 return word
     return ""
-
-
-def is_version(text: str) -> bool:
-    """Whether it looks like a driver's version: 580.95.05."""
-    parts = text.split(".")
-    return 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts)
 
 
 def _read_cards(view: View, nodes: list[str]) -> list[Card]:

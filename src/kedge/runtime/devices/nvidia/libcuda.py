@@ -2,11 +2,12 @@
 """Decides which libcuda runs: the host driver's, or the newer one that many images carry (`cuda-compat`).
 
 The carried one works on data-center cards only, only on the driver branches that it lists, and must not hide a newer
-one of the host (CUDA errors 803 and 804). The library lists its branches in an ELF note.
+one of the host (CUDA errors 803 and 804).
 """
 
 from __future__ import annotations
 
+from kedge.compat.carried_driver import CarriedDriver, find_carried, read_branches
 from kedge.compat.rules.libcuda_choice import (
     GPU_TOO_OLD,
     HOST_NEWER,
@@ -20,8 +21,6 @@ from kedge.compat.rules.libcuda_choice import (
     is_data_center,
 )
 from kedge.compat.versions import order
-from kedge.runtime.devices.nvidia.driver import is_version
-from kedge.runtime.devices.nvidia.libraries import split_name
 from kedge.runtime.environment.library_path import find_library_folders
 from kedge.runtime.facts import LIBRARIES
 
@@ -29,22 +28,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kedge.posix.views import View
     from kedge.runtime.devices.nvidia.driver import Card
-
-_PLACES = ("/usr/local/cuda/compat", "/usr/local/cuda/compat/lib.real", "/usr/local/cuda/compat/lib")
-_TOOLKITS = "/usr/local"
-_SECTION, _OWNER = ".note.cuda.fwd_compatibility", "NVIDIA Corporation"
-
-
-class _Carried:
-    """The driver libraries inside an image."""
-
-    __slots__ = ("branches", "cuda", "folder", "version")
-
-    def __init__(self, folder: str, version: str) -> None:
-        self.folder = folder
-        self.version = version
-        self.branches: list[int] | None = None  # host branches it runs on; None: it does not say
-        self.cuda = ""
 
 
 class Decision:
@@ -81,19 +64,7 @@ def _has_libcuda(view: View, folder: str) -> bool:
     return folder.rstrip("/") != LIBRARIES and view.kind(folder.rstrip("/") + "/libcuda.so.1") == "f"
 
 
-def find_carried(view: View) -> _Carried | None:
-    """The compat libraries of an image, of the toolkit that /usr/local/cuda means first."""
-    toolkits = [name for name in view.names(_TOOLKITS) if name.startswith("cuda-")]
-    places = [*_PLACES, *(f"{_TOOLKITS}/{name}/compat" for name in reversed(toolkits))]
-    for folder in places:
-        for name in view.names(folder):
-            stem, suffix = split_name(name)
-            if stem == "libcuda" and is_version(suffix) and view.kind(f"{folder}/{name}") == "f":
-                return _Carried(folder, suffix)
-    return None
-
-
-def compare_drivers(view: View, carried: _Carried, version: str, cards: list[Card]) -> Decision:
+def compare_drivers(view: View, carried: CarriedDriver, version: str, cards: list[Card]) -> Decision:
     """Which of the two libcuda it is, by the rule that `kedge explain` tells beforehand."""
     ours, theirs = order(version), order(carried.version)
     if ours and ours < theirs:
@@ -135,7 +106,7 @@ def _find_last_branch(cards: list[Card]) -> int | None:
     return min((gpu[3] for gpu in known if gpu is not None and gpu[3] is not None), default=None)
 
 
-def _describe_obstacle(choice: str, libraries: str, carried: _Carried, others: list[str]) -> str:
+def _describe_obstacle(choice: str, libraries: str, carried: CarriedDriver, others: list[str]) -> str:
     """Why newer libraries of the image cannot run on this host's driver branch and cards; empty when they can."""
     if choice == NOT_DATA_CENTER:
         return f"{libraries} run on data-center GPUs only, not on {others[0]}"
@@ -146,23 +117,3 @@ def _describe_obstacle(choice: str, libraries: str, carried: _Carried, others: l
     if choice == NOT_LISTED:
         return f"{libraries} run on drivers {', '.join(str(branch) for branch in carried.branches or ())} only"
     return ""
-
-
-def read_branches(view: View, carried: _Carried) -> None:
-    """Fill in what the library says about itself, if it says anything that can be read."""
-    import json  # late: only where the image's driver is newer than the host's
-
-    from kedge.runtime.devices.nvidia.elf_notes import read_note
-
-    text = read_note(view, f"{carried.folder}/libcuda.so.{carried.version}", _SECTION, _OWNER)
-    try:
-        content = json.loads(text) if text else None
-    except (ValueError, RecursionError):
-        return
-    if not isinstance(content, dict):
-        return
-    facts = {key.lower(): value for key, value in content.items()}
-    branches, cuda = facts.get("driver"), facts.get("cuda version")
-    if isinstance(branches, list) and branches and all(type(branch) is int for branch in branches):
-        carried.branches = branches[:64]
-    carried.cuda = cuda[:16] if isinstance(cuda, str) else ""

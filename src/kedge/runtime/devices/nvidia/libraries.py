@@ -7,8 +7,8 @@ C library, are ever taken. A library that is not listed here is taken with the c
 
 from __future__ import annotations
 
+from kedge.compat.versions import is_driver_version, split_library_name
 from kedge.runtime.devices.ld_cache import MAXIMUM_SIZE, read_cache
-from kedge.runtime.devices.nvidia.driver import is_version
 from kedge.runtime.facts import LIBRARIES
 
 TYPE_CHECKING = False
@@ -68,10 +68,10 @@ class Libraries:
 
     def take(self, name: str, path: str) -> None:
         """Take one name of the real file `path`, if the file is this driver's."""
-        stem, suffix = split_name(path.rpartition("/")[2])
+        stem, suffix = split_library_name(path.rpartition("/")[2])
         # without any driver nothing is taken: libraries of the CUDA toolkit have no version either
         if not self.version or (suffix != self.version and not stem.startswith(_UNVERSIONED)):
-            if is_version(suffix) and int(suffix.partition(".")[0]) >= 300 and suffix not in self.others:
+            if is_driver_version(suffix) and int(suffix.partition(".")[0]) >= 300 and suffix not in self.others:
                 self.others.append(suffix)
             return
         names = self.names.setdefault(path, [path.rpartition("/")[2]])
@@ -84,17 +84,17 @@ class Libraries:
 
     def find(self, stem: str) -> str:
         """The file of a library, by its name without `.so`; empty where it is not there."""
-        paths = (path for path in self.names if split_name(path.rpartition("/")[2])[0] == stem)
+        paths = (path for path in self.names if split_library_name(path.rpartition("/")[2])[0] == stem)
         return next(paths, "")
 
     def list_for(self, capabilities: set[str]) -> list[tuple[str, str]]:
         """(file on the host, name): the real name of each file first, then the names that lead to it."""
         chosen, taken = [], set()
         has_links = any(
-            split_name(name)[1] not in ("", self.version) for names in self.names.values() for name in names
+            split_library_name(name)[1] not in ("", self.version) for names in self.names.values() for name in names
         )
         for path, names in self.names.items():
-            stem = split_name(names[0])[0]
+            stem = split_library_name(names[0])[0]
             if stem in _NEVER or stem in taken or not capabilities & _groups_of(stem):
                 continue
             taken.add(stem)  # the loader takes the first of two as well
@@ -129,8 +129,8 @@ def find_libraries(host: HostFacts, version: str) -> Libraries:
 def _take_all(entries: list[tuple[str, str]], version: str) -> Libraries:
     for stem in _BOTH:
         for _, path in entries:
-            name, suffix = split_name(path.rpartition("/")[2])
-            if not version and name == stem and is_version(suffix) and int(suffix.partition(".")[0]) >= 300:
+            name, suffix = split_library_name(path.rpartition("/")[2])
+            if not version and name == stem and is_driver_version(suffix) and int(suffix.partition(".")[0]) >= 300:
                 version = suffix
     libraries = Libraries(version)
     for name, path in entries:
@@ -167,12 +167,6 @@ def follow_links(view: View, path: str) -> str:
         return view.resolve(path)
     except OSError:
         return path
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """`libcuda`, `580.95.05` of libcuda.so.580.95.05."""
-    stem, _, suffix = name.partition(".so")
-    return stem, suffix[1:]
 
 
 def _groups_of(stem: str) -> set[str]:

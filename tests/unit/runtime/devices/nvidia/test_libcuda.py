@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from kedge.compat.elf_notes import read_note
 from kedge.compat.rules.libcuda_choice import cuda_major, is_data_center
 from kedge.posix.views import TableView
 from kedge.runtime.devices import plan_devices
-from kedge.runtime.devices.nvidia.elf_notes import read_note
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_compat_library, make_driver_tree, make_host, make_image
