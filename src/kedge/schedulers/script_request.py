@@ -91,7 +91,7 @@ class ScriptRequest:
 
     @property
     def wants_gpus(self) -> bool:
-        """Whether it asks for any."""
+        """Whether the request asks for GPUs."""
         return bool(self.gpus_per_node)
 
 

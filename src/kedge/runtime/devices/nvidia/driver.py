@@ -28,7 +28,7 @@ class Card:
 
     @property
     def node(self) -> str:
-        """Its device node."""
+        """Return the path of the GPU's device node."""
         return f"/dev/nvidia{self.minor}"
 
 
@@ -63,7 +63,7 @@ def _read_version(view: View) -> str:
 
 
 def is_version(text: str) -> bool:
-    """Whether it looks like a driver's version: 580.95.05."""
+    """Whether a text looks like a driver's version: 580.95.05."""
     parts = text.split(".")
     return 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts)
 
