@@ -76,7 +76,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The functions are imported when they are first used: the command line needs none of them."""
+    """Return one of the functions of `kedge.api`, imported when it is first used: the command line needs none."""
     if name == "__version__":
         from kedge.release import VERSION
 

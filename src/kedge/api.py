@@ -408,7 +408,7 @@ def _parse_local(name: PathLike) -> Reference:
 
 
 def _name_image(name: PathLike) -> str:
-    """The same as a word: a path that would be read as a reference gets `./`."""
+    """Return a path or name as a word; a path that would be read as a reference gets `./`."""
     word = os.fspath(name)
     return f"./{word}" if not isinstance(name, str) and is_reference(word) else word
 

@@ -200,7 +200,7 @@ class Executor(futures.Executor):
 
 
 def _list_files(pending: Sequence[_Pending]) -> set[Path]:
-    """All files that results and ends of tasks may be: one look at each directory, however many tasks there are."""
+    """Return all files that results and ends of tasks may be: one look at each directory, however many tasks."""
     folders = {folder for call in pending for folder in (call.result.parent, call.job.record.folder)}
     found: set[Path] = set()
     for folder in folders:

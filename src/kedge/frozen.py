@@ -19,12 +19,12 @@ else:
     MappingProxyType = type(type.__dict__)  # which `types` would be imported for
 
     def cast(kind: object, value: object) -> object:
-        """As typing has it."""
+        """Return the value, as typing's does."""
         del kind
         return value
 
     def dataclass_transform(**_: object) -> object:
-        """As typing has it: for type checkers alone."""
+        """Return a decorator that changes nothing: it is for type checkers alone."""
         return lambda plain: plain
 
 

@@ -16,7 +16,7 @@ def read_configured(name: str, environ: Mapping[str, str]) -> str:
 
 
 def read_settings(names: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
-    """The same for several, in one look at the files."""
+    """Read several settings, in one look at the files."""
     values: dict[str, str] = {}
     for path in list_files(environ):
         text = _read_file(path)

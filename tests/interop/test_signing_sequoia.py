@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""OpenPGP against Sequoia, both ways: keys, rings, cleartext signatures, changed texts. It only judges: ADR 57."""
+"""OpenPGP against Sequoia, both ways: keys, rings, cleartext signatures, changed texts. It judges (docs/adr/0005)."""
 
 from __future__ import annotations
 

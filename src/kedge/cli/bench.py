@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _run_on(arguments: argparse.Namespace, console: Console) -> int:
-    """As jobs of several queues; one table of all."""
+    """Measure as jobs of several queues and print one table of all; returns the exit status."""
     records = measure_on(arguments, console)
     if len(records) == 1:
         show_record(records[0][1], console)

@@ -40,7 +40,7 @@ def add_repeats(parser: argparse.ArgumentParser, *, warmup: int, repeats: int, s
 
 
 def read_repeats(arguments: argparse.Namespace) -> Repeats:
-    """As the options say."""
+    """Return how often to measure, as the options say."""
     from kedge.ops.bench.repeats import Repeats
 
     return Repeats(max(arguments.warm_up, 0), arguments.repeats)
@@ -88,7 +88,7 @@ def keep_record(record: BenchRecord, arguments: argparse.Namespace, console: Con
 
 
 def keep_records(records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, console: Console) -> None:
-    """The same of several: --output writes NAME-QUEUE.json for each, --plot draws all in one."""
+    """Keep several records: --output writes NAME-QUEUE.json for each, --plot draws all in one."""
     written = []
     output: Path | None = getattr(arguments, "output", None)
     for name, record in records:

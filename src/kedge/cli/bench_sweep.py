@@ -65,7 +65,7 @@ def list_points(arguments: argparse.Namespace) -> list[argparse.Namespace]:
 def run_points(
     points: Sequence[argparse.Namespace], console: Console, measure: Callable[[argparse.Namespace], BenchRecord]
 ) -> tuple[BenchRecord, int]:
-    """One record of all runs that succeed, and the exit code: that of the first that failed. Raises if all do."""
+    """Return one record of all runs that succeed, and the exit code of the first that failed. Raises if all do."""
     from kedge.ops.bench.sweep import GPU, RANK, join_records
 
     if len(points) == 1:

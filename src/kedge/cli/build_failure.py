@@ -35,7 +35,7 @@ def describe_failure(
 
 
 def describe_problem(problem: KedgeError, request: BuildRequest, paint: Callable[[str, str], str]) -> Iterator[str]:
-    """The same for what failed outside of steps, such as a program that makes a base."""
+    """Describe what failed outside of steps, such as a program that makes a base."""
     for line in problem.context.get("output", "").splitlines():
         yield f"  {paint('|', 'dim')} {_show_line(line)}".rstrip()
     yield from show_excerpt(problem.context, request, paint)

@@ -52,7 +52,7 @@ class OutputLines:
         return self._keep(whole)
 
     def finish(self) -> list[str]:
-        """What is left when the program has ended without a last newline."""
+        """Return what is left when the program has ended without a last newline."""
         rest, self._rest = self._rest, b""
         return self._keep([rest] if rest else [])
 

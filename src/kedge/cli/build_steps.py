@@ -75,7 +75,7 @@ class StepBoard:
             self.show_end(outcome)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the display of steps: nothing more will come."""
 
     def show_begin(self, label: StepLabel) -> None:
         """Show that a step begins."""

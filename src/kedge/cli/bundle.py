@@ -42,5 +42,5 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _shorten(path: str) -> str:
-    """As one would type it here."""
+    """Return a path as one would type it in the current directory."""
     return str(Path(path).relative_to(Path.cwd())) if Path(path).is_relative_to(Path.cwd()) else path

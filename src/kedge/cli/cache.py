@@ -212,7 +212,7 @@ def _report_removed(console: Console, removed: list[CacheItem], state: str = "",
 
 
 def _format_limit(limit: int | None) -> str:
-    """As it is typed: 20G, not 21.5 GB."""
+    """Format a limit as it is typed: 20G, not 21.5 GB."""
     return "none" if limit is None else format_exactly(limit)
 
 

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _make_whole_parser() -> argparse.ArgumentParser:
-    """One parser of all verbs: what completion and the reference page are made from."""
+    """Return one parser of all verbs: what completion and the reference page are made from."""
     from kedge.cli.options import GlobalOptions
     from kedge.cli.verbs import VERBS, load_verb
 

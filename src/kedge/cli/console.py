@@ -364,7 +364,7 @@ def _find_longest_words(headings: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 
 def _measure_text(text: str) -> int:
-    """Its columns: colours take none."""
+    """Count the columns of a text: colours take none."""
     return len(_COLOUR_CODES.sub("", text)) if "\033" in text else len(text)
 
 

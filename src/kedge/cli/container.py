@@ -99,7 +99,7 @@ class Speaker:
             import kedge.model.secret_text  # noqa: F401 - now: what is said in the container cannot import them
 
     def say_collected(self) -> None:
-        """What was noticed while the words were read."""
+        """Print what was noticed while the words were read."""
         for text in self.options.warnings:
             self.say("warn", text)
         for text in self.options.notes:
@@ -140,14 +140,14 @@ def begin_message(level: str, *, is_shim: bool) -> str:
 
 
 def write_output(text: str) -> None:
-    """Text on standard output, past Python's buffer: this process may become a program that knows nothing of it."""
+    """Write text to standard output, past Python's buffer: this process may become a program that knows none of it."""
     data = text.encode(errors="backslashreplace")
     while data:
         data = data[os.write(1, data) :]
 
 
 def write_message(text: str) -> None:
-    """One line on standard error, which nothing in a path or an image can make into something else."""
+    """Write one line to standard error, which nothing in a path or an image can make into something else."""
     if "://" in text:
         from kedge.cli.redaction import redact  # late: only addresses carry secrets
 

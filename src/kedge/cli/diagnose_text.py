@@ -28,7 +28,7 @@ def render_diagnosis(
     width: int,
     paint: Paint = leave_plain,
 ) -> Iterator[str]:
-    """All lines."""
+    """Yield all lines of a diagnosis of failed jobs."""
     for state in states:
         yield f"Job {escape_line(str(state['job']))}: {state['state']}"
         if state["why"]:

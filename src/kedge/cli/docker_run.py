@@ -97,7 +97,7 @@ class _Run:
             self._take_place(name, value)
 
     def _take_place(self, name: str, value: str) -> None:
-        """As whom, what and in which namespaces."""
+        """Take an option that says as whom, what and in which namespaces to run."""
         if name in ("-u", "--user"):
             self.is_root = value.partition(":")[0] in ("0", "root")
         elif name == "--entrypoint":
@@ -141,7 +141,7 @@ class _Run:
                 self._set_variable(line.lstrip())
 
     def _set_variable(self, value: str) -> None:
-        """As variables of kedge's own: a value may have commas, which --env takes for the next name."""
+        """Set variables by kedge's own: a value may have commas, which --env takes for the next name."""
         name, equals, text = value.partition("=")
         if equals or name in self.environ:
             self.variables[f"KEDGEENV_{name}"] = text if equals else self.environ[name]

@@ -73,7 +73,7 @@ def translate_verb(program: str, verb: str, words: list[str]) -> Meaning:
 
 
 def _build(words: list[str]) -> Meaning:
-    """As `kedge build`; what steers a daemon's builder means nothing."""
+    """Translate `docker build` to `kedge build`; what steers a daemon's builder means nothing."""
     kept: list[str] = []
     position = 0
     while position < len(words):

@@ -47,7 +47,7 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
 
 
 def translate(program: str, words: Sequence[str], environ: Mapping[str, str]) -> Meaning:
-    """The same in kedge's words; raises an error that names kedge's own way where there is no same."""
+    """Translate a docker command to kedge's words; raises an error that names kedge's own way where there is none."""
     leading: list[str] = []
     position = 0
     while position < len(words) and words[position].startswith("-"):

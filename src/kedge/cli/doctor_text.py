@@ -25,7 +25,7 @@ Paint = Callable[[str, str], str]
 def render_diagnosis(
     diagnosis: Diagnosis, *, is_verbose: bool, width: int, paint: Paint = leave_plain
 ) -> Iterator[str]:
-    """All lines; with `is_verbose` what each check took, and where to read on about notes."""
+    """Yield all lines of doctor's findings; with `is_verbose` what each check took, and where to read about notes."""
     titles = {check.name: check.title for check in diagnosis.checks}
     machine = diagnosis.machine
     yield ", ".join(machine[name] for name in ("host", "system", "kernel") if name in machine) or "this host"

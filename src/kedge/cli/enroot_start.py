@@ -106,7 +106,7 @@ def _choose_home(environ: Mapping[str, str], *, is_root: bool) -> list[str]:
 
 
 def _read_variables(values: list[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """As variables of kedge's own: a value may have commas, which --env takes for the next name."""
+    """Return variables by kedge's own names: a value may have commas, which --env takes for the next name."""
     variables = {"KEDGEENV_TERM": environ["TERM"]} if environ.get("TERM") else {}
     for value in values:
         name, equals, text = value.partition("=")

@@ -38,7 +38,7 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
 
 
 def translate(program: str, words: Sequence[str], environ: Mapping[str, str]) -> Meaning:
-    """The same in kedge's words; raises an error that names kedge's own way where there is no same."""
+    """Translate an enroot command to kedge's words; raises an error that names kedge's own way where there is none."""
     verb, rest = "".join(words[:1]), list(words[1:])
     if verb in ("", "help", "-h", "--help"):
         return Meaning(text=_explain(program))

@@ -88,7 +88,7 @@ def _explain(text: str, arguments: argparse.Namespace, console: Console, tables:
 
 
 def _compare(arguments: argparse.Namespace, console: Console, tables: Tables, target: Target) -> int:
-    """All that can be explained; the status is that of the first that cannot."""
+    """Compare all references that can be explained; returns the status of the first that cannot."""
     explanations: list[Explanation | KedgeError] = []
     for text in arguments.images:
         try:

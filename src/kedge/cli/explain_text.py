@@ -115,7 +115,7 @@ def _list_judgements(verdict: Verdict, paint: Paint, *, everything: bool) -> Ite
 
 
 def _is_plainly_unknown(judgement: Judgement) -> bool:
-    """Whether there is nothing to do about it: `unknown: …` says it with all the others."""
+    """Whether nothing can be done about a judgement: `unknown: …` says it with all the others."""
     return judgement.level == OPEN and not judgement.remedy
 
 
@@ -189,7 +189,7 @@ def _describe_command(traits: ImageTraits) -> str:
 
 
 def _list_unknown(traits: ImageTraits, verdict: Verdict | None) -> Iterator[tuple[str, str]]:
-    """All that is unknown, in one line."""
+    """Yield one line of all facts that are unknown, if there are any."""
     subjects = {"gpu": "kernels for the GPU", "driver": "driver"}
     judgements = verdict.judgements if verdict is not None else ()
     names = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def show_here(console: Console) -> int:
-    """Print it; with --json all of it."""
+    """Print what this host can do for kedge; with --json all of it."""
     here = find_here(console.settings, console.environ, Path(os.curdir))
     if console.json:
         console.print_json(here.as_dict())

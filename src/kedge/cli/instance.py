@@ -187,7 +187,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _describe(instance: Instance) -> dict[str, object]:
-    """With the names that Apptainer's list has; kedge gives instances no address of their own."""
+    """Describe an instance by the names of Apptainer's list; kedge gives instances no address of their own."""
     return {
         "instance": instance.name,
         "pid": instance.pid,

@@ -108,7 +108,7 @@ def _paint_state(status: JobStatus, console: Console) -> str:
 
 
 def _shorten(name: str) -> str:
-    """A name short enough for the table; --json prints all of it."""
+    """Shorten a job's name for the table; --json prints all of it."""
     from kedge.cli.redaction import escape_line
 
     name = escape_line(name)

@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=near or f"to see the options: {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's, but options may stand between the words of a list: `build OUTPUT -f FILE CONTEXT`."""
+        """Parse as argparse does, but options may stand between the words of a list: `build OUTPUT -f FILE CONTEXT`."""
         parsed, rest = super().parse_known_args(args, namespace)
         lists = [action for action in self._get_positional_actions() if action.nargs == "*"]
         if rest and len(lists) == 1 and not any(word.startswith("-") and word != "-" for word in rest):

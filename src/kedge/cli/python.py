@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """For help, completion and the reference page: the words are Python's."""
+    """Declare the words for help, completion and the reference page: they are Python's."""
     import argparse
 
     parser.add_argument("words", metavar="ARG", nargs=argparse.REMAINDER, help="options and arguments of Python")

@@ -37,12 +37,12 @@ def escape_controls(text: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    """The same for a name inside of a line, newlines and tabs too; also where a pipe leads to the terminal."""
+    """Escape a name inside of a line, newlines and tabs too; also where a pipe leads to the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def escape_json(text: str) -> str:
-    """The same for a JSON document, which stays the same document: all such characters in it are in strings."""
+    """Escape a JSON document, which stays the same document: all control characters in it are in strings."""
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
@@ -71,7 +71,7 @@ def redact_arguments(argv: Sequence[str]) -> list[str]:
 
 
 def _hide_values(word: str) -> str:
-    """One word with stars for all behind the first `=` that does not belong to an option before it.
+    """Return one word with stars for all behind the first `=` that does not belong to an option before it.
 
     Not for variables with certain names alone: a secret can have any. Nor for a part of the rest: how far a value goes
     is for whoever takes the word to say, a shell or a scheduler.

@@ -13,7 +13,7 @@ _ANSWERS = ("buildcfg", "plugin")
 
 
 def answer(program: str, verb: str, words: list[str]) -> str:
-    """What it prints; raises where there is no answer."""
+    """Return what another program's command prints; raises an error where kedge has no answer."""
     if verb == "buildcfg":
         return _show_build(program, words)
     if words[:1] == ["list"]:

@@ -20,7 +20,7 @@ class Given:
         return next((value for option, value in reversed(self.options) if option == name), "")
 
     def has(self, name: str) -> bool:
-        """Whether it was given."""
+        """Whether an option was given."""
         return any(option == name for option, _ in self.options)
 
 

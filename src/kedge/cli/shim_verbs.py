@@ -122,7 +122,7 @@ def translate_verb(program: str, verb: str, words: list[str]) -> list[str]:
 
 
 def _start_instance(words: list[str]) -> list[str]:
-    """As with the verbs of containers, an image that does not fit the GPUs is warned of, and started."""
+    """Start an instance; as with the verbs of containers, an image that does not fit the GPUs is warned of."""
     return ["instance", *words[:1], *(["--force"] if words[:1] in (["start"], ["run"]) else []), *words[1:]]
 
 
@@ -279,7 +279,7 @@ def _keep_for_convert(options: list[str]) -> list[str]:
 
 
 def _is_image(path: Path) -> bool:
-    """Whether it is an image: a definition can only be told by being nothing else."""
+    """Whether a path is an image: a definition can only be told by being nothing else."""
     if path.is_dir() or (path.exists() and not path.is_file()):  # a pipe is read once, by the build
         return path.is_dir()
     try:

@@ -82,7 +82,7 @@ def _answer(meant: _Translation) -> int:
 
 
 def translate(program: str, words: Sequence[str]) -> _Translation:
-    """The same in kedge's words; raises what explains where there is no same."""
+    """Translate Apptainer's words to kedge's; raises an error that explains what has no equivalent."""
     if program == "run-singularity":
         return _Translation(["run", *_CHANGED["run"], *words])
     leading: list[str] = []

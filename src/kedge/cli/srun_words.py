@@ -136,7 +136,7 @@ def _name_image(image: str) -> str:
 
 
 def _has_pyxis(path: str) -> bool:
-    """Whether this srun lists the option in its help, as plugins have it do."""
+    """Whether an srun lists Pyxis' option in its help, as plugins have it do."""
     from kedge.posix.process import run_program  # late: only where a container is named
 
     shown = run_program([path, "--help"], timeout=30, check=False)

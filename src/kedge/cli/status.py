@@ -152,7 +152,7 @@ def describe_state(status: JobStatus) -> str:
 
 
 def _describe_attempts(status: JobStatus) -> str:
-    """For a job that the scheduler put back into the queue."""
+    """Describe the attempts of a job that the scheduler put back into the queue."""
     if status.attempts and status.state in (State.QUEUED, State.HELD):
         return f" again after {status.attempts} attempt{'' if status.attempts == 1 else 's'}"
     return f" (attempt {status.attempts})" if status.attempts > 1 else ""

@@ -153,7 +153,7 @@ def _choose_columns(listing: TagListing) -> dict[str, list[str]]:
 
 
 def fit_columns(columns: dict[str, list[str]], width: int) -> dict[str, list[str]]:
-    """Without those that a narrow terminal has no room for; the tag stays, and longest the verdict."""
+    """Return the columns that a terminal has room for; the tag stays, and longest the verdict."""
     kept = dict(columns)
     ranked = sorted(list(columns)[1:], key=lambda title: _LAST.index(title) if title in _LAST else -1)
     for title in ranked:

@@ -26,7 +26,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def read_target(arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str = "") -> Target:
-    """What was named; this host where nothing was."""
+    """Return the target that the options name; this host where they name none."""
     from kedge.ops.explain.targets import find_target
 
     return find_target(
@@ -43,7 +43,7 @@ def read_target(arguments: argparse.Namespace, console: Console, tables: Tables,
 def read_judged_target(
     arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str, is_needed: bool
 ) -> Target | None:
-    """The same; None where nothing was named and this host has no GPU to judge by."""
+    """Return the target that the options name, or this host; None where they name none and this host has no GPU."""
     from kedge.ops.explain.targets import keep_judged
 
     target = read_target(arguments, console, tables, architecture=architecture)

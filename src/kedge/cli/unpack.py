@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options; `kedge exec` passes on the same."""
+    """Declare the options; `kedge exec` passes them on."""
     parser.add_argument("images", metavar="IMAGE", nargs="+", help="a SIF or SquashFS file, docker://NAME, oci:PATH …")
     parser.add_argument(
         "--pull",

@@ -64,7 +64,7 @@ _RATES: tuple[tuple[str, GpuRates], ...] = (
 
 
 def find_gpu_rates(name: str) -> GpuRates | None:
-    """Those of a GPU by the name that nvidia-smi shows; None where the model is not in the table."""
+    """Find the rates of a GPU by the name that nvidia-smi shows; None where the model is not in the table."""
     return next((rates for pattern, rates in _RATES if re.search(pattern, name, re.IGNORECASE)), None)
 
 

@@ -176,7 +176,7 @@ class _Field:
 
 
 def _recommend_for(field: _Field, target: Target) -> Recommendation:
-    """For a target whose driver is known."""
+    """Recommend an image for a target whose driver is known."""
     name, judged = field.name, field.judge(target)
     known = [choice for choice in judged if choice.outcome != UNKNOWN]
     skipped, notes = len(judged) - len(known), _note_skipped(judged)
@@ -194,7 +194,7 @@ def _recommend_for(field: _Field, target: Target) -> Recommendation:
 
 
 def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
-    """For each driver branch in use, from the oldest that gives an answer; one answer where all give the same."""
+    """Recommend for each driver branch in use, from the oldest with an answer; one answer where all give the same."""
     name, tables = field.name, field.tables
     usual = list_branches(tables)
     last = min((gpu.last_driver_branch for gpu in target.gpus if gpu.last_driver_branch), default=usual[-1])
@@ -230,7 +230,7 @@ def _refuse(field: _Field, known: Sequence[TagChoice], target: Target, notes: Se
 
 
 def _share_choice(only: Recommendation, choices: tuple[DriverChoice, ...], target: Target) -> Recommendation:
-    """What is recommended with one branch, where it is the same with all: nothing but that is said of the driver."""
+    """Recommend what is the same with all branches; only that is said of the driver."""
     notes = (tell_same(choices), *only.notes)
     if len(choices) == 1 or only.best is None:
         return replace(only, notes=notes, by_driver=choices)
@@ -239,7 +239,7 @@ def _share_choice(only: Recommendation, choices: tuple[DriverChoice, ...], targe
 
 
 def _note_skipped(judged: Sequence[TagChoice]) -> list[str]:
-    """How many say nothing, and what is missing of them."""
+    """Say how many tags were skipped for lack of data, and what is missing of them."""
     skipped = [choice.verdict for choice in judged if choice.outcome == UNKNOWN]
     if not skipped:
         return []

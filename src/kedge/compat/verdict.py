@@ -43,7 +43,7 @@ class Verdict(JsonValue):
 
     @property
     def runs(self) -> bool | None:
-        """Whether it runs; None where that is unknown."""
+        """Whether the image runs; None where that is unknown."""
         return None if self.outcome == UNKNOWN else self.outcome != NO
 
     @property

@@ -34,7 +34,7 @@ def check_file(file: BinaryIO, where: str, options: CheckOptions) -> CheckedImag
 
 
 def check_stretch(file: BinaryIO, place: tuple[int, int | None], where: str, options: CheckOptions) -> CheckedImage:
-    """The same for a SquashFS image at an offset and of a size."""
+    """Check a SquashFS image at an offset and of a size."""
     try:
         return check_image(file, *place, options)
     except (CorruptImage, HostileImage) as problem:
@@ -44,7 +44,7 @@ def check_stretch(file: BinaryIO, place: tuple[int, int | None], where: str, opt
 
 
 def find_fault(path: Path, options: CheckOptions) -> str:
-    """What is wrong with an image file; empty where nothing is, or it is no image that kedge can look at."""
+    """Return what is wrong with an image file; empty where nothing is, or it is no image that kedge can look at."""
     try:
         with path.open("rb") as file:
             check_file(file, str(path), options)

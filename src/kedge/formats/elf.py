@@ -82,7 +82,7 @@ def read_elf(path: Path, *, with_versions: bool = False) -> ElfObject | None:
 
 
 def parse_elf(data: bytes, where: str) -> ElfObject | None:
-    """The same of a file that is in memory, with the versions that it needs."""
+    """Parse an ELF file that is in memory, with the versions that it needs."""
     if not data.startswith(_ELF_MAGIC):
         return None
     return _Reader(lambda size, offset: data[offset : offset + size], data[:64], where).read(with_versions=True)

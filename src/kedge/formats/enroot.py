@@ -59,7 +59,7 @@ def read_section(view: View) -> dict[str, Any]:
 
 
 def render_environment(entries: list[str]) -> tuple[str, list[str]]:
-    """One variable a line; a value of several lines has no place there."""
+    """Return one variable a line, and warnings of values of several lines, which have no place there."""
     lines, warnings = [], []
     for entry in entries:
         if not _VARIABLE.match(entry):

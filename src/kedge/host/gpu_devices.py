@@ -12,7 +12,7 @@ _NONE = ("", "-1", "nodevfiles", "void", "none")  # words of Slurm, and of NVIDI
 
 
 def list_gpus(devices: str = "/dev") -> tuple[str, ...]:
-    """Their numbers, as CUDA_VISIBLE_DEVICES takes them."""
+    """Return the numbers of GPUs, as CUDA_VISIBLE_DEVICES takes them."""
     try:
         names = os.listdir(devices)  # noqa: PTH208 - the names are all
     except OSError:

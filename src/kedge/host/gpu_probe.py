@@ -90,7 +90,7 @@ def probe_gpus(deadline: float = 1.0, library: str = "") -> GpuProbe:
 
 
 def explain_code(code: int) -> str:
-    """What one of NVML's numbers means."""
+    """Say what one of NVML's numbers means."""
     return _MEANINGS.get(code, f"NVML error {code}")
 
 

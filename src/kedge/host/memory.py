@@ -57,7 +57,7 @@ def count_memory_kills(root: Path = Path("/")) -> tuple[int | None, str]:
 
 
 def explain_memory(limits: Limits) -> str:
-    """One sentence: how much memory there is, and what says so."""
+    """Say in one sentence how much memory there is, and what limits it."""
     if limits.memory is None:
         return "this process has no memory limit"
     return f"this process may use {format_size(limits.memory)} of memory ({limits.memory_from})"

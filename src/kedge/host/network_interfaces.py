@@ -21,7 +21,7 @@ _UP = 1  # IFF_UP
 
 
 def read_interfaces(root: str = "/") -> tuple[NetworkInterface, ...]:
-    """All of them, in the order of their names; what cannot be read is left out."""
+    """Return all interfaces in the order of their names; what cannot be read is left out."""
     folder = Path(root, "sys/class/net")
     try:
         names = sorted(entry.name for entry in folder.iterdir())
@@ -84,7 +84,7 @@ def _read_local(path: Path) -> list[str]:
 
 
 def _place_addresses(addresses: list[str], routes: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Whose each address is: the interface with the closest route to the network around it."""
+    """Pair each address with its interface: the one with the closest route to the network around it."""
     placed = []
     networks = [(name, network) for name, text in routes if isinstance(network := ip_network(text), IPv4Network)]
     for text in addresses:

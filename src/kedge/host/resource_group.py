@@ -123,7 +123,7 @@ def _fill(group: Path, writes: list[tuple[str, str]]) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    """Without creating it: a file that is not there is a limit that the kernel does not know."""
+    """Write to a file without creating it: one that is not there is a limit that the kernel does not know."""
     with path.open("r+") as file:
         file.write(text)
 
@@ -139,7 +139,7 @@ def _refuse(problem: OSError, asked: Sequence[str]) -> RuntimeUnsuited:
 
 
 def _show_systemd(asked: Sequence[str]) -> str:
-    """The same by the user's own systemd, which has a part of the tree on most login nodes."""
+    """Return the command for these limits by the user's systemd, which owns a part of the tree on most login nodes."""
     given = dict(limit.split("=", 1) for limit in asked if "=" in limit)
     properties = [f"{_PROPERTIES[name]}={value}" for name, value in given.items() if name in _PROPERTIES]
     if "cpus" in given:

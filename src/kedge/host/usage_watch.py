@@ -65,7 +65,7 @@ class UsageWatch:
         return max((self._read(slot) for slot in (0, 1)), key=lambda known: known.get("samples", -1))
 
     def _wait(self, seconds: float) -> bool:
-        """Whether it ends within this time."""
+        """Whether the watcher ends within a time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             try:
@@ -77,7 +77,7 @@ class UsageWatch:
         return False
 
     def _read(self, slot: int) -> dict[str, Any]:
-        """One slot; nothing where its writer was killed half-way."""
+        """Read one slot; empty where its writer was killed half-way."""
         raw = self._memory[slot * _SLOT : (slot + 1) * _SLOT].rstrip(b"\0")
         try:
             known = json.loads(raw)
@@ -178,7 +178,7 @@ class _Watcher:
 
 
 def choose_visible(uuids: list[str], environ: Mapping[str, str]) -> set[int]:
-    """The numbers of the GPUs that CUDA_VISIBLE_DEVICES names; all, where it is not set or names none of them."""
+    """Return the numbers of the GPUs that CUDA_VISIBLE_DEVICES names; all, where it is unset or names none."""
     words = environ.get("CUDA_VISIBLE_DEVICES", "").replace(" ", "").split(",")
     chosen = {int(word) for word in words if word.isascii() and word.isdecimal() and int(word) < len(uuids)}
     chosen |= {

@@ -107,7 +107,7 @@ class Linker:
         return [*multiarch, *(["/lib64", "/usr/lib64"] if self._bits == 64 else []), "/lib", "/usr/lib"]
 
     def _fits(self, path: str) -> bool:
-        """Whether this is an object the loader would take: one of another architecture is passed over."""
+        """Whether the loader would take the object at a path: one of another architecture is passed over."""
         if not os.path.isfile(path):  # noqa: PTH113 - called for every candidate; Path is ten times slower
             return False
         try:

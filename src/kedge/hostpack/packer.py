@@ -190,7 +190,7 @@ class _Packer:
                 self.tree.allow(place.rpartition("/")[0].removesuffix("/bin"))
 
     def missing(self) -> tuple[str, ...]:
-        """What was not found and not needed for sure, one line each."""
+        """Return what was not found and perhaps not needed, one line each."""
         names = {path.rpartition("/")[2] for path in self.tree.packed}
         return tuple(f"{name} ({why})" for name, why in sorted(self._left_out.items()) if name not in names)
 

@@ -93,7 +93,7 @@ StartsPython = Callable[[Sequence[str], Iterable[str]], bytes]
 
 
 def start_on_host(argv: Sequence[str], folders: Iterable[str]) -> bytes:
-    """As the user, outside of any container: for interpreters that the user names."""
+    """Run a program as the user, outside of any container: for interpreters that the user names."""
     del folders
     return run_program(argv, timeout=120).output
 

@@ -48,7 +48,7 @@ class Description:
         return tuple(self.jobs)
 
     def job(self, name: str = "") -> Job:
-        """One job; without a name the only one. Raises InvalidJob that says what there is."""
+        """Return one job; without a name the only one. Raises InvalidJob that says what there is."""
         chosen = name or (self.names[0] if len(self.jobs) == 1 else "")
         if chosen in self.jobs:
             return self.jobs[chosen]
@@ -64,7 +64,7 @@ class Description:
         )
 
     def order(self, names: Iterable[str] = ()) -> tuple[str, ...]:
-        """These jobs, or all, and those of the file they wait for: each behind what it waits for."""
+        """Return these jobs, or all, and those of the file they wait for: each behind what it waits for."""
         ordered: dict[str, None] = {}
         pending = [(name, False) for name in reversed(tuple(names) or self.names)]
         while pending:
@@ -113,7 +113,7 @@ def read_description(path: Path | str) -> Description:
 
 
 def parse_description(text: str, path: Path) -> Description:
-    """The same for text that stands in `path`."""
+    """Parse the text of a description that stands in `path`."""
     import tomllib  # late: jobs are described by flags, too
 
     try:

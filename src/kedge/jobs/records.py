@@ -115,12 +115,12 @@ class Record:
 
     @property
     def typed_id(self) -> str:
-        """Its id as commands take it anywhere: numbers of the local queue are those of clusters, too."""
+        """Return the job's id as commands take it anywhere: numbers of the local queue are those of clusters, too."""
         return f"--site {self.site} {self.id}" if self.id and self.scheduler == "local" else self.id
 
     @property
     def is_array(self) -> bool:
-        """Whether it has several tasks."""
+        """Whether the job has several tasks."""
         return bool(self.job.get("array"))
 
     def read_endings(self) -> list[Ending]:
@@ -148,7 +148,7 @@ class Record:
         return bool(listening)
 
     def was_cancelled(self, index: int | None) -> bool:
-        """Whether its user ended it, or this task of it."""
+        """Whether its user ended the job, or this task of it."""
         return any((self.folder / name).exists() for name in ("cancelled", f"cancelled.{index}"))
 
     def note_lost(self) -> float:
@@ -306,7 +306,7 @@ class Records:
             (self._ids / f"{record.site}:{record.id}").rename(self._ended / f"{record.site}:{record.id}")
 
     def list_keys(self) -> list[str]:
-        """All keys, oldest first."""
+        """Return all keys, oldest first."""
         try:
             return sorted(os.listdir(self._records))
         except FileNotFoundError:
@@ -315,7 +315,7 @@ class Records:
             raise explain(problem, self._records) from problem
 
     def read(self, key: str, id: str) -> Record:
-        """One record; `id` is what a link said, or nothing."""
+        """Read one record; `id` is what a link said, or nothing."""
         folder = self._records / key
         refuse_changed(folder, ANY_MODE)
         try:
@@ -433,7 +433,7 @@ def _split_runs(lines: Sequence[str]) -> list[list[str]]:
 
 
 def _is_of(record: Record, began: Sequence[str]) -> bool:
-    """Whether it is the record's own job: a user may have submitted its script once more by hand."""
+    """Whether a beginning is the record's own job: a user may have submitted its script once more by hand."""
     return len(began) < 3 or not record.id or shorten_id(began[0]) == shorten_id(record.id)
 
 

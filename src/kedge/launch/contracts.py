@@ -117,7 +117,7 @@ def _write_ranks(rank: Rank, terms: Terms) -> Variables:
 
 
 def _write_lightning(rank: Rank, terms: Terms) -> Variables:
-    """As torchrun's workers: of all that Lightning detects, this alone takes the ranks as they are.
+    """Write variables of torchrun's workers: of all that Lightning detects, this alone takes the ranks as they are.
 
     Below srun it would count tasks and nodes itself, and stop where SLURM_NTASKS_PER_NODE is not set or nodes differ.
     A task alone on its node starts the other processes itself, as many as the program's `devices`.
@@ -176,7 +176,7 @@ def _write_tensorflow(rank: Rank, terms: Terms) -> Variables:
 
 
 def _write_starter(rank: Rank, terms: Terms) -> Variables:
-    """For multiproc.py and torchrun, which set the rest; PET_* are torchrun's options as variables."""
+    """Write variables for multiproc.py and torchrun, which set the rest; PET_* are torchrun's options as variables."""
     leaked = [name for name in terms.environ if name.startswith("PET_")]
     wanted: Variables = {
         "MASTER_ADDR": terms.rendezvous.address,

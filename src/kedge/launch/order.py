@@ -42,7 +42,7 @@ class RankOrder(JsonValue):
     command_at: int = 0  # where the command begins among the words behind this
 
     def encode(self) -> str:
-        """As one word, with the version that wrote it: on a node there may be another kedge."""
+        """Encode the order as one word, with the version that wrote it: on a node there may be another kedge."""
         import json  # late: who starts ranks has it loaded
 
         from kedge.release import VERSION  # late: ranks need it for an error alone

@@ -24,7 +24,7 @@ class LaunchShape(JsonValue):
 
     @property
     def size(self) -> int:
-        """All processes."""
+        """Return the number of all processes."""
         return sum(self.tasks)
 
     @property
@@ -74,7 +74,7 @@ def choose_shape(
 
 
 def _deal(nodes: tuple[AllocatedNode, ...], tasks: int) -> LaunchShape:
-    """As evenly as the room on the nodes allows, the first ones more: what Slurm does with its tasks."""
+    """Deal tasks as evenly as the room on the nodes allows, the first nodes getting more, as Slurm does."""
     used = nodes[:tasks]
     fits = sum(node.tasks for node in used) >= tasks
     counts: list[int] = []

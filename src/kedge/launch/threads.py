@@ -16,7 +16,7 @@ class ThreadChoice:
 
 
 def choose_omp_threads(cpus: int, processes: int, given: str = "") -> ThreadChoice:
-    """For one of `processes` that share `cpus`; `given` is what is set already. 0 CPUs: unknown.
+    """Choose threads for one of `processes` that share `cpus`; `given` is what is set already. 0 CPUs: unknown.
 
     PBS sets it to the CPUs of the whole chunk, and many a profile to those of the node: such a number is replaced.
     """

@@ -40,7 +40,7 @@ def explain_order(read: object, kind: type) -> LaunchRefused:
 
 
 def _compare(read: Mapping[str, object], kind: type) -> tuple[str, bool | None]:
-    """What is wrong, and whether the kedge of this node is the older one; None: unknown."""
+    """Return what is wrong, and whether the kedge of this node is the older one; None: unknown."""
     names = list_names(kind)
     unknown = [name for name in read if name not in names and name != "kedge"]
     if unknown:

@@ -39,7 +39,7 @@ class WorldProblem(JsonValue):
 
 
 def compare_world(asked: AskedWorld, answers: Sequence[RankAnswer]) -> WorldProblem | None:
-    """What is wrong; None where every rank is there once, knows all the others and reached them."""
+    """Return what is wrong; None where every rank is there once, knows all the others and reached them."""
     if not answers:
         return WorldProblem("silent", f"none of {_ranks(asked.size)} answered the world check", _SILENT)
     return (

@@ -77,7 +77,7 @@ class _MergingBuilder(TreeBuilder):
             super().make_file(folder, name, node)
 
     def set_metadata(self, folder: int, name: bytes, node: Node) -> None:
-        """As in a sandbox, without the marks of overlays."""
+        """Set metadata as in a sandbox, without the marks of overlays."""
         marked = node.xattrs
         node.xattrs = tuple(pair for pair in marked if pair != OPAQUE_MARK)
         super().set_metadata(folder, name, node)

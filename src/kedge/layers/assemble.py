@@ -111,7 +111,7 @@ class Assembler:
         return None if walk.escaped else walk.folder
 
     def _look_up(self, path: bytes) -> Node | None:
-        """What is at `path`, its parents' links followed inside the root; None if nothing."""
+        """Return the node at `path`, its parents' links followed inside the root; None if nothing."""
         head, _, last = path.rpartition(b"/")
         folder = self._find_folder(head)
         return folder.children.get(last) if folder is not None and last else None

@@ -147,7 +147,7 @@ def name_token(token: int) -> bytes:
 
 
 def _is_hole(chunk: Buffer) -> bool:
-    """Whether it is a long run of zeros."""
+    """Whether a chunk is a long run of zeros."""
     return len(chunk) >= _HOLE and not chunk[0] and not bytes(chunk).strip(b"\0")
 
 

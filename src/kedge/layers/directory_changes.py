@@ -64,7 +64,7 @@ def take_snapshot(folder: Path) -> DirectorySnapshot:
 
 
 def _list_unlocked(tree: ConfinedTree, path: bytes, known: os.stat_result, source: FolderSource) -> Entries:
-    """What is in a directory, which its mode may keep from its owner."""
+    """Return what is in a directory, which its mode may keep from its owner."""
     source.unlock(tree, path, known)
     with tree.open_folder(path, known) as folder:
         return folder.entries()

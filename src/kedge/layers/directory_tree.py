@@ -194,7 +194,7 @@ class FolderReading:
 
 
 def read_file(path: Path) -> Node:
-    """One file, given to root."""
+    """Return the node of one file, given to root."""
     folder, name = os.path.split(os.fsencode(path))
     with ConfinedTree(folder).open_folder() as place, explained(path):
         node = FolderReading(FolderOptions(all_root=True)).find_node(

@@ -89,7 +89,7 @@ class LayerReading:
         self._above = Above()
 
     def run(self, feed: PieceFeed, ledger: Ledger, task: Task) -> LayerRecord:
-        """Read all of it."""
+        """Read the whole layer and return its record."""
         reader = TarReader(feed, f"layer {self._layer.name}", ledger)
         reported = 0
         for member in reader:

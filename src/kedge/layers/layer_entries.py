@@ -67,7 +67,7 @@ class Entries:
             self._starts.append(len(self._names))
 
     def runs(self) -> Iterator[Run]:
-        """All entries, those of one directory together as long as no other comes between."""
+        """Yield all entries, those of one directory together as long as no other comes between."""
         bounds = pairwise((*self._starts, len(self._names)))
         for parent, (start, end) in zip(self._parents, bounds, strict=True):
             yield Run(parent, self._names[start:end], self._items[start:end])

@@ -66,7 +66,7 @@ class FingerprintSink:
 def survey_layer(
     layer: LayerSource, index: int, ledger: Ledger, keeps: Callable[[bytes], bool], task: Task
 ) -> LayerRecord:
-    """All members of a layer; files have a `Fingerprint` as their content, with the bytes where `keeps(path)`."""
+    """Read all members of a layer; files have a `Fingerprint` as content, with the bytes where `keeps(path)`."""
     record, sink = LayerRecord(index, layer.name), FingerprintSink()
     pieces = inflate_layer(layer, ledger, verify=ledger.options.verify_diff_ids)
     with closing(PieceFeed(pieces, threaded=ledger.options.threaded)) as feed:
@@ -104,7 +104,7 @@ def assemble_records(records: Sequence[LayerRecord], ledger: Ledger) -> Node:
 
 
 def copy_record(record: LayerRecord, index: int) -> LayerRecord:
-    """The same layer for another tree; contents are shared."""
+    """Return a copy of a layer's record for another tree; contents are shared."""
     entries = Entries()
     for parent, name, item in record.entries:
         entries.add(parent, name, _copy_item(item, index))

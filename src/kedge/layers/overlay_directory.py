@@ -51,7 +51,7 @@ class _OverlayPrivileges:
         self._privileges = privileges
 
     def set_owner(self, folder: int, name: bytes, node: Node) -> None:
-        """As everywhere."""
+        """Set the owner by the rights that this process has."""
         self._privileges.set_owner(folder, name, node)
 
     def make_device(self, folder: int, name: bytes, node: Node) -> None:

@@ -66,11 +66,11 @@ class OwnerTable:
         return len(self._owners)
 
     def find(self, path: bytes) -> RecordedOwner | None:
-        """What is recorded of a path; None for one that is root's and has the mode it shows."""
+        """Return what is recorded of a path; None for one that is root's and has the mode it shows."""
         return self._owners.get(path)
 
     def items(self) -> Iterator[tuple[bytes, RecordedOwner]]:
-        """All that is recorded."""
+        """Yield all paths and owners that are recorded."""
         yield from self._owners.items()
 
     def list_numbers(self) -> dict[bytes, tuple[int, int]]:
@@ -131,7 +131,7 @@ class LevelOwners:
         self._levels = [(os.fsencode(folder), table) for folder, table in reversed(levels)]
 
     def restore(self, path: bytes, node: Node, *, has_owner: bool) -> None:
-        """As the topmost level that has the path says; what a level deleted is not looked for below it."""
+        """Restore a node as the topmost level with the path says; what a level deleted is not looked for below it."""
         if all(table.find(path) is None for _, table in self._levels):
             return
         for folder, table in self._levels:
@@ -170,7 +170,7 @@ def hand_down_owners(folder: Node) -> None:
 
 
 def take_named_notes(folder: Node) -> dict[bytes, bytes]:
-    """What is noted at a directory of links and pipes in it, by name; the directory is without it then."""
+    """Take what is noted at a directory of links and pipes in it, by name; the directory is without it then."""
     if not folder.xattrs or not any(key.startswith(_NAMED) for key, _ in folder.xattrs):
         return {}
     notes = {key.removeprefix(_NAMED): value for key, value in folder.xattrs if key.startswith(_NAMED)}
@@ -203,7 +203,7 @@ def note_owners(folder: Path, table: OwnerTable) -> None:
 
 
 def note_layer(folder: Path, layer: Node) -> None:
-    """The same of a layer that was put onto the directory; one that was there before may have another owner now."""
+    """Note the owners of a layer put onto a directory; one that was there before may have another owner now."""
     owned = ((path, node) for path, node in walk(layer) if node.layer >= 0)
     _note_all(
         folder,

@@ -216,7 +216,7 @@ class _Packer:
 
 
 def _pack(unit: _Unit, codec: BlockCodec | None, zeros: bytes) -> Parcel:
-    """Compress the blocks of a unit, in one call; what to send of it."""
+    """Compress the blocks of a unit in one call, and return what to send of it."""
     wanted = [
         view for part in unit.parts if isinstance(part, _Blocks) for view in part.views if not is_hole(view, zeros)
     ]

@@ -96,7 +96,7 @@ class ParcelSender:
         self._write(_MESSAGE.pack(_PARCEL, slot, inflated, *sizes))
 
     def end(self) -> None:
-        """All was sent, and the layer is what it should be."""
+        """Say that all was sent, and that the layer is what it should be."""
         self._write(_MESSAGE.pack(_END, 0, 0, 0, 0, 0))
 
     def fail(self, problem: BaseException) -> None:

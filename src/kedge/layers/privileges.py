@@ -45,7 +45,7 @@ class _UserPrivileges:
             self._progress.note(message)
 
     def set_owner(self, folder: int, name: bytes, node: Node) -> None:
-        """Nothing: all files are the user's."""
+        """Do nothing: all files are the user's."""
 
     def make_device(self, folder: int, name: bytes, node: Node) -> None:  # noqa: ARG002 - the protocol's
         """An empty file holds the name, so that the device can be bound over it."""
@@ -90,7 +90,7 @@ class _RootPrivileges(_UserPrivileges):
             super().make_device(folder, name, node)
 
     def set_xattrs(self, folder: int, name: bytes, node: Node) -> None:
-        """All of them."""
+        """Set all attributes."""
         for key, value in node.xattrs:
             self._set_xattr(folder, name, key, value)
 

@@ -68,7 +68,7 @@ def parse_pax_map(records: Records) -> SparseMap | None:
 
 
 def is_map_in_data(records: Records) -> bool:
-    """Whether this is PAX form 1.0, whose map stands before the data."""
+    """Whether the records are PAX form 1.0, whose map stands before the data."""
     return records.get(b"GNU.sparse.major") == b"1"
 
 

@@ -27,12 +27,12 @@ class LocalNode:
 
     @property
     def size(self) -> ResourceAmount:
-        """All of it."""
+        """Return the amount of the whole host."""
         return ResourceAmount(self.cpus, self.memory, len(self.gpus))
 
 
 def read_machine(environ: Mapping[str, str], devices: str = "/dev") -> LocalNode:
-    """What there is; KEDGE_LOCAL_GPUS says otherwise about GPUs: how many, or which, as `2,3`."""
+    """Read what this host has; KEDGE_LOCAL_GPUS says otherwise about GPUs: how many, or which, as `2,3`."""
     limits = read_limits()
     memory = limits.memory if limits.memory is not None else _PLENTY
     return LocalNode(limits.cpus, memory, _find_gpus(environ.get("KEDGE_LOCAL_GPUS", ""), devices))

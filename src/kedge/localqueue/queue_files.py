@@ -193,7 +193,7 @@ class LocalQueue:
 
 
 def is_number(text: str) -> bool:
-    """Whether it is digits as we write them."""
+    """Whether a text is digits as we write them."""
     return text.isascii() and text.isdecimal() and len(text) < 16
 
 

@@ -19,7 +19,7 @@ from kedge.model.output_pattern import fill_pattern
 
 
 def describe_job(job: StoredJob, survey: Survey) -> list[JobStatus]:
-    """All that is known about a job, in the order of its indices."""
+    """Return the state of each task of a job, in the order of its indices."""
     statuses = [_describe_task(job, kind, index) for kind in (RUNNING, DONE, FAILED) for index in job.tasks[kind]]
     statuses += [_describe_unbegun(job, index) for index in job.unbegun]
     statuses.sort(key=lambda each: each.index or 0)

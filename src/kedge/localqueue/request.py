@@ -18,11 +18,11 @@ class ResourceAmount:
     gpus: int = 0
 
     def fits(self, free: ResourceAmount) -> bool:
-        """Whether there is that much."""
+        """Whether there is that much free."""
         return self.cpus <= free.cpus and self.memory <= free.memory and self.gpus <= free.gpus
 
     def minus(self, other: ResourceAmount) -> ResourceAmount:
-        """What is left, never less than nothing."""
+        """Return what is left after another amount is taken, never less than nothing."""
         return ResourceAmount(
             max(0, self.cpus - other.cpus), max(0, self.memory - other.memory), max(0, self.gpus - other.gpus)
         )
@@ -67,7 +67,7 @@ class LocalRequest:
 
     @property
     def indices(self) -> list[int | None]:
-        """Those of its tasks; one None for a job that is no array."""
+        """Return the indices of its tasks; one None for a job that is no array."""
         return list(JobArray.parse(self.array).indices) if self.array else [None]
 
     @property
@@ -76,5 +76,5 @@ class LocalRequest:
         return (JobArray.parse(self.array).limit if self.array else None) or 1 << 30
 
     def need(self, machine: ResourceAmount) -> ResourceAmount:
-        """What one task takes; an exclusive one takes all processors, so that nothing else begins."""
+        """Return what one task takes; an exclusive one takes all CPUs, so that nothing else begins."""
         return ResourceAmount(machine.cpus if self.is_exclusive else self.cpus, self.memory or 0, self.gpus)

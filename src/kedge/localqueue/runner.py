@@ -186,7 +186,7 @@ def _watch(task: RunningTask, watched: Watched, limits: JobLimits, tell: Callabl
 
 
 def _tell_nobody(text: str) -> None:
-    """For programs that have a terminal, or whose files are not known any more."""
+    """Show nothing: for programs that have a terminal, or whose files are unknown."""
     del text
 
 

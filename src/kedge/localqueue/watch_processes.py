@@ -43,11 +43,11 @@ class Watched(Protocol):
     """A program that runs."""
 
     def wait(self, seconds: float) -> ProgramEnd | None:
-        """How it ended, as soon as it did; None when it has not within that time."""
+        """Return how the program ended, as soon as it did; None when it has not within that time."""
         ...
 
     def find_processes(self) -> list[Process]:
-        """All that belongs to it and lives."""
+        """Return all living processes that belong to the program."""
         ...
 
     @property

@@ -13,12 +13,12 @@ PATHS = ("/", "./", "../", "~")  # with these a path begins, whatever follows
 
 
 def is_address(word: str) -> bool:
-    """Whether it has `://`: never a file, whatever stands before it."""
+    """Whether a word has `://`: never a file, whatever stands before it."""
     return "://" in word and not word.startswith(PATHS)
 
 
 def is_reference(word: str) -> bool:
-    """Whether it names an image by a scheme, known or not."""
+    """Whether a word names an image by a scheme, known or not."""
     return is_address(word) or (word.partition(":")[0].lower() in (*SLASHED, *PLAIN) and ":" in word)
 
 

@@ -188,7 +188,7 @@ class Job:
 
     @property
     def task_count(self) -> int:
-        """All tasks, from whatever was given."""
+        """Return the number of all tasks, from whatever was given."""
         if self.parallel is Parallel.TORCHRUN:
             return self.node_count
         return self.tasks or self.tasks_on_node * self.node_count

@@ -34,7 +34,7 @@ def check_job(job: Job, *, needs_command: bool = True) -> Job:
 
 
 def find_problems(job: Job, *, needs_command: bool = True) -> Iterator[Problem]:
-    """All problems of a job; an interactive job needs no command."""
+    """Yield all problems of a job; an interactive job needs no command."""
     if needs_command and not job.image and not job.command:
         yield Problem("command", "neither an image nor a command is given", "give an image, a command, or both")
     for rule in _RULES:

@@ -41,7 +41,7 @@ _TYPE_NAMES: dict[str, str] = {
 
 
 def read_value(field: JobField, value: object) -> dict[str, Any]:
-    """The fields of Job that a value sets; for GPUs the type may be one of them."""
+    """Return the fields of Job that a value sets; for GPUs the type may be one of them."""
     return KINDS[field.kind](field, value)
 
 

@@ -54,10 +54,10 @@ class Silent:
         return _SilentTask()
 
     def note(self, message: str) -> None:
-        """Nothing."""
+        """Drop a note."""
 
     def detail(self, message: str) -> None:
-        """Nothing."""
+        """Drop a detail."""
 
     def warn(self, message: str) -> None:
-        """Nothing."""
+        """Drop a warning."""

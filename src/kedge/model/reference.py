@@ -105,7 +105,7 @@ class Reference:
 
     @property
     def shown(self) -> str:
-        """As `redacted`, but a file is its path, as users type it."""
+        """Return the text as `redacted`, but a file is its path, as users type it."""
         return self.path if self.transport is Transport.FILE else self.redacted
 
     @property

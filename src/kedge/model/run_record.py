@@ -73,7 +73,7 @@ def _check(document: object, path: Path) -> None:
 
 
 def is_words(value: object) -> bool:
-    """Whether it is a list of text that a command line can have."""
+    """Whether a value is a list of text that a command line can have."""
     return isinstance(value, list) and all(isinstance(word, str) and "\0" not in word for word in value)
 
 

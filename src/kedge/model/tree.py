@@ -117,7 +117,7 @@ def find(root: Node, path: bytes) -> Node | None:
 
 
 def copy_tree(root: Node, source: ContentSource, sink: ContentSink) -> Node:
-    """The same tree with every file's bytes given to `sink`; hard links stay hard links.
+    """Return a copy of a tree with every file's bytes given to `sink`; hard links stay hard links.
 
     Files are handed over in a fixed order, so that equal trees give the sink the same bytes in the same order.
     """
@@ -137,7 +137,7 @@ def copy_tree(root: Node, source: ContentSource, sink: ContentSink) -> Node:
 
 
 def copy_node(node: Node) -> Node:
-    """The same metadata, without content and children."""
+    """Return a copy of a node's metadata, without content and children."""
     copy = Node(node.kind, node.mode, node.uid, node.gid, node.mtime)
     copy.xattrs, copy.size, copy.target, copy.rdev, copy.layer, copy.nanoseconds = (
         node.xattrs,

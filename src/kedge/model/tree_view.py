@@ -42,12 +42,12 @@ class TreeView:
         return bytes(data[offset : offset + limit])
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         node = self._resolve_node(path)
         return sorted(map(os.fsdecode, node.children)) if node is not None else []
 
     def is_executable(self, path: str) -> bool:
-        """Whether it is a file with an execute bit."""
+        """Whether a path is a file with an execute bit."""
         node = self._resolve_node(path)
         return node is not None and node.kind is NodeKind.FILE and bool(node.mode & 0o111)
 
@@ -56,7 +56,7 @@ class TreeView:
         return read_last_link(path, self._read_target)
 
     def can_use(self, path: str) -> bool:
-        """Whether it exists: devices of an image are never used."""
+        """Whether a path exists: devices of an image are never used."""
         return bool(self.kind(path))
 
     def _resolve_node(self, path: str) -> Node | None:

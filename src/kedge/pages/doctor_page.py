@@ -44,7 +44,7 @@ def render_diagnosis(
     made: str,
     version: str,
 ) -> str:
-    """One HTML document that loads nothing. The caller has removed secrets; `made` is when, as it is to be read.
+    """Return one HTML document that loads nothing. The caller has removed secrets; `made` is when, as it is to be read.
 
     `tally` counts checks, problems and warnings in the words that the terminal shows.
     """
@@ -112,7 +112,7 @@ def _make_findings(title: str, findings: Sequence[Finding]) -> Markup | None:
 
 
 def _make_quiet_findings(findings: Sequence[Finding]) -> Markup | None:
-    """What is in order or was not checked, as a table that opens on demand."""
+    """Return what is in order or was not checked, as a table that opens on demand."""
     if not findings:
         return None
     passed = sum(each.level == OK for each in findings)

@@ -68,7 +68,7 @@ def fit_page(make: Callable[..., str], *values: Any) -> str:
 
 
 def shorten(value: T, length: int) -> T:
-    """The same value with every text in it cut."""
+    """Return the value with every text in it cut."""
     changed: Any = value
     if isinstance(value, str):
         changed = value if len(value) <= length else value[: length - 1] + "…"

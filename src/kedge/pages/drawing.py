@@ -81,7 +81,7 @@ def make_sheet(title: str, width: int, height: int, shapes: list[Shape]) -> Shee
 
 
 def write_svg(sheet: Sheet) -> bytes:
-    """One file that asks nothing of anybody: no script, no font, nothing from outside."""
+    """Return one file that asks nothing of anybody: no script, no font, nothing from outside."""
     background = Box((0, 0), sheet.width, sheet.height, "#ffffff")
     drawn = make_element(
         "svg",

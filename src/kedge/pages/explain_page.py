@@ -23,7 +23,7 @@ def render_explanation(
     made: str,
     version: str,
 ) -> str:
-    """One HTML document that loads nothing; `made` is when, as it is to be read."""
+    """Return one HTML document that loads nothing; `made` is when, as it is to be read."""
     return fit_page(_make_page, traits, verdict, target, chart, Imprint(made, version))
 
 

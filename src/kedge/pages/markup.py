@@ -34,7 +34,7 @@ class Markup(str):
 
 
 def clean_text(text: object, limit: int = LONGEST_TEXT) -> str:
-    """One line of harmless text: spaces for all white space, invisible characters as escapes, cut at `limit`."""
+    """Return one line of harmless text: spaces for all white space, invisible characters as escapes, cut at `limit`."""
     kept, marks = [], 0
     for letter in " ".join(str(text)[: 4 * limit].split())[: limit + 1]:
         category = unicodedata.category(letter)

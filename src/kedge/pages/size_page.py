@@ -22,7 +22,7 @@ _CLEAN = MarkStyle("check", "good", "Nothing is left behind")
 
 
 def render_size(report: SizeReport, *, made: str, version: str) -> str:
-    """One HTML document that loads nothing; `made` is when, as it is to be read."""
+    """Return one HTML document that loads nothing; `made` is when, as it is to be read."""
     return fit_page(_make_page, report, Imprint(made, version))
 
 

@@ -68,7 +68,7 @@ def make_mark(look: MarkStyle) -> Markup:
 
 
 def draw_marks() -> Markup:
-    """All shapes, once for each page."""
+    """Return all shapes, once for each page."""
     symbols = (
         make_element("symbol", make_element("path", d=path), id=f"mark-{name}", viewBox="0 0 16 16")
         for name, path in _SHAPES.items()

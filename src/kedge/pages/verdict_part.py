@@ -24,7 +24,7 @@ _NOT_JUDGED = MarkStyle("question", "plain", "Not judged")
 
 
 def make_verdict_banner(verdict: Verdict | None) -> Markup:
-    """One big sentence with its mark."""
+    """Return one big sentence with its mark."""
     if verdict is None:
         return make_banner(_NOT_JUDGED, "No machine to judge it against is known.", "The facts of the image are below.")
     return make_banner(find_outcome_look(verdict.outcome), verdict.headline, "")
@@ -76,7 +76,7 @@ def make_level_line(look: MarkStyle, subject: str) -> Markup:
 
 
 def make_point(look: MarkStyle, body: Sequence[Markup | None]) -> Markup:
-    """One entry of a list of points."""
+    """Return one entry of a list of points."""
     return make_element("li", make_mark(look), make_element("div", join_markup(body), class_="body"))
 
 

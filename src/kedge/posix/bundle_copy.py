@@ -18,7 +18,7 @@ _MARK = "complete"
 
 
 def find_damage() -> str:
-    """What is wrong with the copy that this process runs from, in a few words; empty: nothing, or there is none."""
+    """Say what is wrong with the copy that this process runs from, in a few words; empty: nothing, or there is none."""
     copy = find_bundle_copy()
     if not copy:
         return ""

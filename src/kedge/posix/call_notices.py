@@ -70,7 +70,7 @@ class _Memories:
             os.pwrite(self._open(notice), data, address)
 
     def forget(self, process: int) -> None:
-        """It becomes another program: what it shared with its parent until then is the parent's alone."""
+        """Forget a process that becomes another program: what it shared with its parent is the parent's alone."""
         file = self._files.pop(process, -1)
         if file >= 0:
             os.close(file)

@@ -90,7 +90,7 @@ class ChildGroup:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Those that live."""
+        """Return the ids of processes of the group that live."""
         return tuple(self._pids)
 
     def wait(self, seconds: float) -> list[GroupMember]:

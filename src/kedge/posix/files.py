@@ -106,7 +106,7 @@ def refuse_existing(target: Path, *, force: bool = False) -> None:
 
 
 def refuse_existing_text(target: Path, *, force: bool = False, beginning: bytes = b"") -> None:
-    """The same for a text: with `force` it replaces texts with the same `beginning`, and no image or program."""
+    """Refuse to replace a text; with `force` texts with the same `beginning` are replaced, and no image or program."""
     head = _read_head(target) if target.is_file() else b""
     if b"\0" in head:
         raise _refuse_kind(f"{target} is no text, and a text replaces texts only", target)

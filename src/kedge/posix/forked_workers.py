@@ -86,7 +86,7 @@ class _Crew:
         self._open = [self._tasks, self._results]  # to be closed at the end
 
     def put(self, items: range) -> None:
-        """All the work waits in the pipe; whoever is free takes the next piece."""
+        """Put all the work into the pipe; whoever is free takes the next piece."""
         os.write(self._task_input, b"".join(_ITEM.pack(item) for item in items))
         os.close(self._task_input)
 

@@ -35,7 +35,7 @@ def hold_program(path: str) -> str:
 
 
 def _open_for_reading(file: int) -> int:
-    """The same file, opened to read: the kernel starts no program that somebody has open to write."""
+    """Open the same file to read: the kernel starts no program that somebody has open to write."""
     try:
         return os.open(f"/proc/self/fd/{file}", os.O_RDONLY | os.O_CLOEXEC)
     finally:

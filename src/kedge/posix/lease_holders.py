@@ -30,7 +30,7 @@ class Holder:
 
     @classmethod
     def of_this_process(cls) -> Holder:
-        """This process, with a fresh token."""
+        """Return this process as a holder, with a fresh token."""
         pid = os.getpid()
         return cls(machine_name(), pid, start_of(pid), os.uname().nodename, find_user_name(), os.urandom(8).hex())
 
@@ -51,7 +51,7 @@ class Holder:
             return None
 
     def encode(self) -> bytes:
-        """One line of JSON, readable by a person who looks into the directory."""
+        """Return one line of JSON, readable by a person who looks into the directory."""
         return json.dumps({name: getattr(self, name) for name in list_names(Holder)}).encode() + b"\n"
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ def claim_name(path: Path, content: bytes, scratch: Path) -> bool:
 
 
 def _claim_exclusively(path: Path, content: bytes) -> bool:
-    """The same on file systems without hard links; a reader may see the file empty for a moment."""
+    """Claim a path on file systems without hard links; a reader may see the file empty for a moment."""
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     except FileExistsError:

@@ -349,7 +349,7 @@ class ShownWords:
             area.raw = shown[: len(area) - 1].ljust(len(area), b"\0")
 
     def restore(self) -> None:
-        """As it was."""
+        """Restore what was set before."""
         for area, before in zip(self._areas, self._before, strict=True):
             area.raw = before
 
@@ -377,7 +377,7 @@ def filter_calls(program: bytes) -> None:
 
 
 def filter_calls_with_notices(program: bytes) -> int:
-    """The same with a filter that leaves some calls to another process, which answers them at the file returned here.
+    """Set a filter that leaves some calls to another process, which answers them at the file returned here.
 
     Raises OSError before Linux 5.0, or where a filter with notices is there already.
     """

@@ -54,7 +54,7 @@ class _Fabric(ctypes.Structure):
 
 
 def ask_nvml(library: str = "") -> dict[str, Any]:
-    """All that is asked of it, as plain values; raises NvmlError where the library itself cannot be used.
+    """Ask NVML for all that kedge wants to know, as plain values; raises NvmlError where the library cannot be used.
 
     `library` is its path where the loader does not know it. What a GPU does not tell is None.
     """

@@ -39,7 +39,7 @@ def _look_up_user() -> str:
 
 
 def is_running(machine: str, pid: int, start: int) -> bool | None:
-    """Whether that process lives; None when it belongs to another host, which cannot be asked.
+    """Whether a process lives; None when it belongs to another host, which cannot be asked.
 
     A `start` of 0 fits any process with that pid.
     """

@@ -155,7 +155,7 @@ def read_own_file(path: Path | str, limit: int) -> bytes:
 
 
 def _is_trusted(uid: int) -> bool:
-    """Whether that is this user or root; in a container the kernel shows all but its own users as nobody."""
+    """Whether a uid is this user or root; in a container the kernel shows all but its own users as nobody."""
     if uid in (0, os.geteuid()):
         return True
     try:

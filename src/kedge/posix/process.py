@@ -378,18 +378,18 @@ class PipedChild:
 
     @property
     def input(self) -> IO[bytes]:
-        """What it reads."""
+        """Return the pipe that the program reads."""
         assert self._child.stdin is not None
         return self._child.stdin
 
     @property
     def output(self) -> IO[bytes]:
-        """What it prints."""
+        """Return the pipe that the program prints to."""
         assert self._child.stdout is not None
         return self._child.stdout
 
     def poll(self) -> int | None:
-        """Its status as a shell shows it; None while it runs."""
+        """Return the program's status as a shell shows it; None while it runs."""
         status = self._child.poll()
         return 128 - status if status is not None and status < 0 else status
 

@@ -26,7 +26,7 @@ class Process:
 
 
 def list_processes() -> list[Process]:
-    """All that can be seen."""
+    """Return all processes that can be seen."""
     with os.scandir("/proc") as entries:
         processes = (_read_process(entry.name) for entry in entries if entry.name.isdecimal())
         return [process for process in processes if process is not None]

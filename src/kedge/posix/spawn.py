@@ -82,7 +82,7 @@ def list_inherited() -> list[int]:
 
 
 def list_inherited_directories() -> list[int]:
-    """Those of them that are directories: each is a way into the tree it lies in."""
+    """Return inherited descriptors of directories: each is a way into the tree it lies in."""
     return [file for file in list_inherited() if stat.S_ISDIR(os.fstat(file).st_mode)]
 
 
@@ -204,7 +204,7 @@ class HeldSignals:
                 os.kill(child, number)
 
     def release(self) -> None:
-        """As it was before; what is still held back comes now."""
+        """Restore signals as before; what is still held back comes now."""
         _signal.pthread_sigmask(_signal.SIG_SETMASK, self._mask)
         if self._child_action is not None:
             _signal.signal(_signal.SIGCHLD, self._child_action)

@@ -26,7 +26,7 @@ def own_command(*words: str) -> list[str]:
 
 
 def own_start_command(*words: str) -> list[str]:
-    """The same for ranks, steps and other starts of containers, which do without `site`: 2 ms of each.
+    """Return the command for ranks, steps and other starts of containers, which do without `site`: 2 ms of each.
 
     What they may need is where kedge is, unless it was not installed with what it requires, as in a checkout.
     """

@@ -68,7 +68,7 @@ class ConfinedTree:
         return join_names(self.path, path)
 
     def show(self, path: bytes) -> str:
-        """The same as text."""
+        """Return the whole path as text."""
         return os.fsdecode(self.locate(path))
 
     # -- opening: raises OSError
@@ -227,7 +227,7 @@ class ConfinedFolder:
             raise explain_change(self.tree.show(self.path))
 
     def entries(self) -> Entries:
-        """What is in it, in byte order of names."""
+        """Return the entries of the directory, in byte order of names."""
         folder = self.descriptor
         try:
             with os.scandir(folder) as found:
@@ -287,14 +287,14 @@ def join_names(folder: bytes, name: bytes) -> bytes:
 
 
 def explain_change(path: str) -> FileProblem:
-    """For something that is not what was listed."""
+    """Return an error for something that is not what was listed."""
     return FileProblem(
         f"{path} changed while it was being read", context={"path": path}, hint="try again when no program writes to it"
     )
 
 
 def _open_by_steps(root: int, path: bytes, flags: int) -> int:
-    """The same as openat2 does, by one call for each directory on the way."""
+    """Open a path as openat2 does, by one call for each directory on the way."""
     if len(path) > _LONGEST:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     *above, name = path.split(b"/")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
             ...
 
         def names(self, path: str) -> list[str]:
-            """What is in a directory, sorted; empty when there is none or it cannot be read."""
+            """Return the names in a directory, sorted; empty when there is none or it cannot be read."""
             ...
 
         def resolve(self, path: str) -> str:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
             ...
 
         def is_executable(self, path: str) -> bool:
-            """Whether it is a file with an execute bit."""
+            """Whether a path is a file with an execute bit."""
             ...
 
         def read_link(self, path: str) -> str:
@@ -165,7 +165,7 @@ class DirectoryView:
             os.close(file)
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory, sorted; empty when there is none or it cannot be read."""
+        """Return the names in a directory, sorted; empty when there is none or it cannot be read."""
         try:
             return sorted(os.listdir(self.locate(path)))
         except (OSError, ValueError) as problem:
@@ -173,7 +173,7 @@ class DirectoryView:
             return []
 
     def is_executable(self, path: str) -> bool:
-        """Whether it is a file with an execute bit."""
+        """Whether a path is a file with an execute bit."""
         try:
             mode = os.lstat(self.locate(path)).st_mode
         except (OSError, ValueError):
@@ -244,7 +244,7 @@ class TableView:
         return (content.encode() if isinstance(content, str) else content)[offset : offset + limit]
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         if self.kind(path) != "d":
             return []
         start = self._find(path).rstrip("/") + "/"
@@ -260,5 +260,5 @@ class TableView:
         return read_last_link(path, self._read_target)
 
     def can_use(self, path: str) -> bool:
-        """Whether it is there and was not named as refused."""
+        """Whether a path is there and was not named as refused."""
         return bool(self.kind(path)) and path not in self.refused

@@ -55,7 +55,7 @@ class WriterProcesses:
 
     @classmethod
     def start(cls, folder: int, find_name: Callable[[int], bytes], count: int) -> WriterProcesses | None:
-        """As many processes as may be had, at most `count`; None where there is none, and the caller has to write.
+        """Start as many processes as can be had, at most `count`; None where there is none, and the caller writes.
 
         To be called, and what it gives noted down, within `Undivided`.
         """

@@ -135,11 +135,11 @@ class IgnorePattern:
         return tuple(None if "**" in part else re.compile(_translate(part)) for part in parts)
 
     def matches(self, path: str) -> bool:
-        """Whether it matches this very path."""
+        """Whether the pattern matches this very path."""
         return self._expression.fullmatch(path) is not None
 
     def may_match_below(self, path: str) -> bool:
-        """Whether it may match something below a directory."""
+        """Whether the pattern may match something below a directory."""
         for part, name in zip(self._parts, path.split("/"), strict=False):
             if part is None:
                 return True
@@ -202,7 +202,7 @@ class IgnorePatterns:
         return re.compile("|".join(f"(?:{_translate(pattern.text)})" for pattern in self.patterns))
 
     def match(self, path: str, above: MatchState) -> MatchState:
-        """What is known of a path, from what is known of its directory."""
+        """Return what is known of a path, from what is known of its directory."""
         if not self.patterns or not self._any.fullmatch(path):
             return above
         matched = tuple(

@@ -224,7 +224,7 @@ class Stage(Protocol):
 
     @property
     def index(self) -> int:
-        """Its number, from 0."""
+        """Return the stage's number, from 0."""
         ...
 
     @property
@@ -234,7 +234,7 @@ class Stage(Protocol):
 
     @property
     def base(self) -> Base:
-        """What it begins with."""
+        """Return what the stage begins with."""
         ...
 
     @property
@@ -243,7 +243,7 @@ class Stage(Protocol):
         ...
 
     def plan(self, section: Mapping[str, Any]) -> StagePlan:
-        """Its steps, for a base with this `config` object."""
+        """Return the stage's steps, for a base with this `config` object."""
         ...
 
 

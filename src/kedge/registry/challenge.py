@@ -45,7 +45,7 @@ class Challenge:
 
 
 def parse_challenges(headers: Sequence[str]) -> list[Challenge]:
-    """All challenges of all WWW-Authenticate headers, in order; what cannot be read is passed over."""
+    """Parse all challenges of all WWW-Authenticate headers, in order; what cannot be read is passed over."""
     return [challenge for header in headers for challenge in _parse_header(header[:_MAXIMUM])]
 
 

@@ -75,7 +75,7 @@ class RegistryClient:
         return self._read(repository, str(descriptor.digest), lambda session: self._open(session, descriptor, offset))
 
     def list_tags(self, repository: str, limits: TagLimits | None = None) -> Iterator[str]:
-        """All tags, each once, page by page, in the registry's order; a list without an end is an error."""
+        """Yield all tags, each once, page by page, in the registry's order; a list without an end is an error."""
         walk = TagWalk(limits or TagLimits())
         yield from self._read(repository, "", walk.begin)
         yield from walk.finish()

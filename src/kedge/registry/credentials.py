@@ -86,7 +86,7 @@ class CredentialSources:
         return CredentialSearch(None, tuple(notes))
 
     def _is_misdirected(self, credential: Credential, registry: str) -> bool:
-        """Whether it is a key of NGC and the registry is not NVIDIA's."""
+        """Whether a credential is a key of NGC and the registry is not NVIDIA's."""
         return holds_ngc_key(credential.login, self.environ) and not is_ngc_registry(normalize_key(registry))
 
     def _may_get(self, registry: str, source: str, notes: list[str]) -> bool:
@@ -284,7 +284,7 @@ def _parse_helper(output: bytes, program: str) -> Login | None:
 
 
 def _try_helper(name: str, key: str) -> tuple[Login | None, str | None]:
-    """As `_ask_helper`, but a helper that fails is only noted: a public image needs none."""
+    """Ask a helper as `_ask_helper`, but a failure is only noted: a public image needs none."""
     try:
         return _ask_helper(name, key), None
     except KedgeError as problem:

@@ -32,7 +32,7 @@ class Login:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no password or token, as when a credential helper keeps them."""
+        """Whether the entry holds no password or token, as when a credential helper keeps them."""
         return not (self.username and self.password) and not self.identity_token and not self.registry_token
 
 
@@ -67,7 +67,7 @@ def list_keys(registry: str, repository: str) -> list[str]:
 
 
 def normalize_key(key: str) -> str:
-    """One spelling for all: no scheme, no trailing slash, docker.io for all names of Docker Hub."""
+    """Return one spelling for all: no scheme, no trailing slash, docker.io for all names of Docker Hub."""
     text = key.strip()
     has_scheme = "://" in text
     text = text.split("://", 1)[-1].rstrip("/")

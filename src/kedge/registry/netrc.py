@@ -31,7 +31,7 @@ class NetrcEntry:
 
 
 def parse_netrc(text: str) -> list[NetrcEntry]:
-    """All entries with a login and a password, in order; anything else is passed over."""
+    """Return all entries with a login and a password, in order; anything else is passed over."""
     entries: list[NetrcEntry] = []
     fields: dict[str, str] = {}
     words = _read_words(text)

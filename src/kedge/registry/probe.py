@@ -43,7 +43,7 @@ class LoginAnswer:
 
 
 def _make_hasty(access: Access, seconds: float) -> Access:
-    """The same access, which waits no longer than `seconds` for a connection or an answer, and tries once."""
+    """Return an access that waits no longer than `seconds` for a connection or an answer, and tries once."""
     options = replace(access.transport.options, connect_timeout=seconds, read_timeout=seconds, retries=0)
     return replace(access, transport=HttpTransport(options))
 

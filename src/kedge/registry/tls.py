@@ -105,7 +105,7 @@ def _load_bundle(context: ssl.SSLContext) -> None:
 
 
 def make_context(files: HostCertificates, *, verify: bool) -> ssl.SSLContext:
-    """What one host is trusted by: the system's authorities, those of its directory, and our own certificate for it."""
+    """Return what one host is trusted by: the system's authorities, its directory's, and our certificate for it."""
     folder = find_hashed_folder()
     context = ssl.create_default_context(capath=folder)
     # Python 3.13 wants certificates to say more than curl and docker ask for. Those of a site's own authority often do

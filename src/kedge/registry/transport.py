@@ -105,7 +105,7 @@ class Response:
         self.status = raw.status
 
     def header(self, name: str) -> str | None:
-        """One header; several of one name are joined by commas."""
+        """Return one header; several of one name are joined by commas."""
         return self._raw.headers.get(name)
 
     def header_list(self, name: str) -> list[str]:
@@ -142,7 +142,7 @@ class Response:
                 raise explain_slowness(self.url, seconds)
 
     def _read_piece(self, size: int, received: int, *, at_once: bool) -> bytes:
-        """So many bytes, which is quicker; `at_once` those that are here, so a break loses none. Empty: the end."""
+        """Read so many bytes, which is quicker; `at_once` those that are here, so a break loses none. Empty: end."""
         try:
             read = self._raw.read1 if at_once else self._raw.read
             return read(size, decode_content=False)
@@ -226,7 +226,7 @@ class HttpTransport:
             request = _redirect(request, target, response.status)
 
     def send_once(self, request: HttpRequest) -> Response:
-        """One exchange without redirects and retries; any status."""
+        """Make one exchange without redirects and retries; any status."""
         return self._exchange(request, knows_all=False)
 
     def _exchange(self, request: HttpRequest, *, knows_all: bool) -> Response:
@@ -258,7 +258,7 @@ class HttpTransport:
         return Response(raw, request.url, self.options.count, pace)
 
     def try_once(self, request: HttpRequest) -> Response | ConnectionFailure:
-        """One exchange as `send_once`, or why it failed: for callers that report an error instead of failing."""
+        """Make one exchange as `send_once`, or return why it failed: for callers that report an error."""
         try:
             return self.send_once(request)
         except _UnansweredError as problem:

@@ -109,7 +109,7 @@ class Capture:
 
 
 def has_source(value: Any) -> bool:
-    """Whether it is a function or class, or one that a decorator wrapped and says so."""
+    """Whether a value is a function or class, or one that a decorator wrapped and says so."""
     wrapped = getattr(value, "__wrapped__", None) if callable(value) else None
     return isinstance(value, types.FunctionType | type) or isinstance(wrapped, types.FunctionType)
 
@@ -133,7 +133,7 @@ def _is_standard(module: str) -> bool:
 
 
 def read_source(thing: Any) -> str:
-    """The source of a function or class as it is: without the decorators that made another thing of it."""
+    """Return the source of a function or class as it is: without the decorators that made another thing of it."""
     if getattr(thing, "__name__", "") == "<lambda>":
         raise UsageError("a lambda has no source of its own to send to a job", hint="write it as a function with 'def'")
     try:

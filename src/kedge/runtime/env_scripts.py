@@ -44,7 +44,7 @@ class NotPlain(Exception):
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be the name of a variable."""
+    """Whether a text can be the name of a variable."""
     return text.isascii() and text.isidentifier()
 
 
@@ -138,7 +138,7 @@ def _read_quoted(text: str, at: int, lookup: Lookup) -> tuple[str, int]:
 
 
 def _read_inside(text: str, at: int, lookup: Lookup, also_escaped: str = "") -> tuple[str, int]:
-    """One step inside double quotes."""
+    """Read one step inside double quotes."""
     character = text[at]
     if character == "`":
         raise NotPlain(text[at:])
@@ -269,7 +269,7 @@ class Variables:
         self.sourced = 0  # scripts
 
     def copy(self) -> Variables:
-        """The same variables, to try something on."""
+        """Return a copy of the variables, to try something on."""
         return Variables(self.values, self.exported)
 
     def lookup(self, name: str) -> str | None:
@@ -315,7 +315,7 @@ class EnvironmentInputs:
 
 
 def list_scripts(present: list[str], folder: str) -> list[str]:
-    """Those of the names in a folder of the image that are scripts, in the order they are run."""
+    """Return those names in a folder of the image that are scripts, in the order they are run."""
     names = [name for name in present if name.endswith(".sh") and not name.startswith(".")]
     if len(names) <= _MOST:
         return names
@@ -347,7 +347,7 @@ def run_script(text: str, variables: Variables, view: View | None, depth: int = 
 
 
 def is_idle_script(text: str, variables: Variables) -> bool:
-    """Whether it is known to do nothing, because no app of the image was asked for."""
+    """Whether a script is known to do nothing, because no app of the image was asked for."""
     known = _APPS_SCRIPTS.get(len(text))
     if known is None or variables.values.get(_APPS_CONDITION):
         return False

@@ -289,7 +289,7 @@ def _find_folder(environ: Mapping[str, str]) -> str:
 
 
 def read_memory(root: str = "") -> int:
-    """Bytes of memory that this process may use: the machine's, or what its control groups leave of it."""
+    """Return the bytes of memory that this process may use: the machine's, or what its control groups leave of it."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for line in _read_text(f"{root}/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)

@@ -588,7 +588,7 @@ def _make_absolute(path: str, cwd: str) -> str:
 
 
 def _clean(path: str, *, follow_up: bool = False) -> str:
-    """Without doubled, trailing and single-dot parts; `..` is taken by its text where asked, as in a new tree."""
+    """Return a path without doubled, trailing and single-dot parts; `..` is taken by its text where asked."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and follow_up:

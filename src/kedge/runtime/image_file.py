@@ -335,7 +335,7 @@ def _refuse_opening(path: str, problem: OSError | ValueError) -> KedgeError:
 
 
 def _propose_reference(path: str) -> str:
-    """What was probably meant by the name of a file that is not there."""
+    """Return what was probably meant by the name of a file that is not there."""
     from kedge.errors import InvalidReference
     from kedge.model.reference import Reference, Transport
 

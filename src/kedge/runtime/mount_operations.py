@@ -79,7 +79,7 @@ _TEXTS = {
 
 
 def describe(operation: Operation) -> str:
-    """One line for a person."""
+    """Describe an operation in one line for a person."""
     text = _TEXTS[str(operation[0])]
     kind = operation[0]
     parts = [_show_path(part) if isinstance(part, str) else part for part in operation]
@@ -357,7 +357,7 @@ class ContainerView(DirectoryView):
         return _KINDS.get(stat.S_IFMT(mode), "c") if mode else ""
 
     def is_executable(self, path: str) -> bool:
-        """Whether it is a file with an execute bit."""
+        """Whether a path is a file with an execute bit."""
         mode = self._mode(path)
         return stat.S_ISREG(mode) and bool(mode & 0o111)
 
@@ -382,7 +382,7 @@ class ContainerView(DirectoryView):
             os.close(file)
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory, sorted; empty when there is none or it cannot be read."""
+        """Return the names in a directory, sorted; empty when there is none or it cannot be read."""
         file = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         if file < 0:
             return []

@@ -121,7 +121,7 @@ class HostRoot:
         sys.meta_path[:] = self._finders
 
     def restore_if_inside(self) -> None:
-        """The same, where the root is another's now: whoever reports a failure needs modules of the host."""
+        """Restore the root where it is another's now: whoever reports a failure needs modules of the host."""
         found = os.stat("/")
         if (found.st_dev, found.st_ino) != self._root:
             self.restore()

@@ -209,7 +209,7 @@ def reference_record(reference: str, machine: str) -> str:
 
 
 def _settle_name(reference: str, machine: str) -> tuple[str, str]:
-    """Without what may be secret, and without saying that it is for this machine."""
+    """Return a reference without what may be secret, and without saying that it is for this machine."""
     if reference[:6].lower().startswith(("http:", "https:")):
         import hashlib  # late: few images are fetched from an address, which may have a password in it
 
@@ -330,7 +330,7 @@ def read_boot() -> str:
 
 
 def _describe_archive(reference: str) -> str:
-    """For a reference to a file or directory of this machine: its absolute name and its state."""
+    """Describe a reference to a file or directory of this machine: its absolute name and its state."""
     scheme, _, path_and_tag = reference.partition(":")
     scheme = scheme.lower()
     if scheme not in ("oci", "oci-archive", "docker-archive"):

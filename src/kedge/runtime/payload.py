@@ -81,7 +81,7 @@ class _Kept:
         self.has_all = options.shim or "all" in self.names
 
     def holds(self, name: str) -> bool:
-        """Whether this guard is switched off."""
+        """Whether a guard is switched off."""
         return self.has_all or name in self.names
 
 
@@ -212,7 +212,7 @@ _TWINS = ("APPTAINER_", "SINGULARITY_")
 
 
 def _warn_of_files(arguments: Sequence[str], host: HostFacts, view: View, workdir: str) -> list[str]:
-    """What is said where an argument names a file of the current directory, which the program will not find."""
+    """Warn where an argument names a file of the current directory, which the program will not find."""
     for word in arguments:
         if word.startswith(("-", "/")) or not word or "\n" in word or host.cwd == workdir:
             continue
@@ -263,7 +263,7 @@ def _home_inside(options: RunOptions, host: HostFacts) -> str:
 def _gather_settings(
     options: RunOptions, host: HostFacts, image: ImageFacts, additions: Additions, binds: Sequence[Bind] = ()
 ) -> EnvironmentInputs:
-    """All that is known before the first script runs."""
+    """Gather all that is known before the first script runs."""
     settings = EnvironmentInputs()
     settings.steps = _list_steps(image.view)
     settings.is_literal = options.no_eval
@@ -376,7 +376,7 @@ def run_steps(settings: EnvironmentInputs, view: View) -> int:
 
 
 def run_step(settings: EnvironmentInputs, kind: str, path: str, view: View) -> None:
-    """One step, by our own reader."""
+    """Run one step by our own reader."""
     variables = settings.variables
     if kind == "script":
         run_script(read_script(view, path), variables, view)

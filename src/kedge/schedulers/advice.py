@@ -18,13 +18,13 @@ def find_advice(said: str) -> str | None:
 
 
 def find_missing_setup(said: str) -> tuple[str, str] | None:
-    """What is wrong and what to do, where a scheduler's program was never told of a cluster."""
+    """Return what is wrong and what to do, where a scheduler's program was never told of a cluster."""
     lower = said.lower()
     known = (pair for advice in list_advice() for pair in advice.not_set_up.items())
     return next((explanation for words, explanation in known if words in lower), None)
 
 
 def is_unreachable(said: str) -> bool:
-    """Whether it says that the scheduler itself does not answer, so that other questions are in vain too."""
+    """Whether an answer says that the scheduler does not answer, so that other questions are in vain too."""
     lower = said.lower()
     return any(words in lower for advice in list_advice() for words in (*advice.unreachable, *advice.not_set_up))

@@ -76,7 +76,7 @@ class Ask(Protocol):
     """Runs a program of the scheduler and gives what it prints; nothing where it fails and may."""
 
     def __call__(self, argv: Sequence[str], *, may_fail: bool = False) -> str:
-        """Its standard output."""
+        """Run a scheduler's program and return its standard output."""
         ...
 
 
@@ -87,11 +87,11 @@ class UsageReader(Protocol):
     """The `usage` module of a scheduler's package: what jobs used, from its accounts."""
 
     def usage_query(self, ids: Sequence[str], since: float) -> Query:
-        """One call to the accounts."""
+        """Return one call to the accounts."""
         ...
 
     def parse_usage(self, output: str) -> dict[str, JobUsage]:
-        """What it printed, by `JobStatus.shown_id`."""
+        """Parse what the accounts printed, by `JobStatus.shown_id`."""
         ...
 
 
@@ -117,7 +117,7 @@ class Backend(Protocol):
         ...
 
     def list_query(self, user: str) -> Query:
-        """One call that tells of every job of the user that the scheduler still knows."""
+        """Return one call that tells of every job of the user that the scheduler still knows."""
         ...
 
     def parse_list(self, output: str) -> list[JobStatus]:
@@ -125,7 +125,7 @@ class Backend(Protocol):
         ...
 
     def detail_query(self, id: str) -> Query | None:
-        """One call that says more about one job, such as why it waits; None where the list says all."""
+        """Return one call that says more about one job, such as why it waits; None where the list says all."""
         ...
 
     def parse_detail(self, output: str) -> list[JobStatus]:
@@ -133,7 +133,7 @@ class Backend(Protocol):
         ...
 
     def history_query(self, ids: Sequence[str], since: float) -> Query | None:
-        """One call to the accounts, for jobs the list no longer has; None where there are none."""
+        """Return one call to the accounts, for jobs the list no longer has; None where there are none."""
         ...
 
     def parse_history(self, output: str) -> list[JobStatus]:
@@ -149,5 +149,5 @@ class Backend(Protocol):
         ...
 
     def is_stuck(self, status: JobStatus) -> bool:
-        """Whether it waits in vain: it never begins unless somebody changes it. One that its user holds is not."""
+        """Whether a job waits in vain: it never begins unless somebody changes something. A user's hold is not that."""
         ...

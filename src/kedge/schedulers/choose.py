@@ -34,7 +34,7 @@ def find_backend(name: str) -> Backend:
 
 
 def find_facts(name: str) -> SchedulerFacts:
-    """What it calls its programs and variables; also of a scheduler that is only recognised."""
+    """Return what a scheduler calls its programs and variables; also one that is only recognised."""
     if name in SCHEDULERS:
         facts: SchedulerFacts = importlib.import_module(f"kedge.schedulers.{name}").FACTS
         return facts
@@ -44,7 +44,7 @@ def find_facts(name: str) -> SchedulerFacts:
 
 
 def list_facts(*, also_recognised: bool = False) -> list[SchedulerFacts]:
-    """Those of all schedulers, in the order in which their signs count."""
+    """Return the facts of all schedulers, in the order in which their signs count."""
     known = [find_facts(name) for name in SCHEDULERS]
     if not also_recognised:
         return known
@@ -54,7 +54,7 @@ def list_facts(*, also_recognised: bool = False) -> list[SchedulerFacts]:
 
 
 def find_language(name: str) -> Language:
-    """How it reads a script; of one that is only recognised, how its directives are told from comments."""
+    """Return how a scheduler reads a script; of one only recognised, how its directives are told from comments."""
     if name in SCHEDULERS:
         language: Language = _load(name, "language").LANGUAGE
         return language
@@ -64,7 +64,7 @@ def find_language(name: str) -> Language:
 
 
 def list_languages() -> list[Language]:
-    """Those of all schedulers whose directives can be told from comments."""
+    """Return the languages of all schedulers whose directives can be told from comments."""
     return [find_language(facts.name) for facts in list_facts(also_recognised=True)]
 
 

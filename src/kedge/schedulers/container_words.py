@@ -99,7 +99,7 @@ def pyxis_options(job: Job, site: Site, directory: str) -> list[str]:
 
 
 def _pyxis_words(job: Job, site: Site, directory: str) -> list[str]:
-    """The same as fragments of shell; where the script's own lines changed the directory, that one counts."""
+    """Return Pyxis' words as fragments of shell; a directory to which the script's own lines changed counts."""
     _check_pyxis(job, site, directory)
     mounts = [quote(",".join(_list_pyxis_mounts(job, site)))] if (*site.binds, *job.binds) else []
     words = [f"--container-image={quote(_pyxis_name(job.image))}"]

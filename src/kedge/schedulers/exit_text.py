@@ -37,7 +37,7 @@ def explain_exit(status: JobStatus) -> str:
 
 
 def explain_code(code: int, other: int | None = None) -> str:
-    """The same for an exit code; `other` is what it may have been too, where accounts mix them up."""
+    """Explain an exit code; `other` is what it may have been too, where accounts mix them up."""
     codes = [code] if other is None else [code, other]
     meanings = "; or ".join(filter(None, map(_describe_code, codes)))
     shown = " or ".join(map(str, codes))
@@ -45,24 +45,24 @@ def explain_code(code: int, other: int | None = None) -> str:
 
 
 def explain_timeout(status: JobStatus) -> str:
-    """For a job that took longer than it may."""
+    """Explain that a job took longer than it may."""
     limit = f" of {format_duration(status.time_limit)}" if status.time_limit else ""
     return f"it reached its time limit{limit}; request more with --time, or make it save and resume its work"
 
 
 def explain_memory(figure: str = "") -> str:
-    """For a job that used more memory than it may; `figure` is what is known of how much that was."""
+    """Explain that a job used more memory than it may; `figure` is what is known of how much that was."""
     return f"it exceeded its memory limit{f' ({figure})' if figure else ''}; request more with --mem"
 
 
 def explain_used_memory(status: JobStatus, detail: str) -> str:
-    """The same, where the account of the job has the figure as `detail`."""
+    """Explain a job's memory, where its account has the figure as `detail`."""
     most = dict(status.details).get(detail)
     return explain_memory(f"used at most {most}" if most else "")
 
 
 def explain_node(status: JobStatus) -> str:
-    """For a job whose node failed."""
+    """Explain that a job's node failed."""
     where = f" ({status.nodes})" if status.nodes else ""
     return f"a node it ran on{where} failed; submit it again"
 

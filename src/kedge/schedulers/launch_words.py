@@ -100,7 +100,7 @@ def node_words(job: Job, site: Site, dialect: Dialect) -> list[str]:
 
 
 def _quote_words(launcher: str, request: StartRequest) -> list[str]:
-    """The words of a launcher as fragments of shell: a line may be broken between two of them."""
+    """Return the words of a launcher as fragments of shell: a line may be broken between two of them."""
     from kedge.launch.programs.known import PROGRAMS  # late: as above
     from kedge.launch.programs.program import ShellText
 

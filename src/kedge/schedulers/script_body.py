@@ -194,7 +194,7 @@ def _list_variables(job: Job, site: Site, place: ScriptContext) -> tuple[tuple[s
 
 
 def _guard_dependencies(job: Job, dialect: Dialect) -> list[str]:
-    """For schedulers that begin a job after any end of another: look how it was."""
+    """Return lines for schedulers that begin a job after any end of another: look how it was."""
     if dialect.has_dependency_kinds:
         return []
     lines = []

@@ -36,7 +36,7 @@ class Left:
 
 @dataclass(slots=True)
 class ScriptRequest:
-    """Keys are those of a job, and `gpus` for all nodes together, `gpus_per_task`, `gpu_resource`."""
+    """Keys are those of a job, and `gpus` for all nodes together, `gpus_per_task`, `resource:NAME`."""
 
     scheduler: str
     asked: dict[str, _AskedValue] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class ScriptRequest:
 
     @property
     def wants_gpus(self) -> bool:
-        """Whether it asks for any."""
+        """Whether the request asks for GPUs."""
         return bool(self.gpus_per_node)
 
 

@@ -139,7 +139,7 @@ def _is_other_model(word: str, model: str) -> bool:
 
 
 def _spread_gpus(request: QueueRequest, total: int, there: int) -> tuple[Job, int]:
-    """As many GPUs on more nodes, or as many as there are."""
+    """Spread GPUs: as many on more nodes, or as many as there are."""
     nodes = -(-total // there)
     most = request.most_nodes
     if most is not None and nodes > most:
@@ -241,7 +241,7 @@ def _check_time(request: QueueRequest) -> UnmetRequest | None:
 
 
 def check_refused(request: QueueRequest) -> UnmetRequest | None:
-    """Nothing is asked for that the site does not do."""
+    """Return what is asked for that the site does not do, if anything."""
     job, site = request.job, request.site
     if job.array is not None and "arrays" in site.refuses:
         return UnmetRequest(f"{site.name} does not accept job arrays", replace(job, array=None), _LESS)
@@ -326,7 +326,7 @@ RULES: tuple[Callable[[QueueRequest], UnmetRequest | None], ...] = (
 
 
 def find_broken_limits(request: QueueRequest) -> list[UnmetRequest]:
-    """What is more, or less, than the queue gives a job; for scripts, which are judged and not mended."""
+    """Return what is more, or less, than the queue gives a job; for scripts, which are judged and not mended."""
     request = replace(request, job=spread_tasks(request))
     return [finding for rule in RULES if (finding := rule(request)) is not None and finding.limit]
 

@@ -58,13 +58,13 @@ class Flow:
             self._changed.notify_all()
 
     def extend(self, count: int) -> None:
-        """So many more bytes of the file may be read."""
+        """Let so many more bytes of the file be read."""
         with self._changed:
             self._available += count
             self._changed.notify_all()
 
     def publish(self, piece: bytes) -> None:
-        """This piece was written at the end of the file."""
+        """Publish a piece that was written at the end of the file."""
         with self._changed:
             self._recent[self._available] = piece
             self._recent_size += len(piece)
@@ -74,7 +74,7 @@ class Flow:
             self._changed.notify_all()
 
     def verify(self) -> None:
-        """All bytes are there and have the right digest: followers may end."""
+        """Say that all bytes are there and have the right digest: followers may end."""
         with self._changed:
             self._is_verified = True
             self._changed.notify_all()
@@ -87,7 +87,7 @@ class Flow:
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Nothing more comes; followers raise this error, or the first where there are several."""
+        """End the stream: followers raise this error, or the first where there are several."""
         with self._changed:
             self._error = self._error or error
             self._changed.notify_all()

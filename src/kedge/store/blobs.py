@@ -36,12 +36,12 @@ class WrittenLayer(Protocol):
 
     @property
     def digest(self) -> Digest:
-        """Of the bytes as they were written."""
+        """Return the digest of the bytes as they were written."""
         ...
 
     @property
     def diff_id(self) -> Digest:
-        """Of the bytes before they were compressed."""
+        """Return the digest of the bytes before they were compressed."""
         ...
 
     @property
@@ -176,7 +176,7 @@ def hash_file(path: Path, algorithm: str, cancelled: threading.Event | None = No
 
 
 def hash_open(descriptor: int, algorithm: str, cancelled: threading.Event | None = None) -> str:
-    """The same of an open file, from its first byte, wherever its position is."""
+    """Hash an open file, from its first byte, wherever its position is."""
     hasher = new_hash(algorithm)
     buffer = bytearray(PIECE)
     view, offset = memoryview(buffer), 0

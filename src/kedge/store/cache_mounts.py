@@ -137,7 +137,7 @@ class MountRecord:
 
 
 def list_mounts(layout: Layout) -> Iterator[MountRecord]:
-    """All directories of all users, as far as they may be read."""
+    """Yield all directories of all users, as far as they may be read."""
     for user in _list_folders(layout.root / "mounts"):
         for folder in _list_folders(user):
             fields = read_fields(folder / _ABOUT) or {}

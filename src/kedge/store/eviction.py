@@ -76,7 +76,7 @@ class KindUsage:
 
 
 def list_entries(layout: Layout, *, has_names: bool = True) -> list[CacheItem]:
-    """All items of the cache; those that vanish while it is read are left out.
+    """Return all items of the cache; those that vanish while it is read are left out.
 
     Without `has_names` build steps, which may be very many, are called by their keys, and no record of one is read.
     """

@@ -28,7 +28,7 @@ class FileFacts:
         self._path = layout.root / "facts" / hash_text(subject)
 
     def find(self, key: str) -> Any:
-        """What was kept under the key; None where nothing was."""
+        """Return what was kept under the key; None where nothing was."""
         return self._read_rows().get(hash_text(key))
 
     def keep(self, key: str, facts: Any) -> None:

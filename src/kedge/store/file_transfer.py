@@ -107,7 +107,7 @@ def copy_image(
 
 
 def clone_image(source: BinaryIO, target: Path, *, force: bool) -> bool:
-    """The same by shared blocks or not at all."""
+    """Clone an image by shared blocks or not at all; whether that worked."""
     try:
         with atomic_output(target, mode=IMAGE_MODE, force=force) as output:
             if not _share_blocks(source, output):

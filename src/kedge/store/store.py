@@ -198,7 +198,7 @@ class Store:
         self.layout.write(self.layout.folder() / "limit", f"{text}\n".encode())
 
     def entries(self) -> list[CacheItem]:
-        """All items of the cache."""
+        """Return all items of the cache."""
         return eviction.list_entries(self.layout)
 
     def usage(self) -> dict[ItemKind, KindUsage]:

@@ -34,7 +34,7 @@ class _Device:
 
 
 def parse_text(text: str) -> list[BandwidthReport]:
-    """One report for each table. A build without MPI prints a table of its own in every process."""
+    """Return one report for each table. A build without MPI prints a table of its own in every process."""
     parts: list[list[str]] = [[]]
     for line in text.splitlines():
         if _BEGIN in line and any(_BEGIN in each for each in parts[-1]):

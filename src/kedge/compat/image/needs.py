@@ -59,7 +59,7 @@ class Need:
 
 
 def read_need(text: str) -> Need:
-    """What one `--needs` names."""
+    """Parse one value of `--needs`."""
     match = _NEED.match(text)
     name = match[1].lower().replace(" ", "").replace("-", "").replace("_", "") if match else ""
     framework = _FRAMEWORKS.get(name, "")

@@ -66,7 +66,7 @@ def read_traits(
     architecture: str = "",
     origin: str = "",
 ) -> ImageTraits:
-    """What is in the image called `name`; `origin` is the reference that a file was made from.
+    """Return what is in the image called `name`; `origin` is the reference that a file was made from.
 
     `history` holds lines, or the entries of a config's history.
     """
@@ -130,7 +130,7 @@ class _Reading:
         self.built_with = read_history_variables(lines)
 
     def collect(self, image: str) -> dict[str, Fact]:
-        """All facts that the config itself tells."""
+        """Return all facts that the config itself tells."""
         facts = dict.fromkeys((*TITLES, "compat", "compat_branches"), UNKNOWN)
         for name, (variables, label) in _VERSIONS.items():
             facts[name] = self._version(variables, label)

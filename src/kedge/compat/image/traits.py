@@ -97,5 +97,5 @@ class ImageTraits(JsonValue):
 
     @property
     def tells_processors(self) -> bool:
-        """Whether it is known which architectures it is for; else `architecture` is no more than what was asked for."""
+        """Whether the image's architectures are known; else `architecture` is no more than what was asked for."""
         return bool(self.digest or self.architectures or self.size is not None)

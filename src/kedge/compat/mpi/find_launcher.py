@@ -30,7 +30,7 @@ def find_own_launcher(view: View, mpi: MpiFacts, environment: Mapping[str, str])
 
 
 def find_preferred(view: View, environment: Mapping[str, str], mpis: Sequence[MpiFacts]) -> list[MpiFacts]:
-    """The same, the one first whose mpirun a shell finds first; where none is found their order stays."""
+    """Return the MPIs, the one first whose mpirun a shell finds first; where none is found their order stays."""
     for folder in _list_path(environment):
         for name in list_launchers("library"):
             path = f"{folder}/{name}"

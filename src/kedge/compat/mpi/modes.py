@@ -40,7 +40,7 @@ _PREFERENCE = (
 
 
 def judge_modes(image: MpiImage, host: MpiHost, *, nodes: int | None = None) -> tuple[MpiVerdict, ...]:
-    """One verdict for each of MODES, in their order; `nodes` of the launch, None where that is open."""
+    """Return one verdict for each of MODES, in their order; `nodes` of the launch, None where that is open."""
     verdicts = {
         HYBRID: judge_hybrid(image, host),
         BIND: judge_bind(image, host),

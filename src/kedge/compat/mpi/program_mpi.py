@@ -58,12 +58,12 @@ def find_in_path(view: View, program: str, environment: Mapping[str, str]) -> st
 
 
 def find_needed_by(view: View, elf: ElfObject, environment: Mapping[str, str]) -> NeededMpi:
-    """The same for a program that is not in the tree, but will be mounted into it."""
+    """Find the MPI of a program that is not in the tree, but will be mounted into it."""
     return _search(view, "/", environment, elf)
 
 
 def _search(view: View, path: str, environment: Mapping[str, str], first: ElfObject | None = None) -> NeededMpi:
-    """All that the program loads, nearest first, until one of them is MPI."""
+    """Search what the program loads, nearest first, until one of the libraries is MPI."""
     known = [*environment.get("LD_LIBRARY_PATH", "").split(":"), *list_loader_folders(view), *LIBRARY_FOLDERS]
     waiting, seen = [path], {path}
     while waiting and len(seen) < _MOST_OBJECTS:

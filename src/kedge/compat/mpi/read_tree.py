@@ -48,7 +48,7 @@ def find_mpis(view: View, environment: Mapping[str, str]) -> tuple[MpiFacts, ...
 
 
 def _list_headers(view: View, environment: Mapping[str, str]) -> list[MpiFacts]:
-    """Of a tree without a library that can be read: what its headers say."""
+    """Return the MPIs of a tree by what their headers say, where no library can be read."""
     prefixes = [prefix for prefix in list_prefixes(environment) if prefix]
     for path in (f"{prefix}/include/{name}" for prefix in prefixes for name in ("mpi.h", "openmpi/mpi.h")):
         family, version = read_header(view, path)

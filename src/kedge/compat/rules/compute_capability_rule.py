@@ -43,7 +43,7 @@ class _KernelList:
         return bool(self.kernels or self.exact or self.ptx)
 
     def show(self) -> str:
-        """As people read it: `7.5 8.0 9.0a 12.0+PTX`."""
+        """Return the capabilities as people read them: `7.5 8.0 9.0a 12.0+PTX`."""
         words = {capability: f"{capability[0]}.{capability[1]}" for capability in self.kernels}
         words |= {
             capability: f"{capability[0]}.{capability[1]}a" for capability in self.exact if capability not in words
@@ -166,7 +166,7 @@ def _compare_toolkit(cuda: str, cuda_range: tuple[str, str]) -> str:
 
 
 def _strip_remarks(text: str) -> str:
-    """Without what stands in brackets, but for `(stated)`, which belongs to the number before it."""
+    """Return the text without what stands in brackets, but for `(stated)`, which belongs to the number before it."""
     kept, depth = [], 0
     for character in text.replace(" (stated)", "~"):
         depth += (character == "(") - (character == ")")

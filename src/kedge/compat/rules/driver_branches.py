@@ -58,7 +58,7 @@ def tell_choices(name: str, where: str, choices: Sequence[DriverChoice], ways: d
 
 
 def tell_same(choices: Sequence[DriverChoice]) -> str:
-    """The note where all branches that give an answer give the same."""
+    """Return the note where all branches that give an answer give the same."""
     first, last = choices[0].branch, choices[-1].branch
     if len(choices) == 1:
         return f"the driver is unknown; of the branches in use, only {first} runs any tag"

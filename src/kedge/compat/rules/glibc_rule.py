@@ -17,7 +17,7 @@ _GLVND_SINCE = (2, 34)  # hosts from here on have graphics loaders that older im
 
 
 def judge_glibc(traits: ImageTraits, target: Target) -> list[Judgement]:
-    """What is to be said where libraries of the host come into the image; nothing where nothing is known."""
+    """Judge how libraries of the host get on with the image's C library; empty where nothing is known."""
     if _is_musl(traits):
         sentence = (
             f"The image ({traits.os.value or 'musl'}) uses the C library musl. The driver's libraries are built for "

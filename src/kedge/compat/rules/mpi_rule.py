@@ -24,7 +24,7 @@ _USUAL = ("pmix", "pmi2")  # what srun has at most sites
 
 
 def judge_mpi(traits: ImageTraits, target: Target) -> list[Judgement]:
-    """What is to be said about jobs of several ranks; nothing where either MPI is unknown."""
+    """Judge jobs of several ranks; no judgement where either MPI is unknown."""
     inside = read_stated_mpi(traits)
     outside = replace(parse_title(target.mpi), launcher=target.mpi) if target.mpi else None
     if inside is None or outside is None or not inside.abi or not outside.abi:

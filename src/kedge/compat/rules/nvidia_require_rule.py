@@ -75,7 +75,7 @@ def evaluate(expression: str, there: ExpressionValues) -> Evaluation:
 
 
 def judge_requirements(traits: ImageTraits, target: Target, tables: Tables, *, outcome: str) -> list[Judgement]:
-    """What is to be said about the gate of docker and enroot, beside a verdict of `outcome`."""
+    """Judge the gate of docker and enroot, beside a verdict of `outcome`."""
     if traits.disables_requires or not target.driver or any(gpu.brand == "amd" for gpu in target.gpus):
         return []
     judgements: list[Judgement] = []

@@ -51,7 +51,7 @@ def find_gpu(text: str, tables: Tables) -> Gpu:
 
 
 def make_gpu(model_name: str, tables: Tables) -> Gpu:
-    """What is known about a GPU under the name its driver reports; of an unknown one, the name alone."""
+    """Return what is known about a GPU under the name its driver reports; of an unknown one, the name alone."""
     rows = find_models(model_name, tables)
     if not rows or len({row.capability for row in rows}) > 1:
         is_consumer = {"geforce", "titan"} & set(split_name(model_name))
@@ -117,7 +117,7 @@ def _list_memories(row: GpuModel) -> list[str]:
 
 
 def _read_memory(name: str, rows: Sequence[GpuModel]) -> str:
-    """GB, where the name or all that it may mean say the same."""
+    """Return the memory in GB, where the name or all that it may mean say the same."""
     known = {row.memory for row in rows}
     memories = [memory for word in _split(name) if word.endswith("b") and (memory := _tell_memory(word))]
     is_processors = any("GH200" in row.name and memories[:1] != [_list_memories(row)[0]] for row in rows)
@@ -151,7 +151,7 @@ def _describe(rows: Sequence[GpuModel], name: str, memory: str) -> Gpu:
 
 
 def _name_variants(rows: Sequence[GpuModel]) -> str:
-    """`NVIDIA A100` of its boards of 40, 64 and 80 GB: images run on all or none of them."""
+    """Name a model by what its boards share: `NVIDIA A100` of 40, 64 and 80 GB; images run on all or none of them."""
     if len(rows) == 1:
         return rows[0].name
     words = [row.name.split() for row in rows]

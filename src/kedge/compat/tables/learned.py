@@ -52,7 +52,7 @@ def make_row(image: str, tag: str, traits: ImageTraits, source: str) -> NgcRelea
 
 
 def _list_facts(traits: ImageTraits) -> dict[str, str]:
-    """What the config says, by column; facts that come from the tag or from a table are none of it."""
+    """Return the facts of a config by column; those that come from the tag or from a table are left out."""
     known = {name: fact.value for name, fact in traits.known.items() if fact.source.startswith("image ")}
     if traits.compat_branches.source.startswith("image "):
         known["compat_branches"] = traits.compat_branches.value

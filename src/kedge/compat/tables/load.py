@@ -206,7 +206,7 @@ def normalize_image(text: str) -> str:
 
 
 def _list_flavours(pattern: str) -> list[tuple[str, str]]:
-    """All names of the tags that a pattern stands for, and the flavour each has.
+    """Return all names of the tags that a pattern stands for, and the flavour each has.
 
     The table writes flavours as NVIDIA's folders are called, `devel-cudnn8`; the tags say `cudnn8-devel`. Both count.
     """
@@ -232,7 +232,7 @@ def _list_real_names(pattern: str) -> list[tuple[str, str]]:
 
 
 def _narrow_row(row: NgcRelease, tag: str, flavour: str) -> NgcRelease:
-    """What a row for several tags says about one of them: images without cuDNN or NCCL have no version of it."""
+    """Return what a row for several tags says about one of them: images without cuDNN or NCCL have no version of it."""
     base, _, extra = flavour.partition("-")
     cudnn = [version for version in row.cudnn.split(";") if version] if extra.startswith("cudnn") else []
     wanted = extra.removeprefix("cudnn")

@@ -23,7 +23,7 @@ _MOST_PROCESSES = 20000
 
 
 def check_fabric(surroundings: Surroundings) -> list[Finding]:
-    """What is there of them, and what keeps MPI and NCCL from using it."""
+    """Examine the host's fabrics, and what keeps MPI and NCCL from using them."""
     gpus = look_at_gpus(surroundings)
     view = gpus.host.view
     findings = _judge_switches(gpus)

@@ -34,12 +34,12 @@ _NGC_LOOKALIKES = frozenset(
 
 
 def is_ngc_key(secret: str) -> bool:
-    """Whether it has the format of an NGC API key, old or new."""
+    """Whether a secret has the format of an NGC API key, old or new."""
     return _NGC_KEY.fullmatch(secret) is not None
 
 
 def is_stand_in(secret: str) -> bool:
-    """Whether it is a placeholder of a manual: YOUR_API_KEY, <key>, $NGC_API_KEY."""
+    """Whether a secret is a placeholder of a manual: YOUR_API_KEY, <key>, $NGC_API_KEY."""
     return _STAND_IN.fullmatch(secret) is not None
 
 
@@ -72,7 +72,7 @@ def find_expiry(secret: str) -> str:
 
 
 def is_host(text: str) -> bool:
-    """Whether it is safe to show as the name of a registry, perhaps with a path: it contains no login."""
+    """Whether a text is safe to show as the name of a registry, perhaps with a path: it contains no login."""
     return _HOST.fullmatch(text) is not None
 
 

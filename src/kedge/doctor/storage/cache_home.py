@@ -56,7 +56,7 @@ def find_existing(path: Path) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a directory; unlike Path.is_dir this does not raise if a parent is not accessible."""
+    """Whether a path is a directory; unlike Path.is_dir this does not raise if a parent is not accessible."""
     return os.path.isdir(path)  # noqa: PTH112
 
 

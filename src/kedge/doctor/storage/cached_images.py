@@ -59,7 +59,7 @@ def list_images(cache: Path) -> list[Path]:
 
 
 def judge_images(broken: list[str], looked: int, count: int) -> Finding:
-    """What was found in `looked` of `count` images."""
+    """Return the finding about `looked` of `count` images."""
     rest = f"; {count - looked} not checked, 'kedge cache verify' checks all" if count > looked else ""
     if not broken:
         return Finding("cached-images", OK, f"{count_things(looked, 'image')} checked{rest}")

@@ -7,6 +7,6 @@ import zlib
 
 
 def deflate_raw(data: bytes) -> bytes:
-    """One stream, as small as zlib makes it: it is written once and copied often."""
+    """Deflate data to one stream, as small as zlib makes it: it is written once and copied often."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     return packer.compress(data) + packer.flush()

@@ -80,11 +80,11 @@ class BlobFiles(Protocol):
         ...
 
     def size(self, name: str) -> int:
-        """Its length; CorruptImage when it is not there."""
+        """Return the length of a member; CorruptImage when it is not there."""
         ...
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """Its bytes in order, in bounded pieces."""
+        """Yield the bytes of a member in order, in bounded pieces."""
         ...
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class BlobDirectory:
                 yield piece
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
 
 def read_small(files: BlobFiles, name: str, limit: int) -> bytes:

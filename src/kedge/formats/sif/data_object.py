@@ -59,7 +59,7 @@ class DataObject:
         return PARTITION_ALIGNMENT if self.data_type == DataType.PARTITION else 1
 
     def place(self, slot: int, end: int, size: int, time: int) -> SifDescriptor:
-        """Its descriptor when it follows data that ends at `end`."""
+        """Return the object's descriptor when it follows data that ends at `end`."""
         self._check()
         offset = align(end, self.step)
         return SifDescriptor(

@@ -265,17 +265,17 @@ class SifDescriptor:
 
     @property
     def file_system(self) -> int:
-        """Of a partition: what it holds."""
+        """Return what a partition holds."""
         return int(PARTITION_EXTRA.unpack_from(self.extra)[0])
 
     @property
     def partition_type(self) -> int:
-        """Of a partition: what it is for."""
+        """Return what a partition is for."""
         return int(PARTITION_EXTRA.unpack_from(self.extra)[1])
 
     @property
     def architecture(self) -> str:
-        """Of a partition: the architecture its programs are for."""
+        """Return the architecture that a partition's programs are for."""
         return _decode_architecture(PARTITION_EXTRA.unpack_from(self.extra)[2])
 
     @property
@@ -285,17 +285,17 @@ class SifDescriptor:
 
     @property
     def is_data(self) -> bool:
-        """Whether it is a file system with data, which no container starts from."""
+        """Whether the partition is a file system with data, which no container starts from."""
         return self.data_type == DataType.PARTITION and self.partition_type == PartitionType.DATA
 
     @property
     def hash_type(self) -> int:
-        """Of a signature: the hash it is made over."""
+        """Return the hash that a signature is made over."""
         return int(_SIGNATURE_EXTRA.unpack_from(self.extra)[0])
 
     @property
     def entity(self) -> bytes:
-        """Of a signature: the signing key's fingerprint, 20 bytes, all zero where the kind of key has none."""
+        """Return the fingerprint of a signature's key, 20 bytes, all zero where the kind of key has none."""
         return bytes(_SIGNATURE_EXTRA.unpack_from(self.extra)[1][:FINGERPRINT_LENGTH])
 
 

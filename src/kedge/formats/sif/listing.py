@@ -29,7 +29,7 @@ _RULE = "-" * 78
 
 
 def format_list(descriptors: Sequence[SifDescriptor]) -> str:
-    """One line per object."""
+    """Return a list of the objects, one line each."""
     lines = [_RULE, "ID   |GROUP   |LINK    |SIF POSITION (start-end)  |TYPE", _RULE]
     for descriptor in descriptors:
         group = str(descriptor.group or "NONE")
@@ -74,7 +74,7 @@ def format_header(header: Header) -> str:
 
 
 def format_object(descriptor: SifDescriptor) -> str:
-    """One object, one field per line."""
+    """Return the text of one object, one field per line."""
     link = f"{descriptor.link} (G)" if descriptor.links_group else str(descriptor.link or "NONE")
     fields = [
         ("Data Type", describe_type(descriptor.data_type)),
@@ -118,7 +118,7 @@ def header_json(header: Header) -> dict[str, Any]:
 
 
 def object_json(descriptor: SifDescriptor) -> dict[str, Any]:
-    """One object for --json."""
+    """Return one object for --json."""
     fields: dict[str, Any] = {
         "id": descriptor.id,
         "type": describe_type(descriptor.data_type),

@@ -277,11 +277,11 @@ class SeekableBytes(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Whether the file can be read: always."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Whether positions in the file can be chosen: always."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -74,7 +74,7 @@ class BlockReader:
             yield group
 
     def _read_group(self, group: list[BlockPlace]) -> list[bytes]:
-        """Blocks of one file follow each other on disk: one read for all of them."""
+        """Read blocks of one file, which follow each other on disk, by one read."""
         start = group[0].position
         last = group[-1]
         data = memoryview(self._image.read(start, last.position + (last.word & BLOCK_SIZE_MASK) - start, "data block"))

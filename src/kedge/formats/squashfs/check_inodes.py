@@ -96,7 +96,7 @@ class InodeCheck:
 
     @property
     def address(self) -> int | None:
-        """Of the inode in hand, if the table got that far."""
+        """Return the address of the inode in hand, if the table got that far."""
         return self._stream.find_address(self.place) if self.place < len(self._stream.data) else None
 
     def run(self) -> Inodes:
@@ -146,7 +146,7 @@ class InodeCheck:
         return len(piece)
 
     def _find_addresses(self, place: int, size: int) -> array[int]:
-        """Those of inodes of plain files that stand one after the other."""
+        """Return the addresses of inodes of plain files that stand one after the other."""
         addresses: list[int] = []
         while len(addresses) * _FILE < size:
             begin = len(addresses) * _FILE

@@ -105,7 +105,7 @@ class TableStream:
 
 
 def read_indexed(image: ImageRange, codec: BlockCodec, name: str, index: int, size: int) -> tuple[bytes, int]:
-    """All `size` bytes of a table with an index, which stands right behind its blocks; and where the first one is."""
+    """Return all `size` bytes of a table with an index, right behind its blocks, and where the first block is."""
     count = -(-size // METADATA_SIZE)
     places = read_words(image.read(index, U64.size * count, name), "Q")
     if not count:

@@ -162,7 +162,7 @@ class _FileIntake:
         return self._settle()
 
     def take_packed(self, chunks: Iterable[PackedBlocks]) -> FileBlocks:
-        """The same for blocks that are compressed already."""
+        """Take blocks that are compressed already."""
         total, capacity = 0, self._pipeline.block_size
         for chunk in chunks:
             if not total:

@@ -66,7 +66,7 @@ class OutputFile:
         return end - position
 
     def send(self, end: int) -> None:
-        """All before `end` stays as it is: let the disk take it in stretches; fsync then waits for the last."""
+        """Let the disk take all before `end`, which stays as it is, in stretches; fsync then waits for the last."""
         if end - self._sent >= _STRETCH and self._descriptor >= 0:
             begin_writing(self._descriptor, self._base + self._sent, end - self._sent)
             self._sent = end

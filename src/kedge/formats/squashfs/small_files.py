@@ -36,7 +36,7 @@ def find_others(nodes: list[Node]) -> list[int]:
 
 
 def pack_all_small(nodes: list[Node], number: int, ids: Mapping[int, int]) -> bytes:
-    """As `pack_small`; nothing where a node has another inode, which columns find out at less than `find_others`."""
+    """Pack inodes as `pack_small`; empty where a node has another inode, which is found at less than `find_others`."""
     if any([node.xattrs for node in nodes]):
         return b""
     try:

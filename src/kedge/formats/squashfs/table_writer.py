@@ -64,7 +64,7 @@ class MetadataWriter:
         return self.starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE
 
     def find_addresses(self, places: Sequence[int]) -> array[int]:
-        """As `find_address` for each; a range is the places of records of one size."""
+        """Return the address of each place; a range is the places of records of one size."""
         starts = self.starts
         if not isinstance(places, range):
             return array("Q", [starts[place // METADATA_SIZE] << 16 | place % METADATA_SIZE for place in places])

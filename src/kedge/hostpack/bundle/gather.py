@@ -25,7 +25,7 @@ _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bu
 
 
 def gather_files(work: Path) -> dict[str, BundledFile]:
-    """All files by their names in the bundle; `work` is an empty directory for what is compiled."""
+    """Return all files by their names in the bundle; `work` is an empty directory for what is compiled."""
     library = f"{sys.platlibdir}/python{sys.version_info[0]}.{sys.version_info[1]}"
     paths = {f"{library}/{name}": path for name, path in _list_all()}
     interpreter = os.path.realpath(own_interpreter())

@@ -11,7 +11,7 @@ class _Intel(Hydra):
     name = "mpiexec"
 
     def list_words(self, request: StartRequest) -> Groups:
-        """As Hydra's: it takes `-hosts a,b` without numbers, and `-machine` with them."""
+        """Return Hydra's words with `-hosts a,b`, which Intel MPI takes without numbers, and `-machine` with them."""
         groups = super().list_words(request)
         if not request.hosts:
             return groups

@@ -69,7 +69,7 @@ def plan_allreduce(
 
 
 def _request_nccl_tests(request: LaunchRequest, measurement: Measurement, tools: ImageTools) -> LaunchRequest:
-    """One rank for each GPU where it knows MPI, else one process for all GPUs of this host."""
+    """Request one rank for each GPU where nccl-tests knows MPI, else one process for all GPUs of this host."""
     sizes = ("-b", "8", "-e", str(measurement.bytes), "-f", "8", "-n", str(measurement.rounds))
     if "all_reduce_perf_mpi" in tools.programs and tools.has_mpi:
         return replace(request, command=("all_reduce_perf_mpi", *sizes, "-g", "1"), uses_mpi=True)

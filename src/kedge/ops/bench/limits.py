@@ -25,7 +25,7 @@ class FlopLimit:
 
 
 def limit_gpu(device: str, kind: str, *, devices: int = 1, rows: int = 0) -> FlopLimit:
-    """Of GPUs of a model, for a type of numbers; a product of matrices with `rows` is bound by the memory, too."""
+    """Return the limit of GPUs of a model, for a type of numbers; a product of `rows` is bound by the memory, too."""
     rates = find_gpu_rates(device)
     rate = rates.find_rate(kind) * devices * 1000 if rates else 0.0
     if not rates or not rate:
@@ -39,7 +39,7 @@ def limit_gpu(device: str, kind: str, *, devices: int = 1, rows: int = 0) -> Flo
 
 
 def limit_cpu(kind: str, root: Path = Path("/")) -> FlopLimit:
-    """Of the cores that this process may use."""
+    """Return the limit of the cores that this process may use."""
     width = _find_width(read_processor(str(root)))
     clock = _read_clock(root)
     if kind not in ("float32", "float64") or width is None:

@@ -18,7 +18,7 @@ from kedge.release import VERSION
 
 
 def read_machine() -> Machine:
-    """This host, as much of it as this process may use."""
+    """Return this host, as much of it as this process may use."""
     limits, probe, system = read_limits(), probe_gpus(), os.uname()
     processor = read_processor()
     return Machine(

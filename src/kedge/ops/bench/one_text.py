@@ -31,7 +31,7 @@ sys.meta_path.insert(0, Texts())
 
 
 def join_modules(main: str, texts: Mapping[str, str]) -> str:
-    """One text that runs the module `main`, which imports the others by their names; a module alone stays as it is."""
+    """Return one text that runs the module `main`, which imports the others by name; a module alone stays as it is."""
     if len(texts) == 1:
         return texts[main]
     carried = f"TEXTS = {dict(sorted(texts.items()))!r}\n"

@@ -98,4 +98,4 @@ def _show_last(kept: _Kept) -> dict[str, str]:
 
 
 def _ignore(failure: RankFailure) -> None:
-    """It is explained at the end."""
+    """Ignore a failure of a rank: it is explained at the end."""

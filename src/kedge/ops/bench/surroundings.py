@@ -39,7 +39,7 @@ class NetworkRates:
 
 
 def read_rates(environ: Mapping[str, str]) -> NetworkRates:
-    """Those of this host, if it is one of the job's nodes: a login node may have another network."""
+    """Return this host's rates, if it is one of the job's nodes: a login node may have another network."""
     if not read_allocation_here(environ).here:
         return NetworkRates()
     interfaces = read_interfaces()

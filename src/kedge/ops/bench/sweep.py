@@ -26,7 +26,7 @@ class ScalingPoint(JsonValue):
 
 
 def join_records(records: Sequence[BenchRecord], worker: str) -> BenchRecord:
-    """One record with the figures of all, named after their ranks or GPUs where those differ."""
+    """Return one record with the figures of all, named after their ranks or GPUs where those differ."""
     figures = [figure for record in records for figure in record.figures]
     if not figures:
         raise UsageError("nothing was measured: one rank alone exchanges nothing", hint="take more: --ranks 2,4")

@@ -48,7 +48,7 @@ class HostReach:
 
     @property
     def items(self) -> tuple[HostItem, ...]:
-        """What was taken from elsewhere, and what was left out, so far."""
+        """Return what was taken from elsewhere, and what was left out, so far."""
         return tuple(self._items.values())
 
     # -- what lies outside
@@ -98,7 +98,7 @@ class HostReach:
         )
 
     def _describe(self, item: HostItem) -> str:
-        """One line."""
+        """Describe an item in one line."""
         place = f"{RecipePlace(self.file, item.line)}: " if item.line else ""
         if item.state == "left out":
             return f"{place}left out {item.path}, which holds secrets; to take it: --context {shlex.quote(item.path)}"

@@ -160,7 +160,7 @@ def _list_needed(recipe: Recipe, stage: Stage) -> Iterator[int]:
 
 
 def _list_stage(stage: Stage, sections: dict[int, Mapping[str, Any]], usual: str, *, is_used: bool) -> ListedStage:
-    """One stage; its platform is told where it is not the usual one."""
+    """List one stage; its platform is told where it is not the usual one."""
     base = stage.base
     platform = "" if base.platform == usual else base.platform
     try:

@@ -120,13 +120,13 @@ class SilentSteps:
     """Shows nothing: the display of the Python interface."""
 
     def begin(self, label: StepLabel) -> None:
-        """Nothing."""
+        """Drop the beginning of a step."""
 
     def output(self, label: StepLabel, data: bytes) -> None:
-        """Nothing."""
+        """Drop a step's output."""
 
     def end(self, outcome: StepOutcome) -> None:
-        """Nothing."""
+        """Drop a step's outcome."""
 
 
 @frozen

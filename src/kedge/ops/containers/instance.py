@@ -203,12 +203,12 @@ class _Joined:
 
 
 def find_instance(environ: Mapping[str, str], name: str) -> Instance:
-    """One that runs; InstanceProblem where there is none."""
+    """Return an instance that runs; raises InstanceProblem where there is none."""
     return InstanceDirectory(environ).find(name)
 
 
 def list_instances(environ: Mapping[str, str], pattern: str = "*") -> list[Instance]:
-    """Those that run on this host, by name."""
+    """Return the instances that run on this host, by name."""
     return InstanceDirectory(environ).list(pattern)
 
 
@@ -265,7 +265,7 @@ def _is_deaf(instance: Instance) -> bool:
 
 
 def _wait_for_end(instance: Instance, end: float) -> bool:
-    """Whether it ended in time. Its first process stays when its program is gone: then it is ended."""
+    """Whether an instance ended in time. Its first process stays when its program is gone: then it is ended."""
     while instance.lives:
         if not _has_children(instance.pid):
             _send(instance, signal.SIGKILL)

@@ -49,7 +49,7 @@ def measure(instance: Instance) -> InstanceUsage:
 
 
 def _list_members(first: int) -> list[Process]:
-    """All in its process-id namespace: programs that entered later descend from who sent them."""
+    """Return all processes in a process-id namespace: programs that entered later descend from who sent them."""
     space = _find_space(first)
     alive = [process for process in list_processes() if not process.is_dead]
     return [process for process in alive if space and _find_space(process.pid) == space]

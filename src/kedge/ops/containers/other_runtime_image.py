@@ -37,7 +37,7 @@ class _SayingProgress(Silent):
         self._say("note", message)
 
     def detail(self, message: str) -> None:
-        """The same."""
+        """Print a detail as a note."""
         self._say("note", message)
 
     def warn(self, message: str) -> None:
@@ -77,7 +77,7 @@ def open_image(
 
 
 def _pass_on(path: str, kind: str, shown: str) -> ForeignImage:
-    """For a runtime that looks itself."""
+    """Return an image to be looked at by the runtime itself."""
     return ForeignImage(path, kind, ImageFacts(view=TableView({}), path=shown, kind=kind))
 
 

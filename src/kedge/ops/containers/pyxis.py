@@ -69,7 +69,7 @@ def release_images(workplace: Workplace, environ: Mapping[str, str]) -> bool:
 
 
 def _name_owner(environ: Mapping[str, str]) -> str:
-    """Who holds an image: a step of a job on one node."""
+    """Return who holds an image: a step of a job on one node."""
     job, step = environ.get(FACTS.job_id, ""), environ.get(FACTS.step_id, "")
     node = environ.get("SLURMD_NODENAME") or os.uname().nodename
     return f"job-{job}.{step or 'batch'}.{node}" if job else f"no-job.{os.getuid()}.{node}"
@@ -104,7 +104,7 @@ def _build(source: CachedFile, store: Store, workplace: Workplace, was_stored: b
 
 
 def _build_alone(source: CachedFile, store: Store, workplace: Workplace, target: Path) -> Path:
-    """Without a store: the file is the job's own, and goes with it."""
+    """Build a file of the job's own, which goes with it: there is no cache."""
     with workplace.attempt(store, "the import of an image for Pyxis"):
         store.build_into(source.key, source.build, Handing(target, force=True), keep=False)
     return target

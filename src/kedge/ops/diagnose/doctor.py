@@ -31,7 +31,7 @@ __all__ = ["Check", "describe_surroundings", "diagnose", "list_checks", "write_p
 def describe_surroundings(
     settings: Settings, environ: Mapping[str, str], *, is_offline: bool = False, patience: float = 1.0
 ) -> Surroundings:
-    """This host and its site; raises if the user named a site that is unknown."""
+    """Describe this host and its site; raises if the user named a site that is unknown."""
     site = _find_site(settings, environ)
     return Surroundings(environ, settings, site=site, is_offline=is_offline, patience=patience)
 
@@ -48,7 +48,7 @@ def _find_site(settings: Settings, environ: Mapping[str, str]) -> Site | None:
 
 
 def list_checks(image: str | None = None) -> tuple[Check, ...]:
-    """All checks: those of the table, that of compute nodes, and that of an image if one is named."""
+    """List all checks: those of the table, that of compute nodes, and that of an image if one is named."""
     from kedge.ops.diagnose.node_check import make_node_check  # late: it brings the tables of GPUs
 
     checks = (*list_table(), make_node_check())
@@ -86,7 +86,7 @@ def _measure_slowness(spent: float) -> float:
 
 
 def _soften_namespaces(finding: Finding, environ: Mapping[str, str]) -> Finding:
-    """Without namespaces kedge uses a setuid Apptainer, if there is one."""
+    """Soften a finding: without namespaces kedge uses a setuid Apptainer, if there is one."""
     if finding.check != NAMESPACES or finding.level != FAIL:
         return finding
     from kedge.ops.containers.other_runtimes import find_setuid_apptainer  # late: only where this machine refuses

@@ -20,7 +20,7 @@ _MOST_SHOWN = 6
 
 
 def make_node_check() -> Check:
-    """It needs what is above the other checks, and is not in their table."""
+    """Return the check of compute nodes, which needs what is above the other checks, and is not in their table."""
     return Check(NAME, "compute nodes", "Cluster", check_nodes)
 
 

@@ -48,7 +48,7 @@ class ConfigChange(JsonValue):
 
 
 def compare_trees(base: ImageTree, new: ImageTree) -> list[FileChange]:
-    """All paths that differ, sorted."""
+    """Return all paths that differ, sorted."""
     ignores = base.image.is_decorated != new.image.is_decorated
     before, after = dict(walk(base.root)), dict(walk(new.root))
     return [

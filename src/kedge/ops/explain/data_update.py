@@ -159,7 +159,7 @@ class _Update:
         self._tables = load_tables()
 
     def learn(self, repository: Repository) -> None:
-        """One image: list its tags, choose, read."""
+        """Learn of one image: list its tags, choose, read."""
         with self._workplace.open_access() as access:
             client = RegistryClient(repository.registry, access)
             tags = self._list_tags(repository, client)
@@ -167,7 +167,7 @@ class _Update:
                 self._learn_tags(repository, tags, client)
 
     def _list_tags(self, repository: Repository, client: RegistryClient) -> list[str] | None:
-        """All tags of an image; None, with the reason noted, where they cannot be had."""
+        """List all tags of an image; None, with the reason noted, where they cannot be had."""
         try:
             return list(client.list_tags(repository.path))
         except KedgeError as problem:

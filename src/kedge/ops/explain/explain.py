@@ -57,7 +57,7 @@ def explain(
     target: Target | None = None,
     offline: bool = False,
 ) -> Explanation:
-    """What is in the image; with a target also whether it runs there.
+    """Explain what is in the image; with a target also whether it runs there.
 
     Of an image in a registry index, manifest and config are read, which are a few kB; the store keeps them.
     """

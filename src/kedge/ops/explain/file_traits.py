@@ -41,7 +41,7 @@ _BELIEVED_FILES = (
 
 
 def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tables) -> ImageTraits:
-    """Of an archive or layout on this host its manifest and config are read."""
+    """Read the manifest and config of an archive or layout on this host."""
     image = open_any_image(reference, workplace)
     try:
         if not isinstance(image, LayeredImage):
@@ -52,7 +52,7 @@ def read_archive_traits(reference: Reference, workplace: Workplace, tables: Tabl
 
 
 def read_remote_sif_traits(source: Source, workplace: Workplace, tables: Tables, *, offline: bool) -> ImageTraits:
-    """Of a SIF elsewhere its labels and config are read, by ranges; one that is stored is read as a file is."""
+    """Read labels and config of a SIF elsewhere, by ranges; one that is stored is read as a file is."""
     with workplace.open_store() as store:
         remote = inspect_remote_sif(source, workplace, store, offline=offline)
     if remote.path is not None:
@@ -62,7 +62,7 @@ def read_remote_sif_traits(source: Source, workplace: Workplace, tables: Tables,
 
 
 def read_path_traits(path: Path, tables: Tables) -> ImageTraits:
-    """Of a SIF, SquashFS file or directory also files are looked at, which say what variables do not."""
+    """Read a SIF, SquashFS file or directory; also files are looked at, which say what variables do not."""
     inspection = inspect_path(path)
     with explained(path), open_view(path) as (view, architecture):
         traits = _read_inspection(str(path), inspection, tables, architecture)

@@ -20,7 +20,7 @@ from kedge.runtime.facts import HostFacts
 
 
 def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe] = probe_gpus) -> Target:
-    """This host, from /proc, /sys and /dev; the driver is asked only where these do not say which GPUs there are."""
+    """Describe this host, from /proc, /sys and /dev; the driver is asked only where these do not name the GPUs."""
     driver = Driver(host.view)
     cards = driver.usable or driver.cards
     notes = _note_absence(driver)

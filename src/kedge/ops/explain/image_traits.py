@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def read_image_traits(
     reference: Reference, workplace: Workplace, tables: Tables, *, offline: bool = False, prefer: str = ""
 ) -> ImageTraits:
-    """What is in the image that `reference` names; for the architecture `prefer`, unless the settings name one.
+    """Return what is in the image that `reference` names; for the architecture `prefer`, unless the settings name one.
 
     Where it is there for others only, one of them is read: its `architecture` says which.
     """
@@ -66,7 +66,7 @@ def _explain_fallback(reference: Reference, problem: KedgeError, *, offline: boo
 
 
 def _read_anywhere(source: Source, workplace: Workplace, tables: Tables, *, offline: bool, prefer: str) -> ImageTraits:
-    """With the store; where it is full or closed, without keeping anything: nobody asked for that."""
+    """Read the traits with the store; where it is full or closed without keeping anything: nobody asked for that."""
     settings = workplace.settings
     try:
         return _read_registry(source, workplace, tables, offline=offline, prefer=prefer)

@@ -45,7 +45,7 @@ class Advice:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
-        """All of it, as `--json` prints it."""
+        """Return all of the advice, as `--json` prints it."""
         return {
             **self.recommendation.as_dict(),
             "reference": self.name if self.best is not None else None,

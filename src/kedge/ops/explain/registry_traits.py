@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_registry_traits(resolved: Resolved, store: Store, tables: Tables) -> ImageTraits:
-    """What is in an image that a registry has: its config is read, and nothing else. Raises for what is no image."""
+    """Return what is in an image that a registry has, by its config alone. Raises for what is no image."""
     refuse_artifacts(resolved)
     _, config = read_config(resolved, store)
     traits = read_layered_traits(name_reference(resolved.reference), resolved.manifest, config, tables)

@@ -21,7 +21,7 @@ def list_savings(
     layers: Sequence[LayerSize],
     duplicates: Sequence[DuplicateFiles],
 ) -> list[Saving]:
-    """All that is worth a line: what has no use first, the largest first."""
+    """Return all savings worth a line: what has no use first, the largest first."""
     savings = [*_list_hidden(layers), *_list_leftovers(files), *_list_tools(build_tools), *_list_copies(duplicates)]
     worth = [saving for saving in savings if saving.size >= _SMALLEST]
     return sorted(worth, key=lambda saving: (saving.is_optional, -saving.size))

@@ -69,7 +69,7 @@ class TagRow:
 
     @property
     def is_there(self) -> bool:
-        """Whether it can be pulled, as far as is known."""
+        """Whether a tag can be pulled, as far as is known."""
         return DELETED not in self.marks
 
 
@@ -96,7 +96,7 @@ def list_image_tags(
     target: Target | None = None,
     offline: bool = False,
 ) -> TagListing:
-    """What there is of a repository; where its registry is out of reach, what the tables know, and a note says so."""
+    """List the tags of a repository; where its registry is out of reach, what the tables know, and a note says so."""
     notes = [repository.note] if repository.note else []
     known = {row.tag: row for row in tables.list_releases(repository.image)}
     there = None if offline else ask_registry(repository, workplace, notes, has_tables=bool(known))
@@ -133,7 +133,7 @@ def _refuse_unknown(repository: Repository, tables: Tables) -> ImageNotFound:
 def ask_registry(
     repository: Repository, workplace: Workplace, notes: list[str], *, has_tables: bool
 ) -> list[str] | None:
-    """All tags that the registry has; None, with a note, where it gives no answer and the tables do."""
+    """Return all tags that the registry has; None, with a note, where it gives no answer and the tables do."""
     from kedge.registry.client import RegistryClient
 
     tags = []
@@ -259,7 +259,7 @@ def _look(
 
 
 def list_newer(image: str, tags: Iterable[str], tables: Tables) -> list[str]:
-    """The tags that are newer than all that the tables know of an image; none where they know nothing of it."""
+    """Return the tags that are newer than all that the tables know of an image; none where they know nothing of it."""
     known = [read_tag(row.tag, image) for row in tables.list_releases(image)]
     if not known:
         return []

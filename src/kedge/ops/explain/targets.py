@@ -99,7 +99,7 @@ def _describe_named(gpus: tuple[Gpu, ...], driver: str) -> Target:
 
 
 def _put_over(target: Target, gpus: tuple[Gpu, ...], driver: str) -> Target:
-    """The same place with other GPUs, another driver: what was known of the one that is there does not hold then."""
+    """Return the place with other GPUs, another driver: what was known of the one that is there does not hold then."""
     title = target.title
     if gpus:
         title += f" with {join_names(gpu.name for gpu in gpus)}"

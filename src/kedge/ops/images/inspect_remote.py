@@ -112,7 +112,7 @@ class _RemoteImageFile(SeekableBytes):
         self._windows: dict[int, bytes] = {}
 
     def read(self, size: int = -1) -> bytes:
-        """As many bytes as there are, up to `size`."""
+        """Return as many bytes as there are, up to `size`."""
         end = self._size if size < 0 else min(self._size, self._position + size)
         out = bytearray()
         while self._position < end:

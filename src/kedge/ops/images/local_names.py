@@ -109,7 +109,7 @@ def _read_manifest(record: NameRecord, store: Store) -> Manifest | None:
 
 
 def _list_platforms(platform: Platform) -> set[Platform]:
-    """The platform with and without its variant: `--arch arm64` and an arm64 host of variant v8 ask for the same."""
+    """Return the platform with and without its variant: `--arch arm64` and an arm64 v8 host ask for the same."""
     usual = Platform("arm64", "v8") if platform.architecture == "arm64" and platform.variant in ("", "v8") else platform
     return {platform, Platform(platform.architecture), usual}
 

@@ -36,7 +36,7 @@ def _is_of_node(problem: KedgeError, workplace: Workplace) -> bool:
 
 
 def _can_be_file(reference: Reference, workplace: Workplace) -> bool:
-    """Whether there is a file, or a cache to make one in."""
+    """Whether a reference is a file, or a cache can hold one."""
     return reference.transport is Transport.FILE or not workplace.settings.disable_cache
 
 

@@ -167,7 +167,7 @@ def _prepare_content(names: Sequence[str]) -> Iterator[Path]:
 
 
 def _list_names(folders: Sequence[PurePosixPath]) -> list[str]:
-    """All directories in the image, those above first."""
+    """Return all directories in the image, those above first."""
     paths = [PurePosixPath(LAYERS[0], folder) for folder in folders]
     above = {str(parent) for path in paths for parent in (path, *path.parents) if parent.name}
     return sorted({*LAYERS, *above})

@@ -344,7 +344,7 @@ class _Puller:
             require_space(target.parent, result, what, choice="--dir {}")
 
     def _require_room_for_file(self, source: SifSource, target: Path) -> None:
-        """The same for a remote SIF file."""
+        """Require room for a remote SIF file."""
         from kedge.host.space import require_space
 
         size, what = source.size or 0, f"the pull of {self.request.reference.redacted}"

@@ -206,7 +206,7 @@ class _LayerFile(io.RawIOBase):
         self._rest, self._following = memoryview(b""), next(self._pieces, b"")
 
     def readable(self) -> bool:
-        """It is."""
+        """Whether the file can be read: always."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

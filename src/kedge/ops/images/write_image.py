@@ -184,7 +184,7 @@ def check_copy(file: BinaryIO, where: str, options: WriteOptions, place: tuple[i
 
 
 def _copy_packed(packed: PackedTree, file: BinaryIO, where: str, options: WriteOptions) -> int:
-    """The same file system at the file's position, byte for byte; its size, a multiple of 4096 as mounts need it."""
+    """Copy a file system to the file's position, byte for byte; returns its size, a multiple of 4096."""
     check_copy(packed.file, where, options, (packed.offset, packed.size))
     copy_range(packed.file, file, packed.offset, packed.size)
     padding = bytes(-packed.size % _BLOCK)

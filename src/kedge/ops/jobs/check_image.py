@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check_image(job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]) -> ImageWords:
-    """What is known of the image in the job's queue; raises WillNotRun if it cannot work, unless --force is given."""
+    """Return what is known of the image in the job's queue; raises WillNotRun if it cannot work, without --force."""
     queue = site.find_queue(job.queue)
     if queue is None or not image.path or not job.uses_gpus or not (queue.gpu or queue.gpu_type):
         return ImageWords()
@@ -132,7 +132,7 @@ def _find_remedy(verdict: Verdict, traits: ImageTraits, target: Target, tables: 
 
 
 def read_staged_traits(image: StagedImage, architecture: str, settings: Settings, tables: Tables) -> ImageTraits | None:
-    """What is known of the image without pulling it."""
+    """Return what is known of the image without pulling it."""
     from kedge.model.image_argument import is_reference  # late: not every job has an image
 
     if not image.reference and not is_reference(image.path) and Path(image.path).exists():

@@ -42,7 +42,7 @@ def check_job_mpi(job: Job, site: Site, image: StagedImage, environ: Mapping[str
 def advise_unpulled(
     job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The same advice about Intel MPI for an image that the job pulls: its config or the tables tell of it."""
+    """Advise about Intel MPI of an image that the job pulls: its config or the tables tell of it."""
     if not image.reference and not is_reference(image.path):
         return ()
     from kedge.compat.tables.load import load_tables  # late: images in files are read without tables
@@ -59,7 +59,7 @@ def advise_unpulled(
 
 
 def _advise_intel(job: Job, site: Site) -> tuple[str, ...]:
-    """What Intel MPI of an image may need: its entry point, and what the site says of it."""
+    """Say what Intel MPI of an image may need: its entry point, and what the site says of it."""
     advice = [note for note in site.notes if INTEL in note and FABRIC not in dict(job.environment)]
     if not job.runscript:
         advice.append(f"if the entry point of {job.image} sets {INTEL} up, as in images of TACC, add --runscript")

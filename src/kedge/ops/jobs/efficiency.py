@@ -63,7 +63,7 @@ class JobEfficiency(JsonValue):
 
 
 def measure_jobs(cluster: Cluster, views: Sequence[JobView]) -> list[JobEfficiency]:
-    """All of them that have ended and ran; the accounts are asked once."""
+    """Measure all jobs that have ended and ran; the accounts are asked once."""
     over = [view for view in views if view.status.state.is_over and view.status.started]
     accounts = _ask_accounts(cluster, [view.status for view in over])
     found = []
@@ -197,7 +197,7 @@ def _count_cpus(job: Job) -> int | None:
 
 
 def _find_memory(job: Job, cpus: int | None) -> int | None:
-    """What was requested for one node."""
+    """Return the memory that was requested for one node."""
     if job.memory_per_cpu and cpus:
         return job.memory_per_cpu * (cpus // job.node_count)
     if job.memory_per_gpu and job.gpus_per_node:

@@ -97,7 +97,7 @@ class JobHandle:
 
 
 def _summarize(states: list[State]) -> State:
-    """One state for all tasks: what has not ended first, then what did not complete."""
+    """Return one state for all tasks: what has not ended first, then what did not complete."""
     for group in (State.RUNNING, State.COMPLETING, State.SUSPENDED, State.QUEUED, State.HELD, State.UNKNOWN):
         if group in states:
             return group

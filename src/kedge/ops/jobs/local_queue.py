@@ -230,7 +230,7 @@ def _check_request(queue: LocalQueue, request: LocalRequest, environ: Mapping[st
 
 
 def _write_environment(folder: Path) -> None:
-    """As /proc shows it; passwords may be in it."""
+    """Write the environment as /proc shows it; passwords may be in it."""
     data = b"".join(name + b"=" + value + b"\0" for name, value in os.environb.items())
     write_atomically(folder / "environment", data, mode=0o600)
 

@@ -40,7 +40,7 @@ def find_logs(record: Record, index: int | None = None, *, errors: bool = False)
 
 
 def require_logs(record: Record, index: int | None = None, *, errors: bool = False) -> list[LogFile]:
-    """The same; raises an error that names the expected file if there is none."""
+    """Return the files of a job's output; raises an error that names the expected file if there is none."""
     logs = find_logs(record, index, errors=errors)
     if logs:
         return logs

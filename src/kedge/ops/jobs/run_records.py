@@ -25,7 +25,7 @@ def read_run_record(record: Record, index: int | None) -> dict[str, Any] | None:
 
 
 def require_run_record(record: Record, index: int | None) -> dict[str, Any]:
-    """The same; raises JobNotFound where there is none."""
+    """Return the record of a job's run; raises JobNotFound where there is none."""
     found = read_run_record(record, index)
     if found is None:
         raise JobNotFound(
@@ -36,7 +36,7 @@ def require_run_record(record: Record, index: int | None) -> dict[str, Any]:
 
 
 def list_places(record: Record, index: int | None) -> list[Path]:
-    """Where it can be; beside the output first."""
+    """Return where a record of a run can be; beside the output first."""
     suffix = "" if index is None else f".{index}"
     outputs = [ending.output for ending in record.read_endings() if ending.index == index and ending.output]
     return [

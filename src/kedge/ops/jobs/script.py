@@ -47,7 +47,7 @@ class CheckedScript:
         return any(each.severity is Severity.ERROR for each in self.findings)
 
     def as_dict(self) -> dict[str, object]:
-        """For --json; nothing of the script's text, which may hold secrets."""
+        """Return the fields for --json; nothing of the script's text, which may hold secrets."""
         return {
             "file": self.name,
             "scheduler": self.script.scheduler,
@@ -71,7 +71,7 @@ class ConvertedScript:
     warnings: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """For --json."""
+        """Return the fields for --json."""
         return {
             "file": self.name,
             "to": self.target,

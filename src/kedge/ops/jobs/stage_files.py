@@ -107,7 +107,7 @@ def _find_file_system(path: str, mounts: Path) -> tuple[FileServer | None, str]:
 
 
 def _measure_bundle(kedge: str) -> int:
-    """Its size if it is one file; 0 for an installation."""
+    """Return the size of kedge if it is one file; 0 for an installation."""
     try:
         with Path(kedge).open("rb") as file:
             return Path(kedge).stat().st_size if file.read(4) == _ONE_FILE else 0

@@ -44,7 +44,7 @@ class JobView:
 
 
 def survey(cluster: Cluster, *, everything: bool = False) -> list[JobView]:
-    """All jobs of the user, newest first: those the scheduler lists, and those of kedge that it forgot."""
+    """Return all jobs of the user, newest first: those the scheduler lists, and those of kedge that it forgot."""
     listed = _group(_list_jobs(cluster))
     recover_ids(cluster)
     ours = cluster.records.list_ids(cluster.site.name)
@@ -78,7 +78,7 @@ def read_status(cluster: Cluster, job: FoundJob) -> list[JobStatus]:
 
 
 def choose_tasks(job: FoundJob, statuses: list[JobStatus]) -> list[JobStatus]:
-    """Of all tasks those that the user named."""
+    """Return those of all tasks that the user named."""
     if job.index is None:
         return statuses
     chosen = [status for status in statuses if status.index == job.index]

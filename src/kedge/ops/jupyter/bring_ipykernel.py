@@ -59,7 +59,7 @@ def bring_ipykernel(image: str, python: ImagePython, target: Path, *, wheels: st
 
 
 def explain_failure(image: str, python: ImagePython, failures: Sequence[str], wheels: str) -> NotebookProblem:
-    """What was tried, and how to get the packages elsewhere."""
+    """Return an error with what was tried, and how to get the packages elsewhere."""
     what = "; ".join(failures) or "neither uv nor pip was found"
     download = f"pip download -d DIR --python-version {python.version} --only-binary :all: ipykernel"
     return NotebookProblem(

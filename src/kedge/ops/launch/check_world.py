@@ -86,7 +86,7 @@ def check_world(
 
 
 def bring_probe(plan: LaunchPlan, probe: str) -> LaunchPlan:
-    """The same plan with the probe as its command, and without the words of a contract.
+    """Return the plan with the probe as its command, and without the words of a contract.
 
     Every rank holds its node's probe open. Where mpirun starts them inside, which closes files, the probe is mounted.
     """

@@ -149,7 +149,7 @@ def _choose_for_mpi(facts: LauncherFacts, mpi: MpiFacts) -> LauncherChoice:
 
 
 def _take(facts: LauncherFacts, launcher: str, reason: str) -> LauncherChoice:
-    """This launcher, if the image's MPI can live with it."""
+    """Choose this launcher, if the image's MPI can live with it."""
     mpi = facts.mpi
     if launcher == "srun":
         if mpi is None:
@@ -245,7 +245,7 @@ def _kinds(mpi: MpiFacts | None) -> tuple[str, ...]:
 
 
 def _wanted_type(facts: LauncherFacts) -> str:
-    """Without MPI in the image: as asked; else the site's, for what could not be looked at."""
+    """Return the PMI as asked; else none, or the site's for MPI and for an image that could not be looked at."""
     if facts.request.mpi_type != AUTO:
         return facts.request.mpi_type
     is_unknown = facts.request.contract is Contract.NONE and not facts.image.is_searched

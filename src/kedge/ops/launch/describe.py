@@ -15,7 +15,7 @@ from kedge.model.secret_text import mask_value, mask_words
 
 
 def describe_plan(plan: LaunchPlan, environ: Mapping[str, str]) -> dict[str, Any]:
-    """All that is known before the start; a launcher's own variables are not."""
+    """Return all that is known before the start; a launcher's own variables are not."""
     return {
         "launcher": plan.launcher,
         "mode": plan.mode,

@@ -108,7 +108,7 @@ def start_node(order: RankOrder, words: Sequence[str], environ: Mapping[str, str
 
 
 def make_rank_order(order: RankOrder) -> RankOrder:
-    """The same for one rank."""
+    """Return the order without a node, for one rank."""
     return replace(order, node=-1)
 
 

@@ -28,7 +28,7 @@ def read_allocation_here(environ: Mapping[str, str]) -> Allocation:
 
 
 def _read_text(path: str) -> str:
-    """All of a list of nodes; one that is longer than any is read far enough for its reader to refuse it."""
+    """Read a list of nodes; one that is longer than any is read far enough for its reader to refuse it."""
     # O_NONBLOCK: a pipe in the file's place must not make us wait
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -36,7 +36,7 @@ class EndedRank:
 
     @property
     def is_certain(self) -> bool:
-        """Whether it failed by itself, and was not only the first of which we heard."""
+        """Whether a rank failed by itself, and was not only the first of which we heard."""
         return bool(self.status) and not self.is_killed
 
 
@@ -90,7 +90,7 @@ class RankWatch:
 
 
 def find_culprit(ended: list[EndedRank], *, is_alone: bool) -> EndedRank | None:
-    """Of ranks in the order of their ends: the first that failed, and was not killed with all others.
+    """Return of ranks in the order of their ends the first that failed, and was not killed with all others.
 
     Where none such is known, the first that ended shortly before or with those that were killed, if none ran elsewhere.
     """

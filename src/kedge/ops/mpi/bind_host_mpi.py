@@ -64,7 +64,7 @@ class ImageLibraries:
 
 
 def read_image_libraries(image: str, environ: Mapping[str, str]) -> ImageLibraries:
-    """The same of an image that is on this host; raises LaunchRefused for others."""
+    """Return the libraries of an image that is on this host; raises LaunchRefused for others."""
     path = find_launched_path(image, environ)
     if path is None:
         raise LaunchRefused(

@@ -40,7 +40,7 @@ def recall_image(path: str, key: str, environ: Mapping[str, str], read: Callable
 def recall_host(
     name: str, key: str, environ: Mapping[str, str], read: Callable[[], tuple[MpiFacts, ...]]
 ) -> tuple[MpiFacts, ...]:
-    """The same for the MPIs of a host."""
+    """Return the remembered MPIs of a host, or read them."""
     return recall_image(f"host:{name}", key, environ, lambda: MpiImage(name, read())).mpis
 
 
@@ -63,7 +63,7 @@ def _open(subject: str, environ: Mapping[str, str]) -> FileFacts | None:
 
 
 def _make(kind: type[Any], fields: dict[str, Any], **changes: Any) -> Any:
-    """A value of what JSON made of it."""
+    """Return a value of what JSON made of it."""
     return kind(**{name: _freeze(fields[name]) for name in list_names(kind) if name in fields} | changes)
 
 

@@ -29,7 +29,7 @@ _PMI_NAMES = ("libpmi2.so.0", "libpmi2.so")
 
 
 def read_host_mpi(environ: Mapping[str, str], *, view: View | None = None, ask: bool = True) -> MpiHost:
-    """What this host offers to ranks; with `ask` srun is asked, which takes some milliseconds."""
+    """Return what this host offers to ranks; with `ask` srun is asked, which takes some milliseconds."""
     tree = view or DirectoryView("/", is_still=True)
     has_slurm = find_program(LIST_COMMAND[0]) is not None
     found = _find_mpis(tree, environ, is_here=view is None)
@@ -45,7 +45,7 @@ def read_host_mpi(environ: Mapping[str, str], *, view: View | None = None, ask: 
 
 
 def _find_mpis(view: View, environ: Mapping[str, str], *, is_here: bool) -> tuple[MpiFacts, ...]:
-    """Those of the tree; of this host they are read anew only where a library or a variable is another one."""
+    """Return the MPIs of the tree; of this host read anew only where a library or a variable is another one."""
 
     def read() -> tuple[MpiFacts, ...]:
         from kedge.compat.mpi.read_tree import find_mpis  # late: the MPIs of a host seldom change

@@ -52,7 +52,7 @@ def read_path_mpi(path: Path, *, program: str = "") -> MpiImage:
 
 
 def read_view_mpi(name: str, view: View, environment: Mapping[str, str], *, program: str = "") -> MpiImage:
-    """The same of a tree that is open."""
+    """Return the MPI of a tree that is open."""
     mpis = find_mpis(view, environment)
     notes: list[str] = []
     needed = ""

@@ -168,7 +168,7 @@ def _find_unset(variables: Mapping[str, str], environ: Mapping[str, str]) -> lis
 
 
 def _restore(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """This environment with the recorded variables in it; secrets stay as they are here."""
+    """Return this environment with the recorded variables in it; secrets stay as they are here."""
     kept = {name: value for name, value in environ.items() if not _is_restored(name)}
     kept |= {name: environ[name] for name, value in variables.items() if value == HIDDEN and name in environ}
     return kept | {name: value for name, value in variables.items() if _is_restored(name) and value != HIDDEN}

@@ -82,7 +82,7 @@ def _mask(name: str, value: str) -> str:
 
 
 def describe_host(environ: Mapping[str, str]) -> dict[str, Any]:
-    """This host, and what a process may use of it."""
+    """Describe this host, and what a process may use of it."""
     name, limits = os.uname(), read_limits()
     return {
         "name": name.nodename,

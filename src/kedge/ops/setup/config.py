@@ -32,12 +32,12 @@ class Shown:
 
 
 def list_settings(settings: Settings) -> list[Shown]:
-    """All settings, in the order of the table."""
+    """Return all settings, in the order of the table."""
     return [get_setting(settings, key) for key in SETTINGS]
 
 
 def get_setting(settings: Settings, key: str) -> Shown:
-    """One setting; an unknown key is an error that names the nearest."""
+    """Return one setting; an unknown key is an error that names the nearest."""
     setting = check_key(key, where="kedge config", writable=False)
     value = getattr(settings, key)
     return Shown(key, value, _format_value(setting, value), settings.sources[key])
@@ -72,7 +72,7 @@ def set_setting(key: str, text: str, environ: Mapping[str, str], *, dry_run: boo
 
 
 def change_setting(key: str, choose: Callable[[], str], environ: Mapping[str, str], *, dry_run: bool = False) -> Path:
-    """The same with the value that `choose` returns; it may read the settings, which nobody else changes meanwhile."""
+    """Set a key to the value that `choose` returns; it may read the settings, which nobody else changes meanwhile."""
     path = user_file(environ)
     with _sole_change(path, dry_run=dry_run):
         text = choose()

@@ -26,7 +26,7 @@ class Origin:
 
 
 def find_origin() -> Origin:
-    """Of the kedge that runs."""
+    """Return where the running kedge comes from."""
     bundle = find_bundle()
     if bundle:
         return _describe_bundle(bundle)

@@ -57,11 +57,11 @@ class RemoteConfig:
         return cls(chosen or apptainer_directory(environ) / FILE_NAME)
 
     def read(self) -> Remotes:
-        """All remotes, the site's and the user's."""
+        """Return all remotes, the site's and the user's."""
         return list_remotes(self.path, self.site_files)
 
     def find(self, name: str) -> Remote:
-        """One of them; the one in use where `name` is empty."""
+        """Return one remote; the one in use where `name` is empty."""
         remotes = self.read()
         remote = remotes.known.get(name or remotes.active)
         if remote is None:

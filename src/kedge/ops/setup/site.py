@@ -52,7 +52,7 @@ def choose_site(settings: Settings, environ: Mapping[str, str], *, name: str = "
 
 
 def detect_here(settings: Settings, environ: Mapping[str, str]) -> Detected:
-    """The same, with the reason and the other candidates."""
+    """Detect the site, with the reason and the other candidates."""
     from kedge.sites.detect import detect_site  # late, as above
 
     folders = find_folders(environ)

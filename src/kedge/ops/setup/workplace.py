@@ -73,7 +73,7 @@ class Workplace:
         return self.access is not None and self.access.patience is not None
 
     def hurry(self, patience: float | None = None) -> Workplace:
-        """The same for a quick request, given up sooner than a pull, unless the user set `retries`."""
+        """Return the workplace for a quick request, given up sooner than a pull, unless the user set `retries`."""
         from kedge.registry.access_options import AccessOptions
 
         if self.settings.sources["retries"].kind != "default":
@@ -126,7 +126,7 @@ class Workplace:
             shutil.rmtree(place, ignore_errors=True)
 
     def go_around_cache(self, problem: FileProblem | NoSpace) -> Workplace:
-        """The same without the cache, if the cache is what cannot be written; else raises the problem.
+        """Return the workplace without the cache, if the cache is what cannot be written; else raises the problem.
 
         A disk that became full during the download is no reason to fetch everything again.
         """
@@ -171,5 +171,5 @@ def make_passing_store(directory: Path) -> Path:
 
 
 def _is_early(path: Path, cache: Path) -> bool:
-    """Whether it is written before any layer: the cache's own directory, manifests, configs and names."""
+    """Whether a path is written before any layer: the cache's own directory, manifests, configs and names."""
     return cache.is_relative_to(path) or any(path.is_relative_to(cache / name) for name in ("blobs", "names"))

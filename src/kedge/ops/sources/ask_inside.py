@@ -84,7 +84,7 @@ def list_prefixes(interpreter: str) -> list[str]:
 
 
 def list_shown(folders: Iterable[str]) -> list[str]:
-    """Those that are directories, not shown anyway, and neither in a home nor above one; none twice."""
+    """Return those that are directories, not shown anyway, and neither in a home nor above one; none twice."""
     homes = find_homes()
     shown: list[str] = []
     for folder in sorted({os.path.realpath(folder) for folder in folders} | set(folders)):

@@ -36,7 +36,7 @@ class ImageSource(Protocol):
 
     @property
     def record(self) -> SourceRecord:
-        """Where it came from, for the labels and the definition file."""
+        """Return where the image came from, for the labels and the definition file."""
         ...
 
     @property

@@ -289,7 +289,7 @@ class _HostImage:
         return packed.root
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
 
 def _refuse_other_machine(platform: Platform, workplace: Workplace) -> None:

@@ -11,7 +11,7 @@ from kedge.ops.sources.resolve import resolve
 
 
 def ask_digest(reference: Reference, workplace: Workplace) -> Digest:
-    """Of the manifest that a pull would take for the workplace's platform."""
+    """Return the digest of the manifest that a pull would take for the workplace's platform."""
     if reference.transport not in (Transport.DOCKER, Transport.ORAS):
         raise InvalidReference(
             f"'{reference}' is not in a registry",

@@ -129,7 +129,7 @@ def resolve(
 def resolve_by_policy(
     reference: Reference, workplace: Workplace, store: Store, policy: str, *, asks_local: bool = False
 ) -> Resolved:
-    """The same as the policy of --pull wants it: `auto` asks about a tag again when its last answer is too old."""
+    """Resolve a reference by the policy of --pull: `auto` asks about a tag again when its last answer is too old."""
     if policy in ("missing", "never") or (policy == "auto" and _was_asked(reference, workplace, store)):
         try:
             return resolve(reference, workplace, store, offline=True)
@@ -205,7 +205,7 @@ def _ask(
     is_known: bool = False,
     any_platform: bool = False,
 ) -> tuple[Manifest, Index | None]:
-    """One request for the manifest, and a second one for an index; indexes of indexes are followed, too."""
+    """Make one request for the manifest, and a second one for an index; indexes of indexes are followed, too."""
     wanted = str(reference.digest) if reference.digest else reference.tag or "latest"
     if is_known and not reference.digest:
         wanted = _find_unchanged(client, reference.repository, wanted, store)

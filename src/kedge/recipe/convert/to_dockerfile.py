@@ -107,7 +107,7 @@ class _StageWriter:
         self.known = known  # build arguments that are declared above the first FROM
 
     def write(self, *, is_last: bool) -> list[str]:
-        """All lines of the stage."""
+        """Return all lines of the stage."""
         above, image, below = write_from(self.stage, self.notes)
         name = self.stage.header.get("stage", "")
         lines = [*above, f"FROM {image}" + (f" AS {_stage_name(name)}" if name else ""), *below, *self._arguments()]
@@ -276,5 +276,5 @@ def _stage_name(name: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """A label's name or value; a newline is a backslash and an n, which is what Docker keeps of it."""
+    """Quote a label's name or value; a newline is a backslash and an n, which is what Docker keeps of it."""
     return write_dockerfile_value((text.replace("\n", "\\n"),)).replace("\\\\n", "\\n")

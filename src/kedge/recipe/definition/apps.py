@@ -56,7 +56,7 @@ def list_apps(stage: Definition) -> list[App]:
 
 
 def list_app_directories(apps: list[App]) -> tuple[str, ...]:
-    """All directories that the apps need, parents first."""
+    """Return all directories that the apps need, parents first."""
     folders: list[str] = ["/scif", "/scif/apps", "/scif/data"] if apps else []
     for app in apps:
         folders += [app.root, *(f"{app.root}/{name}" for name in ("bin", "lib", "scif", "scif/env"))]

@@ -74,7 +74,7 @@ class _Parts:
 
 
 def parse_stages(text: str, name: str) -> list[Definition]:
-    """All stages of a file; those with nothing in them, such as comments before the first one, are left out."""
+    """Parse all stages of a file; those with nothing in them, such as comments before the first one, are left out."""
     starts = [match.start() for match in _STAGE.finditer(text)]
     stages = []
     line = 1
@@ -94,7 +94,7 @@ def parse_stages(text: str, name: str) -> list[Definition]:
 
 
 def parse_stage(text: str, name: str, line: int = 1) -> Definition:
-    """One stage; `line` is where it begins in the file."""
+    """Parse one stage; `line` is where it begins in the file."""
     header = Header()
     parts = _Parts()
     for index, section in enumerate(_cut_sections(text, line)):

@@ -39,7 +39,7 @@ _Finding = tuple[DockerfileNode, str, str]  # where, rule, message
 
 
 def check_content(content: DockerfileContent) -> tuple[DockerfileWarning, ...]:
-    """All findings in the order of lines, without those that the file itself says to skip."""
+    """Return all findings in the order of lines, without those that the file itself says to skip."""
     checks: tuple[Callable[[DockerfileContent], Iterator[_Finding]], ...] = (
         _check_lines,
         _check_casing,
@@ -92,7 +92,7 @@ def _check_lines(content: DockerfileContent) -> Iterator[_Finding]:
 
 
 def _check_casing(content: DockerfileContent) -> Iterator[_Finding]:
-    """The names of instructions in one case, that of most of them."""
+    """Find names of instructions whose case is not that of most of them."""
     nodes = [instruction.node for stage in content.stages for instruction in (stage.beginning, *stage.instructions)]
     lower = sum(node.name.islower() for node in nodes)
     upper = sum(node.name.isupper() for node in nodes)

@@ -11,7 +11,7 @@ _ESCAPES |= {"\\": "\\\\", '"': '\\"'}
 
 
 def dump_syntax(syntax: DockerfileSyntax) -> str:
-    """One line for each instruction."""
+    """Return one line for each instruction."""
     return "\n".join(f"({_dump_node(node)})" for node in syntax.nodes)
 
 

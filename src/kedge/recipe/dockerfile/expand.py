@@ -40,7 +40,7 @@ class ExpansionBudget:
         self._left = characters
 
     def take(self, characters: int, so_far: int = 0) -> None:
-        """So many more for a text that has got `so_far`; raises ExpansionLimitError."""
+        """Count so many more characters for a text that has got `so_far`; raises ExpansionLimitError."""
         if so_far + characters > LARGEST_VALUE:
             raise ExpansionLimitError(f"its variables put in more than {LARGEST_VALUE >> 10} KiB of text")
         self._left -= characters
@@ -137,7 +137,7 @@ class _Reading:
         return character
 
     def read_until(self, stop: str, *, keeps_escapes: bool) -> tuple[str, list[str]]:
-        """All up to the stop character, which is passed over; up to the end if there is none."""
+        """Return all up to the stop character, which is passed over; up to the end if there is none."""
         result: list[str] = []
         words = _Words()
         while character := self.peek():

@@ -58,7 +58,7 @@ class DockerfileStage:
     _inherited: dict[str, str] | None = None  # ARG values at its end, for stages that are based on it
 
     def plan(self, section: Mapping[str, Any]) -> StagePlan:
-        """Its steps, for a base with this `config` object."""
+        """Return the stage's steps, for a base with this `config` object."""
         parent = None if self.base.stage is None else self.family.stages[self.base.stage]
         start = {"WorkingDir": "/"} if self.base.agent == "scratch" else {}
         planner = StagePlanner(self.family.scope, self._find_origin, SectionState(start | dict(section)))

@@ -171,7 +171,7 @@ class StagePlanner:
         self.state.add_to("Volumes", {volume: {} for volume in volumes})
 
     def _set_pairs(self, instruction: PairsInstruction) -> None:
-        """All pairs of one instruction see the variables as they were before it."""
+        """Set pairs; those of one instruction see the variables as they were before it."""
         node = instruction.node
         pairs = [(self._expand(node, name), self._expand(node, value)) for name, value in instruction.pairs]
         if node.keyword == "LABEL":

@@ -34,7 +34,7 @@ class SectionState:
 
     @property
     def user(self) -> str:
-        """Who runs commands."""
+        """Return who runs commands."""
         return str(self._values.get("User") or "")
 
     @property

@@ -35,7 +35,7 @@ class Heredoc:
 
     @property
     def stripped(self) -> str:
-        """Its content, without the tabs at the beginning of lines if it is a `<<-`."""
+        """Return the heredoc's content, without the tabs at the beginning of lines if it is a `<<-`."""
         return re.sub(r"(?m)^\t+", "", self.content) if self.strips_tabs else self.content
 
 
@@ -61,7 +61,7 @@ class DockerfileNode:
 
     @property
     def place(self) -> RecipePlace:
-        """Where it begins."""
+        """Return where the instruction begins."""
         return RecipePlace(self.file, *self.line.locate(0))
 
     def find(self, part: str) -> RecipePlace:
@@ -70,7 +70,7 @@ class DockerfileNode:
         return RecipePlace(self.file, *self.line.locate(max(offset, 0)))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return {
             "name": self.name,
             "flags": list(self.flags),
@@ -104,7 +104,7 @@ class DockerfileSyntax:
     escape: str = "\\"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields for JSON."""
         return {
             "escape": self.escape,
             "directives": self.directives,

@@ -110,7 +110,7 @@ class Apptainer:
 
     @property
     def rules(self) -> Mapping[str, FieldRule]:
-        """All of Apptainer's own options are known to it."""
+        """Return a rule for each option: Apptainer knows all of its own."""
         return _RULES
 
     def fill(self, request: RuntimeCall, words: list[str], plan: ForeignPlan) -> None:
@@ -137,7 +137,7 @@ class Singularity(Apptainer):
 
     @property
     def rules(self) -> Mapping[str, FieldRule]:
-        """As Apptainer's, less what only that has."""
+        """Return Apptainer's rules, less what only that has."""
         return {
             **_RULES,
             "ignore_subuid": ignored("only Apptainer has it"),

@@ -102,7 +102,7 @@ class Charliecloud:
 
     @property
     def rules(self) -> Mapping[str, FieldRule]:
-        """One for each option."""
+        """Return one rule for each option."""
         return _RULES
 
     def fill(self, request: RuntimeCall, words: list[str], plan: ForeignPlan) -> None:

@@ -79,7 +79,7 @@ class Adapter(Protocol):
 
     @property
     def reads_scripts(self) -> bool:
-        """Whether it knows `/.singularity.d` itself; others are told what to start."""
+        """Whether the runtime knows `/.singularity.d` itself; others are told what to start."""
         ...
 
     @property

@@ -59,7 +59,7 @@ def ignored(reason: str) -> FieldRule:
 
 
 def refused(reason: str) -> FieldRule:
-    """Without it something else would run than was asked for."""
+    """Return a rule that refuses: without the option something else would run than was asked for."""
     return FieldRule(REFUSED, reason)
 
 

@@ -38,7 +38,7 @@ class Started:
 
     @property
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         return sorted({*self.inherited, *self.spelled})
 
     def drop(self, names: Iterable[str]) -> None:
@@ -49,7 +49,7 @@ class Started:
 
 
 def plan_start(request: RuntimeCall, mounts: Mounts, plan: ForeignPlan) -> Started:
-    """What is to be started; says on the way what there is to say about it."""
+    """Return what is to be started; says on the way what there is to say about it."""
     options, facts = request.options, request.image.facts
     payload = plan_payload(options, request.host, facts, request.additions, request.binds)
     plan.notes += [*request.additions.warnings, *payload.warnings]

@@ -72,7 +72,7 @@ def _list_folders(options: RunOptions) -> list[str]:
 
 
 def read_specifications(view: View, folders: list[str]) -> tuple[list[Specification], list[str]]:
-    """All specifications that can be read, and one sentence for each that cannot."""
+    """Return all specifications that can be read, and one sentence for each that cannot."""
     specifications, problems = [], []
     for rank, folder in enumerate(folders):
         for name in _list_files(view, folder):

@@ -127,7 +127,7 @@ class _Reader:
 
 
 def _strip_comment(text: str, number: int) -> str:
-    """Without a comment: `#` at the start or after a space, outside quotes."""
+    """Return a line without its comment: `#` at the start or after a space, outside quotes."""
     quote = ""
     at = 0
     while at < len(text):

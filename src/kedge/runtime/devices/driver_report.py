@@ -38,7 +38,7 @@ class DriverReport:
         return not any(lack.subject in ("absent", "module") for lack in self.lacks)
 
     def list_lacks(self, subject: str) -> list[Lack]:
-        """What is missing of one kind."""
+        """Return what is missing of one kind."""
         return [lack for lack in self.lacks if lack.subject == subject]
 
 

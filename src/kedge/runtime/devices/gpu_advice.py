@@ -19,7 +19,7 @@ _GRANTS = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")  # and those of each sc
 
 
 def describe_absence(host: HostFacts, name: str, reason: str) -> Lack:
-    """That the host has no GPU of a vendor: which it has instead, or how a job asks for one."""
+    """Say that the host has no GPU of a vendor: which it has instead, or how a job asks for one."""
     node, vendor = name_host(host.view), find_vendor(name)
     other = find_other_vendor(host.view, name)
     if other is None:

@@ -75,7 +75,7 @@ def _read_new(data: bytes, wanted: int, prefixes: tuple[bytes, ...]) -> list[tup
 
 
 def _read_words(data: bytes, order: Order) -> memoryview | list[int]:
-    """All 32-bit words; a cast costs nothing, and a cache of the other byte order is a rarity."""
+    """Return all 32-bit words; a cast costs nothing, and a cache of the other byte order is a rarity."""
     if order == sys.byteorder:
         return memoryview(data).cast("I")
     return [int.from_bytes(data[at : at + 4], order) for at in range(0, len(data), 4)]

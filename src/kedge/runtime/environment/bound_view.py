@@ -52,7 +52,7 @@ class BoundView:
         return view.read(where, limit, offset)
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory, with the mount points that are made in it."""
+        """Return the names in a directory, with the mount points that are made in it."""
         view, where = self._find(path)
         start = self._image.resolve(path).rstrip("/") + "/"
         made = [place[0][len(start) :] for place in self._places if place[0].startswith(start)]
@@ -63,7 +63,7 @@ class BoundView:
         return self._image.resolve(path)
 
     def is_executable(self, path: str) -> bool:
-        """Whether it is a file with an execute bit."""
+        """Whether a path is a file with an execute bit."""
         view, where = self._find(path)
         return view.is_executable(where)
 

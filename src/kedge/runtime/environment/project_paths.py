@@ -50,7 +50,7 @@ class Project:
         return passed, left
 
     def _is_own(self, path: str) -> bool:
-        """Whether it is code of the project and no environment that an interpreter of the host made in it."""
+        """Whether a path is code of the project and no environment that an interpreter of the host made in it."""
         if any(name in _PACKAGES for name in path.split("/")):
             return False
         view = self._host.view

@@ -47,7 +47,7 @@ class ImageBinds:
         return operations
 
     def _place(self, number: int) -> str:
-        """Where the file of a bind is mounted: with the first that has the same."""
+        """Return where the file of a bind is mounted: with the first that has the same."""
         image = self.images[number]
         first = next(
             other for other, known in enumerate(self.images) if (known.path, known.offset) == (image.path, image.offset)

@@ -158,7 +158,7 @@ class NodeCache:
         write_atomically(path, lines.encode("utf-8", "surrogateescape"), mode=0o600)
 
     def entries(self) -> list[_NodeEntry]:
-        """All images, those used last first."""
+        """Return all images, those used last first."""
         return self._describe_all(self._list_identities(), _read_mounts())
 
     def _list_identities(self) -> list[str]:

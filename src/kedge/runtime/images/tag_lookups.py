@@ -43,7 +43,7 @@ def find_current(reference: str, machine: str, environ: Mapping[str, str], words
 
 
 def _read_lifetime(environ: Mapping[str, str]) -> float:
-    """For how many seconds an answer counts."""
+    """Return for how many seconds an answer counts."""
     given = environ.get("KEDGE_TAG_LIFETIME") or read_configured("tag_lifetime", environ)
     if not given:
         return _LIFETIME

@@ -196,7 +196,7 @@ class FileCalls:
         return self._note_owner(notice, identity, file, folder + 2)
 
     def _own_open(self, notice: CallNotice, identity: Identity) -> int:
-        """The same of an open file. dpkg gives every file that it has open to root."""
+        """Answer a change of owner of an open file. dpkg gives every file that it has open to root."""
         place = name_for_kernel(notice.process, notice.arguments[0], b"")
         if self._is_given(notice, identity, place, 1, os.stat):
             return 0

@@ -90,7 +90,7 @@ class InstanceDirectory:
                 self._file(instance.name).unlink(missing_ok=True)
 
     def list(self, pattern: str = "*") -> list[Instance]:
-        """Those that live, by name; `pattern` as for files. What is left of others is removed."""
+        """Return the instances that live, by name; `pattern` as for files. What is left of others is removed."""
         with contextlib.suppress(FileNotFoundError), explained(self.path), _locked():
             for path in self.path.glob("*.json"):
                 found = self._read(path.stem)
@@ -141,7 +141,7 @@ def check_name(name: str) -> str:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """One at a time on this host. The lock is in memory: homes are often on file systems without working locks."""
+    """Lock out other writers on this host. The lock is in memory: homes often lie where locks do not work."""
     file = os.open(
         f"{find_private_directory()}/instances.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
     )

@@ -73,7 +73,7 @@ def _open_other(pid: int, kind: str, files: list[int]) -> int:
 
 
 def _open_parents(wanted: list[tuple[str, int]], files: list[int]) -> list[tuple[str, int]]:
-    """The same with the user namespaces between ours and the process's: fake root has one below its container's.
+    """Add the user namespaces between ours and the process's: fake root has one below its container's.
 
     The other namespaces belong to the upper one; mounts to the lower, which comes just before them.
     """

@@ -63,7 +63,7 @@ class NotedFile:
         return _read_note(self._parent, name_note(self._name)) if self._name else b""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Let go of the file."""
         os.close(self.file)
         if self._owns_parent:
             os.close(self._parent)
@@ -196,7 +196,7 @@ def open_target(notice: CallNotice, folder: int, path: bytes, *, follows: bool =
 
 
 def open_owned(notice: CallNotice, folder: int, path: bytes, *, follows: bool) -> NotedFile:
-    """The same for what has no attributes itself, such as a pipe, whose directory is needed then; raises OSError."""
+    """Open as `open_target` a path that may have no attributes, as a pipe, which keeps its directory; or OSError."""
     found = open_target(notice, folder, path, follows=not path)
     if not follows or not stat.S_ISLNK(found.mode):
         return found
@@ -240,7 +240,7 @@ def _open(notice: CallNotice, folder: int, path: bytes) -> int:
 
 
 def name_for_kernel(process: int, folder: int, path: bytes) -> bytes:
-    """The same file by a name of ours, in one call: for looking only, as it may lead anywhere."""
+    """Return a name by which this process finds the file that a call names: to look only, as it may lead anywhere."""
     if path.startswith(b"/"):
         return b"/proc/%d/root%s" % (process, path)
     if folder & 0xFFFFFFFF == HERE:

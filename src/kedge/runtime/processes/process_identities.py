@@ -30,7 +30,7 @@ class Identity:
 
     @property
     def uid(self) -> int:
-        """Whose rights it has, and whose its new files are."""
+        """Return the user whose rights the process has, and whose its new files are."""
         return self.users[1]
 
     @property
@@ -40,16 +40,16 @@ class Identity:
 
     @property
     def is_root(self) -> bool:
-        """Whether it may do everything."""
+        """Whether the process may do everything."""
         return self.users[1] == 0
 
     @property
     def may_change(self) -> bool:
-        """Whether it may become anybody."""
+        """Whether the process may become anybody."""
         return self.is_root or self.keeps
 
     def is_member(self, gid: int) -> bool:
-        """Whether it has the rights of a group."""
+        """Whether the process has the rights of a group."""
         return gid == self.groups[1] or gid in self.others
 
     def as_real(self) -> Identity:
@@ -127,7 +127,7 @@ class ProcessIdentities:
         self.is_plain = first == Identity()  # nobody is anybody but root
 
     def find(self, process: int) -> Identity:
-        """Who it is: as a rule who its parent was when it began."""
+        """Return who a process is: as a rule who its parent was when it began."""
         if self.is_plain:
             return self._first
         try:
@@ -151,7 +151,7 @@ class ProcessIdentities:
         return known[1] if known is not None and known[0] == process.start else None
 
     def _inherit(self, process: _Process) -> Identity:
-        """Of the nearest parent that is known; of one who has begun its session where none is there any more."""
+        """Return who the nearest known parent is; who began its session where no parent is there any more."""
         found, each, below = None, process, []
         while found is None:
             below.append(each)
@@ -165,7 +165,7 @@ class ProcessIdentities:
         return found
 
     def note(self, process: int, identity: Identity) -> None:
-        """It is somebody else from now on."""
+        """Note that a process is somebody else from now on."""
         if self.is_plain and identity == self._first:
             return
         self.is_plain = False

@@ -117,7 +117,7 @@ def make_containing_filter(machine: str) -> bytes:
 
 
 def make_socketless_filter(machine: str) -> bytes:
-    """For a program of this machine's own kind that needs no network and no keys; empty where numbers are not known."""
+    """Return a filter for a program of this machine's kind without network and keys; empty: numbers unknown."""
     if machine not in _SOCKETS:
         return b""
     rules = [load(NUMBER)]

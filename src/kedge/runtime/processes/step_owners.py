@@ -52,7 +52,7 @@ class _Found:
 
     @property
     def takes_notes(self) -> bool:
-        """Whether it can have attributes of users; links, pipes and the like cannot."""
+        """Whether a file can have attributes of users; links, pipes and the like cannot."""
         return self.is_directory or stat.S_ISREG(self.status.st_mode)
 
     @property

@@ -95,7 +95,7 @@ def knows_others(view: View) -> bool:
 
 
 def _map_to_itself(start: int, count: int) -> bytes:
-    """One line of a map, or two: a namespace that looks like the host's own would be taken for it."""
+    """Return one line of a map, or two: a namespace that looks like the host's own would be taken for it."""
     if start or count == 1:
         return b"%d %d %d\n" % (start, start, count)
     return b"0 0 1\n1 1 %d\n" % (count - 1)

@@ -298,7 +298,7 @@ def _report(report_to: int, kind: bytes, status: int) -> None:
 
 
 def _send(process: int, number: int) -> bool:
-    """Whether there was somebody to get the signal."""
+    """Send a signal; returns whether there was somebody to get it."""
     try:
         os.kill(process, number)
     except ProcessLookupError:

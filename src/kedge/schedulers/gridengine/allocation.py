@@ -15,7 +15,7 @@ from kedge.schedulers.like_this_host import find_here, make_nodes
 
 
 def read_allocation(environ: Mapping[str, str], read: Callable[[str], str], host: ThisHost) -> Allocation:
-    """Its hosts with their slots."""
+    """Return the job's hosts with their slots."""
     path = environ.get("PE_HOSTFILE", "")
     pairs = parse_pe_hostfile(read(path), f"PE_HOSTFILE ({path})") if path else ((host.name, 1),)
     index = environ.get("SGE_TASK_ID", "")

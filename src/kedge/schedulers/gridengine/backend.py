@@ -88,7 +88,7 @@ class _GridEngine:
         return [*call, shlex.join(command)] if command else call
 
     def list_query(self, user: str) -> Query:
-        """All that waits or runs."""
+        """Return the call that lists all jobs that wait or run."""
         return Query(("qstat", "-u", user, "-xml"))
 
     def parse_list(self, output: str) -> list[JobStatus]:

@@ -9,7 +9,7 @@ from kedge.model.allocation import AllocatedNode, Allocation, ThisHost
 
 
 def read_allocation(environ: Mapping[str, str], read: Callable[[str], str], host: ThisHost) -> Allocation:
-    """One node; inside a job of the local queue, with its id. One process, unless there are GPUs to fill."""
+    """Return one node; inside a job of the local queue, with its id. One process, unless there are GPUs to fill."""
     del read
     node = AllocatedNode(host.name, max(host.gpus, 1), host.cpus, host.gpus)
     return Allocation(

@@ -54,7 +54,7 @@ class _Local:
 
     @staticmethod
     def submit_argv(script: str, job: Job, site: Site) -> list[str]:
-        """All else is in the script."""
+        """Return the command that submits a script; all else is in the script."""
         del job, site
         return own_command("--json", "local-queue", "submit", script)
 
@@ -86,7 +86,7 @@ class _Local:
 
     @staticmethod
     def detail_query(id: str) -> Query | None:
-        """The same for one job, however long ago it ended."""
+        """Return the call for one job, however long ago it ended."""
         return Query(tuple(own_command("--json", "local-queue", "show", id)))
 
     @staticmethod
@@ -97,7 +97,7 @@ class _Local:
 
     @staticmethod
     def parse_list(output: str) -> list[JobStatus]:
-        """One JSON document."""
+        """Parse one JSON document."""
         try:
             return [decode_status(each) for each in json.loads(output)["jobs"]] if output.strip() else []
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -122,7 +122,7 @@ class _Local:
 
     @staticmethod
     def is_stuck(status: JobStatus) -> bool:
-        """What it waits for ended otherwise, or it asks for more than there is."""
+        """Whether what a job waits for ended otherwise, or it asks for more than there is."""
         return status.state is State.HELD and status.reason in ("DependencyNeverSatisfied", "BadConstraints")
 
 
@@ -148,7 +148,7 @@ def _ask_for(job: Job) -> dict[str, str]:
 
 
 def _change(options: Mapping[str, str], job: Job, site: Site) -> dict[str, str]:
-    """With what the site and the user add, replace and drop."""
+    """Change the options as the site and the user add, replace and drop them."""
     changed = dict(options)
     for line in (*site.directives, *job.directives):
         found = _OPTION.fullmatch(line.strip())

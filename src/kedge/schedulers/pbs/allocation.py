@@ -14,7 +14,7 @@ from kedge.schedulers.like_this_host import find_here, make_nodes
 
 
 def read_allocation(environ: Mapping[str, str], read: Callable[[str], str], host: ThisHost) -> Allocation:
-    """Its hosts with their processes."""
+    """Return the job's hosts with their processes."""
     path = environ.get("PBS_NODEFILE", "")
     pairs = parse_node_file(read(path), f"PBS_NODEFILE ({path})") if path else ((host.name, 1),)
     told = environ.get("NCPUS", "")

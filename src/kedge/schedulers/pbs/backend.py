@@ -78,7 +78,7 @@ class _Pbs:
         return parse_job_status(output)
 
     def detail_query(self, id: str) -> Query | None:
-        """Without -x, which fails for all jobs where no history is kept."""
+        """Return the call for one job without -x, which fails for all jobs where no history is kept."""
         return Query(("qstat", "-f", "-w", "-t", id), may_fail=True)
 
     def parse_detail(self, output: str) -> list[JobStatus]:
@@ -86,12 +86,12 @@ class _Pbs:
         return parse_job_status(output)
 
     def history_query(self, ids: Sequence[str], since: float) -> Query | None:
-        """It fails when one of them is not known, and prints the others all the same."""
+        """Return the call for past jobs; it fails when one of them is unknown, and prints the others all the same."""
         del since
         return Query(("qstat", "-x", "-f", "-w", "-t", *ids), may_fail=True)
 
     def parse_history(self, output: str) -> list[JobStatus]:
-        """Nothing where the server keeps no history."""
+        """Parse the history; empty where the server keeps none."""
         return parse_job_status(output, is_history=True)
 
     def cancel_argv(self, ids: Sequence[str], signal: str = "") -> list[str]:

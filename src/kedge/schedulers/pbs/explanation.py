@@ -65,7 +65,7 @@ def explain_status(status: JobStatus) -> str:
 
 
 def is_stuck(status: JobStatus) -> bool:
-    """Whether it waits for what cannot happen by itself."""
+    """Whether a job waits for what cannot happen by itself."""
     is_waiting = status.state in (State.QUEUED, State.HELD)
     return is_waiting and any(words in status.reason for words in _STUCK)
 

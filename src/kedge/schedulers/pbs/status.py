@@ -171,7 +171,7 @@ def _find_end(fields: Mapping[str, str], code: int | None) -> State:
 
 
 def _is_unmet(fields: Mapping[str, str], code: int | None) -> bool:
-    """Whether it was deleted because of a job that it depends on: it is over, and never ran."""
+    """Whether a job was deleted because of one that it depends on: it is over, and never ran."""
     is_over = fields.get("job_state") in _OVER and code is None
     return is_over and fields.get("depend", "").startswith(("after", "on:")) and not _has_run(fields)
 

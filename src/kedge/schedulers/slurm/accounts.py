@@ -39,7 +39,7 @@ def name_day(since: float) -> str:
 
 
 def parse_history(output: str) -> list[JobStatus]:
-    """One entry for each job or task of an array, with what its steps add."""
+    """Return one entry for each job or task of an array, with what its steps add."""
     statuses: dict[str, JobStatus] = {}
     other = ""
     for line in output.split("\n"):

@@ -18,7 +18,7 @@ _NO_MASKS = ("none", "closest", "gpu:none", "gpu:closest", "gres/gpu:none", "gre
 
 
 def read_allocation(environ: Mapping[str, str], read: Callable[[str], str], host: ThisHost) -> Allocation:
-    """Its nodes with their tasks, CPUs and GPUs."""
+    """Return the job's nodes with their tasks, CPUs and GPUs."""
     del read
     names = _read_names(environ)
     step = environ.get("SLURM_STEP_ID", "")

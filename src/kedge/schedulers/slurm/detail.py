@@ -31,7 +31,7 @@ _DETAILS = (
 
 
 def detail_query(id: str) -> Query:
-    """For an array, one line for each task that has begun, and one for those that wait."""
+    """Return the call for a job; it prints a line for each task of an array that began, and one for the others."""
     return Query(
         ("scontrol", "--oneliner", "show", "job", id),
         may_fail=True,
@@ -40,7 +40,7 @@ def detail_query(id: str) -> Query:
 
 
 def parse_detail(output: str) -> list[JobStatus]:
-    """What is there; nothing when the controller has forgotten the job."""
+    """Parse a job's detail; empty when the controller has forgotten the job."""
     # a name over several lines makes several of one record
     records = re.split(r"^(?=JobId=\d+ )", output, flags=re.MULTILINE)
     statuses = [_make_status(_read_fields(record)) for record in records if record.startswith("JobId=")]

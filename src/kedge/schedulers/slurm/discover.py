@@ -171,7 +171,7 @@ def _make_queue(fields: dict[str, str], kinds: list[_Kind]) -> Queue:
 
 
 def _describe_kinds(kinds: list[_Kind]) -> str:
-    """What is in a partition of several kinds of nodes."""
+    """Describe what is in a partition of several kinds of nodes."""
     words = []
     for kind in kinds:
         gpus = ", ".join(f"{count} × {name or 'GPU'}" for name, count in kind.gpus)

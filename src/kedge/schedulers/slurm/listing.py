@@ -28,7 +28,7 @@ def list_query(user: str) -> Query:
 
 
 def parse_list(output: str) -> list[JobStatus]:
-    """One entry for each line; what follows a line break in a job's name is no line of its own, and passed over."""
+    """Return one entry for each line; what follows a line break in a job's name is passed over."""
     statuses = []
     other = ""
     for line in output.split("\n"):

@@ -114,7 +114,7 @@ def explain_waiting(status: JobStatus) -> str:
 
 
 def is_stuck(status: JobStatus) -> bool:
-    """Whether it waits for what cannot happen by itself."""
+    """Whether a job waits for what cannot happen by itself."""
     if status.state not in (State.QUEUED, State.HELD):
         return False
     _, code = _read_reason(status)
@@ -123,7 +123,7 @@ def is_stuck(status: JobStatus) -> bool:
 
 
 def _read_reason(status: JobStatus) -> tuple[str, str]:
-    """All of it, and the code at its beginning."""
+    """Return the whole reason, and the code at its beginning."""
     reason = status.reason.replace("_", " ").strip("() ")
     return reason, reason.split(",", 1)[0].strip()
 

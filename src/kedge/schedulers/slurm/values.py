@@ -53,7 +53,7 @@ _EXIT = re.compile(r"(\d{1,9}):(\d{1,9})")
 
 @functools.lru_cache(maxsize=256)
 def read_state(raw: str, reason: str = "") -> State:
-    """One of ours; UNKNOWN for a word that no Slurm up to 25.05 says. `CANCELLED by 1000` and lists are understood."""
+    """Return a state; UNKNOWN for a word that no Slurm up to 25.05 says. `CANCELLED by 1000` and lists are read."""
     words = raw.upper().replace(",", " ").replace("+", " ").split()
     if not words:
         return State.UNKNOWN

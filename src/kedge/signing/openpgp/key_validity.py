@@ -185,7 +185,7 @@ def _has_flag(signatures: list[Signature], flag: int) -> bool:
 
 
 def _has_lifetime(signature: Signature) -> bool:
-    """Whether it states an expiry: a direct signature may state something else, such as a revoker."""
+    """Whether a signature states an expiry: a direct one may state something else, such as a revoker."""
     return signature.find(sig.KEY_LIFETIME) is not None
 
 

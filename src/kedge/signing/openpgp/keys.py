@@ -173,7 +173,7 @@ def read_keys(data: bytes, what: str) -> list[KeyBlock]:
 
 
 def make_public(block: KeyBlock) -> KeyBlock:
-    """The same key without its secrets."""
+    """Return the key without its secrets."""
     if not block.is_secret:
         return block
     if block.key is None:

@@ -66,7 +66,7 @@ class ByteReader:
         return self.take_number((bits + 7) // 8)
 
     def take_rest(self) -> bytes:
-        """All remaining bytes."""
+        """Return all remaining bytes."""
         return self.take(self.left)
 
 

@@ -73,7 +73,7 @@ def _explain_mismatch(what: str) -> Finding:
 
 
 def _judge_gpu(number: int, gpu: ProbedGpu) -> list[Finding]:
-    """What is wrong with one of them, or must be known."""
+    """Return what is wrong with a GPU, or must be known of it."""
     if gpu.problem:
         why = "programs on this GPU fail; other GPUs may work"
         return [Finding(NAME, FAIL, f"GPU {number}: {gpu.problem}", why, _TELL, _DOCS)]

@@ -15,7 +15,7 @@ from kedge.recipe.steps import Base, Recipe
 
 
 def bind_login(workplace: Workplace, request: BuildRequest, recipe: Recipe) -> Workplace:
-    """The same, with such a login for the registry that is pushed to, or else for that of the first base."""
+    """Return the workplace with such a login for the registry that is pushed to, or else for that of the first base."""
     output = request.output
     if output.push and output.tag:
         from kedge.ops.images.local_names import read_name  # late: few builds push

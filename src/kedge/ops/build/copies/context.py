@@ -155,7 +155,7 @@ class FileOrigin:
         return tree
 
     def _admit(self, place: str, source: str, at: RecipePlace | None = None) -> Standing:
-        """What is known of a place that the recipe names; raises InvalidRecipe if it may not have it."""
+        """Return what is known of a place that the recipe names; raises InvalidRecipe if it may not have it."""
         if self.reach is None:
             return _UNKNOWN
         standing = self.reach.require_admitted(self.root + place, source)
@@ -164,7 +164,7 @@ class FileOrigin:
         return standing
 
     def read_sent(self, path: str) -> tuple[Node | None, bool]:
-        """The tree at a path, and whether the patterns leave something out of it."""
+        """Return the tree at a path, and whether the patterns leave something out of it."""
         place = self._resolve(path)
         entry = self.view.find(place)
         if entry is None or self.leaves_out(place):
@@ -319,7 +319,7 @@ class _TreeReading:
                 yield _Pending(real, relative, node, ignored, excluded, below, standing)
 
     def _judge(self, path: str, entry: ViewEntry, above: Standing) -> Standing | None:
-        """What is known of an entry; None: a place of secrets, which is left out."""
+        """Return what is known of an entry; None: a place of secrets, which is left out."""
         if self._reach is None:
             return above
         place = self._origin.root + path
@@ -330,7 +330,7 @@ class _TreeReading:
         return None
 
     def _judge_target(self, real: str, link: str) -> Standing | None:
-        """The same for where a link leads, which is named if it lies outside."""
+        """Return what is known of a link's target, which is named if it lies outside."""
         if self._reach is None:
             return _UNKNOWN
         standing = self._reach.places.judge(real)

@@ -109,13 +109,13 @@ class _Selection:
             raise refuse_recipe(self.step.place, f"--exclude: {problem}") from problem
 
     def items(self) -> Iterator[_Item]:
-        """All of them, in the order of the recipe; raises for a source that names nothing."""
+        """Yield all items in the order of the recipe; raises for a source that names nothing."""
         yield from self.select_sources()
         for inline in self.step.inline:
             yield _Item(inline.name, _make_inline(inline))
 
     def select_sources(self) -> Iterator[_Item]:
-        """Those that are not in the recipe itself."""
+        """Yield the items that are not in the recipe itself."""
         for source in self.step.sources:
             if self.step.is_addition and is_address(source):
                 yield from self._fetch(source)
@@ -250,7 +250,7 @@ def _check_destination(step: CopyStep, layer: CopyLayer, items: list[_Item]) -> 
 
 
 def _place(step: CopyStep, layer: CopyLayer, item: _Item, *, is_one: bool) -> None:
-    """As COPY and ADD put things."""
+    """Place an item as COPY and ADD put it."""
     del is_one
     destination = step.destination
     if destination.endswith(("/", "/.")) or item.is_unpacked:
@@ -263,7 +263,7 @@ def _place(step: CopyStep, layer: CopyLayer, item: _Item, *, is_one: bool) -> No
 
 
 def _place_by_cp(step: CopyStep, layer: CopyLayer, item: _Item, *, is_one: bool) -> None:
-    """As `cp -r` puts things: a directory goes into one that is there, and what is there keeps its metadata."""
+    """Place an item as `cp -r` puts it: a directory goes into one that is there, whose metadata stays."""
     destination = step.destination or item.path
     is_many = bool(step.destination) and not is_one
     if destination.endswith("/") or (is_many and layer.find(layer.resolve(destination)) is None):

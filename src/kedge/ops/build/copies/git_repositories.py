@@ -144,7 +144,7 @@ class _Git:
         return self._run(self.folder, "rev-parse", "-q", "--verify", f"{names[-1]}^{{commit}}").strip()
 
     def update_submodules(self) -> None:
-        """All submodules, level by level; their addresses are the repository's words, and read as strictly."""
+        """Update all submodules, level by level; their addresses are the repository's words, and read as strictly."""
         pending, count = [self.folder], 0
         while pending:
             folder = pending.pop()

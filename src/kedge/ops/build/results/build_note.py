@@ -15,7 +15,7 @@ from kedge.release import VERSION
 
 
 def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> str:
-    """The note as JSON; values of secrets are no part of it."""
+    """Return the note as JSON; values of secrets are no part of it."""
     bases = {base.reference: base.digest or base.key for base in session.bases if base.reference}
     document: dict[str, object] = {
         "kedge": VERSION,

@@ -38,7 +38,7 @@ def copy_ext3_overlay(path: Path, workplace: Workplace) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def copy_foreign_overlay(path: Path, workplace: Workplace) -> Iterator[Path]:
-    """The same for a directory in which files belong to subordinate ids; in the copy all are ours."""
+    """Yield a copy of a directory in which files belong to subordinate ids; in the copy all are ours."""
     options = ("--containall", "--fakeroot")
     with _copy(f"{path.resolve()}:{_SOURCE}:ro", workplace, options, ("-a", "--no-preserve=ownership")) as folder:
         yield folder

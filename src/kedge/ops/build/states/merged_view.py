@@ -52,7 +52,7 @@ class ViewEntry:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory itself, not a link to one."""
+        """Whether the entry is a directory itself, not a link to one."""
         return stat.S_ISDIR(self.status.st_mode)
 
 
@@ -92,7 +92,7 @@ class MergedView:
         return self._find_in(self._open(parent or "/"), _name_inside(path))
 
     def entries(self, path: str) -> list[tuple[bytes, ViewEntry]]:
-        """What is in a directory, in byte order; the path has no links."""
+        """Return the entries of a directory, in byte order; the path has no links."""
         merged: dict[bytes, ViewEntry] = {}
         for level in self._open(path):
             tree = self._trees[level]
@@ -192,14 +192,14 @@ class MergedView:
         return entry.tree.read(entry.inner, limit, offset)
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory, sorted; empty when there is none."""
+        """Return the names in a directory, sorted; empty when there is none."""
         with contextlib.suppress(OSError):
             place = self.resolve(path)
             return sorted(os.fsdecode(name) for name, _ in self.entries(place))
         return []
 
     def is_executable(self, path: str) -> bool:
-        """Whether it is a file with an execute bit."""
+        """Whether a path is a file with an execute bit."""
         entry = self.follow(path)
         return entry is not None and stat.S_ISREG(entry.status.st_mode) and bool(entry.status.st_mode & 0o111)
 
@@ -208,7 +208,7 @@ class MergedView:
         return read_last_link(path, self._read_target)
 
     def can_use(self, path: str) -> bool:
-        """Whether it exists: devices of an image are never used."""
+        """Whether a path exists: devices of an image are never used."""
         return bool(self.kind(path))
 
     def _read_target(self, path: str) -> str | None:

@@ -197,7 +197,7 @@ class _OverlayWorkspace:
         return is_of_fuse(self.changes / "work")
 
     def view(self) -> MergedView:
-        """With what the step has written."""
+        """Return a view of the state with what the step has written."""
         uppers = (ViewLevel(self._upper),) if self._upper.is_dir() else ()
         return MergedView((*self.levels, *uppers))
 
@@ -218,7 +218,7 @@ class _OverlayWorkspace:
         return tree, source
 
     def _read_known(self) -> OwnerTable | None:
-        """Whose the files are, where the step knew all users of the image."""
+        """Return whose the files are, where the step knew all users of the image."""
         if not self.root.has_users:
             return None
         table = Path(self.root.owners)

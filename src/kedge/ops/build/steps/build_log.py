@@ -144,7 +144,7 @@ class StepOutput:
 
 
 def _show_bar(line: bytes) -> bytes:
-    """Of a progress bar the last state."""
+    """Return the last state of a progress bar."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
@@ -169,7 +169,7 @@ class _SecretMask:
         return self._mask(text[:end])
 
     def finish(self) -> bytes:
-        """What was held back: the beginning of a secret, which did not go on."""
+        """Return what was held back: the beginning of a secret, which did not go on."""
         held, self._held = self._held, b""
         return self._mask(held)
 

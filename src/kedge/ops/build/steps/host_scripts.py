@@ -67,7 +67,7 @@ def _run_confined(
 def _run_on_host(
     session: BuildSession, step: HostScriptStep, workspace: StepWorkspace, folder: Path, write: Callable[[bytes], None]
 ) -> int:
-    """As the user, on the host itself; the image's root is a directory."""
+    """Run a script as the user, on the host itself; the image's root is a directory."""
     root = str(workspace.root.base)
     environment = {**os.environ, "APPTAINER_ROOTFS": root, "SINGULARITY_ROOTFS": root}
     argv = _put_path(step.argv, str(folder / _NAME))
@@ -107,7 +107,7 @@ def identify_surroundings(session: BuildSession, step: HostScriptStep) -> str:
 
 
 def _identify_folder(session: BuildSession, folder: Path) -> str:
-    """What is in a directory; empty where that is too much, or cannot be read."""
+    """Return a digest of what is in a directory; empty where that is too much, or cannot be read."""
     if _is_large(folder):
         return ""
     try:

@@ -127,7 +127,7 @@ class FileOrigins:
             return self._sent[real]
 
     def flatten(self, state: BuildState) -> Path:
-        """All files of a state in one directory, which only this build sees."""
+        """Put all files of a state into one directory, which only this build sees."""
         with self._lock:
             if state.key not in self._flat:
                 from kedge.ops.build.states.roots import PrivateRoot  # late: only binds from stages need it

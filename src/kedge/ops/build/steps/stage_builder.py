@@ -45,7 +45,7 @@ class StageBuilder:
     _maker: StepMaker | None = None
 
     def run(self) -> StageResult:
-        """All of its steps."""
+        """Do all steps of the stage and return its result."""
         plan = self.stage.plan(self.open_base())
         for step, label in self.list_steps(plan):
             if label is None:

@@ -35,7 +35,7 @@ class Cancellation:
         self._event.set()
 
     def is_requested(self) -> bool:
-        """Whether that was asked."""
+        """Whether the build is to end."""
         return self._event.is_set()
 
     def check(self) -> None:

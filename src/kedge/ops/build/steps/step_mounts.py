@@ -64,7 +64,7 @@ class MountPreparation:
         self.made.binds.append(Bind(str(self._write(text.encode(), 0o644)), target, readonly=True))
 
     def add(self, mount: StepMount, find_folder: FolderFinder) -> None:
-        """One mount; `find_folder` gives the files of its origin as a directory."""
+        """Add one mount; `find_folder` gives the files of its origin as a directory."""
         match mount.kind:
             case "bind":
                 self._add_bind(mount, find_folder)

@@ -30,7 +30,7 @@ class Card:
 
     @property
     def node(self) -> str:
-        """Its device node."""
+        """Return the path of the GPU's device node."""
         return f"/dev/nvidia{self.minor}"
 
 
