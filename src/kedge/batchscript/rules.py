@@ -1,25 +1,43 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of rules, and how a script is checked against all of them."""
+"""The rules of data/script_rules.csv, and how a script is checked against all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 
 from kedge.batchscript import rules_body, rules_form, rules_processes, rules_request, rules_site, rules_slurm
-from kedge.batchscript.findings import Case, ScriptFinding, ScriptRule
+from kedge.batchscript.findings import Case, ScriptFinding, ScriptRule, Severity
 from kedge.batchscript.read_request import read_request
 from kedge.batchscript.script import BatchScript
+from kedge.compat.tables.columns import TableKind
+from kedge.compat.tables.load import read_shipped
 from kedge.model.secret_text import mask_secrets
 from kedge.model.site import Site
 
-RULES: tuple[ScriptRule, ...] = (
-    *rules_form.RULES,
-    *rules_request.RULES,
-    *rules_processes.RULES,
-    *rules_slurm.RULES,
-    *rules_site.RULES,
-    *rules_body.RULES,
-)
+_CHECKS = {
+    **rules_form.CHECKS,
+    **rules_request.CHECKS,
+    **rules_processes.CHECKS,
+    **rules_slurm.CHECKS,
+    **rules_site.CHECKS,
+    **rules_body.CHECKS,
+}
+
+
+@functools.cache
+def list_rules() -> tuple[ScriptRule, ...]:
+    """All rules, in the order of the table."""
+    rules: tuple[ScriptRule, ...] = read_shipped(_TABLE).read_all()
+    return rules
+
+
+def _make(cells: Mapping[str, str]) -> ScriptRule:
+    name = cells["rule"]
+    return ScriptRule(name, Severity(cells["severity"]), cells["title"], cells["remedy"], _CHECKS[name])
+
+
+_TABLE = TableKind("script-rules", "script_rules.csv", ("rule", "severity", "title", "remedy"), ("rule",), _make)
 
 
 def know_nothing(_path: str) -> None:
@@ -37,7 +55,7 @@ def check_script(
         ScriptFinding(
             rule.id, rule.severity, each.line, mask_secrets(each.message), mask_secrets(each.remedy or rule.remedy)
         )
-        for rule in RULES
+        for rule in list_rules()
         for each in rule.check(case)
     ]
     return sorted(findings, key=lambda finding: finding.line)

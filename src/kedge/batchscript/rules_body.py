@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from kedge.batchscript.containers import SINGULARITY, find_pulls
-from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
+from kedge.batchscript.findings import Case, CheckResult
 from kedge.batchscript.script import ContainerCall
 from kedge.batchscript.shell import Word, find_commands
 from kedge.batchscript.variables import find_values, resolve_word
@@ -205,78 +205,16 @@ def list_code(case: Case) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in case.script.body if not line.lstrip().startswith("#"))
 
 
-RULES = (
-    ScriptRule(
-        "missing-nv",
-        Severity.WARNING,
-        "the job has GPUs, and a container is started without --nv",
-        "add --nv (for AMD: --rocm)",
-        _check_missing_nv,
-    ),
-    ScriptRule(
-        "nv-without-gpus",
-        Severity.WARNING,
-        "a container is started with --nv, and the job requests no GPU",
-        "ask for GPUs, or leave --nv out",
-        _check_needless_nv,
-    ),
-    ScriptRule(
-        "fixed-port",
-        Severity.NOTE,
-        "a fixed MASTER_PORT, such as 29500",
-        "derive it from the job: MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))",
-        _check_port,
-    ),
-    ScriptRule(
-        "mpirun-inside",
-        Severity.WARNING,
-        "mpirun inside one container, with several nodes",
-        "leave it out: srun, or mpirun of the host, starts the container on all nodes",
-        _check_inner_mpi,
-    ),
-    ScriptRule(
-        "first-node-only",
-        Severity.WARNING,
-        "several nodes are requested, and no launcher reaches them",
-        "put srun, ibrun or mpirun before the container's command, or ask for one node",
-        _check_first_node,
-    ),
-    ScriptRule(
-        "placeholder",
-        Severity.WARNING,
-        "a name in angle brackets, such as <user>, that is a placeholder",
-        "replace it",
-        _check_placeholders,
-    ),
-    ScriptRule(
-        "missing-image", Severity.WARNING, "the image file does not exist", "pull it before submitting", _check_image
-    ),
-    ScriptRule(
-        "remote-image",
-        Severity.WARNING,
-        "every task of a job or array downloads the image",
-        "get it once: kedge pull FILE.sif REFERENCE",
-        _check_remote_image,
-    ),
-    ScriptRule(
-        "pull-in-job",
-        Severity.NOTE,
-        "an image is pulled or built inside the job",
-        "pull it before submitting, or in a small job of its own",
-        _check_pull,
-    ),
-    ScriptRule(
-        "relative-bind",
-        Severity.ERROR,
-        "a bind whose target is a relative path",
-        "write the target as an absolute path",
-        _check_binds,
-    ),
-    ScriptRule(
-        "secret-in-script",
-        Severity.WARNING,
-        "a password, token or API key in the script",
-        "take it out, and make a new one; 'kedge registry login' keeps it safely",
-        _check_secrets,
-    ),
-)
+CHECKS = {
+    "missing-nv": _check_missing_nv,
+    "nv-without-gpus": _check_needless_nv,
+    "fixed-port": _check_port,
+    "mpirun-inside": _check_inner_mpi,
+    "first-node-only": _check_first_node,
+    "placeholder": _check_placeholders,
+    "missing-image": _check_image,
+    "remote-image": _check_remote_image,
+    "pull-in-job": _check_pull,
+    "relative-bind": _check_binds,
+    "secret-in-script": _check_secrets,
+}

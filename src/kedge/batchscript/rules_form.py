@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
+from kedge.batchscript.findings import Case, CheckResult
 from kedge.batchscript.reader import split_directive
 from kedge.model.nearest import propose
 from kedge.schedulers.choose import find_language
@@ -239,120 +239,22 @@ def _shown(directive: Directive) -> str:
     return show_option(directive) or directive.raw.strip()
 
 
-RULES = (
-    ScriptRule(
-        "unsupported-scheduler",
-        Severity.ERROR,
-        "a script for LSF or Flux, whose directives kedge does not read",
-        "kedge checks and converts scripts for Slurm, Grid Engine and PBS: translate the directives by hand",
-        _check_supported,
-    ),
-    ScriptRule(
-        "no-shebang", Severity.ERROR, "sbatch requires #! in the first line", "begin with #!/bin/bash", _check_shebang
-    ),
-    ScriptRule(
-        "dos-lines",
-        Severity.ERROR,
-        "lines that end with \\r\\n are refused by sbatch and PBS, and break the shell elsewhere",
-        "convert the file: sed -i 's/\\r$//' FILE",
-        _check_dos,
-    ),
-    ScriptRule(
-        "byte-order-mark",
-        Severity.ERROR,
-        "a byte order mark hides the #! of the first line",
-        "remove it: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE",
-        _check_mark,
-    ),
-    ScriptRule(
-        "directive-after-command",
-        Severity.WARNING,
-        "Slurm and PBS stop reading directives at the first command (Grid Engine reads them to the end)",
-        "move it above the first command",
-        _check_after_command,
-    ),
-    ScriptRule(
-        "directive-not-read",
-        Severity.WARNING,
-        "an indented directive, or one in small letters, is a comment",
-        "begin in the first column, in capitals",
-        _check_not_read,
-    ),
-    ScriptRule(
-        "directive-disabled",
-        Severity.NOTE,
-        "##SBATCH and # SBATCH are comments",
-        "delete the line, or write it without the extra character",
-        _check_disabled,
-    ),
-    ScriptRule(
-        "other-scheduler",
-        Severity.WARNING,
-        "directives of another scheduler: most are ignored, but sbatch reads #PBS and #BSUB lines",
-        "delete them, or translate the script with 'kedge script convert'",
-        _check_other_scheduler,
-    ),
-    ScriptRule(
-        "variable-in-directive",
-        Severity.WARNING,
-        "variables, ~ and backquotes in directives are not expanded",
-        "write the value out, or give it on the command line",
-        _check_variables,
-    ),
-    ScriptRule(
-        "hash-in-value",
-        Severity.WARNING,
-        "a # inside a value begins a comment, for sbatch and Grid Engine",
-        "leave a blank before a comment; a # that is meant is written \\# or between quotes",
-        _check_hash,
-    ),
-    ScriptRule(
-        "refused-directive",
-        Severity.ERROR,
-        "words that are no options, open quotes, missing values, comments behind #PBS options",
-        "one line holds options and their values only",
-        _check_refused_words,
-    ),
-    ScriptRule(
-        "unknown-option",
-        Severity.ERROR,
-        "an option that the scheduler does not know",
-        "delete it, unless a plugin of your site adds it",
-        _check_unknown,
-    ),
-    ScriptRule(
-        "added-option",
-        Severity.NOTE,
-        "an option that comes with a plugin (Pyxis, Shifter) or a later Slurm, and is refused elsewhere",
-        "ask the site whether it has it",
-        _check_added,
-    ),
-    ScriptRule(
-        "misspelled-option",
-        Severity.ERROR,
-        "an option that the scheduler does not know, and that is nearly one it knows",
-        "correct it",
-        _check_misspelled,
-    ),
-    ScriptRule(
-        "refused-value",
-        Severity.ERROR,
-        "a time, size, number or list that the scheduler cannot read",
-        "see the message",
-        _check_values,
-    ),
-    ScriptRule(
-        "repeated-option",
-        Severity.NOTE,
-        "of several directives with the same option the last one counts",
-        "delete the earlier one",
-        _check_repeated,
-    ),
-    ScriptRule(
-        "copied-dash",
-        Severity.ERROR,
-        "a long dash from a copied text where an option begins",
-        "type the option again with plain dashes",
-        _check_dashes,
-    ),
-)
+CHECKS = {
+    "unsupported-scheduler": _check_supported,
+    "no-shebang": _check_shebang,
+    "dos-lines": _check_dos,
+    "byte-order-mark": _check_mark,
+    "directive-after-command": _check_after_command,
+    "directive-not-read": _check_not_read,
+    "directive-disabled": _check_disabled,
+    "other-scheduler": _check_other_scheduler,
+    "variable-in-directive": _check_variables,
+    "hash-in-value": _check_hash,
+    "refused-directive": _check_refused_words,
+    "unknown-option": _check_unknown,
+    "added-option": _check_added,
+    "misspelled-option": _check_misspelled,
+    "refused-value": _check_values,
+    "repeated-option": _check_repeated,
+    "copied-dash": _check_dashes,
+}

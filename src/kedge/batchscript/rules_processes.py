@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
+from kedge.batchscript.findings import Case, CheckResult
 from kedge.batchscript.shell import Command
 from kedge.batchscript.variables import find_values, resolve_word
 from kedge.launch.programs.known import list_launchers
@@ -64,12 +64,6 @@ def _count_gpus(case: Case) -> int:
     return (case.queue.gpus_per_node or 0) if case.queue is not None and case.has_gpus_unasked else 0
 
 
-RULES = (
-    ScriptRule(
-        "processes-and-gpus",
-        Severity.WARNING,
-        "--nproc_per_node, -npernode and their like start fewer processes than the node has GPUs, or torchrun more",
-        "start one process per GPU, or ask for as many GPUs as there are processes",
-        _check_processes,
-    ),
-)
+CHECKS = {
+    "processes-and-gpus": _check_processes,
+}

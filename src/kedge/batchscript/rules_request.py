@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
+from kedge.batchscript.findings import Case, CheckResult
 from kedge.launch.programs.known import list_launchers
 from kedge.schedulers.choose import find_language
 from kedge.schedulers.directive import show_option
@@ -120,54 +120,12 @@ def _check_many_tasks(case: Case) -> Iterator[CheckResult]:
     yield CheckResult(line, f"{tasks} tasks are requested, but nothing in the script starts more than one")
 
 
-RULES = (
-    ScriptRule(
-        "gpus-on-several-nodes",
-        Severity.WARNING,
-        "--gpus (-G) counts GPUs of the whole job, which may be spread unequally (3 and 1 were seen)",
-        "write --gpus-per-node",
-        _check_total_gpus,
-    ),
-    ScriptRule(
-        "short-time",
-        Severity.WARNING,
-        "a time that is shorter than it looks: --time=1:30 is minutes and seconds, h_rt=90 and walltime=90 are seconds",
-        "write hours:minutes:seconds",
-        _check_time,
-    ),
-    ScriptRule(
-        "time-in-minutes",
-        Severity.NOTE,
-        "a bare number in --time is minutes (seconds, for Grid Engine and PBS)",
-        "write hours:minutes:seconds, which all schedulers read alike",
-        _check_minutes,
-    ),
-    ScriptRule(
-        "runs-in-home",
-        Severity.WARNING,
-        "Grid Engine without -cwd, and PBS, start jobs in the home directory, and the script names files in another",
-        'add #$ -cwd, or cd "$PBS_O_WORKDIR"',
-        _check_directory,
-    ),
-    ScriptRule(
-        "output-folder-missing",
-        Severity.WARNING,
-        "the directory of the output file does not exist",
-        "make it before submitting",
-        _check_output_folder,
-    ),
-    ScriptRule(
-        "array-one-output",
-        Severity.WARNING,
-        "the tasks of an array share one output file",
-        "put %A_%a into its name",
-        _check_array_output,
-    ),
-    ScriptRule(
-        "tasks-not-started",
-        Severity.WARNING,
-        "several tasks are requested, and no launcher starts the container as often",
-        "put srun (at TACC: ibrun) before the command, or ask for one task with more CPUs",
-        _check_many_tasks,
-    ),
-)
+CHECKS = {
+    "gpus-on-several-nodes": _check_total_gpus,
+    "short-time": _check_time,
+    "time-in-minutes": _check_minutes,
+    "runs-in-home": _check_directory,
+    "output-folder-missing": _check_output_folder,
+    "array-one-output": _check_array_output,
+    "tasks-not-started": _check_many_tasks,
+}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
+from kedge.batchscript.findings import Case, CheckResult
 from kedge.model.job import Job
 from kedge.model.memory import shorten_memory
 from kedge.model.nearest import propose
@@ -218,80 +218,18 @@ def find_queue(site: Site | None, name: object) -> Queue | None:
     return site.find_queue(str(name).partition(",")[0].partition("@")[0]) if name else site.default_queue
 
 
-RULES = (
-    ScriptRule(
-        "refused-by-site",
-        Severity.ERROR,
-        "a request that the site refuses, such as --gres, --gpus-per-node, --mem, --array, --export at TACC",
-        "delete it",
-        _check_refused,
-    ),
-    ScriptRule(
-        "missing-at-site",
-        Severity.ERROR,
-        "a request that the site requires and the script lacks: -N, -n and -t at TACC, --time at SDumont",
-        "add it",
-        _check_required,
-    ),
-    ScriptRule(
-        "account-or-queue-missing",
-        Severity.WARNING,
-        "the site requires an account or a queue (a resource type at ABCI)",
-        "add it, here or when submitting",
-        _check_names,
-    ),
-    ScriptRule(
-        "group-in-script",
-        Severity.ERROR,
-        "ABCI's -g stands in the script; qsub takes it on the command line only",
-        "submit with: qsub -g GROUP FILE",
-        _check_account,
-    ),
-    ScriptRule(
-        "unknown-queue", Severity.WARNING, "the site has no such queue", "choose one it has", _check_unknown_queue
-    ),
-    ScriptRule("retired-queue", Severity.WARNING, "the queue was switched off", "choose another", _check_retired),
-    ScriptRule(
-        "over-limit",
-        Severity.ERROR,
-        "more time, nodes, GPUs, CPUs or memory than the queue has",
-        "ask for less, or take another queue",
-        _check_limits,
-    ),
-    ScriptRule(
-        "queue-needs-gpus",
-        Severity.ERROR,
-        "a queue for GPU jobs, and a job that requests no GPU",
-        "add --gpus-per-node=1, or take a queue for CPUs",
-        _check_needs_gpus,
-    ),
-    ScriptRule(
-        "little-memory",
-        Severity.WARNING,
-        "no memory is requested where the default is small (300M per CPU at ZIH)",
-        "add --mem or --mem-per-cpu",
-        _check_little_memory,
-    ),
-    ScriptRule(
-        "hidden-path",
-        Severity.WARNING,
-        "a directory that compute nodes do not see (home directories at SDumont)",
-        "put it on the scratch file system",
-        _check_hidden,
-    ),
-    ScriptRule(
-        "modules-not-set-up",
-        Severity.WARNING,
-        "'module load' before the line that makes 'module' work (at ABCI)",
-        "source /etc/profile.d/modules.sh first",
-        _check_modules,
-    ),
-    ScriptRule("wrong-shell", Severity.WARNING, "#!/bin/sh at TACC", "begin with #!/bin/bash", _check_shell),
-    ScriptRule(
-        "wrong-launcher",
-        Severity.NOTE,
-        "srun at TACC, where ibrun sets up MPI and the fabric",
-        "write ibrun instead",
-        _check_launcher,
-    ),
-)
+CHECKS = {
+    "refused-by-site": _check_refused,
+    "missing-at-site": _check_required,
+    "account-or-queue-missing": _check_names,
+    "group-in-script": _check_account,
+    "unknown-queue": _check_unknown_queue,
+    "retired-queue": _check_retired,
+    "over-limit": _check_limits,
+    "queue-needs-gpus": _check_needs_gpus,
+    "little-memory": _check_little_memory,
+    "hidden-path": _check_hidden,
+    "modules-not-set-up": _check_modules,
+    "wrong-shell": _check_shell,
+    "wrong-launcher": _check_launcher,
+}

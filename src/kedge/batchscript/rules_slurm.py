@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kedge.batchscript.containers import skip_prefix
-from kedge.batchscript.findings import Case, CheckResult, ScriptRule, Severity
+from kedge.batchscript.findings import Case, CheckResult
 from kedge.batchscript.rules_body import list_code
 from kedge.schedulers.directive import CutOption, show_option
 from kedge.schedulers.script_request import ScriptRequest
@@ -191,62 +191,14 @@ def _check_old_names(case: Case) -> Iterator[CheckResult]:
                 yield CheckResult(number, f"{name} is a deprecated name", f"write {_OLD[name]}")
 
 
-RULES = (
-    ScriptRule(
-        "lonely-option",
-        Severity.ERROR,
-        "an option that sbatch takes beside others only: --gpus-per-task without --ntasks, --mem-per-gpu without GPUs",
-        "add what it needs",
-        _check_lonely,
-    ),
-    ScriptRule(
-        "excluding-options",
-        Severity.ERROR,
-        "options that sbatch refuses together, such as --cpus-per-gpu and --cpus-per-task",
-        "keep one of them",
-        _check_exclusion,
-    ),
-    ScriptRule(
-        "gpus-do-not-add-up",
-        Severity.ERROR,
-        "--gpus for the whole job that is not the sum of its nodes or tasks",
-        "leave --gpus out, or correct it",
-        _check_sums,
-    ),
-    ScriptRule(
-        "memory-twice",
-        Severity.ERROR,
-        "--mem, --mem-per-cpu and --mem-per-gpu exclude each other",
-        "keep one of them",
-        _check_memory_twice,
-    ),
-    ScriptRule(
-        "overlooked-value",
-        Severity.WARNING,
-        "a word in --mail-type that sbatch does not know, and ignores beside others",
-        "write BEGIN, END, FAIL, REQUEUE, TIME_LIMIT, ARRAY_TASKS, ALL or NONE",
-        _check_mail_words,
-    ),
-    ScriptRule(
-        "masked-gpus",
-        Severity.WARNING,
-        "--gpus-per-task and --gpu-bind show each task one GPU, number 0, whatever its local rank is",
-        "ask with --gpus-per-node, which shows all tasks all GPUs of the node",
-        _check_masked_gpus,
-    ),
-    ScriptRule(
-        "wrong-node-rank",
-        Severity.WARNING,
-        "NODE_RANK is taken from SLURM_PROCID, with several tasks per node",
-        "write SLURM_NODEID",
-        _check_node_rank,
-    ),
-    ScriptRule(
-        "srun-forgets-cpus",
-        Severity.WARNING,
-        "srun of Slurm 22.05 to 23.02 does not take --cpus-per-task over from sbatch",
-        'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
-        _check_srun_cpus,
-    ),
-    ScriptRule("old-variable", Severity.NOTE, "old names of Slurm's variables", "use the new name", _check_old_names),
-)
+CHECKS = {
+    "lonely-option": _check_lonely,
+    "excluding-options": _check_exclusion,
+    "gpus-do-not-add-up": _check_sums,
+    "memory-twice": _check_memory_twice,
+    "overlooked-value": _check_mail_words,
+    "masked-gpus": _check_masked_gpus,
+    "wrong-node-rank": _check_node_rank,
+    "srun-forgets-cpus": _check_srun_cpus,
+    "old-variable": _check_old_names,
+}

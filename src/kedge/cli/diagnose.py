@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Search the logs and explain them; 85 where a known failure was found."""
+    from kedge.cli.status import warn_of_site_failures
     from kedge.ops.diagnose.failed_logs import join_diagnoses
 
     states: list[dict[str, object]] = []
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.print_json(document)
     else:
         _show(diagnosis, states, arguments, console)
+    warn_of_site_failures(console)
     return FailureFound.exit_code if diagnosis.has_failure else 0
 
 

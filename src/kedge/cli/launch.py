@@ -263,6 +263,7 @@ def _show(plan: LaunchPlan, console: Console) -> None:
 def _tell(failure: RankFailure, contract: Contract, console: Console) -> None:
     """Which rank failed and how, its last lines, and what they mean."""
     from kedge.cli.redaction import escape_controls, escape_line
+    from kedge.cli.status import warn_of_site_failures
     from kedge.compat.failures.rank_labels import remove_colours
     from kedge.ops.launch.explain_end import find_rank_clue
     from kedge.posix.process import describe_status
@@ -281,6 +282,7 @@ def _tell(failure: RankFailure, contract: Contract, console: Console) -> None:
     if clue is not None:
         console.note_hanging("Cause: ", escape_line(clue.cause))
         console.note_hanging("Remedy: ", escape_line(clue.remedy))
+    warn_of_site_failures(console)
 
 
 def _write(is_error: bool, text: str) -> None:

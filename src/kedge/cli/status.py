@@ -41,7 +41,16 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             _show(job, statuses, cluster, console)
     if console.json:
         console.print_json(described[0] if len(described) == 1 else described)
+    warn_of_site_failures(console)
     return 0
+
+
+def warn_of_site_failures(console: Console) -> None:
+    """Once a command has searched all its logs: say what is wrong with the site's own table of failures."""
+    from kedge.compat.failures.catalogue import find_site_problem
+
+    if problem := find_site_problem():
+        console.progress.warn(problem)
 
 
 def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> dict[str, object]:

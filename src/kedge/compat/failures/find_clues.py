@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from kedge.compat.failures.catalogue import CATALOGUE, EXCEPTION, ORDER
+from kedge.compat.failures.catalogue import load_catalogue
 from kedge.compat.failures.failure import CAUSE, CONSEQUENCE, GENERAL, LEVELS, NOTE, Clue
 from kedge.compat.failures.log_search import LogSearch, Occurrence, Sighting
 from kedge.compat.image.clean_config import clean_text
@@ -15,8 +15,6 @@ from kedge.model.secret_text import mask_secrets
 
 _LONGEST_LINE = 240
 _ARCHITECTURE = re.compile(r"\b(?:sm|compute)_(\d{1,2})(\d)")  # `sm_86`, which people know as 8.6
-_LATE = frozenset(failure.name for failure in CATALOGUE if failure.is_late)
-_PLACES = {name: place for place, name in enumerate(ORDER)}
 
 
 def explain_failure(text: str) -> Clue | None:
@@ -31,7 +29,7 @@ def find_clues(text: str, *, notes: bool = False) -> tuple[Clue, ...]:
 
 def search_pieces(pieces: Iterable[bytes], *, notes: bool = False, file: str = "") -> tuple[Clue, ...]:
     """The same for the pieces of a log, which may be endless."""
-    search = LogSearch(CATALOGUE, EXCEPTION)
+    search = LogSearch(load_catalogue())
     for piece in pieces:
         search.feed(piece)
     return make_clues(search.finish(), notes=notes, file=file)
@@ -51,21 +49,24 @@ def sort_clues(clues: Iterable[Clue], culprit: str = "") -> list[Clue]:
     A line without a label is the launcher's or the scheduler's, and as good as the first rank's.
     """
 
+    places = load_catalogue().places
+
     def judge(clue: Clue) -> tuple[int, bool, int, int]:
         is_of_others = bool(culprit and clue.rank and clue.rank != culprit)
-        return LEVELS.index(clue.level), is_of_others, _PLACES[clue.name], clue.number
+        return LEVELS.index(clue.level), is_of_others, places[clue.name], clue.number
 
     return sorted(clues, key=judge)
 
 
 def _demote_late(clues: list[Clue]) -> list[Clue]:
     """A job that ran into its time limit after a rank had died did so because of that rank."""
+    late = {failure.name for failure in load_catalogue().failures if failure.is_late}
     first = min(
-        (clue.number for clue in clues if clue.level in (CAUSE, GENERAL) and clue.name not in _LATE), default=None
+        (clue.number for clue in clues if clue.level in (CAUSE, GENERAL) and clue.name not in late), default=None
     )
     if first is None:
         return clues
-    return [replace(clue, level=CONSEQUENCE) if clue.name in _LATE and clue.number > first else clue for clue in clues]
+    return [replace(clue, level=CONSEQUENCE) if clue.name in late and clue.number > first else clue for clue in clues]
 
 
 def _find_first_rank(sightings: Iterable[Sighting]) -> str:

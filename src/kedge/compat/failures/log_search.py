@@ -9,26 +9,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from kedge.compat.failures.catalogue import Catalogue
 from kedge.compat.failures.failure import Failure
 from kedge.compat.failures.rank_labels import remove_colours, split_label
 from kedge.frozen import frozen
 
-# Every example of the catalogue has one of these words in it (small letters); a test holds them together.
-MARKS = (
-    b"error", b"fail", b"not found", b"cannot", b"can not", b"unable", b"denied", b"kill", b"oom", b"exceeded",
-    b"limit", b"invalid", b"insufficient", b"supported", b"exception", b"fault", b"mismatch", b"no such", b"no space",
-    b"out of memory", b"bad_alloc", b"timed out", b"timeout", b"refused", b"unavailable", b"unreachable", b"abort",
-    b"exited", b"unknown", b"not detected", b"not compatible", b"mode enabled", b"no kernel", b"no cuda",
-    b"no module", b"too short", b"not set", b"not allowed", b"unrecognized", b"traceback", b"signal", b"constraint",
-    b"resolutionimpossible", b"net/socket", b"member: ", b"unauthorized", b"too many", b"stale", b"core dumped",
-    b"warning", b"not built", b"no driver", b"could not", b"any nv files", b"ptx", b"overwritten", b"rejected",
-    b"not permitted", b"cancelled", b"no provider", b"disabled", b"abruptly", b" 0 of 1", b" 0 out of 1", b" 0/1",
-    b"does not know", b"not enough", b"run as root", b"no components", b"mpi_err", b"errno", b"not available",
-    b"/.local/lib", b"not successful", b"no socket", b"duplicate gpu", b"connection closed", b"terminat", b"couldn't",
-    b"omp_num_threads", b"kedge: ", b"process name: ",
-)  # fmt: skip
 _LOOK_AHEAD = 8192  # bytes that are kept for lines that belong together
 _LEAST_PIECE, _MOST_WAITING = 1 << 18, 1 << 10  # bytes, and pieces, that are searched at once
 _LONGEST_LINE = 4096  # bytes of a line around a word
@@ -40,7 +27,6 @@ _ALIKE = bytes.maketrans(b"123456789\r", b"000000000\n")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)+|0x[0-9a-f]+|\d{4,}")
 _QUOTED_CODE = ("raise ", "warnings.warn(")  # lines of the program in a traceback: the message itself comes after them
 _TRACEBACK = "Traceback (most recent call last)"
-_EXCEPTION = re.compile(r"([A-Za-z_][\w.]{0,120}(?:Error|Exception|Exit|Interrupt|Failure|Timeout|Expired))\b(?::|$)")
 
 
 @frozen
@@ -76,10 +62,12 @@ class Sighting:
 class LogSearch:
     """Takes a log in pieces, and has what was found in it."""
 
-    def __init__(self, catalogue: Sequence[Failure], exceptions: Failure | None = None) -> None:
+    def __init__(self, catalogue: Catalogue) -> None:
         self.sightings: dict[str, Sighting] = {}
-        self._catalogue = tuple(catalogue)
-        self._exceptions = exceptions  # what stands for a Python exception that the catalogue does not know
+        self._catalogue = tuple(failure for failure in catalogue.failures if not failure.is_exception)
+        self._exceptions = next(failure for failure in catalogue.failures if failure.is_exception)
+        self._ending = re.compile(self._exceptions.pattern)  # capital letters count, unlike in other patterns
+        self._marks = catalogue.marks
         self._kept = b""
         self._waiting: list[bytes] = []
         self._lines = 0  # before what is kept
@@ -113,7 +101,7 @@ class LogSearch:
     def _search(self, buffer: bytes, cut: int) -> None:
         """Compare all lines of the buffer that begin before `cut` and have a mark."""
         counted, number = 0, self._lines + 1
-        for start, end in _list_marked(buffer, cut):
+        for start, end in _list_marked(buffer, cut, self._marks):
             number += buffer.count(b"\n", counted, start)
             counted = start
             self._compare(buffer, start, end, number)
@@ -144,11 +132,11 @@ class LogSearch:
             if len(self._in_traceback) < _MOST_RANKS:
                 self._in_traceback.add(rank)
             return
-        match = _EXCEPTION.match(line) if rank in self._in_traceback else None
+        match = self._ending.match(line) if rank in self._in_traceback else None
         if match is None:
             return
         self._in_traceback.discard(rank)
-        if self._exceptions is not None and not has_explanation:
+        if not has_explanation:
             self._note(Occurrence(self._exceptions, line, match, number, rank))
 
     def _note(self, occurrence: Occurrence) -> None:
@@ -165,11 +153,11 @@ def _is_excused(failure: Failure, text: str) -> bool:
     return bool(failure.unless) and compile_pattern(failure.unless).search(text) is not None
 
 
-def _list_marked(buffer: bytes, cut: int) -> list[tuple[int, int]]:
+def _list_marked(buffer: bytes, cut: int, marks: tuple[bytes, ...]) -> list[tuple[int, int]]:
     """Beginnings and ends of the lines that have a mark, in their order."""
     lowered = buffer.lower()
     lines: dict[int, int] = {}
-    for mark in _list_present(lowered):
+    for mark in _list_present(lowered, marks):
         place = lowered.find(mark)
         while 0 <= place < cut + _LONGEST_LINE:
             start, end = _find_line(buffer, place)
@@ -179,11 +167,11 @@ def _list_marked(buffer: bytes, cut: int) -> list[tuple[int, int]]:
     return sorted(lines.items())
 
 
-def _list_present(lowered: bytes) -> list[bytes]:
+def _list_present(lowered: bytes, marks: tuple[bytes, ...]) -> list[bytes]:
     """The marks that may be in a text; logs repeat themselves: lines that differ in numbers only are looked at "
     "once."""
     different = b"\n".join(set(lowered.translate(_ALIKE).split(b"\n")))
-    return [mark for mark in MARKS if mark.translate(_ALIKE) in different]
+    return [mark for mark in marks if mark.translate(_ALIKE) in different]
 
 
 def _find_line(buffer: bytes, place: int) -> tuple[int, int]:

@@ -155,11 +155,13 @@ def _load(learned: Path | None, changed: int, size: int) -> Tables:
 
 @functools.lru_cache(maxsize=1)
 def _load_shipped(folder: Path) -> tuple[tuple[CudaRelease, ...], tuple[GpuModel, ...], GroupedTable]:
-    cuda, gpus, releases = (_read_shipped(folder / kind.file, kind) for kind in (CUDA, GPUS, RELEASES))
+    cuda, gpus, releases = (read_shipped(kind, folder) for kind in (CUDA, GPUS, RELEASES))
     return cuda.read_all(), gpus.read_all(), releases
 
 
-def _read_shipped(path: Path, kind: TableKind) -> GroupedTable:
+def read_shipped(kind: TableKind, folder: Path = SHIPPED) -> GroupedTable:
+    """A table that comes with kedge; what is wrong with it raises TableProblem."""
+    path = folder / kind.file
     try:
         data = path.read_bytes()
     except OSError as problem:

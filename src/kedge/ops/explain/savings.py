@@ -7,7 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from kedge.compat.image.leftovers import RULES, LeftoverRule, find_leftover
+from kedge.compat.image.leftovers import LeftoverRule, find_leftover, list_leftover_rules
 from kedge.compat.image.size_report import DuplicateFiles, LayerSize, PackageSize, Saving
 from kedge.ops.explain.image_trees import ImageFiles, show_path
 
@@ -34,7 +34,7 @@ def _list_leftovers(files: ImageFiles) -> Iterator[Saving]:
         rules = [_find_rule(path) for path in paths]
         if rules[0] is not None and all(rules):
             found[rules[0].name].append((node.size, paths[0]))
-    for rule in RULES:
+    for rule in list_leftover_rules():
         entries = sorted(found[rule.name], reverse=True)
         if entries:
             yield Saving(
