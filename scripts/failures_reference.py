@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""For 'make reference': docs/reference/failures.md, every message that `kedge diagnose` knows, and what to do."""
+"""For scripts/make-reference: reference/failures.md, every message that `kedge diagnose` knows, and what to do."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ _SUBJECTS = {
 _LABELS = {CAUSE: "Cause", GENERAL: "Cause", CONSEQUENCE: "Follows from another failure", NOTE: "Note"}
 _HEAD = """\
 # Messages of failed jobs
-
-Made by `scripts/make-reference` from `src/kedge/data/failures.toml`; do not edit.
 
 Search this page for the message in your log. [`kedge diagnose`](../guides/failures.md) does it for you: it reads the
 log of a job and prints the cause. For errors of kedge itself see [Troubleshooting](../guides/troubleshooting.md).

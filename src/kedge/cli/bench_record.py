@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.launch import read_container_options, read_count, read_seconds
+from kedge.cli.launch import read_count, read_seconds
+from kedge.errors import UsageError
 from kedge.model.size import format_size
 from kedge.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
+from kedge.pages.drawing import write_svg
 from kedge.posix.files import explained, refuse_others, write_atomically
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from kedge.ops.bench.sweep import ScalingPoint
 
 _PLACES = {"matmul": "rows of the matrices", "allreduce": "bytes of the message", "nbody": "bodies"}
-_DRAWING_SECONDS = 120.0
 _VERDICTS = {"faster": "good", "slower": "warning"}
 
 
@@ -61,14 +62,12 @@ def add_plot(options: argparse._ActionsContainer) -> None:
         action="append",
         metavar="FILE",
         default=[],
-        help="draw it: .svg; .png or .pdf if the image or this host has matplotlib; repeatable",
+        help="draw it into an .svg; repeatable",
     )
 
 
 def check_places(arguments: argparse.Namespace) -> None:
     """Refuse files that cannot be written before anything is measured."""
-    from kedge.ops.bench.paint import check_plot
-
     output = getattr(arguments, "output", None)
     for path in (*arguments.plot, *([output] if output else [])):
         with explained(path.parent):
@@ -76,7 +75,8 @@ def check_places(arguments: argparse.Namespace) -> None:
     if output:
         refuse_others(output, b'"bench":')
     for path in arguments.plot:
-        check_plot(path)
+        if path.suffix.lower() != ".svg":
+            raise UsageError(f"'{path}' is no name of a plot", hint="end it with .svg, which every browser opens")
 
 
 def keep_record(record: BenchRecord, arguments: argparse.Namespace, console: Console) -> None:
@@ -84,7 +84,7 @@ def keep_record(record: BenchRecord, arguments: argparse.Namespace, console: Con
     output = [arguments.output] if arguments.output else []
     if output:
         write_atomically(arguments.output, (json.dumps(record.as_dict(), indent=2) + "\n").encode())
-    _tell_written([*output, *_draw([("", record)], arguments, record.image, console)], console)
+    _tell_written([*output, *_draw([("", record)], arguments, console)], console)
 
 
 def keep_records(records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, console: Console) -> None:
@@ -97,7 +97,7 @@ def keep_records(records: Sequence[tuple[str, BenchRecord]], arguments: argparse
         path = output.with_name(f"{output.stem}-{name.replace('/', '-')}{output.suffix}")
         write_atomically(path, (json.dumps(record.as_dict(), indent=2) + "\n").encode())
         written.append(path)
-    _tell_written([*written, *_draw(records, arguments, "", console)], console)
+    _tell_written([*written, *_draw(records, arguments, console)], console)
 
 
 def _tell_written(paths: Sequence[Path], console: Console) -> None:
@@ -105,30 +105,15 @@ def _tell_written(paths: Sequence[Path], console: Console) -> None:
         console.print(f"wrote {', '.join(str(path) for path in paths)}")
 
 
-def _draw(
-    records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, image: str, console: Console
-) -> list[Path]:
-    from kedge.ops.bench.paint import paint
-    from kedge.ops.bench.programs import ProgramPlace
-
-    if not arguments.plot:
-        return []
-    if not records[0][1].figures:
+def _draw(records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, console: Console) -> list[Path]:
+    plots: list[Path] = arguments.plot
+    if plots and not records[0][1].figures:
         console.progress.warn("Nothing to plot: one rank alone exchanges no data")
         return []
-    plot = make_plot(records)
-    is_runnable = arguments.command not in ("pull", "compare")  # what is pulled need not run here
-    options = tuple(read_container_options(arguments)) if image and is_runnable else ()
-    where = ProgramPlace(image if is_runnable else "", options, _DRAWING_SECONDS)
-    drawn = []
-    for path in arguments.plot:
-        made = paint(lay_out_plot(plot), path, where, console.environ)
-        if made != path:
-            console.progress.warn(
-                f"Neither the image nor this host has matplotlib, which draws {path.suffix}: kedge drew {made} instead"
-            )
-        drawn.append(made)
-    return drawn
+    drawn = write_svg(lay_out_plot(make_plot(records))) if plots else b""
+    for path in plots:
+        write_atomically(path, drawn)
+    return plots
 
 
 def make_plot(records: Sequence[tuple[str, BenchRecord]]) -> BenchPlot:

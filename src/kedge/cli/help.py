@@ -94,6 +94,4 @@ def resolve_links(text: str, topic: str) -> str:
         command = f"`kedge help {name}{' ' if anchor else ''}{anchor}`"
         return label if name is None else f"{label} ({command})"
 
-    return _LINK.sub(
-        replace, re.sub(r"<!--.*?-->\n?|^!\[[^]]*\]\([^)]*\)\n\n?", "", text, flags=re.DOTALL | re.MULTILINE)
-    )
+    return _LINK.sub(replace, _UNSEEN.sub("", text))

@@ -8,7 +8,6 @@ is zero. Memory is in GB/s. 0: the GPU has no such unit, or the sheet does not s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from kedge.frozen import JsonValue, frozen
 
@@ -66,8 +65,3 @@ _RATES: tuple[tuple[str, GpuRates], ...] = (
 def find_gpu_rates(name: str) -> GpuRates | None:
     """Find the rates of a GPU by the name that nvidia-smi shows; None where the model is not in the table."""
     return next((rates for pattern, rates in _RATES if re.search(pattern, name, re.IGNORECASE)), None)
-
-
-def list_models() -> Iterable[str]:
-    """The models of the table."""
-    return [rates.model for _, rates in _RATES]

@@ -13,7 +13,7 @@ from kedge.doctor.finding import FAIL, LEVELS, NOTE, OK, SKIPPED, WARNING, Findi
 from kedge.frozen import frozen
 from kedge.model.counting import count_things
 from kedge.pages.chart_picture import make_chart_picture
-from kedge.pages.document import Imprint, fit_page, make_page, make_section
+from kedge.pages.document import Imprint, fit_page, make_page, make_section, make_table
 from kedge.pages.facts_part import make_facts, make_summary
 from kedge.pages.layers_picture import make_layers_picture
 from kedge.pages.markup import Markup, format_sentence, make_element
@@ -118,10 +118,8 @@ def _make_quiet_findings(findings: Sequence[Finding]) -> Markup | None:
     passed = sum(each.level == OK for each in findings)
     skipped = len(findings) - passed
     words = f"{passed} in order" + (f", {skipped} not checked" if skipped else "")
-    names = ("Check", "Result", "Found")
-    head = make_element("thead", make_element("tr", *(make_element("th", name, scope="col") for name in names)))
-    body = make_element("tbody", *(_make_row(each) for each in findings[:_MOST_FINDINGS]))
-    table = make_element("table", head, body, class_="facts")
+    rows = (_make_row(each) for each in findings[:_MOST_FINDINGS])
+    table = make_table(("Check", "Result", "Found"), rows, "facts")
     folded = make_element("details", make_element("summary", words), table, _say_rest(findings))
     return make_section("The other checks", folded)
 

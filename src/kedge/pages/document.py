@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kedge.frozen import frozen, list_names, replace
@@ -55,6 +55,12 @@ def make_page(title: str, kind: str, parts: Sequence[Markup | None], imprint: Im
 def make_section(title: str, *children: object) -> Markup:
     """A part of the page with its heading."""
     return make_element("section", make_element("h2", title), *children)
+
+
+def make_table(names: Sequence[str], rows: Iterable[Markup], look: str) -> Markup:
+    """Rows below the names of their columns."""
+    head = make_element("thead", make_element("tr", *(make_element("th", name, scope="col") for name in names)))
+    return make_element("table", head, make_element("tbody", *rows), class_=look)
 
 
 def fit_page(make: Callable[..., str], *values: Any) -> str:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from kedge.frozen import JsonValue, frozen
+from kedge.frozen import frozen
 from kedge.pages.markup import Markup, make_element
 
 BLACK, MUTED = "#222222", "#555555"
 
 
 @frozen
-class Stroke(JsonValue):
+class Stroke:
     """A line through points."""
 
     points: tuple[tuple[float, float], ...]
@@ -20,7 +20,7 @@ class Stroke(JsonValue):
 
 
 @frozen
-class Box(JsonValue):
+class Box:
     """A filled rectangle."""
 
     corner: tuple[float, float]  # the upper left one
@@ -30,7 +30,7 @@ class Box(JsonValue):
 
 
 @frozen
-class Dot(JsonValue):
+class Dot:
     """A filled circle."""
 
     middle: tuple[float, float]
@@ -39,7 +39,7 @@ class Dot(JsonValue):
 
 
 @frozen
-class Label(JsonValue):
+class Label:
     """A line of text; its place is the left end, the middle or the right end of its base line."""
 
     place: tuple[float, float]
@@ -55,7 +55,7 @@ Shape = Stroke | Box | Dot | Label
 
 
 @frozen
-class Sheet(JsonValue):
+class Sheet:
     """A drawing in pixels, from the upper left corner."""
 
     title: str

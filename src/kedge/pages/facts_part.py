@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from kedge.compat.image.traits import TITLES, Fact, ImageTraits
 from kedge.compat.target import Gpu, Target
 from kedge.model.size import format_size
-from kedge.pages.document import make_section
+from kedge.pages.document import make_section, make_table
 from kedge.pages.markup import Markup, format_sentence, make_element
 
 UNKNOWN_VALUE = Markup('<span class="quiet">unknown</span>')
@@ -20,9 +20,7 @@ def make_facts(traits: ImageTraits) -> Markup:
     """The table of an image's facts; what is not known is in it, too, and says so."""
     facts = [(TITLES[name], fact) for name, fact in traits.known.items()] + _list_more_facts(traits)
     rows = [_make_row(title, fact) for title, fact in facts[:_MOST_ROWS]]
-    names = ("What", "Value", "Known from")
-    head = make_element("thead", make_element("tr", *(make_element("th", name, scope="col") for name in names)))
-    table = make_element("table", head, make_element("tbody", *rows), class_="facts")
+    table = make_table(("What", "Value", "Known from"), rows, "facts")
     notes = [make_element("p", format_sentence(note), class_="text") for note in traits.notes[:20]]
     return make_section("What is in the image", table, *notes)
 

@@ -9,7 +9,7 @@ from kedge.compat.image.size_report import Saving, SizeReport, SizeShare
 from kedge.compat.image.traits import Layer
 from kedge.model.counting import count_things
 from kedge.model.size import format_size
-from kedge.pages.document import Imprint, fit_page, make_page, make_section
+from kedge.pages.document import Imprint, fit_page, make_page, make_section, make_table
 from kedge.pages.layers_picture import make_layers_picture
 from kedge.pages.markup import Markup, format_sentence, make_element
 from kedge.pages.symbols import MarkStyle
@@ -34,12 +34,12 @@ def _make_page(report: SizeReport, imprint: Imprint) -> str:
         _make_banner(report),
         _make_savings(report.savings),
         make_section("Directories", make_element("div", draw_treemap(report.directories, "Directories by size"))),
-        _make_table("Directory", report.directories, report.size),
+        _list_shares("Directory", report.directories, report.size),
         make_layers_picture(layers),
-        _make_table("Package manager", report.managers, report.size),
-        _make_table("Package", packages, report.size),
-        _make_table("File type", report.types, report.size),
-        _make_table("Files with the same contents", copies, report.size),
+        _list_shares("Package manager", report.managers, report.size),
+        _list_shares("Package", packages, report.size),
+        _list_shares("File type", report.types, report.size),
+        _list_shares("Files with the same contents", copies, report.size),
     ]
     return make_page(report.name, "kedge image size", parts, imprint)
 
@@ -74,13 +74,11 @@ def _make_saving(saving: Saving) -> Markup:
     return make_point(look, body)
 
 
-def _make_table(title: str, shares: Sequence[SizeShare], total: int) -> Markup | None:
+def _list_shares(title: str, shares: Sequence[SizeShare], total: int) -> Markup | None:
     if not shares:
         return None
-    names = ("Size", "Share", title)
-    head = make_element("thead", make_element("tr", *(make_element("th", name, scope="col") for name in names)))
     rows = (make_element("tr", *_list_cells(share, total)) for share in shares[:_MOST_ROWS])
-    table = make_element("table", head, make_element("tbody", *rows), class_="matrix")
+    table = make_table(("Size", "Share", title), rows, "matrix")
     more = f"{len(shares) - _MOST_ROWS} more, each smaller" if len(shares) > _MOST_ROWS else None
     return make_section(f"By {title[:1].lower()}{title[1:]}", table, make_element("p", more) if more else None)
 

@@ -2,7 +2,7 @@
 """Reads the TOML of a profile. Those that come with kedge were read when it was made: `tomllib` costs a start 12 ms.
 
 profiles.json holds their tables by the size and checksum of their text, so that a changed profile is read anew;
-`make reference` writes it.
+`make tables` writes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TYPE_CHECKING = False  # as typing has it
 if TYPE_CHECKING:
     from typing import Any
 
-_KNOWN = Path(__file__).parent / "profiles.json"
+KNOWN = Path(__file__).parent / "profiles.json"
 _known_tables: dict[str, dict[str, Any]] = {}
 
 
@@ -24,7 +24,7 @@ def find_known_table(text: str) -> dict[str, Any] | None:
     """The table of a text that kedge comes with; a copy, whose keys are the caller's to remove."""
     if not _known_tables:
         try:
-            _known_tables.update(json.loads(_KNOWN.read_bytes()))
+            _known_tables.update(json.loads(KNOWN.read_bytes()))
         except (OSError, ValueError):  # TOML says the same
             _known_tables[""] = {}
     table = _known_tables.get(_name_text(text))
@@ -43,7 +43,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 def format_known_tables(texts: Iterable[str]) -> str:
     """The text of profiles.json."""
-    import tomllib  # late: only `make reference` writes it
+    import tomllib  # late: only `make tables` writes it
 
     lines = [f"{json.dumps(_name_text(text))}: {json.dumps(tomllib.loads(text))}" for text in texts]
     return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from kedge.recipe.lint.lint_recipe import lint_recipe
 from kedge.recipe.read_recipe import read_recipe
 from kedge.recipe.typed_commands import (
     TypedCommand,
@@ -77,4 +76,4 @@ def test_typed_dockerfile_is_a_recipe() -> None:
 
 def test_typed_recipes_ask_nothing() -> None:
     text = render_typed_definition(HEADER, select("apt install gcc"))
-    assert "apt-question" not in [finding.rule for finding in lint_recipe(text.encode(), "a.def")]
+    assert "apt install -y gcc" in text

@@ -61,7 +61,7 @@ def test_profiles_shipped_are_these() -> None:
 @each_row("name", NAMES)
 def test_profiles_shipped_are_known_without_toml(name: str) -> None:
     text = (SHIPPED / f"{name}.toml").read_text()
-    assert find_known_table(text) == tomllib.loads(text), "run scripts/make-reference"
+    assert find_known_table(text) == tomllib.loads(text), "run scripts/make-tables"
 
 
 def test_profiles_that_were_changed_are_read_anew(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from kedge.recipe.dockerfile.syntax import DockerfileNode, read_syntax
 from kedge.recipe.lint.shell_commands import ShellCommand, read_commands
 from kedge.recipe.steps import RecipePlace
 
-RUN, HOST_RUN, COPY, ADD, SETTING, ARGUMENT, LABEL, USER, START, ENVIRONMENT = (
-    *("run", "host run", "copy", "add", "setting", "argument", "label", "user", "start", "environment"),
+RUN, HOST_RUN, COPY, ADD, SETTING, ARGUMENT, LABEL, START, ENVIRONMENT = (
+    *("run", "host run", "copy", "add", "setting", "argument", "label", "start", "environment"),
 )
 
 
@@ -122,9 +122,8 @@ def _view_instruction(node: DockerfileNode, instruction: object, shell: str) -> 
     if isinstance(instruction, ArgInstruction):
         pairs = tuple((name, value or "") for name, value in instruction.arguments)
         return LintStep(ARGUMENT, node.place, node.text, pairs=pairs)
-    if isinstance(instruction, WordsInstruction) and node.keyword in ("USER", "CMD", "ENTRYPOINT"):
-        kind = USER if node.keyword == "USER" else START
-        return LintStep(kind, node.place, " ".join(instruction.words))
+    if isinstance(instruction, WordsInstruction) and node.keyword in ("CMD", "ENTRYPOINT"):
+        return LintStep(START, node.place, " ".join(instruction.words))
     return None
 
 

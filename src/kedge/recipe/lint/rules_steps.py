@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rules about what steps do to each other: clean-ups that come too late, copies that come too early, words in vain."""
+"""Rules about what steps do to each other: clean-ups that come too late, copies that come too early, unseen scripts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from kedge.recipe.lint.finding import NOTE, WARNING, LintFinding
 from kedge.recipe.lint.known_bases import has_plain_shell
-from kedge.recipe.lint.recipe_view import ADD, COPY, RUN, USER, LintRecipe, LintStage, LintStep
+from kedge.recipe.lint.recipe_view import ADD, COPY, RUN, LintRecipe, LintStage, LintStep
 from kedge.recipe.lint.rules_packages import is_apt, is_pip_install
 from kedge.recipe.lint.shell_commands import ShellCommand
 
 _CACHES = re.compile(r"/var/lib/apt|/var/cache|/root/\.cache|~/\.cache|/tmp/\*|/var/tmp/\*|\.cache/pip|/pkgs\b")
-_ARCHIVE = re.compile(r"\.(?:tar|tgz|tbz2?|txz|tar\.(?:gz|bz2|xz|zst)|gz|bz2|xz)\Z", re.I)
 _ADDRESS = re.compile(r"https?://", re.I)
 _REPOSITORY = re.compile(r"(?:https?://|git@).*\.git(?:#.*)?\Z")
 _SHELLS = ("sh", "bash", "zsh", "dash")
@@ -24,27 +23,15 @@ def check_steps(recipe: LintRecipe) -> Iterator[LintFinding]:
     """All findings about steps."""
     for stage in recipe.stages:
         for step in stage.select(RUN):
-            yield from _check_run(step, stage, recipe)
+            yield from _check_run(step, stage)
         if recipe.kind == "dockerfile":
             yield from _check_copies(stage)
             if stage.is_result:
                 yield from _check_late_cleanups(stage)
-    if recipe.kind == "dockerfile":
-        yield from _check_user(recipe.result)
 
 
-def _check_run(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Iterator[LintFinding]:
+def _check_run(step: LintStep, stage: LintStage) -> Iterator[LintFinding]:
     commands = step.commands
-    if recipe.kind == "dockerfile" and len(commands) == 1 and commands[0].program == "cd":
-        yield LintFinding(
-            commands[0].place,
-            "lone-cd",
-            WARNING,
-            "this cd has no effect: the next instruction begins in WORKDIR again",
-            "every RUN is a shell of its own",
-            f"WORKDIR {' '.join(commands[0].names) or '/'}",
-        )
-    yield from _check_sudo(step, stage, recipe)
     for command in commands:
         is_shell = command.program in _SHELLS and not command.names
         if is_shell and command.source is not None and command.source.program in _DOWNLOADERS:
@@ -58,21 +45,6 @@ def _check_run(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Iterator
             )
     if step.shell == "sh" and has_plain_shell(stage.image):
         yield from _check_source(commands)
-
-
-def _check_sudo(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Iterator[LintFinding]:
-    command = next((command for command in step.commands if command.uses_sudo), None)
-    is_user = any(user.text.split(":")[0] not in ("root", "0") for user in stage.select(USER))
-    if command is None or is_user:
-        return
-    yield LintFinding(
-        command.place,
-        "sudo",
-        WARNING if recipe.kind == "definition" else NOTE,
-        "sudo is not needed: steps run as root",
-        "most base images have no sudo, and the step fails there",
-        command.text,
-    )
 
 
 def _check_source(commands: Sequence[ShellCommand]) -> Iterator[LintFinding]:
@@ -99,16 +71,6 @@ def _check_copies(stage: LintStage) -> Iterator[LintFinding]:
                 f"nothing checks what {addresses[0]} gives",
                 "the file may be another one tomorrow; and if it is an archive, it stays in the image",
                 f"ADD --checksum=sha256:DIGEST {addresses[0]} {step.destination}",
-            )
-        plain = [source for source in step.sources if not _ADDRESS.match(source) and not source.startswith("git@")]
-        if plain and not any(_ARCHIVE.search(source) or "*" in source or "$" in source for source in plain):
-            yield LintFinding(
-                step.place,
-                "add-for-copy",
-                NOTE,
-                "ADD copies files here as COPY does",
-                "ADD also unpacks archives and fetches addresses, which surprises readers",
-                re.sub(r"(?i)\AADD", "COPY", step.text, count=1),
             )
     yield from _check_early_copy(stage)
 
@@ -180,18 +142,3 @@ def _is_cleanup(command: ShellCommand) -> bool:
     if command.program in ("apt-get", "apt"):
         return command.names[:1] in (("clean",), ("autoclean",))
     return command.program.startswith("pip") and command.names[:2] == ("cache", "purge")
-
-
-def _check_user(stage: LintStage) -> Iterator[LintFinding]:
-    users = list(stage.select(USER))
-    is_root = [user.text.split(":")[0] in ("root", "0") for user in users]
-    if len(users) > 1 and is_root[-1] and not all(is_root):
-        before = next(user.text for user, root in zip(reversed(users), reversed(is_root), strict=True) if not root)
-        yield LintFinding(
-            users[-1].place,
-            "root-at-the-end",
-            NOTE,
-            "programs of this image run as root under docker",
-            "the last USER is root, although an earlier one was not; kedge and Apptainer run programs as you",
-            f"USER {before}",
-        )

@@ -28,7 +28,6 @@ class ShellCommand:
     place: RecipePlace
     assignments: tuple[tuple[str, str], ...] = ()
     source: ShellCommand | None = None  # before a `|`
-    uses_sudo: bool = False
 
     @property
     def program(self) -> str:
@@ -181,13 +180,11 @@ def read_commands(text: str, locate: Callable[[int], RecipePlace]) -> list[Shell
 def _make_command(words: tuple[str, ...], place: RecipePlace, source: ShellCommand | None) -> ShellCommand:
     left = list(words)
     assignments: list[tuple[str, str]] = []
-    uses_sudo = False
     while left:
         assignment = _ASSIGNMENT.fullmatch(left[0])
         if left[0] in _KEYWORDS or left[0] in ("env", "exec", "command", "nice"):
             left.pop(0)
         elif left[0] == "sudo":
-            uses_sudo = True
             left.pop(0)
             while left and left[0].startswith("-"):
                 left.pop(0)
@@ -196,4 +193,4 @@ def _make_command(words: tuple[str, ...], place: RecipePlace, source: ShellComma
             left.pop(0)
         else:
             break
-    return ShellCommand(tuple(left), place, tuple(assignments), source, uses_sudo)
+    return ShellCommand(tuple(left), place, tuple(assignments), source)

@@ -26,56 +26,16 @@ DOCKERFILES = [
     ("unpinned-base", "FROM ubuntu\n", "FROM ./base.sif\n"),
     ("unpinned-base", "FROM ubuntu\n", "FROM oci:layout/base\n"),
     (
-        "apt-lists",
-        UBUNTU + "RUN apt-get update && apt-get install -y gcc\n",
-        UBUNTU + "RUN apt-get update && apt-get install -y gcc && rm -rf /var/lib/apt/lists/*\n",
-    ),
-    (
-        "apt-lists",
-        UBUNTU + "RUN apt-get update && apt-get install -y gcc && apt-get clean\n",
-        UBUNTU + "RUN --mount=type=cache,target=/var/lib/apt apt-get update && apt-get install -y gcc\n",
-    ),
-    (
-        "apt-lists",
-        UBUNTU + "RUN apt update; apt install -y gcc\n",
-        UBUNTU.rstrip() + " AS b\nRUN apt update && apt install -y gcc\nFROM ubuntu:22.04\nCOPY --from=b /x /x\n",
-    ),
-    (
         "apt-lone-update",
         UBUNTU + "RUN apt-get update\nRUN apt-get install -y gcc\n",
         UBUNTU + "RUN apt-get update && apt-get install -y gcc\n",
     ),
     (
-        "apt-recommends",
-        UBUNTU + "RUN apt-get install -y gcc\n",
-        UBUNTU + "RUN apt-get install -y --no-install-recommends gcc\n",
-    ),
-    ("apt-question", UBUNTU + "RUN apt-get install gcc\n", UBUNTU + "RUN apt-get -qqy install gcc\n"),
-    ("apt-question", UBUNTU + "RUN apt-get install gcc\n", UBUNTU + "RUN yes | apt-get install gcc\n"),
-    (
         "conda-question",
         "FROM continuumio/miniconda3:1\nRUN conda install a\n",
         "FROM continuumio/miniconda3:1\nRUN conda install -y a\n",
     ),
-    ("pip-cache", UBUNTU + "RUN pip install numpy\n", UBUNTU + "RUN pip install --no-cache-dir numpy\n"),
-    (
-        "pip-cache",
-        UBUNTU + "RUN python3 -m pip install numpy\n",
-        UBUNTU + "ENV PIP_NO_CACHE_DIR=1\nRUN pip install numpy\n",
-    ),
-    (
-        "pip-cache",
-        UBUNTU + "RUN pip3 install numpy\n",
-        UBUNTU + "RUN --mount=type=cache,target=/root/.cache/pip pip install numpy\n",
-    ),
-    ("pip-cache", UBUNTU + "RUN pip3 install numpy\n", UBUNTU + "RUN echo pip install numpy\n"),
     ("conda-cache", "FROM a:1\nRUN conda install -y b\n", "FROM a:1\nRUN conda install -y b && conda clean -afy\n"),
-    (
-        "yum-cache",
-        "FROM rockylinux:9\nRUN dnf install -y gcc\n",
-        "FROM rockylinux:9\nRUN dnf install -y gcc && dnf clean all\n",
-    ),
-    ("apk-cache", "FROM alpine:3\nRUN apk update && apk add gcc\n", "FROM alpine:3\nRUN apk add --no-cache gcc\n"),
     ("pip-replaces", NGC + "RUN pip install torch==2.3.0\n", NGC + "RUN pip install torch\n"),
     ("pip-replaces", NGC + "RUN pip install torchaudio\n", NGC + "RUN pip install --no-deps torchaudio\n"),
     ("pip-replaces", NGC + "RUN pip install -U numpy\n", NGC + "RUN pip install -c /root/base.txt -U numpy\n"),
@@ -96,7 +56,6 @@ DOCKERFILES = [
         UBUNTU + "ADD https://a.b/c.tar.gz /root\n",
         UBUNTU + "ADD --checksum=sha256:" + "0" * 64 + " https://a.b/c /root\n",
     ),
-    ("add-for-copy", UBUNTU + "ADD app.py /app/\n", UBUNTU + "ADD app.tar.gz /app/\n"),
     (
         "piped-script",
         UBUNTU + "RUN curl -s https://a.b/i.sh | bash\n",
@@ -122,9 +81,6 @@ DOCKERFILES = [
         UBUNTU + "RUN make\nRUN apt-get clean && rm -rf /var/lib/apt/lists/*\n",
         UBUNTU + "RUN make\nRUN rm -rf /src/build\n",
     ),
-    ("root-at-the-end", "FROM a:1\nUSER me\nUSER root\n", "FROM a:1\nUSER root\nUSER me\n"),
-    ("lone-cd", "FROM a:1\nRUN cd /opt\n", "FROM a:1\nRUN cd /opt && make\n"),
-    ("sudo", "FROM a:1\nRUN sudo make install\n", "FROM a:1\nUSER me\nRUN sudo make install\n"),
     ("source-in-sh", UBUNTU + "RUN source /x && make\n", UBUNTU + 'SHELL ["/bin/bash", "-c"]\nRUN source /x && make\n'),
     ("source-in-sh", UBUNTU + "RUN source /x\n", UBUNTU + 'RUN bash -c "source /x"\n'),
     ("path-overwritten", UBUNTU + "ENV PATH=/opt/bin\n", UBUNTU + "ENV PATH=/opt/bin:$PATH\n"),
@@ -145,12 +101,6 @@ DEFINITIONS = [
     ("unpinned-base", "Bootstrap: docker\nFrom: ubuntu\n", "Bootstrap: docker\nFrom: ubuntu:{{ V }}\n"),
     ("unpinned-base", "Bootstrap: library\nFrom: lolcow\n", "Bootstrap: localimage\nFrom: lolcow\n"),
     ("singularity-hub", "Bootstrap: shub\nFrom: a/b\n", "Bootstrap: docker\nFrom: a/b:1\n"),
-    (
-        "apt-lists",
-        HEAD + "%post\n    apt-get update\n    apt-get -y install gcc\n",
-        HEAD + "%post\n    apt-get update\n    apt-get -y install gcc\n    make\n    rm -rf /var/lib/apt/lists/*\n",
-    ),
-    ("sudo", HEAD + "%post\n    sudo make install\n", HEAD + "%post\n    make install\n"),
     ("source-in-sh", HEAD + "%post\n    source /x\n", HEAD + "%post -c /bin/bash\n    source /x\n"),
     ("setup-on-host", HEAD + "%setup\n    mkdir /data\n", HEAD + "%setup\n    mkdir ${APPTAINER_ROOTFS}/data\n"),
     ("setup-on-host", HEAD + "%setup\n    cp a /b\n", HEAD + "%setup\n    cd $SINGULARITY_ROOTFS\n    mkdir data\n"),
@@ -216,22 +166,21 @@ def test_lint_findings_have_a_reason_a_better_line_and_a_level(rule: str, wrong:
 
 
 def test_lint_places_are_those_of_the_command() -> None:
-    text = UBUNTU + "RUN apt-get update \\\n # a comment\n && pip install \\\n    numpy\n"
-    (finding,) = [finding for finding in lint_recipe(text.encode(), "Dockerfile") if finding.rule == "pip-cache"]
+    text = NGC + "RUN apt-get update \\\n # a comment\n && pip install \\\n    -U numpy\n"
+    (finding,) = lint_recipe(text.encode(), "Dockerfile")
     assert str(finding.place) == "Dockerfile:4:5"
-    assert finding.better == "pip install --no-cache-dir numpy"
+    assert finding.better.startswith("pip install --no-deps -U numpy, or")
 
 
 def test_lint_places_in_heredocs() -> None:
-    text = UBUNTU + "RUN <<EOF\nmake\npip install numpy\nEOF\n"
-    (finding,) = [finding for finding in lint_recipe(text.encode(), "Dockerfile") if finding.rule == "pip-cache"]
+    text = NGC + "RUN <<EOF\nmake\npip install -U numpy\nEOF\n"
+    (finding,) = lint_recipe(text.encode(), "Dockerfile")
     assert finding.place.line == 4
 
 
 def test_lint_a_comment_switches_a_rule_off() -> None:
-    text = UBUNTU + "# kedge: ignore=pip-cache\nRUN make && \\\n    pip install numpy\nRUN pip install scipy\n"
-    places = [f.place.line for f in lint_recipe(text.encode(), "Dockerfile") if f.rule == "pip-cache"]
-    assert places == [5]
+    text = NGC + "# kedge: ignore=pip-replaces\nRUN make && \\\n    pip install -U numpy\nRUN pip install -U torch\n"
+    assert [finding.place.line for finding in lint_recipe(text.encode(), "Dockerfile")] == [5]
     assert list_rules("# kedge: ignore\nFROM ubuntu\n", "Dockerfile") == []
 
 
