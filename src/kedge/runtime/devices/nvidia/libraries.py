@@ -7,7 +7,7 @@ C library, are ever taken. A library that is not listed here is taken with the c
 
 from __future__ import annotations
 
-from kedge.runtime.devices.ld_cache import MAXIMUM_SIZE, read_cache
+from kedge.posix.ld_cache import MAXIMUM_SIZE, read_cache
 from kedge.runtime.devices.nvidia.driver import is_version
 from kedge.runtime.facts import LIBRARIES
 
