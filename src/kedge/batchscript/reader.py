@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kedge.batchscript.containers import find_containers, find_launchers, find_modules
 from kedge.batchscript.script import BatchScript
-from kedge.batchscript.shell import Command, find_commands, read_commands
 from kedge.frozen import replace
+from kedge.model.shell_text import Command, find_commands, read_commands
 from kedge.schedulers.choose import find_language, list_languages
 from kedge.schedulers.directive import CutOption, Directive
 from kedge.schedulers.language import Language, LineEnd
