@@ -115,6 +115,18 @@ CALL_OWNERS = {
     "pickle.loads": "kedge.remote_call",  # what the user's own jobs wrote into a directory that is theirs alone
 }
 
+# Who starts processes, and why it is not `run_program` of the first that does.
+STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "os.posix_spawnp")
+STARTERS = {
+    "kedge.posix.process": "one program by subprocess: captured, streamed, into files, beside us, or kedge's own child",
+    "kedge.posix.lean_programs": "the programs of a submission, which the import of subprocess costs more than they do",
+    "kedge.posix.spawn": "the processes of a container's start, which loads next to nothing",
+    "kedge.posix.child_group": "many programs at once, whose outputs and ends one poll watches",
+    "kedge.posix.piped_worker": "kedge itself beside a process that has threads, with memory that both share",
+    "kedge.posix.forked_workers": "no program: work of this process that its memory is forked for",
+    "kedge.posix.bounded_children": "no program: calls that may hang for ever, each in a child that is left behind",
+}
+
 APART = {("kedge.remote_call.runner", "exec")}  # not in this process: the file is started by the image's Python
 
 OURSELVES = "kedge.posix.start_kedge"
@@ -214,6 +226,16 @@ def test_imports_owners_use_what_they_own() -> None:
     used = {each.name.split(".")[0] for module in read_modules().values() for each in module.imports}
     idle = [f"{OWNERS[thing]} owns {thing}, but nobody imports it" for thing in sorted(DEPENDENCY_MODULES - used)]
     assert not idle, "\n" + "\n".join(idle)
+
+
+def test_imports_processes_are_started_where_there_is_a_reason() -> None:
+    starting = {
+        module.name
+        for module in read_modules().values()
+        if any(imported.name.split(".")[0] == "subprocess" for imported in module.imports)
+        or any(dotted_call(node) in STARTS for node in module.find(ast.Call))
+    }
+    assert starting == set(STARTERS)
 
 
 def test_imports_one_module_starts_kedge() -> None:

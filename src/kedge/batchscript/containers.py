@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from kedge.batchscript.script import ContainerCall
-from kedge.batchscript.shell import KEYWORDS, Command, Word
 from kedge.launch.programs.known import list_launchers
+from kedge.model.shell_text import KEYWORDS, Command, Word
 from kedge.schedulers.slurm.options import srun_wants_value
 
 _LAUNCHERS = list_launchers("tasks")

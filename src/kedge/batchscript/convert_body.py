@@ -11,7 +11,6 @@ from typing import Any
 
 from kedge.batchscript.convert_launcher import Launch, read_launcher, read_torchrun
 from kedge.batchscript.script import BatchScript, ContainerCall
-from kedge.batchscript.shell import KEYWORDS, Command, Word
 from kedge.batchscript.shell_differences import (
     find_change,
     find_doubt,
@@ -23,6 +22,7 @@ from kedge.batchscript.shell_differences import (
 )
 from kedge.batchscript.variables import find_names, find_values, resolve_word, resolve_words, uses_arguments
 from kedge.model.job import Parallel
+from kedge.model.shell_text import KEYWORDS, Command, Word
 from kedge.schedulers.choose import list_facts
 from kedge.schedulers.script_request import Left, ScriptRequest
 

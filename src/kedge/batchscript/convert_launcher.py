@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.batchscript.script import ContainerCall
-from kedge.batchscript.shell import Word
 from kedge.batchscript.variables import find_names, find_own_names, resolve_word
 from kedge.model.job import Parallel
+from kedge.model.shell_text import Word
 from kedge.schedulers.directive import Directive
 from kedge.schedulers.script_request import Left, ScriptRequest
 from kedge.schedulers.slurm.language import LANGUAGE

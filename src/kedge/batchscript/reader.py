@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kedge.batchscript.containers import find_containers, find_launchers, find_modules
 from kedge.batchscript.script import BatchScript
-from kedge.batchscript.shell import Command, find_commands, read_commands
 from kedge.frozen import replace
+from kedge.model.shell_text import Command, find_commands, read_commands
 from kedge.schedulers.choose import find_language, list_languages
 from kedge.schedulers.directive import CutOption, Directive
 from kedge.schedulers.language import Language, LineEnd
+from kedge.schedulers.shell_words import BEFORE_HASH, OUTSIDE_QUOTES, cut_words
 
 
 def read_script(text: str) -> BatchScript:
@@ -54,44 +55,10 @@ def read_script(text: str) -> BatchScript:
 
 
 def split_directive(language: Language, text: str) -> tuple[list[str], str, str]:
-    """The words of a directive's line, the comment behind them, and what is wrong.
-
-    All schedulers cut at blanks and know both kinds of quotes. Where there are comments, they begin at any `#`, even
-    inside a word; `\\#` is one that is meant.
-    """
-    words: list[str] = []
-    current: list[str] | None = None  # no list: between words
-    quote, position = "", 0
-    while position < len(text):
-        character = text[position]
-        position += 1
-        if quote and character == quote:
-            quote = ""
-        elif quote:
-            current = _extend(current, character)
-        elif character in "'\"":
-            quote, current = character, _extend(current, "")
-        elif character == "\\" and (language.has_escapes or text[position : position + 1] == "#"):
-            current = _extend(current, text[position : position + 1])
-            position += 1
-        elif character == "#" and language.has_comments:
-            return [*words, *_close(current)], text[position - 1 :], ""
-        elif character.isspace():
-            words += _close(current)
-            current = None
-        else:
-            current = _extend(current, character)
-    return [*words, *_close(current)], "", f"the quote {quote} is not closed" if quote else ""
-
-
-def _extend(word: list[str] | None, text: str) -> list[str]:
-    word = [] if word is None else word
-    word.append(text)
-    return word
-
-
-def _close(word: list[str] | None) -> list[str]:
-    return [] if word is None else ["".join(word)]
+    """The words of a directive's line, the comment behind them, and what is wrong."""
+    escapes = OUTSIDE_QUOTES if language.has_escapes else BEFORE_HASH
+    words, comment, quote = cut_words(text, escapes, has_comments=language.has_comments)
+    return words, comment, f"the quote {quote} is not closed" if quote else ""
 
 
 def _find_directives(lines: list[str], languages: Iterable[Language]) -> Iterator[Directive]:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from kedge.batchscript.containers import SINGULARITY, find_pulls
 from kedge.batchscript.findings import Case, CheckResult
 from kedge.batchscript.script import ContainerCall
-from kedge.batchscript.shell import Word, find_commands
 from kedge.batchscript.variables import find_values, resolve_word
 from kedge.launch.programs.known import list_launchers
 from kedge.model.job import LAUNCHERS
 from kedge.model.secret_text import has_secret
+from kedge.model.shell_text import Word, find_commands
 
 _PORT = re.compile(
     r"(?:\bMASTER_PORT=|--master[_-]port[= ]|--rdzv[_-]endpoint[= ]\S*:|--main_process_port[= ])[\"']?(\d+)\b(?!\$)"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from kedge.batchscript.findings import Case, CheckResult
-from kedge.batchscript.shell import Command
 from kedge.batchscript.variables import find_values, resolve_word
 from kedge.launch.programs.known import list_launchers
+from kedge.model.shell_text import Command
 
 # one process per GPU is what these are for
 _OF_TORCH = re.compile(r"(?<!\S)['\"]?(--nproc[_-]per[_-]node)[= ]+(\d+)(?![\w.])")

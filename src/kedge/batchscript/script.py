@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kedge.batchscript.shell import Command, Word
+from kedge.model.shell_text import Command, Word
 from kedge.schedulers.choose import find_language
 from kedge.schedulers.directive import Directive
 from kedge.schedulers.language import Language

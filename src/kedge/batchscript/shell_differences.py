@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kedge.batchscript.script import ContainerCall
-from kedge.batchscript.shell import KEYWORDS, Command, Word
 from kedge.batchscript.variables import (
     find_assignments,
     find_names,
@@ -17,6 +16,7 @@ from kedge.batchscript.variables import (
     resolve_words,
     uses_arguments,
 )
+from kedge.model.shell_text import KEYWORDS, Command, Word
 
 # variables and arguments, which sh in the container knows as well as the shell on the node
 _SIMPLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[1-9@*#]|\{[1-9@*#]\})|\\.", re.DOTALL)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from kedge.batchscript.shell import Command, Word
+from kedge.model.shell_text import Command, Word
 from kedge.schedulers.choose import find_facts
 
 _SETTERS = ("read", "unset", "mapfile", "readarray", "getopts")

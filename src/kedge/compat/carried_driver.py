@@ -43,12 +43,13 @@ def read_branches(view: View, carried: CarriedDriver) -> None:
     """Fill in what the library says about itself, if it says anything that can be read."""
     import json  # late: only where the image's driver is newer than the host's
 
-    from kedge.compat.elf_notes import read_note
+    from kedge.posix.elf import ElfDamage, ElfFile
 
-    text = read_note(view, f"{carried.folder}/libcuda.so.{carried.version}", _SECTION, _OWNER)
+    path = f"{carried.folder}/libcuda.so.{carried.version}"
     try:
+        text = ElfFile(lambda size, offset: view.read(path, size, offset) or b"").read_note(_SECTION, _OWNER)
         content = json.loads(text) if text else None
-    except (ValueError, RecursionError):
+    except (ElfDamage, ValueError, RecursionError):
         return
     if not isinstance(content, dict):
         return

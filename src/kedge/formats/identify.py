@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, KedgeError, UnsupportedFormat
+from kedge.posix.spawn import ELFMAG
 
 PROBE = 2048  # Apptainer looks at as much
 _EXT_MAGIC_OFFSET = 1080
@@ -51,7 +52,7 @@ _PREFIXES = (
     (b"\xfd7zXZ\0", FileKind.XZ),
     (b"BZh", FileKind.BZIP2),
     (b"PK\x03\x04", FileKind.ZIP),
-    (b"\x7fELF", FileKind.ELF),
+    (ELFMAG, FileKind.ELF),
     (b"LUKS\xba\xbe", FileKind.LUKS),
     (b"version https://git-lfs", FileKind.LFS_POINTER),
 )

@@ -15,12 +15,11 @@ from pathlib import Path
 
 from kedge.errors import KedgeError
 from kedge.formats.elf import ElfObject, read_elf
+from kedge.posix.ld_cache import MAGIC, MAXIMUM_SIZE, CacheEntry, read_entries
 
 _CACHE = Path("/etc/ld.so.cache")
-_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_HEADER = struct.Struct("=20sIIB3xI12x")
 _CACHE_ENTRY = struct.Struct("=iIIIQ")
-_MAXIMUM_CACHE = 64 << 20
 _TRIPLETS = {
     "amd64": "x86_64-linux-gnu",
     "arm64": "aarch64-linux-gnu",
@@ -31,16 +30,6 @@ _TRIPLETS = {
     "riscv64": "riscv64-linux-gnu",
     "loong64": "loongarch64-linux-gnu",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _CacheEntry:
-    """One line of `ldconfig -p`."""
-
-    flags: int
-    name: str
-    path: str
-    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +48,7 @@ class Linker:
         self._architecture = architecture
         self._bits = bits
         self._objects: dict[str, ElfObject | None] = {}
-        self.entries = read_cache(cache)
+        self.entries = _read_cache(cache)
         self._by_name: dict[str, list[str]] = {}
         for entry in self.entries:
             self._by_name.setdefault(entry.name, []).append(entry.path)
@@ -144,35 +133,17 @@ def name_musl_paths(interpreter: str) -> str:
     return f"/etc/{interpreter.rpartition('/')[2].partition('.')[0]}.path"
 
 
-def read_cache(path: Path) -> list[_CacheEntry]:
+def _read_cache(path: Path) -> list[CacheEntry]:
     """The entries of ldconfig's cache for the base instruction set; empty when there is none or it is unreadable."""
     try:
-        if path.stat().st_size > _MAXIMUM_CACHE:
-            return []
-        data = path.read_bytes()
+        data = path.read_bytes() if path.stat().st_size <= MAXIMUM_SIZE else b""
     except OSError:
         return []
-    start = data.find(_CACHE_MAGIC)  # glibc before 2.32 has an older table in front
-    if start < 0 or len(data) < start + _CACHE_HEADER.size:
-        return []
-    data = data[start:]
-    count = _CACHE_HEADER.unpack_from(data)[1]
-    end = _CACHE_HEADER.size + count * _CACHE_ENTRY.size
-    if end > len(data):
-        return []
-    entries = []
-    for flags, key, value, version, capabilities in _CACHE_ENTRY.iter_unpack(data[_CACHE_HEADER.size : end]):
-        if capabilities == 0:  # others need newer CPUs: the image must run on older ones, too
-            entries.append(_CacheEntry(flags, _string(data, key), _string(data, value), version))
-    return [entry for entry in entries if entry.name and entry.path]
+    # others need newer CPUs: the image must run on older ones, too
+    return [entry for entry in read_entries(data) if entry.capabilities == 0]
 
 
-def _string(data: bytes, offset: int) -> str:
-    end = data.find(b"\0", offset, offset + 4096)
-    return data[offset:end].decode("utf-8", "surrogateescape") if 0 <= offset < end else ""
-
-
-def write_cache(entries: Sequence[_CacheEntry], packed: Container[str]) -> bytes:
+def write_cache(entries: Sequence[CacheEntry], packed: Container[str]) -> bytes:
     """A cache with those entries whose file is in the image, in the order they had: the loader searches by halving."""
     kept = [entry for entry in entries if entry.path in packed]
     strings = bytearray()
@@ -183,6 +154,6 @@ def write_cache(entries: Sequence[_CacheEntry], packed: Container[str]) -> bytes
             places[text] = base + len(strings)
             strings += text.encode("utf-8", "surrogateescape") + b"\0"
     endian = 2 if struct.pack("=H", 1) == b"\1\0" else 3
-    header = _CACHE_HEADER.pack(_CACHE_MAGIC, len(kept), len(strings), endian, 0)
+    header = _CACHE_HEADER.pack(MAGIC, len(kept), len(strings), endian, 0)
     rows = [_CACHE_ENTRY.pack(e.flags, places[e.name], places[e.path], e.version, 0) for e in kept]
     return header + b"".join(rows) + bytes(strings)

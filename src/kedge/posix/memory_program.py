@@ -16,11 +16,13 @@ import os
 import struct
 
 from kedge.posix.libc import F_ADD_SEALS, MFD_ALLOW_SEALING, MFD_CLOEXEC, create_memory
-from kedge.posix.spawn import fork_detached, replace_process
+from kedge.posix.spawn import ELFMAG, fork_detached, replace_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from kedge.posix.elf import ElfFile
 
 _CODE = 0x10000000  # where the header and the instructions lie in memory
 _TABLE = 0x10010000  # where the table lies, and what it points to behind it: another page, which is not executable
@@ -71,13 +73,11 @@ def can_hand_over() -> bool:
     return True
 
 
-def is_own_program(start: bytes) -> bool:
-    """Whether bytes are the beginning of a 64-bit program for this machine."""
+def is_own_program(file: ElfFile) -> bool:
+    """Whether a file is a 64-bit program for this machine."""
     machine = os.uname().machine
     return (
-        start[:6] == b"\x7fELF\2\1"
-        and machine in _MACHINES
-        and start[18:20] == struct.pack("<H", _MACHINES[machine][0][0])
+        (file.bits, file.order) == (64, "little") and machine in _MACHINES and file.machine == _MACHINES[machine][0][0]
     )
 
 
@@ -162,7 +162,7 @@ class _Table:
 def _render_file(machine: tuple[int, int], code: bytes, table: bytes) -> bytes:
     """An ELF program of two pieces: instructions, and what may be written."""
     number, flags = machine
-    identity = b"\x7fELF" + bytes((2, 1, 1)) + bytes(9)
+    identity = ELFMAG + bytes((2, 1, 1)) + bytes(9)
     header = struct.pack("<2HI3QI6H", 2, number, 1, _CODE + _HEADER, 64, 0, flags, 64, 56, 2, 0, 0, 0)
     size = _HEADER + len(code)
     readable, writable = 5, 6

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 else:
     import _signal  # `signal` itself imports enum
 
+ELFMAG = b"\x7fELF"  # <elf.h>: how what the kernel starts begins, unless it is a script
 HELD = "KEDGE_SIGNALS_HELD"  # a variable, from the start of a kedge by a kedge to the moment when that one listens
 _ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 

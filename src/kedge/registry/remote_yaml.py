@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Apptainer's remote.yaml: which servers are known, which of them is in use, and the user's token for each.
 
-The file has a fixed shape, two levels of `key: value`, which needs no YAML library. What is changed is changed line by
-line, so that whatever else Apptainer keeps there stays.
+Of the file only what is about remotes is read. What is changed is changed line by line, so that whatever else Apptainer
+keeps there stays.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.frozen import NOTHING
+from kedge.model.yaml_text import YamlError, parse_yaml
 from kedge.registry.secret import Secret
 from kedge.settings import apptainer_directory
 
@@ -22,6 +23,7 @@ SITE_FILES = tuple(
     Path(base, name, FILE_NAME) for name in ("apptainer", "singularity") for base in ("/etc", "/usr/local/etc")
 )
 _LINE = re.compile(r"( *)([^\s:#][^:]*|\"[^\"]*\"):(?:\s+(.*?))?\s*\Z")
+_SECTIONS = ("Active", "Remotes")
 _MAXIMUM = 1 << 20
 
 
@@ -93,29 +95,34 @@ def _read_remotes(path: Path, *, is_site: bool = False) -> Remotes:
 
 
 def parse_remotes(text: str, *, is_site: bool = False) -> Remotes:
-    """The remotes of a remote.yaml; those without an address are left out."""
-    active, section, name = "", "", ""
-    remotes: dict[str, dict[str, str]] = {}
-    widths: list[int] = []
+    """The remotes of a remote.yaml; those without an address are left out, and all of a file that is no YAML."""
+    try:
+        content = parse_yaml(_cut_sections(text))
+    except YamlError:
+        return Remotes()
+    if not isinstance(content, dict):
+        return Remotes()
+    active, described = content.get("Active"), content.get("Remotes")
+    known: dict[str, Remote] = {}
+    for name, values in described.items() if isinstance(described, dict) else ():
+        fields = (
+            {key: value for key, value in values.items() if isinstance(value, str)} if isinstance(values, dict) else {}
+        )
+        if fields.get("URI"):
+            known[name] = _make_remote(name, fields, is_site)
+    return Remotes(active if isinstance(active, str) else "", known)
+
+
+def _cut_sections(text: str) -> str:
+    """The lines about remotes: Apptainer breaks long logins, which are beside them, into several lines."""
+    kept: list[str] = []
+    is_wanted = False
     for line in text.splitlines():
-        match = _LINE.match(line)
-        if match is None:
-            continue
-        width, key, value = len(match[1]), _unquote(match[2]), _unquote(match[3] or "")
-        while widths and widths[-1] >= width:
-            widths.pop()
-        widths.append(width)
-        if len(widths) == 1:
-            section = key
-            active = value if key == "Active" else active
-        elif section == "Remotes" and len(widths) == 2:
-            name = key
-            remotes[name] = {}
-        elif section == "Remotes" and len(widths) == 3:
-            remotes[name][key] = value
-    return Remotes(
-        active, {key: _make_remote(key, fields, is_site) for key, fields in remotes.items() if fields.get("URI")}
-    )
+        if line and line[0] not in " \t#-":
+            is_wanted = line.partition(":")[0] in _SECTIONS
+        if is_wanted:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _make_remote(name: str, fields: Mapping[str, str], is_site: bool) -> Remote:

@@ -35,7 +35,7 @@ from kedge.posix.libc import (
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
 )
-from kedge.posix.spawn import fork_process, replace_process
+from kedge.posix.spawn import ELFMAG, fork_process, replace_process
 from kedge.runtime.facts import LIBRARIES, choose_home, is_privileged
 from kedge.runtime.flags import list_names
 from kedge.runtime.mount_operations import (
@@ -345,7 +345,7 @@ def _is_program(path: str) -> bool:
     """Whether a file is a program, maybe for another CPU; one that cannot be read is no script either."""
     try:
         with open(path, "rb") as file:
-            return file.read(4) == b"\x7fELF"
+            return file.read(4) == ELFMAG
     except OSError:
         return True
 

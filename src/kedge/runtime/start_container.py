@@ -455,7 +455,7 @@ def choose_restrictions(options: RunOptions, host: HostFacts) -> Restrictions:
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
         # late: where the system's Python runs this it is not needed
         from kedge.posix.memory_program import can_hand_over
-        from kedge.runtime.start.exec_from_memory import ExecFromMemory, explain_exposure
+        from kedge.runtime.exec_from_memory import ExecFromMemory, explain_exposure
 
         if can_hand_over():
             restrictions.hand_over = ExecFromMemory(explains=options.json)

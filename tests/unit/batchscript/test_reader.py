@@ -12,7 +12,7 @@ from kedge.batchscript.read_request import read_request
 from kedge.batchscript.reader import read_script
 from kedge.batchscript.rules import check_script
 from kedge.batchscript.script import BatchScript
-from kedge.batchscript.shell import find_commands
+from kedge.model.shell_text import find_commands
 from tests.builders.rows import each_row
 
 

@@ -18,8 +18,8 @@ from kedge.compat.image.traits import Fact
 from kedge.compat.mpi.read_tree import find_mpis
 from kedge.compat.versions import order
 from kedge.errors import InvalidReference
-from kedge.formats.elf import identify_machine
 from kedge.model.platform import Platform
+from kedge.posix.elf import identify_machine
 
 if TYPE_CHECKING:
     from kedge.posix.views import View

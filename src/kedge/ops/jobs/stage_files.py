@@ -24,7 +24,6 @@ from kedge.schedulers.container_words import runtime_of
 
 ALWAYS, NEVER = "always", "never"
 _MOUNTS = Path("/proc/self/mountinfo")
-_ONE_FILE = b"\x7fELF"  # an installed kedge begins with #!
 
 
 def plan_staging(job: Job, site: Site, kedge: str, image: StagedImage, mounts: Path = _MOUNTS) -> FileStaging:
@@ -108,9 +107,11 @@ def _find_file_system(path: str, mounts: Path) -> tuple[FileServer | None, str]:
 
 def _measure_bundle(kedge: str) -> int:
     """Return the size of kedge if it is one file; 0 for an installation."""
+    from kedge.posix.spawn import ELFMAG  # late: jobs on one node need none of it
+
     try:
-        with Path(kedge).open("rb") as file:
-            return Path(kedge).stat().st_size if file.read(4) == _ONE_FILE else 0
+        with Path(kedge).open("rb") as file:  # an installed kedge begins with #!
+            return Path(kedge).stat().st_size if file.read(4) == ELFMAG else 0
     except OSError:
         return 0
 

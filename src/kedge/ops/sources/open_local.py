@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import FileProblem, InvalidReference, KedgeError, NoMatchingPlatform, UsageError
-from kedge.formats.elf import identify_machine
 from kedge.formats.enroot import read_section
 from kedge.formats.go_json import encode_json, encode_text
 from kedge.formats.identify import PROBE, find_payload, refuse_as_sif
@@ -40,6 +39,7 @@ from kedge.ops.sources.classify import SourceKind, classify
 from kedge.ops.sources.fetch_layers import image_platform, parse_time
 from kedge.ops.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage, choose_reading
 from kedge.ops.sources.resolve import compare_platform
+from kedge.posix.elf import identify_machine
 from kedge.posix.files import explained
 
 _PROGRAM_DIRECTORIES = (b"usr/bin", b"bin", b"usr/sbin", b"sbin", b"usr/local/bin", b"usr/lib", b"lib", b"")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.runtime.devices.ld_cache import MAXIMUM_SIZE, read_cache
+from kedge.posix.ld_cache import MAXIMUM_SIZE, read_cache
 from kedge.runtime.facts import Additions, Bind
 
 TYPE_CHECKING = False

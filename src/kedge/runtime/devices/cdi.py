@@ -125,11 +125,11 @@ def _parse(view: View, path: str) -> dict[str, Any]:
 
             content = json.loads(text)
         else:
-            from kedge.runtime.devices.cdi_yaml import SpecificationError, parse_yaml  # late: --device with YAML only
+            from kedge.model.yaml_text import YamlError, parse_yaml  # late: --device with YAML only
 
             try:
                 content = parse_yaml(text)
-            except SpecificationError as problem:
+            except YamlError as problem:
                 raise ValueError(str(problem)) from None
     except RecursionError:
         raise ValueError("nested too deep") from None

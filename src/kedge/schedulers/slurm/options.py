@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from kedge.errors import InvalidJob
 from kedge.frozen import frozen
 from kedge.patterns import late_pattern
+from kedge.schedulers.shell_words import EVERYWHERE, cut_words
 
 # letter, or - for none; tried against sbatch 22.05, with later options and those of Pyxis added
 _WITH_VALUE = """
@@ -171,27 +172,10 @@ def split_words(text: str) -> list[str]:
     """The words of a directive, as sbatch cuts them."""
     if _CONTROL.search(text.replace("\t", " ")):
         raise InvalidJob("a directive is one line", context={"key": "directives", "directive": repr(text)})
-    words: list[str] = []
-    current: str | None = None  # None: between words, which "" is not
-    quote = ""
-    characters = iter(text)
-    for character in characters:
-        if character == "\\":
-            current = (current or "") + next(characters, "")
-        elif quote:
-            current, quote = (current, "") if character == quote else ((current or "") + character, quote)
-        elif character == "#":
-            break
-        elif character.isspace():
-            words += [] if current is None else [current]
-            current = None
-        elif character in "\"'":
-            current, quote = current or "", character
-        else:
-            current = (current or "") + character
+    words, _, quote = cut_words(text, EVERYWHERE, has_comments=True)
     if quote:
         raise InvalidJob(f"a quotation mark {quote} is not closed in the directive '{text}'")
-    return words if current is None else [*words, current]
+    return words
 
 
 def _is_option(word: str) -> bool:

@@ -27,6 +27,8 @@ def read(text: str) -> list[ShellCommand]:
         ("a 2>&1 | b &> c", ["a 2>&1", "b &> c"]),
         ("sudo -E a b", ["a b"]),
         ("", []),
+        ("cat <<EOF\r\na && b\r\nEOF\r\nc \\\r\n  d\r\n", ["cat", "c d"]),
+        ('a "$(b "c; d")" >x 2>&1', ['a $(b "c; d") > x 2>&1']),
     ],
 )
 def test_commands_are_split_as_a_shell_does(text: str, commands: list[str]) -> None:
@@ -43,8 +45,9 @@ def test_commands_know_variables_sudo_and_places() -> None:
     (command,) = read("  A=1 B='2 3' sudo /usr/bin/make -j4 install > log")
     assert command.assignments == (("A", "1"), ("B", "2 3"))
     assert command.program == "make"
-    assert command.arguments == ("-j4", "install", "log")
-    assert command.names == ("install", "log")
+    assert command.arguments == ("-j4", "install")
+    assert command.names == ("install",)
+    assert command.text == "/usr/bin/make -j4 install > log"
     assert command.place.column == 3
 
 

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import random
 
 import pytest
 
 from kedge.errors import DeviceProblem
 from kedge.runtime.devices import plan_devices
-from kedge.runtime.devices.cdi_yaml import SpecificationError, parse_yaml
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
@@ -255,65 +252,3 @@ def test_cdi_odd_shapes_inside_are_survived() -> None:
         ],
     }
     assert plan("a/b=c", tree={"/etc/cdi/x.json": json.dumps(spec)}).devices == []
-
-
-@each_row(
-    ("text", "value"),
-    [
-        ("", None),
-        ("a: 1\nb:\n  c: x # y\n  d: 'it''s'\n", {"a": "1", "b": {"c": "x", "d": "it's"}}),
-        ("- a\n-\n  b: c\n- - d\n  - e\n", ["a", {"b": "c"}, ["d", "e"]]),
-        ("a:\n- b: 1\n  c: 2\n- b: 3\nd:\n", {"a": [{"b": "1", "c": "2"}, {"b": "3"}], "d": None}),
-        ('a: "x\\ty: # z"\n', {"a": "x\ty: # z"}),
-        ("a: [b, 'c, d', {e: f, g: []}]\nh: {}\n", {"a": ["b", "c, d", {"e": "f", "g": []}], "h": {}}),
-        ("l: x.so.1::/usr/lib/x.so\nu: http://x#y\n", {"l": "x.so.1::/usr/lib/x.so", "u": "http://x#y"}),
-        ('"quoted key": ~\n', {"quoted key": None}),
-        ("a:\n  - b\n", {"a": ["b"]}),
-        ("---\na: b\n...\nrest", {"a": "b"}),
-    ],
-)
-def test_cdi_yaml_reads(text: str, value: object) -> None:
-    assert parse_yaml(text) == value
-
-
-@each_row(
-    ("text", "line"),
-    [
-        ("a: b\na: c\n", 2),
-        ("a: |\n  text\n", 1),
-        ("a: >-\n  text\n", 1),
-        ("a: *b\n", 1),
-        ("a: !!str b\n", 1),
-        ("a: b\n\tc: d\n", 2),
-        ("a: b\n   c: d\n", 2),
-        ("a: 'b\n", 1),
-        ("a: [b\n", 1),
-        ("a: [b]]\n", 1),
-        ("a: {b c}\n", 1),
-        ("a: b: c\n", 1),
-        ("a: b\n---\nc: d\n", 2),
-        ("a: b\nc\n", 2),
-        ("- a\nb: c\n", 2),
-        ('a: "\\q"\n', 1),
-        ("a: " + "[" * 50 + "]" * 50, 1),
-        ("? a\n: b\n", 1),
-    ],
-)
-def test_cdi_yaml_refuses_with_the_line(text: str, line: int) -> None:
-    with pytest.raises(SpecificationError, match=f"line {line}:"):
-        parse_yaml(text)
-
-
-def test_cdi_yaml_damage_gives_an_error_or_a_value() -> None:
-    chance = random.Random(3)
-    letters = "\n :-[]{}'\"#&*|>\\\tx,~"
-    for _ in range(3000):
-        text = list(NVIDIA)
-        for _ in range(chance.randint(1, 10)):
-            text[chance.randrange(len(text))] = chance.choice(letters)
-        with contextlib.suppress(SpecificationError):
-            parse_yaml("".join(text))
-
-
-def test_cdi_yaml_agrees_with_json() -> None:
-    assert parse_yaml(json.dumps(VENDOR).replace("44", '"44"')) == json.loads(json.dumps(VENDOR).replace("44", '"44"'))

@@ -7,12 +7,12 @@ from kedge.compat.versions import is_driver_version, split_library_name
 from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
 from kedge.doctor.surroundings import Surroundings
+from kedge.posix.spawn import ELFMAG
 from kedge.runtime.devices.nvidia.libraries import follow_links
 
 NAME = "gpu-libraries"
 _DOCS = f"kedge help doctor {NAME}"
 _NEEDED = ("libcuda", "libnvidia-ml")
-_ELF = b"\x7fELF"
 _SHOWN = 4
 
 
@@ -36,7 +36,7 @@ def check_libraries(surroundings: Surroundings) -> list[Finding]:
 
 def _judge_files(gpus: GpuHost) -> list[Finding]:
     """Files that are empty or no libraries: what is left of an installation that broke off, or of a container."""
-    broken = {path: head for path in gpus.libraries.names if (head := gpus.host.view.read(path, 4)) != _ELF}
+    broken = {path: head for path in gpus.libraries.names if (head := gpus.host.view.read(path, 4)) != ELFMAG}
     if not broken:
         return []
     needed = [path for path in broken if path in map(gpus.libraries.find, _NEEDED)]

@@ -8,7 +8,7 @@ C library, are ever taken. A library that is not listed here is taken with the c
 from __future__ import annotations
 
 from kedge.compat.versions import is_driver_version, split_library_name
-from kedge.runtime.devices.ld_cache import MAXIMUM_SIZE, read_cache
+from kedge.posix.ld_cache import MAXIMUM_SIZE, read_cache
 from kedge.runtime.facts import LIBRARIES
 
 TYPE_CHECKING = False
@@ -54,7 +54,7 @@ _PLAIN = ("libcuda", "libnvidia-ml", "libnvcuvid", "libnvidia-encode", "libnvidi
 _BOTH = ("libcuda", "libnvidia-ml")
 
 _MULTIARCH = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu", "ppc64le": "powerpc64le-linux-gnu"}
-_ELF = {"x86_64": (2, 62), "aarch64": (2, 183), "ppc64le": (2, 21), "i686": (1, 3)}  # class, machine
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "i686": "386"}
 
 
 class Libraries:
@@ -202,10 +202,10 @@ def _is_wanted(name: str) -> bool:
 
 def _fits_machine(view: View, path: str, machine: str) -> bool:
     """Whether a file is not a library of another kind of machine: /usr/lib may hold the 32-bit ones."""
+    from kedge.posix.elf import identify_machine  # late: only where ldconfig's cache lacks the driver
+
     head = view.read(path, 20)
     if head is None:
         return False
-    if machine not in _ELF or head[:4] != b"\x7fELF" or len(head) < 20:
-        return True
-    number = int.from_bytes(head[18:20], "big") if head[5] == 2 else int.from_bytes(head[18:20], "little")
-    return (head[4], number) == _ELF[machine]
+    architecture = identify_machine(head)
+    return not architecture or machine not in _ARCHITECTURES or architecture == _ARCHITECTURES[machine]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from kedge.posix.spawn import ELFMAG
 from kedge.runtime.devices.image_variables import read_image_variable, read_user_variable
 from kedge.runtime.devices.nvidia.card_selection import VARIABLE, CardSelection, select_cards
 from kedge.runtime.devices.nvidia.driver import Driver, find_layout
@@ -112,7 +113,7 @@ def list_programs(host: HostFacts, capabilities: set[str]) -> list[Bind]:
         for name in names if group in capabilities else ():
             candidates = [path for path in (f"{folder}/{name}" for folder in folders) if host.view.is_executable(path)]
             # A script around the program names places of the host's, so a program is taken where there is one.
-            programs = [path for path in candidates if host.view.read(path, 4) == b"\x7fELF"]
+            programs = [path for path in candidates if host.view.read(path, 4) == ELFMAG]
             if candidates:
                 binds.append(_bind(host.view.resolve((programs or candidates)[0]), f"/usr/bin/{name}"))
     return binds

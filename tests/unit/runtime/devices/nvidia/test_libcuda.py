@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from kedge.compat.elf_notes import read_note
 from kedge.compat.rules.libcuda_choice import cuda_major, is_data_center
-from kedge.posix.views import TableView
 from kedge.runtime.devices import plan_devices
 from kedge.runtime.facts import Additions, ImageFacts
 from kedge.runtime.options import RunOptions
@@ -20,7 +16,6 @@ NOTE_575 = {"format": 1, "CUDA version": "12.9", "driver": [535, 550, 560, 565, 
 NOTE_590 = {"Format": 1, "CUDA Version": "13.1", "Driver": [535, 550, 570, 575, 580, 590]}
 COMPAT = "/usr/local/cuda/compat"
 LIBS = "/.singularity.d/libs"
-SECTION, OWNER = ".note.cuda.fwd_compatibility", "NVIDIA Corporation"
 
 
 def plan(image: ImageFacts, version: str, *models: str) -> Additions:
@@ -161,47 +156,6 @@ def test_compat_other_cards(model: str) -> None:
 @each_row(("branch", "cuda"), [(610, 13), (580, 13), (575, 12), (525, 12), (520, 11), (450, 11), (440, 10), (300, 0)])
 def test_compat_driver_branches_run_cuda_majors(branch: int, cuda: int) -> None:
     assert cuda_major(branch) == cuda
-
-
-@pytest.mark.parametrize("alignment", [4, 8, 32])
-def test_compat_note_is_read_with_any_alignment(alignment: int) -> None:
-    view = TableView({"/l": make_compat_library(NOTE_575, alignment=alignment)})
-    text = read_note(view, "/l", SECTION, OWNER)
-    assert text is not None
-    assert b'"12.9"' in text
-
-
-def test_compat_note_of_another_owner_or_name_is_none() -> None:
-    view = TableView({"/l": make_compat_library(NOTE_575), "/m": make_compat_library(NOTE_575, ".note.other")})
-    assert read_note(view, "/l", SECTION, "Somebody") is None
-    assert read_note(view, "/m", SECTION, OWNER) is None
-    assert read_note(view, "/absent", SECTION, OWNER) is None
-
-
-class CountingView(TableView):
-    """A view that knows how much was read of it."""
-
-    total = 0
-
-    def read(self, path: str, limit: int = 1 << 20, offset: int = 0) -> bytes | None:
-        data = super().read(path, limit, offset)
-        self.total += limit
-        return data
-
-
-def test_compat_damaged_library_is_bounded_and_never_fails() -> None:
-    chance = random.Random(7)
-    whole = make_compat_library(NOTE_575)
-    view = CountingView({"/l": b""})
-    for _ in range(3000):
-        data = bytearray(whole[: chance.choice([len(whole), chance.randrange(len(whole))])])
-        for _ in range(chance.randint(1, 6)):
-            at = chance.choice([chance.randrange(64), len(whole) - 1 - chance.randrange(300)])
-            if at < len(data):
-                data[at] = chance.randrange(256)
-        view.entries["/l"], view.total = bytes(data), 0
-        read_note(view, "/l", SECTION, OWNER)
-        assert view.total < 1 << 17
 
 
 @each_row(

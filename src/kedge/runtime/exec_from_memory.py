@@ -11,13 +11,14 @@ from __future__ import annotations
 import errno
 import os
 
+from kedge.posix.elf import ElfDamage, ElfFile
 from kedge.posix.memory_program import StartAttempt, hand_over, is_own_program
+from kedge.posix.spawn import ELFMAG
 from kedge.runtime.mounting import refuse_text
 
 _GLANCE = 4096
 _MUCH = 64 << 10  # bytes of arguments and variables, of which the kernel may take no more
 _SHELL = "/bin/sh"
-_INTERPRETER = 3  # PT_INTERP of elf.h
 
 
 class ExecFromMemory:
@@ -39,7 +40,7 @@ class ExecFromMemory:
         start = _read_start(path)
         try:
             attempts = [StartAttempt(path, [path, *arguments], environ)]
-            if start and start[:2] != b"#!" and start[:4] != b"\x7fELF":  # the shell's business, as in every shell
+            if start and start[:2] != b"#!" and not start.startswith(ELFMAG):  # the shell's business, as in every shell
                 attempts.append(StartAttempt(_SHELL, [_SHELL, path, *arguments], environ))
         except ValueError:
             return refuse_text()
@@ -83,20 +84,11 @@ def _looks_fit(start: bytes) -> bool:
     if start[:2] == b"#!":
         words = start[2:].split(b"\n")[0].split()
         return bool(words) and _is_executable(os.fsdecode(words[0]))
-    if start[:4] != b"\x7fELF":
+    if not start.startswith(ELFMAG):
         return bool(start) and _is_executable(_SHELL)
-    return is_own_program(start) and _has_loader(start)
-
-
-def _has_loader(start: bytes) -> bool:
-    """Whether the dynamic loader that a program names is there; where it names none, none is needed."""
-    first, size, count = (
-        int.from_bytes(start[place : place + width], "little") for place, width in ((32, 8), (54, 2), (56, 2))
-    )
-    for number in range(min(count, 64)):
-        header = start[first + number * size :][:56]
-        if int.from_bytes(header[:4], "little") == _INTERPRETER:
-            place = int.from_bytes(header[8:16], "little")
-            name, end, _ = start[place:].partition(b"\0")
-            return bool(end) and _is_executable(os.fsdecode(name))
-    return True
+    try:
+        file = ElfFile(lambda size, offset: start[offset : offset + size])
+        loader = file.read_interpreter(file.read_segments())
+    except ElfDamage:  # or what it names lies behind what was read
+        return False
+    return is_own_program(file) and (not loader or _is_executable(loader))

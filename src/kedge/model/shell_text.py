@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Enough of the shell's grammar to find the commands of a script and their words; any text gives some answer.
+"""The one reader of shell scripts that nobody runs: finds their commands and words; any text gives some answer.
 
 It expands nothing. A word keeps its source and, where nothing in it would be expanded, what it stands for.
 """
@@ -40,6 +40,7 @@ class Command:
     end: str
     source: str
     depth: int = 0  # in how many brackets it stands
+    position: int = 0  # in the text
 
     @property
     def name(self) -> str:
@@ -203,9 +204,8 @@ class _Lexer:
         self._end_word()
         if self.words or self.redirects:
             source = self.text[self.start[0] : position].strip()
-            self.commands.append(
-                Command(self.start[1], tuple(self.words), tuple(self.redirects), end, source, self.depth)
-            )
+            words, redirects = tuple(self.words), tuple(self.redirects)
+            self.commands.append(Command(self.start[1], words, redirects, end, source, self.depth, self.start[0]))
         self.words, self.redirects, self.pending = [], [], ""
 
     def _skip_documents(self) -> None:
@@ -213,7 +213,7 @@ class _Lexer:
             while self.position < len(self.text):
                 stop = self.text.find("\n", self.position)
                 stop = len(self.text) if stop < 0 else stop
-                line = self.text[self.position : stop]
+                line = self.text[self.position : stop].removesuffix("\r")
                 self.position = min(stop + 1, len(self.text))
                 self.inner.add(self.line)
                 self.line += 1

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the part of YAML that device specifications are written in, strictly: what it does not know is an error.
+"""The one reader of YAML: the part that programs write files for programs in; what it does not know is an error.
 
 Block mappings and sequences, plain and quoted scalars, and flow [] {} on one line. Not: anchors, tags, block scalars,
-scalars over several lines, several documents. Every scalar is text; `null`, `~` and nothing are None.
+scalars over several lines, several documents. Every scalar is text; `null`, `~` and nothing are None. Device
+specifications (CDI) and Apptainer's remote.yaml are read by it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _ESCAPES = {
 _FORBIDDEN = "&*!|>%@`"  # anchors, aliases, tags, block scalars, directives, reserved
 
 
-class SpecificationError(Exception):
+class YamlError(Exception):
     """Text that is not of the part of YAML that is read here."""
 
     def __init__(self, line: int, reason: str) -> None:
@@ -35,13 +36,13 @@ class SpecificationError(Exception):
 
 
 def parse_yaml(text: str) -> Value:
-    """The document as lists, dictionaries and text; raises SpecificationError that names the line."""
+    """The document as lists, dictionaries and text; raises YamlError that names the line."""
     reader = _Reader(text)
     if not reader.lines:
         return None
     value = reader.read_block(reader.lines[0][1], 0)
     if reader.at < len(reader.lines):
-        raise SpecificationError(reader.lines[reader.at][0], "it is indented less than what it belongs to")
+        raise YamlError(reader.lines[reader.at][0], "it is indented less than what it belongs to")
     return value
 
 
@@ -56,21 +57,21 @@ class _Reader:
                 if is_started or self.lines:
                     if content == "...":
                         break
-                    raise SpecificationError(number, "a second document")
+                    raise YamlError(number, "a second document")
                 is_started = True
                 continue
             content = _strip_comment(content, number)
             if not content:
                 continue
             if "\t" in raw[: len(raw) - len(raw.lstrip())]:
-                raise SpecificationError(number, "a tab in the indentation")
+                raise YamlError(number, "a tab in the indentation")
             self.lines.append((number, len(raw) - len(raw.lstrip(" ")), content))
 
     def read_block(self, indentation: int, depth: int) -> Value:
         """The value that begins at the current line."""
         number, _, content = self.lines[self.at]
         if depth > _MAXIMUM_DEPTH:
-            raise SpecificationError(number, f"nested more than {_MAXIMUM_DEPTH} deep")
+            raise YamlError(number, f"nested more than {_MAXIMUM_DEPTH} deep")
         if content == "-" or content.startswith("- "):
             return self._read_sequence(indentation, depth)
         if _find_colon(content, number) >= 0:
@@ -84,7 +85,7 @@ class _Reader:
             number, here, content = self.lines[self.at]
             if here != indentation or not (content == "-" or content.startswith("- ")):
                 if here > indentation:
-                    raise SpecificationError(number, "the indentation does not fit the list above")
+                    raise YamlError(number, "the indentation does not fit the list above")
                 break
             rest = content[1:].lstrip(" ")
             if rest:
@@ -102,14 +103,14 @@ class _Reader:
             number, here, content = self.lines[self.at]
             if here != indentation:
                 if here > indentation:
-                    raise SpecificationError(number, "the indentation does not fit the lines above")
+                    raise YamlError(number, "the indentation does not fit the lines above")
                 break
             colon = _find_colon(content, number)
             if colon < 0:
-                raise SpecificationError(number, f"'name: value' is expected, not '{content[:40]}'")
+                raise YamlError(number, f"'name: value' is expected, not '{content[:40]}'")
             key = _read_scalar(content[:colon].rstrip(), number)
             if not isinstance(key, str) or key in pairs:
-                raise SpecificationError(number, f"the name {key!r} is there twice" if key in pairs else "no name")
+                raise YamlError(number, f"the name {key!r} is there twice" if key in pairs else "no name")
             rest = content[colon + 1 :].strip()
             self.at += 1
             # a list may stand at the indentation of its name
@@ -143,7 +144,7 @@ def _strip_comment(text: str, number: int) -> str:
             return text[:at].rstrip()
         at += 1
     if quote:
-        raise SpecificationError(number, "a quote is not closed on its line")
+        raise YamlError(number, "a quote is not closed on its line")
     return text.rstrip()
 
 
@@ -166,17 +167,17 @@ def _read_scalar(text: str, number: int) -> Value:
     if text[0] in "[{\"'":
         value, end = _read_flow(text, 0, number, 0)
         if text[end:].strip():
-            raise SpecificationError(number, f"'{text[end:].strip()[:40]}' follows a complete value")
+            raise YamlError(number, f"'{text[end:].strip()[:40]}' follows a complete value")
         return value
     if text[0] in _FORBIDDEN or ": " in text or text.startswith(("? ", "- ")):
-        raise SpecificationError(number, f"'{text[:40]}' is YAML that device specifications do not need")
+        raise YamlError(number, f"'{text[:40]}' is YAML that kedge does not read")
     return None if text in ("null", "~", "Null", "NULL") else text
 
 
 def _read_flow(text: str, at: int, number: int, depth: int) -> tuple[Value, int]:
     """A value inside [] or {} and where it ends."""
     if depth > _MAXIMUM_DEPTH:
-        raise SpecificationError(number, f"nested more than {_MAXIMUM_DEPTH} deep")
+        raise YamlError(number, f"nested more than {_MAXIMUM_DEPTH} deep")
     if text[at] in "\"'":
         return _read_quoted(text, at, number)
     if text[at] == "[":
@@ -209,7 +210,7 @@ def _read_flow_mapping(text: str, at: int, number: int, depth: int) -> tuple[Val
         key, at = _read_flow(text, at, number, depth + 1)
         at = _skip_spaces(text, at, number)
         if text[at] != ":" or not isinstance(key, str) or key in pairs:
-            raise SpecificationError(number, "a name, a colon and a value are expected in {}")
+            raise YamlError(number, "a name, a colon and a value are expected in {}")
         value, at = _read_flow(text, _skip_spaces(text, at + 1, number), number, depth + 1)
         pairs[key] = value
         at = _skip_separator(text, at, number, "}")
@@ -219,7 +220,7 @@ def _skip_spaces(text: str, at: int, number: int) -> int:
     while at < len(text) and text[at] == " ":
         at += 1
     if at >= len(text):
-        raise SpecificationError(number, "[] or {} is not closed on its line")
+        raise YamlError(number, "[] or {} is not closed on its line")
     return at
 
 
@@ -228,7 +229,7 @@ def _skip_separator(text: str, at: int, number: int, end: str) -> int:
     if text[at] == ",":
         return at + 1
     if text[at] != end:
-        raise SpecificationError(number, f"',' or '{end}' is expected, not '{text[at]}'")
+        raise YamlError(number, f"',' or '{end}' is expected, not '{text[at]}'")
     return at
 
 
@@ -248,7 +249,7 @@ def _read_quoted(text: str, at: int, number: int) -> tuple[str, int]:
             at += 1
             letter = _ESCAPES.get(text[at : at + 1], "")
             if not letter:
-                raise SpecificationError(number, f"the escape '\\{text[at : at + 1]}' is unknown")
+                raise YamlError(number, f"the escape '\\{text[at : at + 1]}' is unknown")
         pieces.append(letter)
         at += 1
-    raise SpecificationError(number, "a quote is not closed on its line")
+    raise YamlError(number, "a quote is not closed on its line")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.devices.ld_cache import read_cache
+from kedge.hostpack.linker import write_cache
+from kedge.posix.ld_cache import CacheEntry, read_cache, read_entries
 from tests.builders.gpu_hosts import ARM, X86, X86_32, make_cache
 from tests.builders.rows import each_row
 from tests.requirements import require_program
@@ -53,6 +54,20 @@ def test_ld_cache_unknown_machine_gives_nothing() -> None:
 def test_ld_cache_hardware_flags_above_are_no_part_of_the_machine() -> None:
     entries = [(X86 | 0x10000, "libx.so.1", "/usr/lib64/libx.so.1")]
     assert read_cache(make_cache(entries, NATIVE), "x86_64") == [("libx.so.1", "/usr/lib64/libx.so.1")]
+
+
+def test_ld_cache_says_what_is_for_newer_machines_alone() -> None:
+    data = bytearray(make_cache(ENTRIES, NATIVE))
+    data[48 + 16 : 48 + 24] = struct.pack(NATIVE + "Q", 1 << 62)
+    assert [bool(entry.capabilities) for entry in read_entries(bytes(data))] == [True, False, False, False]
+
+
+def test_ld_cache_that_is_written_for_an_image_is_read_back() -> None:
+    entries = [CacheEntry(flags, name, path, 7, 0) for flags, name, path in ENTRIES]
+    read = read_entries(write_cache(entries, {path for _, _, path in ENTRIES[1:]}))
+    assert [(entry.flags, entry.name, entry.path, entry.version) for entry in read] == [
+        (*row, 7) for row in ENTRIES[1:]
+    ]
 
 
 @each_row(
