@@ -19,7 +19,7 @@ from kedge.runtime.facts import (
 )
 from kedge.runtime.flags import collect_binds
 from kedge.runtime.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.mount_operations import render_plan
+from kedge.runtime.mount_operations import Fuse2fs, Gocryptfs, Overlay, Squashfuse, render_plan
 from kedge.runtime.mounting import (
     OTHER_NAMESPACES,
     ROOT_ALONE,
@@ -475,13 +475,13 @@ def make_servers(container: Container) -> list[FuseServer]:
     container.layer_mounts = plan_layers(layering)
     container.image_mounts = container.image_binds.plan() if container.image_binds is not None else []
     mounts = [*container.root_mounts, *container.layer_mounts, *container.image_mounts]
-    count = sum(operation[0] in ("squashfuse", "gocryptfs") for operation in mounts)
+    count = sum(isinstance(operation, Squashfuse | Gocryptfs) for operation in mounts)
     servers: list[FuseServer] = []
     if count:
         from kedge.runtime.mounts.squashfuse import FuseServer  # late: an unpacked image needs none
 
         servers = [FuseServer() for _ in range(count)]
-    if any(operation[0] == "fuse2fs" for operation in mounts):
+    if any(isinstance(operation, Fuse2fs) for operation in mounts):
         from kedge.runtime.mounts.ext3 import serve_images  # late: only for ext3 images
 
         container.ext_servers = serve_images(mounts, container.base)
@@ -562,7 +562,7 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
         files = list_emulation_files(view)
         view.close()
     if (builder.refused or files) and layering.is_layered:
-        overlay = next(operation for operation in container.performed if operation[0] == "overlay")
+        overlay = next(operation for operation in container.performed if isinstance(operation, Overlay))
         steps.append(builder.plan_inside(lambda view: plan_points(overlay, builder.refused, view, files)))
         perform(steps[-1])
     elif planned.missing and not layering.is_layered and not layering.is_direct:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kedge.errors import CannotStart, KedgeError, all_errors
 from kedge.posix.spawn import close_all, fork_process, list_inherited
+from kedge.runtime.mount_operations import Squashfuse
 from kedge.runtime.mounts.squashfuse import needs_company
 from kedge.runtime.processes.supervise import run_as_init
 from kedge.runtime.start_container import (
@@ -138,7 +139,7 @@ def _run_apart(container: Container, callers: list[int], logs: tuple[int, int], 
 def _needs_company(container: Container) -> bool:
     """Whether a FUSE program is needed that would end with this process, which does not stay."""
     mounts = (*container.root_mounts, *container.layer_mounts, *container.image_mounts)
-    return any(needs_company(str(mount[5])) for mount in mounts if mount[0] == "squashfuse")
+    return any(needs_company(mount.program) for mount in mounts if isinstance(mount, Squashfuse))
 
 
 def _become_program(container: Container, built: BuiltRoot) -> None:
