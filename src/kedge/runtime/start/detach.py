@@ -19,19 +19,19 @@ from kedge.runtime.mount_operations import Squashfuse
 from kedge.runtime.mounts.squashfuse import needs_company
 from kedge.runtime.processes.supervise import run_as_init
 from kedge.runtime.start_container import (
-    Container,
     become,
     begin,
     complete,
     enter_namespaces,
     enter_pid_namespace,
     limit_resources,
+    prepare_container,
 )
 
 if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
     from kedge.runtime.start.services import FindServices, Say
-    from kedge.runtime.start_container import BuiltRoot
+    from kedge.runtime.start_container import BuiltRoot, Container
 
 
 _KEEP = b"k"
@@ -73,7 +73,7 @@ class _Detached:
 def start_detached(options: RunOptions, say: Say, services: FindServices, log_out: int, log_err: int) -> _Detached:
     """Start the container and return once its program runs; on failure raise the reason and leave nothing behind."""
     callers = list_inherited()  # locks and pipes of the caller, which an instance must not keep
-    container = Container(options, say, services)
+    container = prepare_container(options, say, services)
     reading, writing = os.pipe()
     going_out, going_in = os.pipe()
     sys.stdout.flush()
