@@ -204,7 +204,14 @@ class _Lexer:
         if self.words or self.redirects:
             source = self.text[self.start[0] : position].strip()
             self.commands.append(
-                Command(self.start[1], tuple(self.words), tuple(self.redirects), end, source, self.depth)
+                Command(
+                    line=self.start[1],
+                    words=tuple(self.words),
+                    redirects=tuple(self.redirects),
+                    end=end,
+                    source=source,
+                    depth=self.depth,
+                )
             )
         self.words, self.redirects, self.pending = [], [], ""
 

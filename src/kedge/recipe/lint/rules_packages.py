@@ -78,13 +78,13 @@ def _check_apt(step: LintStep, recipe: LintRecipe) -> Iterator[LintFinding]:
             "apt-lists",
             WARNING,
             "apt-get leaves its package lists in the image",
-            "the lists take 20 to 50 MB and are out of date tomorrow; "
+            reason="the lists take 20 to 50 MB and are out of date tomorrow; "
             + (
                 "a later RUN cannot remove them from this layer"
                 if recipe.kind == "dockerfile"
                 else "nothing needs them"
             ),
-            f"apt-get update && {_shorten(installs[-1])} && rm -rf /var/lib/apt/lists/*",
+            better=f"apt-get update && {_shorten(installs[-1])} && rm -rf /var/lib/apt/lists/*",
         )
     if "install-recommends" not in recipe.text.lower().replace("_", "-").replace("::", "-").replace(
         "apt-install", "install"
@@ -94,8 +94,8 @@ def _check_apt(step: LintStep, recipe: LintRecipe) -> Iterator[LintFinding]:
             "apt-recommends",
             NOTE,
             "apt-get also installs recommended packages",
-            "recommended packages are often larger than the ones you asked for",
-            _insert(_shorten(installs[0]), "install", "--no-install-recommends"),
+            reason="recommended packages are often larger than the ones you asked for",
+            better=_insert(_shorten(installs[0]), "install", "--no-install-recommends"),
         )
 
 
@@ -142,8 +142,8 @@ def _ask(command: ShellCommand, rule: str, program: str, better: str) -> LintFin
         rule,
         WARNING,
         f"{program} asks for confirmation here",
-        "nobody can answer during a build, so the step fails or waits",
-        better,
+        reason="nobody can answer during a build, so the step fails or waits",
+        better=better,
     )
 
 
@@ -166,8 +166,9 @@ def _check_lone_updates(stage: LintStage, recipe: LintRecipe) -> Iterator[LintFi
                 "apt-lone-update",
                 WARNING,
                 "apt-get update stands in a RUN of its own",
-                "when this step comes from the build cache its lists are old, and the install in a later RUN fails",
-                "RUN apt-get update && apt-get install -y PACKAGES && rm -rf /var/lib/apt/lists/*",
+                reason="when this step comes from the build cache its lists are old, and the install in a later "
+                "RUN fails",
+                better="RUN apt-get update && apt-get install -y PACKAGES && rm -rf /var/lib/apt/lists/*",
             )
             updated = None
 
@@ -184,8 +185,8 @@ def _check_caches(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Itera
                 "pip-cache",
                 WARNING,
                 "pip leaves its downloads in the image",
-                "the cache in /root/.cache/pip is as large as the packages, and nothing reads it again",
-                _insert(bad[0].text, "install", "--no-cache-dir"),
+                reason="the cache in /root/.cache/pip is as large as the packages, and nothing reads it again",
+                better=_insert(bad[0].text, "install", "--no-cache-dir"),
             )
     yield from _check_conda(step, mounts)
     yield from _check_others(step, mounts)
@@ -214,8 +215,8 @@ def _check_conda(step: LintStep, mounts: list[str]) -> Iterator[LintFinding]:
             "conda-cache",
             WARNING,
             "conda leaves its package cache in the image",
-            "every package is there twice: unpacked in pkgs and as the archive it came in",
-            f"{installs[-1].text} && {installs[-1].program} clean -afy",
+            reason="every package is there twice: unpacked in pkgs and as the archive it came in",
+            better=f"{installs[-1].text} && {installs[-1].program} clean -afy",
         )
 
 
@@ -237,8 +238,8 @@ def _check_others(step: LintStep, mounts: list[str]) -> Iterator[LintFinding]:
             "yum-cache",
             WARNING,
             f"{yums[-1].program} leaves its cache in the image",
-            "metadata and packages in /var/cache take 50 MB and more",
-            f"{yums[-1].text} && {yums[-1].program} clean all",
+            reason="metadata and packages in /var/cache take 50 MB and more",
+            better=f"{yums[-1].text} && {yums[-1].program} clean all",
         )
     apks = [command for command in step.commands if command.program == "apk" and command.names[:1] == ("add",)]
     if apks and not mounts and not re.search(r"rm\b[^\n;&]*/var/cache", step.text):
@@ -253,8 +254,8 @@ def _check_others(step: LintStep, mounts: list[str]) -> Iterator[LintFinding]:
                 "apk-cache",
                 WARNING,
                 "apk leaves its index in the image",
-                "the index in /var/cache/apk is out of date tomorrow",
-                _insert(bad[0].text, "add", "--no-cache"),
+                reason="the index in /var/cache/apk is out of date tomorrow",
+                better=_insert(bad[0].text, "add", "--no-cache"),
             )
 
 
@@ -273,8 +274,8 @@ def _check_replaced(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Ite
                 "pip-replaces",
                 WARNING,
                 f"pip may replace {name} of the base image",
-                reason,
-                f"{_insert(command.text, 'install', '--no-deps')}, or build with --protect",
+                reason=reason,
+                better=f"{_insert(command.text, 'install', '--no-deps')}, or build with --protect",
             )
 
 

@@ -41,8 +41,8 @@ def _check_run(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Iterator
             "lone-cd",
             WARNING,
             "this cd has no effect: the next instruction begins in WORKDIR again",
-            "every RUN is a shell of its own",
-            f"WORKDIR {' '.join(commands[0].names) or '/'}",
+            reason="every RUN is a shell of its own",
+            better=f"WORKDIR {' '.join(commands[0].names) or '/'}",
         )
     yield from _check_sudo(step, stage, recipe)
     for command in commands:
@@ -53,8 +53,8 @@ def _check_run(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Iterator
                 "piped-script",
                 NOTE,
                 f"a script from the network runs unseen: {command.source.program} | {command.program}",
-                "the script may be another one tomorrow, and a download that breaks off runs in part",
-                "download it, compare its checksum (sha256sum -c), then run it",
+                reason="the script may be another one tomorrow, and a download that breaks off runs in part",
+                better="download it, compare its checksum (sha256sum -c), then run it",
             )
     if step.shell == "sh" and has_plain_shell(stage.image):
         yield from _check_source(commands)
@@ -70,8 +70,8 @@ def _check_sudo(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Iterato
         "sudo",
         WARNING if recipe.kind == "definition" else NOTE,
         "sudo is not needed: steps run as root",
-        "most base images have no sudo, and the step fails there",
-        command.text,
+        reason="most base images have no sudo, and the step fails there",
+        better=command.text,
     )
 
 
@@ -83,8 +83,8 @@ def _check_source(commands: Sequence[ShellCommand]) -> Iterator[LintFinding]:
             "source-in-sh",
             WARNING,
             "'source' does not exist in this image's /bin/sh",
-            "steps run in /bin/sh, which is dash in Debian and Ubuntu; there, the command is a dot",
-            f". {' '.join(command.names)}",
+            reason="steps run in /bin/sh, which is dash in Debian and Ubuntu; there, the command is a dot",
+            better=f". {' '.join(command.names)}",
         )
 
 
@@ -97,8 +97,8 @@ def _check_copies(stage: LintStage) -> Iterator[LintFinding]:
                 "unchecked-download",
                 NOTE,
                 f"nothing checks what {addresses[0]} gives",
-                "the file may be another one tomorrow; and if it is an archive, it stays in the image",
-                f"ADD --checksum=sha256:DIGEST {addresses[0]} {step.destination}",
+                reason="the file may be another one tomorrow; and if it is an archive, it stays in the image",
+                better=f"ADD --checksum=sha256:DIGEST {addresses[0]} {step.destination}",
             )
         plain = [source for source in step.sources if not _ADDRESS.match(source) and not source.startswith("git@")]
         if plain and not any(_ARCHIVE.search(source) or "*" in source or "$" in source for source in plain):
@@ -107,8 +107,8 @@ def _check_copies(stage: LintStage) -> Iterator[LintFinding]:
                 "add-for-copy",
                 NOTE,
                 "ADD copies files here as COPY does",
-                "ADD also unpacks archives and fetches addresses, which surprises readers",
-                re.sub(r"(?i)\AADD", "COPY", step.text, count=1),
+                reason="ADD also unpacks archives and fetches addresses, which surprises readers",
+                better=re.sub(r"(?i)\AADD", "COPY", step.text, count=1),
             )
     yield from _check_early_copy(stage)
 
@@ -127,9 +127,10 @@ def _check_early_copy(stage: LintStage) -> Iterator[LintFinding]:
                     "early-copy",
                     WARNING,
                     "each change of any file installs all dependencies again",
-                    f"everything is copied before '{command.text[:60]}' in line {command.place.line}, so no change "
+                    reason=f"everything is copied before '{command.text[:60]}' in line {command.place.line}, so "
+                    "no change "
                     "of a file finds that step in the build cache",
-                    _propose_copy(command, copied),
+                    better=_propose_copy(command, copied),
                 )
                 return
 
@@ -167,8 +168,8 @@ def _check_late_cleanups(stage: LintStage) -> Iterator[LintFinding]:
                 "late-cleanup",
                 WARNING,
                 "this RUN frees no space: what it removes stays in earlier layers",
-                "each instruction is a layer of its own, and a later layer can only hide files",
-                "put the clean-up into the RUN that makes the files, with &&",
+                reason="each instruction is a layer of its own, and a later layer can only hide files",
+                better="put the clean-up into the RUN that makes the files, with &&",
             )
 
 
@@ -192,6 +193,6 @@ def _check_user(stage: LintStage) -> Iterator[LintFinding]:
             "root-at-the-end",
             NOTE,
             "programs of this image run as root under docker",
-            "the last USER is root, although an earlier one was not; kedge and Apptainer run programs as you",
-            f"USER {before}",
+            reason="the last USER is root, although an earlier one was not; kedge and Apptainer run programs as you",
+            better=f"USER {before}",
         )
