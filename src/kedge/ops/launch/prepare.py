@@ -67,16 +67,7 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
     choice = choose_launcher(facts)
     request = replace(request, options=(*request.options, *choice.options))
     is_part = shape.node_count < allocation.node_count
-    setting = _Setting(
-        request=request,
-        site=site,
-        allocation=narrowed,
-        shape=shape,
-        choice=choice,
-        environ=environ,
-        is_part=is_part,
-        starter=needs.starter,
-    )
+    setting = _Setting(request, site, narrowed, shape, choice, environ=environ, is_part=is_part, starter=needs.starter)
     order, reasons = _make_order(setting, facts.mpi.title if facts.mpi else "")
     reasons += (*needs.reasons, *bound)
     program = find_launch_program(choice.launcher, choice.family)
