@@ -72,7 +72,7 @@ OWNERS = {
     "multiprocessing": "nobody",
     "asyncio": "kedge.ops.jupyter",  # connections of kernels in jobs
     "ctypes": "kedge.posix",  # libc.py, and nvml.py for the GPU driver
-    "_ctypes": "kedge.posix.c_types",
+    "_ctypes": "kedge.posix.libc",
     "_frozen_importlib": "nobody",  # modules come in Python's own way (docs/adr/0004)
     "_frozen_importlib_external": "nobody",
     "_imp": "kedge.runtime.env_scripts",  # a hash that every interpreter has built in

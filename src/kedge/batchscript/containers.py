@@ -207,7 +207,14 @@ def _read_pyxis(command: Command, words: Sequence[Word]) -> ContainerCall | None
     if image is None:
         return None
     return ContainerCall(
-        command.line, "srun", "", tuple(options), image, tuple(words[position:]), tuple(launcher), command
+        line=command.line,
+        program="srun",
+        verb="",
+        options=tuple(options),
+        image=image,
+        command=tuple(words[position:]),
+        launcher=tuple(launcher),
+        source=command,
     )
 
 
@@ -234,4 +241,13 @@ def _read_other(
     if program == "enroot" and rest:
         image, rest = rest[0], rest[1:]
     verb = "start" if program == "enroot" else ""
-    return ContainerCall(command.line, program, verb, tuple(options), image, tuple(rest), tuple(words[:index]), command)
+    return ContainerCall(
+        line=command.line,
+        program=program,
+        verb=verb,
+        options=tuple(options),
+        image=image,
+        command=tuple(rest),
+        launcher=tuple(words[:index]),
+        source=command,
+    )

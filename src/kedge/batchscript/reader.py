@@ -83,7 +83,16 @@ def _find_directives(lines: list[str], languages: Iterable[Language]) -> Iterato
             continue  # prose that mentions the word
         options = _cut_directive(language, _find_rest(lines, number, match["rest"], language))
         for option in options:
-            yield Directive(number, line, language.name, option.name, option.value, not reason, reason, option.problem)
+            yield Directive(
+                line=number,
+                raw=line,
+                scheduler=language.name,
+                option=option.name,
+                value=option.value,
+                is_live=not reason,
+                reason=reason,
+                problem=option.problem,
+            )
 
 
 def _cut_directive(language: Language, text: str) -> list[CutOption]:

@@ -102,15 +102,15 @@ def _read_request(arguments: argparse.Namespace, *more: str) -> LaunchRequest:
     from kedge.ops.launch.request import LaunchRequest
 
     return LaunchRequest(
-        arguments.image,
-        ("true",),
-        (*read_container_options(arguments), *more),
-        arguments.nodes,
-        arguments.tasks,
-        arguments.tasks_per_node,
-        arguments.launcher,
-        tuple(arguments.launcher_option),
-        arguments.mpi_type,
+        image=arguments.image,
+        command=("true",),
+        options=(*read_container_options(arguments), *more),
+        nodes=arguments.nodes,
+        tasks=arguments.tasks,
+        tasks_per_node=arguments.tasks_per_node,
+        launcher=arguments.launcher,
+        launcher_options=tuple(arguments.launcher_option),
+        mpi_type=arguments.mpi_type,
         uses_mpi=True,
     )
 

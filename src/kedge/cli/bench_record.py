@@ -128,7 +128,7 @@ def make_plot(records: Sequence[tuple[str, BenchRecord]]) -> BenchPlot:
     if any(point.speed_up for _, record in records for point in list_scaling(record)):
         lines = tuple(line for name, record in records for line in _list_speed_ups(record, name))
         worker = "GPUs" if first.bench == "nbody" else "ranks"
-        return BenchPlot(where, note, "speed-up", worker, lines, "ideal")
+        return BenchPlot(title=where, note=note, unit="speed-up", places=worker, lines=lines, limit="ideal")
     unit = first.figures[0].unit
     figures = [(name, each) for name, record in records for each in record.figures if each.unit == unit]
     has_axis = len({each.place for _, each in figures if each.place}) > 1
@@ -154,7 +154,14 @@ def _list_speed_ups(record: BenchRecord, name: str) -> list[PlotLine]:
         figure, speed_up = by_name[point.name], point.speed_up or 0.0
         shares = sorted((figure.median / value) ** (1 if figure.is_time else -1) for value in figure.values)
         ideal = speed_up / point.efficiency
-        made = PlotPoint(point.name, point.workers, speed_up * shares[0], speed_up, speed_up * shares[-1], ideal)
+        made = PlotPoint(
+            point.name,
+            point.workers,
+            low=speed_up * shares[0],
+            middle=speed_up,
+            high=speed_up * shares[-1],
+            limit=ideal,
+        )
         lines.setdefault(point.work, []).append(made)
     return [PlotLine(" ".join(part for part in (name, work) if part), tuple(made)) for work, made in lines.items()]
 
@@ -166,7 +173,7 @@ def _name_image(image: str) -> str:
 def _make_point(figure: Figure, record_name: str) -> PlotPoint:
     name = f"{figure.name}, {record_name}" if record_name else figure.name
     low, high = min(figure.values), max(figure.values)
-    return PlotPoint(name, figure.place, low, figure.median, high, figure.limit)
+    return PlotPoint(name, figure.place, low=low, middle=figure.median, high=high, limit=figure.limit)
 
 
 def show_record(record: BenchRecord, console: Console) -> None:

@@ -70,15 +70,15 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     form = ImageFormat(arguments.format) if arguments.format else None
     target = read_output(output, form) if output else ImageOutput(Path(), form)
     request = PullRequest(
-        reference,
-        target.path if output else None,
-        target.form or ImageFormat.SIF,
-        arguments.force,
-        arguments.offline,
-        target.tag,
-        arguments.if_missing,
-        arguments.last_wins,
-        arguments.plain_name,
+        reference=reference,
+        output=target.path if output else None,
+        form=target.form or ImageFormat.SIF,
+        force=arguments.force,
+        offline=arguments.offline,
+        tag=target.tag,
+        if_missing=arguments.if_missing,
+        last_wins=arguments.last_wins,
+        plain_name=arguments.plain_name,
     )
     access = read_access(arguments, console, reference)
     workplace = Workplace(console.settings, console.progress, access, arguments.fix_perms, arguments.verify)

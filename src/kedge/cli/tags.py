@@ -101,13 +101,13 @@ def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
         read_since(arguments.since)
     usual = _SHOWN if arguments.look or (console.is_terminal and not console.json) else None
     return TagQuery(
-        arguments.cuda,
-        Platform.parse(arguments.machine).architecture if arguments.machine else "",
-        arguments.since,
-        arguments.match,
-        arguments.runs_here,
-        None if arguments.all else arguments.limit or usual,
-        arguments.look,
+        cuda=arguments.cuda,
+        architecture=Platform.parse(arguments.machine).architecture if arguments.machine else "",
+        since=arguments.since,
+        match=arguments.match,
+        runs_here=arguments.runs_here,
+        limit=None if arguments.all else arguments.limit or usual,
+        look=arguments.look,
     )
 
 

@@ -81,10 +81,27 @@ def make_chart(
         facts = _read_entry(entry, tables)
         cells = tuple(_judge_cell(facts, machine, column, tables) for column in columns)
         label = _shorten_tag(entry.tag)
-        made.append(ChartRow(label, entry.tag, facts.cuda.value, cells, place == own, place - before - 1))
+        made.append(
+            ChartRow(
+                label=label,
+                tag=entry.tag,
+                cuda=facts.cuda.value,
+                cells=cells,
+                is_image=place == own,
+                skipped=place - before - 1,
+            )
+        )
         before = place
     older, unknown = len(entries) - 1 - before, len(listed) - len(entries)
-    return Chart(normalize_image(image), columns, tuple(made), _name_gpus(target), older, unknown, tag)
+    return Chart(
+        image=normalize_image(image),
+        columns=columns,
+        rows=tuple(made),
+        gpus=_name_gpus(target),
+        skipped=older,
+        unknown=unknown,
+        tag=tag,
+    )
 
 
 def _list_columns(tables: Tables, target: Target | None) -> tuple[ChartColumn, ...]:

@@ -190,7 +190,16 @@ def _recommend_for(field: _Field, target: Target) -> Recommendation:
     sentence = _tell_choice(name, best, other, target, ending=ending)
     if not tells_architecture(row, target.architecture):
         sentence += f" It is unknown whether it has an image for {target.architecture}."
-    return Recommendation(name, target.title, sentence, best, other, len(known), skipped, tuple(notes))
+    return Recommendation(
+        image=name,
+        target=target.title,
+        sentence=sentence,
+        best=best,
+        other=other,
+        judged=len(known),
+        skipped=skipped,
+        notes=tuple(notes),
+    )
 
 
 def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
@@ -213,7 +222,17 @@ def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
     if not choices:
         return _refuse(field, known, target, notes)
     sentence, skipped = tell_choices(name, _name_target(target), choices, WAYS), len(judged) - len(known)
-    return Recommendation(name, target.title, sentence, None, None, len(known), skipped, tuple(notes), choices)
+    return Recommendation(
+        image=name,
+        target=target.title,
+        sentence=sentence,
+        best=None,
+        other=None,
+        judged=len(known),
+        skipped=skipped,
+        notes=tuple(notes),
+        by_driver=choices,
+    )
 
 
 def _refuse(field: _Field, known: Sequence[TagChoice], target: Target, notes: Sequence[str]) -> Recommendation:

@@ -39,8 +39,8 @@ def judge_image(
 def explain_problem(name: str, problem: KedgeError) -> Finding:
     """Explain why kedge cannot read an image: damaged, truncated, missing, or not accessible."""
     return Finding(
-        NAME, FAIL, problem.message, f"kedge cannot judge or run {name}", problem.hint or
-        f"run: kedge explain --verbose {name}", _DOCS
+        NAME, FAIL, problem.message, why=f"kedge cannot judge or run {name}", fix=problem.hint or
+        f"run: kedge explain --verbose {name}", docs=_DOCS
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def _judge_verdict(verdict: Verdict) -> Iterator[Finding]:
         if judgement.level == OK or judgement is main:
             continue
         shown_level = judgement.level if judgement.level in (FAIL, WARNING) else NOTE
-        yield Finding(NAME, shown_level, judgement.sentence, "", _tell_fix(judgement), _DOCS)
+        yield Finding(NAME, shown_level, judgement.sentence, why="", fix=_tell_fix(judgement), docs=_DOCS)
 
 
 def _tell_fix(judgement: Judgement) -> str:
@@ -78,9 +78,9 @@ def _judge_notes(traits: ImageTraits) -> Iterator[Finding]:
         if _EMPTY_DRIVER in note:
             what, _, why = note.partition(": ")
             fix = "delete these files and rebuild the image; kedge's --nv puts the host's libraries first"
-            yield Finding(NAME, WARNING, what, why, fix, _DOCS)
+            yield Finding(NAME, WARNING, what, why=why, fix=fix, docs=_DOCS)
         else:
-            yield Finding(NAME, NOTE, note, "", "", _DOCS)
+            yield Finding(NAME, NOTE, note, why="", fix="", docs=_DOCS)
 
 
 def _judge_libraries(traits: ImageTraits, target: Target | None) -> Iterator[Finding]:
@@ -89,9 +89,9 @@ def _judge_libraries(traits: ImageTraits, target: Target | None) -> Iterator[Fin
             NAME,
             WARNING if target is not None and target.has_gpus else NOTE,
             "the image uses musl (Alpine), not glibc",
-            "NVIDIA's driver libraries and the host's MPI and network libraries need glibc, so --nv does not help",
-            "for GPUs use an image based on Debian, Ubuntu or Rocky Linux",
-            _DOCS,
+            why="NVIDIA's driver libraries and the host's MPI and network libraries need glibc, so --nv does not help",
+            fix="for GPUs use an image based on Debian, Ubuntu or Rocky Linux",
+            docs=_DOCS,
         )
     cards = [gpu.name for gpu in target.gpus if gpu.takes_forward_compat is False] if target is not None else []
     if traits.compat and cards:
@@ -99,9 +99,9 @@ def _judge_libraries(traits: ImageTraits, target: Target | None) -> Iterator[Fin
             NAME,
             NOTE,
             f"the image contains its own libcuda ({traits.driver.value or 'version unknown'}) for older drivers",
-            f"it refuses GPUs such as {cards[0]}: 'forward compatibility was attempted on non supported HW' (804)",
-            "kedge uses the host's libcuda; with other runtimes remove /usr/local/cuda/compat from LD_LIBRARY_PATH",
-            _DOCS,
+            why=f"it refuses GPUs such as {cards[0]}: 'forward compatibility was attempted on non supported HW' (804)",
+            fix="kedge uses the host's libcuda; with other runtimes remove /usr/local/cuda/compat from LD_LIBRARY_PATH",
+            docs=_DOCS,
         )
 
 
@@ -112,9 +112,9 @@ def _judge_entrypoint(traits: ImageTraits) -> Iterator[Finding]:
         NAME,
         NOTE,
         "'kedge run' starts NVIDIA's entrypoint script; 'exec' and 'shell' do not",
-        "with exec and shell its output (driver, licence, warnings) and its shell settings (shinit) are missing",
-        "exec works, because kedge selects libcuda itself; if a program misses a setting, use 'kedge run'",
-        _DOCS,
+        why="with exec and shell its output (driver, licence, warnings) and its shell settings (shinit) are missing",
+        fix="exec works, because kedge selects libcuda itself; if a program misses a setting, use 'kedge run'",
+        docs=_DOCS,
     )
 
 
@@ -132,9 +132,11 @@ def _judge_packages(traits: ImageTraits, environ: Mapping[str, str]) -> Iterator
         NAME,
         WARNING if is_passed else NOTE,
         f"your home has packages for the Python of this image: ~/.local/lib/{sites[0]}",
-        "if passed into the container, they override the image's packages, for example torch or numpy",
-        "unset KEDGE_KEEP" if is_passed else "kedge does not pass them on; with Apptainer: export PYTHONNOUSERSITE=1",
-        _DOCS,
+        why="if passed into the container, they override the image's packages, for example torch or numpy",
+        fix="unset KEDGE_KEEP"
+        if is_passed
+        else "kedge does not pass them on; with Apptainer: export PYTHONNOUSERSITE=1",
+        docs=_DOCS,
     )
 
 
@@ -144,15 +146,15 @@ def _explain_pip(release: str) -> Finding:
             NAME,
             NOTE,
             "pip in this image is pinned to the versions it was built with (PIP_CONSTRAINT=/etc/pip/constraint.txt)",
-            "'pip install' of a package that needs other versions fails with 'ResolutionImpossible'",
-            "pip install --no-deps NAME; or set PIP_CONSTRAINT to a copy of the file without the conflicting lines",
-            _DOCS,
+            why="'pip install' of a package that needs other versions fails with 'ResolutionImpossible'",
+            fix="pip install --no-deps NAME; or set PIP_CONSTRAINT to a copy of the file without the conflicting lines",
+            docs=_DOCS,
         )
     return Finding(
         NAME,
         NOTE,
         f"pip in this image ({release}) may replace NVIDIA's build of torch",
-        "pip takes NVIDIA's pre-release version for older than packages require, and installs another torch",
-        "save 'pip list --format=freeze' to FILE, and install with PIP_CONSTRAINT=FILE; or use --no-deps",
-        _DOCS,
+        why="pip takes NVIDIA's pre-release version for older than packages require, and installs another torch",
+        fix="save 'pip list --format=freeze' to FILE, and install with PIP_CONSTRAINT=FILE; or use --no-deps",
+        docs=_DOCS,
     )

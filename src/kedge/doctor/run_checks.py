@@ -90,9 +90,9 @@ def _explain_problem(name: str, problem: Exception) -> Finding:
         name,
         SKIPPED,
         f"could not be checked: {reason}"[:500],
-        "its state is unknown; the other checks are not affected",
-        "if it happens again, report it and attach the file of 'kedge doctor --report FILE'",
-        _DOCS,
+        why="its state is unknown; the other checks are not affected",
+        fix="if it happens again, report it and attach the file of 'kedge doctor --report FILE'",
+        docs=_DOCS,
     )
 
 
@@ -116,9 +116,9 @@ def _read_outcome(check: Check, outcome: TaskOutcome) -> list[Finding]:
                 check.name,
                 FAIL,
                 "could not be checked: kedge cannot start another process or open another file",
-                "a limit on processes or open files is reached; containers and jobs cannot start programs either",
-                "stop other programs; 'ulimit -u' and 'ulimit -n' show your limits, 'ps -u $USER' your processes",
-                "kedge help doctor processes",
+                why="a limit on processes or open files is reached; containers and jobs cannot start programs either",
+                fix="stop other programs; 'ulimit -u' and 'ulimit -n' show your limits, 'ps -u $USER' your processes",
+                docs="kedge help doctor processes",
             )
         ]
     return [
@@ -126,9 +126,9 @@ def _read_outcome(check: Check, outcome: TaskOutcome) -> list[Finding]:
             check.name,
             WARNING,
             f"its process {describe_status(outcome.status) if outcome.status else 'ended without an answer'}",
-            "a library of this host crashed during the check; programs that use it will crash, too",
-            "tell the administrators and attach the file of 'kedge doctor --report FILE'",
-            _DOCS,
+            why="a library of this host crashed during the check; programs that use it will crash, too",
+            fix="tell the administrators and attach the file of 'kedge doctor --report FILE'",
+            docs=_DOCS,
         )
     ]
 
@@ -137,14 +137,14 @@ def _explain_late(check: Check, seconds: float) -> Finding:
     again = f"kedge doctor --patience 5 --only {check.name}"
     if seconds < _FAIR_SHARE * check.seconds:  # it began too late to answer
         what, why = "not checked in time: other checks took too long", "its state is unknown"
-        return Finding(check.name, SKIPPED, what, why, again, _DOCS)
+        return Finding(check.name, SKIPPED, what, why=why, fix=again, docs=_DOCS)
     return Finding(
         check.name,
         WARNING,
         f"did not answer in {seconds:.2g} s",
-        "a file system, a driver or a server hangs or is very slow; programs that need it will hang, too",
-        f"try again: {again}. If it still does not answer, tell the administrators",
-        _DOCS,
+        why="a file system, a driver or a server hangs or is very slow; programs that need it will hang, too",
+        fix=f"try again: {again}. If it still does not answer, tell the administrators",
+        docs=_DOCS,
     )
 
 

@@ -48,7 +48,15 @@ def read_limits(root: Path = Path("/"), uid: int | None = None) -> Limits:
     processes, processes_from = _find_processes(
         root, hierarchies, own.get("processes"), os.getuid() if uid is None else uid
     )
-    return Limits(cpus, memory, processes, own.get("address space"), cpus_from, memory_from, processes_from)
+    return Limits(
+        cpus=cpus,
+        memory=memory,
+        processes=processes,
+        address_space=own.get("address space"),
+        cpus_from=cpus_from,
+        memory_from=memory_from,
+        processes_from=processes_from,
+    )
 
 
 def choose_threads(limits: Limits | None = None, wanted: int | None = None) -> int:

@@ -130,7 +130,15 @@ def mark_attempt(folder: Path, what: str, host: str | None = None) -> Iterator[N
     """Leave a mark in `folder` while the block runs; `host` is this one if not given. A full disk leaves no mark."""
     limits = read_limits()
     kills, group = count_memory_kills()
-    attempt = _WorkMark(what, host or os.uname().nodename, time.time(), limits.memory, limits.memory_from, kills, group)
+    attempt = _WorkMark(
+        what=what,
+        host=host or os.uname().nodename,
+        began=time.time(),
+        memory=limits.memory,
+        memory_from=limits.memory_from,
+        kills=kills,
+        group=group,
+    )
     path = folder / own_name("attempt")
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -203,13 +211,13 @@ def _read_mark(path: Path) -> _WorkMark | None:
         with path.open("rb") as file:
             fields = json.loads(file.read(_MARK_LIMIT))
         return _WorkMark(
-            str(fields["what"]),
-            str(fields["host"]),
-            float(fields["began"]),
-            int(fields["memory"]) if fields["memory"] is not None else None,
-            str(fields["memory_from"]),
-            int(fields["kills"]) if fields["kills"] is not None else None,
-            str(fields["group"]),
+            what=str(fields["what"]),
+            host=str(fields["host"]),
+            began=float(fields["began"]),
+            memory=int(fields["memory"]) if fields["memory"] is not None else None,
+            memory_from=str(fields["memory_from"]),
+            kills=int(fields["kills"]) if fields["kills"] is not None else None,
+            group=str(fields["group"]),
         )
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

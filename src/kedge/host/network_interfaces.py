@@ -32,12 +32,12 @@ def read_interfaces(root: str = "/") -> tuple[NetworkInterface, ...]:
     addresses += _read_addresses6(Path(root, "proc/net/if_inet6"))
     return tuple(
         NetworkInterface(
-            name,
-            _find_kind(folder / name),
-            tuple(dict.fromkeys(address for each, address in addresses if each == name)),
-            _is_up(folder / name),
-            _read_speed(folder / name),
-            tuple(dict.fromkeys(network for each, network in routes if each == name)),
+            name=name,
+            kind=_find_kind(folder / name),
+            addresses=tuple(dict.fromkeys(address for each, address in addresses if each == name)),
+            is_up=_is_up(folder / name),
+            speed=_read_speed(folder / name),
+            networks=tuple(dict.fromkeys(network for each, network in routes if each == name)),
         )
         for name in names
     )

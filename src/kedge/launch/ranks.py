@@ -59,7 +59,15 @@ _DIALECTS = (
         *("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
     ),
     _Dialect("hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", mark="MPI_LOCALRANKID"),
-    _Dialect("flux_run", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", "", "", "FLUX_JOB_NNODES"),
+    _Dialect(
+        launcher="flux_run",
+        rank="FLUX_TASK_RANK",
+        size="FLUX_JOB_SIZE",
+        local_rank="FLUX_TASK_LOCAL_ID",
+        local_size="",
+        node_rank="",
+        node_count="FLUX_JOB_NNODES",
+    ),
     _Dialect(
         "srun",
         *("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_NODEID", "SLURM_STEP_NUM_NODES"),
@@ -132,10 +140,23 @@ def _complete(environ: Mapping[str, str], dialect: _Dialect, rank: int, size: in
         is_told = 0 <= node_rank < node_count
         node_rank = node_rank if is_told else block
         if not is_told:
-            _require_block(Rank(rank, size, local_rank, local_size, block, node_count), firsts[block], layout[block])
+            _require_block(
+                Rank(
+                    rank,
+                    size=size,
+                    local_rank=local_rank,
+                    local_size=local_size,
+                    node_rank=block,
+                    node_count=node_count,
+                ),
+                firsts[block],
+                layout[block],
+            )
         local_rank = rank - firsts[node_rank] if local_rank < 0 else local_rank
         local_size = layout[node_rank] if local_size < 0 else local_size
-    return Rank(rank, size, local_rank, local_size, node_rank, node_count)
+    return Rank(
+        rank, size=size, local_rank=local_rank, local_size=local_size, node_rank=node_rank, node_count=node_count
+    )
 
 
 def _require_block(rank: Rank, first: int, count: int) -> None:

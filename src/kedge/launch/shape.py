@@ -42,7 +42,14 @@ class LaunchShape(JsonValue):
         first = 0
         for index, count in enumerate(self.tasks):
             for local in range(count):
-                yield Rank(first + local, self.size, local, count, index, self.node_count)
+                yield Rank(
+                    first + local,
+                    size=self.size,
+                    local_rank=local,
+                    local_size=count,
+                    node_rank=index,
+                    node_count=self.node_count,
+                )
             first += count
 
 

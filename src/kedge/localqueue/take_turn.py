@@ -95,7 +95,7 @@ def make_survey(queue: LocalQueue, environ: Mapping[str, str], jobs: list[Stored
             if not blocked and (job.request.begin or 0.0) > time.time():
                 blocked = BEGIN_TIME
             room = job.request.limit - len(job.tasks[RUNNING])
-            claims.append(Claim(job.id, need, waiting, room, blocked, others))
+            claims.append(Claim(id=job.id, need=need, waiting=waiting, room=room, blocked=blocked, others=others))
     survey.plan = plan_turn(size, held, claims)
     return survey
 

@@ -204,8 +204,16 @@ class _Lexer:
         self._end_word()
         if self.words or self.redirects:
             source = self.text[self.start[0] : position].strip()
-            words, redirects = tuple(self.words), tuple(self.redirects)
-            self.commands.append(Command(self.start[1], words, redirects, end, source, self.depth, self.start[0]))
+            found = Command(
+                line=self.start[1],
+                words=tuple(self.words),
+                redirects=tuple(self.redirects),
+                end=end,
+                source=source,
+                depth=self.depth,
+                position=self.start[0],
+            )
+            self.commands.append(found)
         self.words, self.redirects, self.pending = [], [], ""
 
     def _skip_documents(self) -> None:

@@ -70,13 +70,13 @@ class Sheet:
 def make_sheet(title: str, width: int, height: int, shapes: list[Shape]) -> Sheet:
     """The shapes by their kinds, in which order they are drawn: boxes, lines, dots, text."""
     return Sheet(
-        title,
-        width,
-        height,
-        tuple(each for each in shapes if isinstance(each, Stroke)),
-        tuple(each for each in shapes if isinstance(each, Box)),
-        tuple(each for each in shapes if isinstance(each, Dot)),
-        tuple(each for each in shapes if isinstance(each, Label)),
+        title=title,
+        width=width,
+        height=height,
+        strokes=tuple(each for each in shapes if isinstance(each, Stroke)),
+        boxes=tuple(each for each in shapes if isinstance(each, Box)),
+        dots=tuple(each for each in shapes if isinstance(each, Dot)),
+        labels=tuple(each for each in shapes if isinstance(each, Label)),
     )
 
 

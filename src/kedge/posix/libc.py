@@ -6,11 +6,66 @@ from __future__ import annotations
 import os
 import sys
 
-from kedge.posix import c_types
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes
+    import ctypes as c_types
+
+    def _open_own_library() -> ctypes.CDLL:
+        """The C library of this process; its calls keep errno for `get_errno`."""
+else:
+    # `ctypes` makes thirty types, tries each of them, and imports `struct` and `types`, which costs a start more than
+    # its mounts. The part in C, `_ctypes`, does the work. A Python whose `_ctypes` is another gets `ctypes` itself.
+    try:
+        import _ctypes
+
+        def _make_type(name: str, letter: str) -> type:
+            return type(_ctypes._SimpleCData)(name, (_ctypes._SimpleCData,), {"_type_": letter, "__module__": __name__})
+
+        class _Types:
+            """The few that are used."""
+
+            Structure, byref, sizeof = _ctypes.Structure, _ctypes.byref, _ctypes.sizeof
+            addressof, get_errno = _ctypes.addressof, _ctypes.get_errno
+            c_int = _make_type("c_int", "i")
+            c_uint = c_uint32 = _make_type("c_uint", "I")
+            c_long = _make_type("c_long", "l")
+            c_ulong = c_size_t = _make_type("c_ulong", "L")  # the same in all that Linux runs on
+            c_uint64 = c_ulong if sizeof(c_ulong) == 8 else _make_type("c_uint64", "Q")
+
+            def __getattr__(self, name: str) -> type:
+                """The rare ones are made when they are asked for: each takes as long as a mount."""
+                letters = {"c_char": "c", "c_char_p": "z", "c_short": "h", "c_ushort": "H", "c_void_p": "P"}
+                if name not in letters:
+                    raise AttributeError(f"no type {name!r} is made here")
+                made = _make_type(name, letters[name])
+                setattr(self, name, made)
+                return made
+
+        c_types = _Types()
+
+        class _Function(_ctypes.CFuncPtr):
+            _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+            _restype_ = c_types.c_int
+
+        class _open_own_library:  # noqa: N801 - as the function that it stands for
+            """A library whose functions are its attributes, as those of `ctypes.CDLL` are."""
+
+            def __init__(self) -> None:
+                self._handle = _ctypes.dlopen(None, 0)
+
+            def __getattr__(self, name: str) -> object:
+                function = _Function((name, self))  # AttributeError where the library has none of this name
+                setattr(self, name, function)
+                return function
+
+        _open_own_library().getpid()  # as good as those of ctypes, or else those
+    except (ImportError, AttributeError, TypeError, ValueError):
+        import ctypes as c_types
+
+        def _open_own_library() -> c_types.CDLL:
+            """The C library of this process; its calls keep errno for `get_errno`."""
+            return c_types.CDLL(None, use_errno=True)
 
 
 # Numbers of the Linux kernel's interface that Python does not name; they keep the kernel's names.
@@ -109,7 +164,7 @@ F_ADD_SEALS = 1033
 O_TMPFILE = 0o20000000  # with os.O_DIRECTORY
 
 
-# Calls of the C library that Python does not offer, by what `c_types` has of ctypes.
+# Calls of the C library that Python does not offer.
 #
 # It is on the path of every container start: it imports nothing else.
 
@@ -128,14 +183,25 @@ _RESOLVE_NO_MAGIC_LINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH, _RESOLVE_IN_ROO
 _SYS_MOUNT_SETATTR = 442  # the same number on all architectures (Linux 5.12)
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT = 428, 429  # the same numbers on all architectures (Linux 5.2)
 _AT_FDCWD = -100
+_SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h: begin, and do not wait
 _DESCRIPTOR = 12  # the word of a message that holds it
 
 _CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of linux/capability.h
 
-_library = c_types.open_own_library()
+_library = _open_own_library()
 _ZERO = c_types.c_ulong(0)
 _OPENAT2, _SIZE_OF_HOW = c_types.c_long(_SYS_OPENAT2), c_types.c_size_t(24)  # made once: walks open many files
 _hows: dict[tuple[int, int], bytes] = {}
+
+
+def begin_writing(descriptor: int, offset: int, size: int) -> None:
+    """Let the kernel write a stretch of a file now, so that the fsync at its end has little to wait for.
+
+    Where the kernel cannot (a pipe, an odd file system), the fsync does all of it.
+    """
+    if hasattr(_library, "sync_file_range"):
+        place, length = c_types.c_uint64(offset), c_types.c_uint64(size)
+        _library.sync_file_range(c_types.c_int(descriptor), place, length, c_types.c_uint(_SYNC_FILE_RANGE_WRITE))
 
 
 class Quota:

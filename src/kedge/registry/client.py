@@ -104,12 +104,12 @@ class RegistryClient:
         """Store a manifest under a tag or digest; idempotent. Returns its digest, compared with the registry's."""
         session = self._own_session(repository)
         call = Call(
-            "PUT",
-            f"{session.repository}/manifests/{reference}",
-            frozenset({200, 201, 202}),
-            {"Content-Type": media_type},
-            raw,
-            reference,
+            method="PUT",
+            target=f"{session.repository}/manifests/{reference}",
+            accepted=frozenset({200, 201, 202}),
+            headers={"Content-Type": media_type},
+            body=raw,
+            reference=reference,
             writes=True,
         )
         digest = Digest.of(raw)

@@ -48,7 +48,12 @@ class Access:
         return cls(
             HttpTransport(_transport_options(options, environ, home, progress)),
             CredentialSources(
-                options.login, options.authfile, options.username, environ, home, options.login_registries
+                explicit=options.login,
+                authfile=options.authfile,
+                username=options.username,
+                environ=environ,
+                home=home,
+                registries=options.login_registries,
             ),
             registries,
             options.no_https,

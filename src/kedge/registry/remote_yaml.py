@@ -130,7 +130,14 @@ def _make_remote(name: str, fields: Mapping[str, str], is_site: bool) -> Remote:
         return fields.get(key, "").lower() == "true"
 
     token = Secret(fields["Token"]) if fields.get("Token") else None
-    return Remote(name, fields["URI"], token, is_site or is_on("System"), is_on("Exclusive"), is_on("Insecure"))
+    return Remote(
+        name=name,
+        uri=fields["URI"],
+        token=token,
+        is_site=is_site or is_on("System"),
+        is_exclusive=is_on("Exclusive"),
+        is_insecure=is_on("Insecure"),
+    )
 
 
 def _unquote(value: str) -> str:

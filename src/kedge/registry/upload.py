@@ -172,7 +172,16 @@ def _finish(session: Session, upload: Upload, location: str, *, is_whole: bool) 
     accepted = frozenset({201, 202, 204})
     try:
         session.call(
-            Call("PUT", target, accepted, headers, body, digest, writes=True, read_timeout=_COMMIT_TIMEOUT)
+            Call(
+                method="PUT",
+                target=target,
+                accepted=accepted,
+                headers=headers,
+                body=body,
+                reference=digest,
+                writes=True,
+                read_timeout=_COMMIT_TIMEOUT,
+            )
         ).close()
     except (NetworkFailed, ImageNotFound):  # the answer was lost, or a second try came too late: is it there now?
         if not is_there(session, upload.descriptor.digest):

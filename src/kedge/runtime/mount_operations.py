@@ -7,6 +7,7 @@ import errno
 import os
 import stat
 
+from kedge.frozen import frozen, list_names
 from kedge.posix import libc
 from kedge.posix.libc import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.posix.views import MAXIMUM_LINKS, DirectoryView, split_path
@@ -15,30 +16,18 @@ from kedge.runtime.facts import is_privileged
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, Final, Literal
 
     from kedge.posix.views import View
     from kedge.runtime.facts import Payload
 
-    Operation = tuple[str | int, ...]
+    Policy = Literal["must", "warn", "may", "later"]
 
 
-# The operations a plan is made of. `enter` performs them in order; `--dry-run` prints them.
+# The operations a plan is made of, as values: `enter` performs them in order, `--dry-run` prints them.
 #
-# An operation is a tuple of texts and numbers, its kind first and, where it may fail, what then happens last, so that
-# a
-# plan is flat, comparable and quick to make. Paths begin with the name of the tree they are in: OLD, NEW, LOWER,
-# SESSION.
-#
-#     tmpfs     target, options, policy          proc, devpts, mqueue   target, policy
-#     bind      source, target, flags, policy    readonly               target
-#     directory    path, mode, policy               hostname               name
-#     file      path, policy                     umask                  number
-#     write     path, text, mode[, user, group]  chdir                  directories by preference, is_strict
-#     link      what it says, path               enter                  root
-#     same      path, device, inode              owners                 layer, directory
-#     overlay, relay   lowers, upper, work, target, is_written   (lowers and the folders of chdir are joined by
-# newlines)
-#     squashfuse, gocryptfs, loop, fuse2fs   file, offset, size, target, program or type
+# Paths begin with the name of the tree they are in: OLD, NEW, LOWER, SESSION. Each has its `kind` and its `text`, by
+# which it is told to programs and to persons, and a `policy`: what happens where it fails.
 
 OLD = "/host"  # the host's tree
 NEW = "/root"  # the container's tree
@@ -47,50 +36,285 @@ IMAGE_ROOT = "/rootfs"  # where the image is in the tree of a recipe's script wi
 SESSION = "/session"  # files that are made for this container: passwd, group, upper layers in memory
 
 # what happens when an operation fails
-MUST = "must"  # an error that ends the start
-WARN = "warn"  # said, and left out
-MAY = "may"  # left out; said with --verbose
-LATER = "later"  # remembered: mount points that cannot be made come from an underlay of binds
+MUST: Final = "must"  # an error that ends the start
+WARN: Final = "warn"  # said, and left out
+MAY: Final = "may"  # left out; said with --verbose
+LATER: Final = "later"  # remembered: mount points that cannot be made come from an underlay of binds
 
-_TEXTS = {
-    "tmpfs": "mount an empty tmpfs on {1} ({2})",
-    "bind": "bind {1} to {2}{flags}",
-    "folder": "create the directory {1}",
-    "file": "create the file {1}",
-    "write": "write {1} ({size} bytes)",
-    "link": "create the symlink {2} -> {1}",
-    "owners": "show the files of {1} that have other owners or modes than on this node, from {2}",
-    "overlay": "mount an overlay on {4}: lower {1}, upper {2}",
-    "relay": "mount the overlay on {4} again, above the mount points that the image lacks",
-    "proc": "mount proc on {1}",
-    "devpts": "mount devpts on {1}",
-    "mqueue": "mount mqueue on {1}",
-    "readonly": "make {1} read-only",
-    "same": "show {1}, which is not the directory that was chosen",
-    "squashfuse": "mount the SquashFS file system in {1} (offset {2}) on {4} with {5}",
-    "gocryptfs": "decrypt the file system in {1} (offset {2}) and mount it on {4} with gocryptfs and {5}",
-    "loop": "mount the {5} file system in {1} (offset {2}) on {4} with the kernel",
-    "fuse2fs": "mount the ext file system in {1} (offset {2}) on {4} ({5})",
-    "hostname": "set the host name to {1}",
-    "umask": "set the umask to {octal}",
-    "enter": "make {1} the root",
-    "chdir": "change to {1}",
-}
+
+@frozen
+class Tmpfs:
+    """An empty file system in memory, with the options of mount(8)."""
+
+    kind = "tmpfs"
+    text = "mount an empty tmpfs on {target} ({options})"
+    target: str
+    options: str
+    policy: Policy = MUST
+
+
+@frozen
+class BindMount:
+    """Another place for a tree; `flags` are added to those that its mounts have."""
+
+    kind = "bind"
+    text = "bind {source} to {target}{readonly}"
+    source: str
+    target: str
+    flags: int
+    policy: Policy = MUST
+
+
+@frozen
+class MakeDirectory:
+    """A directory and what is missing above it; one that is there stays as it is."""
+
+    kind = "folder"
+    text = "create the directory {path}"
+    path: str
+    mode: int = 0o755
+    policy: Policy = MUST
+
+
+@frozen
+class MakeFile:
+    """An empty file, likewise."""
+
+    kind = "file"
+    text = "create the file {path}"
+    path: str
+    policy: Policy = MUST
+
+
+@frozen
+class WriteFile:
+    """A file with its content; its owner is root where none is named."""
+
+    kind = "write"
+    text = "write {path} ({size} bytes)"
+    policy = MUST
+    path: str
+    content: str
+    mode: int = 0o644
+    user: int | None = None
+    group: int | None = None
+
+
+@frozen
+class MakeLink:
+    """A symlink that says `content`."""
+
+    kind = "link"
+    text = "create the symlink {path} -> {content}"
+    policy = MUST
+    content: str
+    path: str
+
+
+@frozen
+class RestoreOwners:
+    """In a directory: the files of a layer whose owners and modes are others in the image."""
+
+    kind = "owners"
+    text = "show the files of {layer} that have other owners or modes than on this node, from {directory}"
+    policy = MUST
+    layer: str
+    directory: str
+
+
+@frozen
+class Overlay:
+    """Layers one above the other, the highest of `lowers` first; `is_written`: programs will write there."""
+
+    kind = "overlay"
+    text = "mount an overlay on {target}: lower {lowers}, upper {upper}"
+    policy = MUST
+    lowers: tuple[str, ...]
+    upper: str
+    work: str
+    target: str
+    is_written: bool
+
+
+@frozen
+class Relay:
+    """The overlay that is there is put on again, with other layers."""
+
+    kind = "relay"
+    text = "mount the overlay on {target} again, above the mount points that the image lacks"
+    policy = MUST
+    overlay: Overlay
+
+
+@frozen
+class KernelTree:
+    """A file system of the kernel's own: proc, devpts or mqueue."""
+
+    text = "mount {kind} on {target}"
+    kind: str
+    target: str
+    policy: Policy = MUST
+
+
+@frozen
+class MakeReadonly:
+    """One mount, not those below it."""
+
+    kind = "readonly"
+    text = "make {target} read-only"
+    policy = MUST
+    target: str
+
+
+@frozen
+class RequireSame:
+    """The directory at a path must still be the one that was chosen."""
+
+    kind = "same"
+    text = "show {path}, which is not the directory that was chosen"
+    policy = MUST
+    path: str
+    device: int
+    inode: int
+
+
+@frozen
+class FilePart:
+    """A file system in a file of the host, and where it is to appear."""
+
+    file: str
+    offset: int
+    size: int
+    target: str
+
+
+@frozen
+class Squashfuse:
+    """A SquashFS, by FUSE."""
+
+    kind = "squashfuse"
+    text = "mount the SquashFS file system in {file} (offset {offset}) on {target} with {program}"
+    policy = MUST
+    part: FilePart
+    program: str
+
+
+@frozen
+class Gocryptfs:
+    """An encrypted SquashFS: `program` is the squashfuse that mounts what gocryptfs decrypts."""
+
+    kind = "gocryptfs"
+    text = "decrypt the file system in {file} (offset {offset}) and mount it on {target} with gocryptfs and {program}"
+    policy = MUST
+    part: FilePart
+    program: str
+
+
+@frozen
+class Loop:
+    """A file system that the kernel mounts, for root."""
+
+    kind = "loop"
+    text = "mount the {file_system} file system in {file} (offset {offset}) on {target} with the kernel"
+    policy = MUST
+    part: FilePart
+    file_system: str
+
+
+@frozen
+class Fuse2fs:
+    """An ext file system; `mode` is ro or rw."""
+
+    kind = "fuse2fs"
+    text = "mount the ext file system in {file} (offset {offset}) on {target} ({mode})"
+    policy = MUST
+    part: FilePart
+    mode: str
+
+
+@frozen
+class SetHostName:
+    """In the container's own UTS namespace."""
+
+    kind = "hostname"
+    text = "set the host name to {name}"
+    policy = MUST
+    name: str
+
+
+@frozen
+class SetUmask:
+    """That of the program."""
+
+    kind = "umask"
+    text = "set the umask to {mask:03o}"
+    policy = MUST
+    mask: int
+
+
+@frozen
+class Enter:
+    """From here on this is the root, and nothing of the host is reachable."""
+
+    kind = "enter"
+    text = "make {root} the root"
+    policy = MUST
+    root: str
+
+
+@frozen
+class ChangeDirectory:
+    """To the first that can be entered; with `is_strict` to the first, or the start fails."""
+
+    kind = "chdir"
+    text = "change to {directories}"
+    policy = MUST
+    directories: tuple[str, ...]  # of the container: they begin with the name of no tree
+    is_strict: bool
+
+
+Mount = Tmpfs | BindMount | KernelTree | Overlay | Relay | MakeReadonly
+FileMount = Squashfuse | Gocryptfs | Loop | Fuse2fs
+Making = MakeDirectory | MakeFile | WriteFile | MakeLink | RestoreOwners
+Setting = RequireSame | SetHostName | SetUmask | Enter | ChangeDirectory
+Operation = Mount | FileMount | Making | Setting
 
 
 def describe(operation: Operation) -> str:
-    """Describe an operation in one line for a person."""
-    text = _TEXTS[str(operation[0])]
-    kind = operation[0]
-    parts = [_show_path(part) if isinstance(part, str) else part for part in operation]
-    if kind == "chdir":  # its directories are those of the container, and begin with the name of no tree
-        parts[1] = str(operation[1]).replace("\n", ", else ")
-    elif kind == "overlay":
-        parts[1] = " over ".join(map(_show_path, str(operation[1]).split("\n")))
-    flags = ", read-only" if kind == "bind" and isinstance(operation[3], int) and operation[3] & MS_RDONLY else ""
-    size = len(str(operation[2])) if kind == "write" else 0
-    octal = f"{operation[1]:03o}" if kind == "umask" and isinstance(operation[1], int) else ""
-    return text.format(*parts, flags=flags, size=size, octal=octal)
+    """One line for a person."""
+    parts = {"kind": operation.kind, "readonly": "", "size": 0}
+    for name, value in _list_parts(operation):
+        parts[name] = _show_path(value) if isinstance(value, str) else value
+    match operation:
+        case BindMount():
+            parts["readonly"] = ", read-only" if operation.flags & MS_RDONLY else ""
+        case WriteFile():
+            parts["size"] = len(operation.content)
+        case Overlay():
+            parts["lowers"] = " over ".join(map(_show_path, operation.lowers))
+        case ChangeDirectory():
+            parts["directories"] = ", else ".join(operation.directories)
+    return operation.text.format(**parts)
+
+
+def list_fields(operation: Operation) -> list[str | int]:
+    """The fields of an operation as programs read them: texts and numbers, in the order of its class."""
+    return [
+        "\n".join(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
+        for _, value in _list_parts(operation)
+    ]
+
+
+def _list_parts(value: Operation | FilePart) -> list[tuple[str, Any]]:
+    """Names and contents, also of values within it, of what was given."""
+    parts: list[tuple[str, Any]] = []
+    for name in list_names(type(value)):
+        part = getattr(value, name)
+        if isinstance(part, FilePart | Overlay):
+            parts += _list_parts(part)
+        elif part is not None and name != "kind":
+            parts.append((name, part))
+    return parts
 
 
 def _show_path(path: str) -> str:
@@ -99,11 +323,6 @@ def _show_path(path: str) -> str:
         if path == prefix or path.startswith(prefix + "/"):
             return name + (path[len(prefix) :] or "/")
     return path
-
-
-def kinds() -> tuple[str, ...]:
-    """Every kind of operation there is; a test checks that `enter` performs each."""
-    return tuple(_TEXTS)
 
 
 def render_plan(operations: list[Operation], payload: Payload, *, as_json: bool) -> str:
@@ -117,7 +336,7 @@ def render_plan(operations: list[Operation], payload: Payload, *, as_json: bool)
     environ = {name: mask_value(name, value) for name, value in payload.environ.items()}
     if as_json:
         described = [
-            {"kind": operation[0], "fields": list(operation[1:]), "text": describe(operation)}
+            {"kind": operation.kind, "fields": list_fields(operation), "text": describe(operation)}
             for operation in operations
         ]
         plan = {"operations": described, "program": program, "environment": environ}
@@ -161,19 +380,19 @@ class Points:
         self.covers.append((destination, by))
         return NEW + destination
 
-    def bind(self, source: str, destination: str, shape: str, *, flags: int = GUARDED, policy: str = MUST) -> None:
+    def bind(self, source: str, destination: str, shape: str, *, flags: int = GUARDED, policy: Policy = MUST) -> None:
         """Let something of the host appear."""
-        self.mounts.append(("bind", OLD + source, self.want(destination, shape, by="bind"), flags, policy))
+        self.mounts.append(BindMount(OLD + source, self.want(destination, shape, by="bind"), flags, policy))
 
     def bind_session(self, name: str, destination: str, shape: str = "f") -> None:
         """Let something that was made for this container appear."""
         target = self.want(destination, shape, by="bind")
-        self.mounts.append(("bind", f"{SESSION}/{name}", target, GUARDED, WARN))
+        self.mounts.append(BindMount(f"{SESSION}/{name}", target, GUARDED, WARN))
 
     def tmpfs(self, destination: str, size: int, mode: str) -> None:
         """An empty file system in memory."""
         options = f"mode={mode},size={size}" if size else f"mode={mode}"
-        self.mounts.append(("tmpfs", self.want(destination, "d", by="tmpfs"), options, MUST))
+        self.mounts.append(Tmpfs(self.want(destination, "d", by="tmpfs"), options))
 
     def add(self, *operations: Operation) -> None:
         """Anything else."""
@@ -184,9 +403,9 @@ class Points:
         return [(path, shape) for path, shape in self.wanted.items() if not self.image.kind(path)]
 
 
-def make_point(path: str, shape: str, policy: str) -> Operation:
+def make_point(path: str, shape: str, policy: Policy) -> MakeDirectory | MakeFile:
     """What makes a mount point."""
-    return ("folder", NEW + path, 0o755, policy) if shape == "d" else ("file", NEW + path, policy)
+    return MakeDirectory(NEW + path, policy=policy) if shape == "d" else MakeFile(NEW + path, policy)
 
 
 class MountPlan:
@@ -195,7 +414,7 @@ class MountPlan:
     def __init__(self, points: Points, before: list[Operation], after: list[Operation]) -> None:
         self.missing = points.missing()
         # mount points, made in the layer above the image; those that cannot be made come from an underlay
-        self.making = [make_point(path, shape, LATER) for path, shape in self.missing]
+        self.making: list[Operation] = [make_point(path, shape, LATER) for path, shape in self.missing]
         self.rest: list[Operation] = [*before, *points.mounts, *after]
 
 

@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 
+from kedge.frozen import replace
 from kedge.posix import libc
 from kedge.posix.libc import (
     CLONE_NEWIPC,
@@ -50,10 +51,31 @@ from kedge.runtime.mount_operations import (
     OPEN_DIRECTORY,
     SESSION,
     WARN,
+    BindMount,
+    ChangeDirectory,
     ContainerView,
+    Enter,
+    FilePart,
+    Fuse2fs,
+    Gocryptfs,
+    KernelTree,
+    Loop,
+    MakeDirectory,
+    MakeFile,
+    MakeLink,
     Maker,
+    MakeReadonly,
     MountPlan,
+    Overlay,
     Points,
+    Relay,
+    RequireSame,
+    RestoreOwners,
+    SetHostName,
+    SetUmask,
+    Squashfuse,
+    Tmpfs,
+    WriteFile,
     describe,
     make_inside,
     make_point,
@@ -76,7 +98,7 @@ if TYPE_CHECKING:
     from kedge.runtime.environment.image_users import ImageUser
     from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
     from kedge.runtime.image_file import ImageFile
-    from kedge.runtime.mount_operations import Operation
+    from kedge.runtime.mount_operations import FileMount, Making, Mount, Operation, Policy, Setting
     from kedge.runtime.mounts.ext3 import ExtServers
     from kedge.runtime.mounts.overlay_options import OverlayLayer
     from kedge.runtime.mounts.squashfuse import FuseServer
@@ -501,13 +523,15 @@ def check_kernel_mount() -> str:
 def plan_root(image: ImageFile, root: Root, *, is_writable: bool = False) -> list[Operation]:
     """What puts the image's file system in its place; `is_writable`: the image itself is changed."""
     if root.way == "folder":
-        return [("bind", OLD + root.folder, LOWER, MS_NOSUID | MS_NODEV, MUST)]
-    place = (OLD + image.path, image.offset, image.size, LOWER)
-    if root.way in ("squashfuse", "gocryptfs"):
-        return [(root.way, *place, root.program)]
+        return [BindMount(OLD + root.folder, LOWER, MS_NOSUID | MS_NODEV)]
+    part = FilePart(OLD + image.path, image.offset, image.size, LOWER)
+    if root.way == "squashfuse":
+        return [Squashfuse(part, root.program)]
+    if root.way == "gocryptfs":
+        return [Gocryptfs(part, root.program)]
     if root.way == "loop":
-        return [("loop", *place, "squashfs")]
-    return [("fuse2fs", *place, "rw" if is_writable else "ro")]
+        return [Loop(part, "squashfs")]
+    return [Fuse2fs(part, "rw" if is_writable else "ro")]
 
 
 def _refuse(way: str, refusal: str) -> Exception:
@@ -586,9 +610,9 @@ def _has_layers(options: RunOptions, image: ImageFile) -> bool:
 def plan_layers(layering: Layering) -> list[Operation]:
     """What puts the layers over the image; at the end the container's root is at NEW."""
     if layering.is_direct:
-        return [("bind", LOWER, NEW, 0, MUST)]
+        return [BindMount(LOWER, NEW, 0)]
     if not layering.is_layered:
-        return [("bind", LOWER, NEW, 1, MUST)]
+        return [BindMount(LOWER, NEW, MS_RDONLY)]
     operations: list[Operation] = []
     lowers = [LOWER]
     _plan_owners(layering, 0, operations, lowers)
@@ -602,11 +626,11 @@ def plan_layers(layering: Layering) -> list[Operation]:
             _plan_owners(layering, number + 1, operations, lowers)
     if layering.has_tmpfs:
         memory = f"{SESSION}/memory"
-        operations.append(("folder", memory, 0o755, MUST))
-        operations.append(("tmpfs", memory, f"mode=755,size={layering.private_size}", MUST))
+        operations.append(MakeDirectory(memory))
+        operations.append(Tmpfs(memory, f"mode=755,size={layering.private_size}"))
         upper, work = f"{memory}/upper", f"{memory}/work"
-    operations += [("folder", upper, 0o755, MUST), ("folder", work, 0o755, MUST)]
-    operations.append(("overlay", "\n".join(lowers), upper, work, NEW, int(layering.is_writable)))
+    operations += [MakeDirectory(upper), MakeDirectory(work)]
+    operations.append(Overlay(tuple(lowers), upper, work, NEW, layering.is_writable))
     return operations
 
 
@@ -615,12 +639,12 @@ def _plan_owners(layering: Layering, number: int, operations: list[Operation], l
     level = layering.owned[number] if number < len(layering.owned) else ""
     if level:
         place = f"{SESSION}/owners{number}"
-        operations += [("folder", place, 0o755, MUST), ("owners", OLD + level, place)]
+        operations += [MakeDirectory(place), RestoreOwners(OLD + level, place)]
         lowers.insert(0, place)
 
 
 def plan_points(
-    overlay: Operation, points: list[tuple[str, str]], view: View, files: tuple[tuple[str, str], ...] = ()
+    overlay: Overlay, points: list[tuple[str, str]], view: View, files: tuple[tuple[str, str], ...] = ()
 ) -> list[Operation]:
     """Put the overlay on again with one more layer, the lowest, which has the mount points and `files`, if any.
 
@@ -629,22 +653,20 @@ def plan_points(
     operations: list[Operation] = []
     for path, shape in points:
         where = f"{SESSION}/points{view.resolve(path)}"
-        operations.append(("folder", where, 0o755, MAY) if shape == "d" else ("file", where, MAY))
+        operations.append(MakeDirectory(where, policy=MAY) if shape == "d" else MakeFile(where, MAY))
     for path, text in files:
         where = f"{SESSION}/points{view.resolve(path)}"
-        operations += [("folder", where.rpartition("/")[0], 0o755, MUST), ("write", where, text, 0o644)]
-    lowers = f"{overlay[1]}\n{SESSION}/points"
-    return [*operations, ("relay", lowers, *overlay[2:])]
+        operations += [MakeDirectory(where.rpartition("/")[0]), WriteFile(where, text)]
+    return [*operations, Relay(replace(overlay, lowers=(*overlay.lowers, f"{SESSION}/points")))]
 
 
-def plan_squashfs(path: str, where: tuple[str, int, int, str]) -> Operation:
-    """Mount a SquashFS file other than the image: `where` is its place in the plan, offset, size and target."""
-
+def plan_squashfs(path: str, part: FilePart) -> Operation:
+    """Mount a SquashFS file other than the image, which is at `path` on the host."""
     program, refusal = find_usable_squashfuse()
     if program:
-        return ("squashfuse", *where, program)
+        return Squashfuse(part, program)
     if is_privileged() and not check_kernel_mount():
-        return ("loop", *where, "squashfs")
+        return Loop(part, "squashfs")
     from kedge.errors import MountFailed  # late: only for an error
 
     raise MountFailed(
@@ -659,12 +681,12 @@ def _plan_layer(layer: OverlayLayer, number: int, operations: list[Operation]) -
     if layer.kind == "folder":
         return OLD + layer.path
     place = f"{SESSION}/layer{number}"
-    operations.append(("folder", place, 0o755, MUST))
-    where = (OLD + layer.path, layer.offset, layer.size, place)
+    operations.append(MakeDirectory(place))
+    part = FilePart(OLD + layer.path, layer.offset, layer.size, place)
     if layer.kind == "squashfs":
-        operations.append(plan_squashfs(layer.path, where))
+        operations.append(plan_squashfs(layer.path, part))
     else:
-        operations.append(("fuse2fs", *where, "rw" if layer.writable else "ro"))
+        operations.append(Fuse2fs(part, "rw" if layer.writable else "ro"))
     return place
 
 
@@ -738,11 +760,11 @@ def plan_container(request: PlanRequest) -> MountPlan:
     _plan_current_folder(request, points)
     _protect_store(request, points)
     _plan_libraries(request, points, before)
-    after: list[Operation] = [] if request.is_writable else [("readonly", NEW)]
-    after.append(("umask", 0o022 if options.no_umask else host.umask))
+    after: list[Operation] = [] if request.is_writable else [MakeReadonly(NEW)]
+    after.append(SetUmask(0o022 if options.no_umask else host.umask))
     if options.step is not None:  # a base may name a directory that it does not have
-        after.append(("folder", NEW + options.pwd, 0o755, MAY))
-    after += [("enter", NEW), plan_start_directory(request)]
+        after.append(MakeDirectory(NEW + options.pwd, policy=MAY))
+    after += [Enter(NEW), plan_start_directory(request)]
     return MountPlan(points, before, after)
 
 
@@ -751,7 +773,7 @@ def _plan_kernel_trees(request: PlanRequest, points: Points) -> None:
     options = request.options
     if not request.skips("proc"):
         if options.pid:
-            points.add(("proc", points.want("/proc", "d", by="bind"), MUST))
+            points.add(KernelTree("proc", points.want("/proc", "d", by="bind")))
         else:
             points.bind("/proc", "/proc", "d", flags=MS_NOSUID, policy=WARN if request.is_direct else MUST)
     if not request.skips("sys"):
@@ -767,23 +789,23 @@ def plan_devices(request: PlanRequest, points: Points) -> None:
         points.bind("/dev", "/dev", "d", flags=MS_NOSUID, policy=WARN if request.is_direct else MUST)
         return
     points.tmpfs("/dev", 4 << 20, "755")
-    points.add(("folder", NEW + "/dev/shm", 0o755, MUST))
-    points.add(("tmpfs", NEW + "/dev/shm", f"mode=1777,size={request.private_size}", MUST))
+    points.add(MakeDirectory(NEW + "/dev/shm"))
+    points.add(Tmpfs(NEW + "/dev/shm", f"mode=1777,size={request.private_size}"))
     if request.options.ipc:
-        points.add(("folder", NEW + "/dev/mqueue", 0o755, MUST), ("mqueue", NEW + "/dev/mqueue", MAY))
+        points.add(MakeDirectory(NEW + "/dev/mqueue"), KernelTree("mqueue", NEW + "/dev/mqueue", MAY))
     if not request.skips("devpts"):
-        points.add(("folder", NEW + "/dev/pts", 0o755, MUST), ("devpts", NEW + "/dev/pts", MAY))
-        points.add(("link", "pts/ptmx", NEW + "/dev/ptmx"))
+        points.add(MakeDirectory(NEW + "/dev/pts"), KernelTree("devpts", NEW + "/dev/pts", MAY))
+        points.add(MakeLink("pts/ptmx", NEW + "/dev/ptmx"))
     wanted = [f"/dev/{name}" for name in DEVICES]
     for path in dict.fromkeys(wanted + request.additions.devices):
         shape = request.host.view.kind(path)
         if not shape:
             continue
-        points.add(make_point(path, shape, MAY), ("bind", OLD + path, NEW + path, MS_NOSUID, WARN))
+        points.add(make_point(path, shape, MAY), BindMount(OLD + path, NEW + path, MS_NOSUID, WARN))
     if request.terminal:
-        points.add(("file", NEW + "/dev/console", MAY))
-        points.add(("bind", OLD + request.terminal, NEW + "/dev/console", MS_NOSUID, MAY))
-    points.add(*(("link", target, f"{NEW}/dev/{name}") for target, name in _DEVICE_LINKS))
+        points.add(MakeFile(NEW + "/dev/console", MAY))
+        points.add(BindMount(OLD + request.terminal, NEW + "/dev/console", MS_NOSUID, MAY))
+    points.add(*(MakeLink(target, f"{NEW}/dev/{name}") for target, name in _DEVICE_LINKS))
 
 
 def _plan_host_files(request: PlanRequest, points: Points) -> None:
@@ -853,7 +875,7 @@ def _plan_bind(request: PlanRequest, points: Points, bind: Bind) -> None:
             context={"option": bind.origin or "--bind"},
             hint="create it, or check the spelling; on a cluster, check that its file system is mounted on this node",
         )
-    policy = MAY if bind.is_optional else MUST
+    policy: Policy = MAY if bind.is_optional else MUST
     flags = GUARDED | (MS_RDONLY if bind.readonly else 0)
     if bind.source == "/dev" or bind.source.startswith("/dev/"):
         flags &= ~MS_NODEV  # a device that somebody asks for is to be used
@@ -877,11 +899,9 @@ def _plan_current_folder(request: PlanRequest, points: Points) -> None:
 def _list_covers(points: Points, path: str) -> list[tuple[str, str]]:
     """Source (empty where it is not the host's) and destination of all mounts at a path and above it."""
     found = [
-        (str(operation[1]).removeprefix(OLD), str(operation[2])[len(NEW) :])
-        if operation[0] == "bind"
-        else ("", str(operation[1])[len(NEW) :])
+        (operation.source.removeprefix(OLD) if isinstance(operation, BindMount) else "", operation.target[len(NEW) :])
         for operation in points.mounts
-        if operation[0] in ("bind", "tmpfs")
+        if isinstance(operation, BindMount | Tmpfs)
     ]
     return [cover for cover in found if path == cover[1] or path.startswith(cover[1].rstrip("/") + "/")]
 
@@ -893,14 +913,13 @@ def _protect_store(request: PlanRequest, points: Points) -> None:
         return
     guards: list[Operation] = []
     for number, operation in enumerate(points.mounts):
-        if operation[0] != "bind" or not str(operation[1]).startswith(OLD):
+        if not isinstance(operation, BindMount) or not operation.source.startswith(OLD):
             continue
-        source = request.host.view.resolve(str(operation[1])[len(OLD) :]).rstrip("/")
+        source = request.host.view.resolve(operation.source[len(OLD) :]).rstrip("/")
         if f"{store}/".startswith(f"{source}/"):
-            guards.append(("bind", OLD + store, str(operation[2]) + store[len(source) :], GUARDED | MS_RDONLY, MAY))
+            guards.append(BindMount(OLD + store, operation.target + store[len(source) :], GUARDED | MS_RDONLY, MAY))
         elif source.startswith(f"{store}/") and not source.startswith(f"{store}/session/"):  # where this one is built
-            _, origin, target, flags, *policy = operation
-            points.mounts[number] = ("bind", origin, target, int(flags) | MS_RDONLY, *policy)
+            points.mounts[number] = replace(operation, flags=operation.flags | MS_RDONLY)
     points.add(*guards)
 
 
@@ -912,16 +931,16 @@ def is_system_directory(folder: str) -> bool:
 def _plan_libraries(request: PlanRequest, points: Points, before: list[Operation]) -> None:
     """Driver libraries below /.singularity.d/libs, and what else devices bring."""
     if request.additions.libraries:
-        before.append(("folder", f"{SESSION}/libs", 0o755, MUST))
+        before.append(MakeDirectory(f"{SESSION}/libs"))
         bound: dict[str, str] = {}  # file: the name that is bound; its other names are links
         for name, file in {name: file for file, name in request.additions.libraries}.items():
             if file in bound:
-                before.append(("link", bound[file], f"{SESSION}/libs/{name}"))
+                before.append(MakeLink(bound[file], f"{SESSION}/libs/{name}"))
                 continue
             bound[file] = name
-            before.append(("file", f"{SESSION}/libs/{name}", MUST))
-            before.append(("bind", OLD + file, f"{SESSION}/libs/{name}", GUARDED | MS_RDONLY, WARN))
-        points.add(("bind", f"{SESSION}/libs", points.want(LIBRARIES, "d", by="bind"), 0, MUST))
+            before.append(MakeFile(f"{SESSION}/libs/{name}"))
+            before.append(BindMount(OLD + file, f"{SESSION}/libs/{name}", GUARDED | MS_RDONLY, WARN))
+        points.add(BindMount(f"{SESSION}/libs", points.want(LIBRARIES, "d", by="bind"), 0))
     for bind in request.additions.binds:
         _plan_bind(request, points, bind)
 
@@ -931,17 +950,17 @@ def _plan_identity(request: PlanRequest, points: Points, before: list[Operation]
     options = request.options
     for name, text in (("passwd", request.passwd), ("group", request.group)):
         if text is not None:
-            before.append(("write", f"{SESSION}/{name}", text.decode(errors="surrogateescape"), 0o644))
+            before.append(WriteFile(f"{SESSION}/{name}", text.decode(errors="surrogateescape")))
             points.bind_session(name, f"/etc/{name}")
     if options.step is not None:
-        points.add(("hostname", _STEP_HOST_NAME))
+        points.add(SetHostName(_STEP_HOST_NAME))
     elif options.hostname:
-        before.append(("write", f"{SESSION}/hostname", options.hostname + "\n", 0o644))
+        before.append(WriteFile(f"{SESSION}/hostname", options.hostname + "\n"))
         points.bind_session("hostname", "/etc/hostname")
-        points.add(("hostname", options.hostname))
+        points.add(SetHostName(options.hostname))
     if options.dns:
         servers = "".join(f"nameserver {server}\n" for server in _list_servers(options.dns))
-        before.append(("write", f"{SESSION}/resolv.conf", servers, 0o644))
+        before.append(WriteFile(f"{SESSION}/resolv.conf", servers))
         points.bind_session("resolv.conf", "/etc/resolv.conf")
 
 
@@ -949,8 +968,8 @@ def _plan_step_files(files: list[list[str]], points: Points, before: list[Operat
     """Files of a build's step, which are nowhere on the host: secrets. They are its user's."""
     for number, (path, text, mode) in enumerate(files):
         name = f"{SESSION}/step-file-{number}"
-        before.append(("write", name, text, int(mode, 8), *owner))
-        points.add(("bind", name, points.want(path, "f", by="bind"), GUARDED | MS_RDONLY, MUST))
+        before.append(WriteFile(name, text, int(mode, 8), *owner))
+        points.add(BindMount(name, points.want(path, "f", by="bind"), GUARDED | MS_RDONLY))
 
 
 def _list_servers(text: str) -> list[str]:
@@ -965,16 +984,16 @@ def _list_servers(text: str) -> list[str]:
     return servers
 
 
-def plan_start_directory(request: PlanRequest) -> Operation:
+def plan_start_directory(request: PlanRequest) -> ChangeDirectory:
     """Where the program starts: --pwd, the image's WORKDIR, the current directory, home, or the root."""
     options = request.options
     if options.pwd:
-        return ("chdir", options.pwd, 1)
+        return ChangeDirectory((options.pwd,), is_strict=True)
     home = request.home[1]
     first = [request.payload.workdir] if request.payload.workdir else []
     if not options.contain and request.host.has_folder:
         first.append(request.host.cwd)
-    return ("chdir", "\n".join([*first, home, "/"]), 0)
+    return ChangeDirectory((*first, home, "/"), is_strict=False)
 
 
 # Performs the operations of a plan, one after the other, in the namespaces of the new container.
@@ -1019,34 +1038,6 @@ class Builder:
         # Where an image that is a directory lies on the host: an overlay names it, so that it can be seen to be in use.
         self.image_folder = ""
         self.refused: list[tuple[str, str]] = []  # mount points that could not be made, and their shape
-        self._performers: dict[str, Callable[[Operation], None]] = {
-            "tmpfs": self._mount_tmpfs,
-            "bind": self._bind,
-            "folder": self._make_folder,
-            "file": self._make_file,
-            "write": self._write,
-            "link": self._make_link,
-            "owners": self._restore_owners,
-            "overlay": self._mount_overlay,
-            "relay": self._mount_overlay_again,
-            "proc": self._mount_kernel_tree,
-            "devpts": self._mount_kernel_tree,
-            "mqueue": self._mount_kernel_tree,
-            "readonly": self._make_readonly,
-            "same": self._require_same,
-            "squashfuse": self._mount_squashfuse,
-            "gocryptfs": self._mount_gocryptfs,
-            "loop": self._mount_loop,
-            "fuse2fs": self._mount_fuse2fs,
-            "hostname": lambda operation: libc.set_host_name(str(operation[1])),
-            "umask": lambda operation: void(os.umask(int(operation[1]))),
-            "enter": self._enter,
-            "chdir": self._change_folder,
-        }
-
-    def kinds(self) -> set[str]:
-        """The kinds of operations that can be performed."""
-        return set(self._performers)
 
     def prepare(self) -> None:
         """Put the file system in memory on the base and make the directories of the trees.
@@ -1064,19 +1055,82 @@ class Builder:
         """Do them all; raises MountFailed for the first that had to succeed and did not."""
         for operation in operations:
             try:
-                self._performers[str(operation[0])](operation)
+                self._execute(operation)
             except (OSError, ValueError) as found:
                 # what no path can hold, such as a NUL, Python refuses by itself
                 problem = found if isinstance(found, OSError) else OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-                policy = operation[-1] if operation[-1] in (WARN, MAY, LATER) else MUST
-                if policy == MUST:
+                if operation.policy == MUST:
                     self._look_out()
                     raise self._explain(operation, problem) from problem
-                if policy == LATER:
-                    self.refused.append((str(operation[1])[len(NEW) :], "d" if operation[0] == "folder" else "f"))
+                if isinstance(operation, MakeDirectory | MakeFile) and operation.policy == LATER:
+                    self.refused.append((operation.path[len(NEW) :], "d" if operation.kind == "folder" else "f"))
                     continue
                 reason = problem.strerror or str(problem)
-                self.say("warn" if policy == WARN else "note", f"skipped: {describe(operation)}: {reason}")
+                self.say("warn" if operation.policy == WARN else "note", f"skipped: {describe(operation)}: {reason}")
+
+    def _execute(self, operation: Operation) -> None:
+        match operation:
+            case BindMount() | Tmpfs() | KernelTree() | Overlay() | Relay() | MakeReadonly():
+                self._mount(operation)
+            case MakeDirectory() | MakeFile() | WriteFile() | MakeLink() | RestoreOwners():
+                self._make(operation)
+            case SetUmask() | SetHostName() | RequireSame() | Enter() | ChangeDirectory():
+                self._set(operation)
+            case Squashfuse() | Gocryptfs() | Loop() | Fuse2fs():
+                self._mount_file(operation)
+
+    def _mount(self, operation: Mount) -> None:
+        match operation:
+            case BindMount():
+                self._bind(operation)
+            case Tmpfs():
+                self._mount_tmpfs(operation)
+            case KernelTree():
+                self._mount_kernel_tree(operation)
+            case Overlay():
+                self.say("note", f"root: {self._mount_overlay(operation)}")
+            case Relay():
+                libc.unmount(self.place(operation.overlay.target), MNT_DETACH)
+                self._mount_overlay(operation.overlay)  # the same way: it is not said again
+            case MakeReadonly():
+                self._make_readonly(operation)
+
+    def _make(self, operation: Making) -> None:
+        match operation:
+            case MakeDirectory():
+                self._make_point(operation, Maker("d", operation.mode, is_exact=_is_ours(operation)))
+            case MakeFile():
+                self._make_point(operation, Maker("f", is_exact=_is_ours(operation)))
+            case WriteFile():
+                self._write(operation)
+            case MakeLink():
+                self._make_link(operation)
+            case RestoreOwners():
+                self._restore_owners(operation)
+
+    def _set(self, operation: Setting) -> None:
+        match operation:
+            case RequireSame():
+                self._require_same(operation)
+            case SetHostName():
+                libc.set_host_name(operation.name)
+            case SetUmask():
+                os.umask(operation.mask)
+            case Enter():
+                self._enter(operation)
+            case ChangeDirectory():
+                self._change_directory(operation)
+
+    def _mount_file(self, operation: FileMount) -> None:
+        match operation:
+            case Squashfuse():
+                self._mount_squashfuse(operation)
+            case Gocryptfs():
+                self._mount_gocryptfs(operation)
+            case Loop():
+                self._mount_loop(operation)
+            case Fuse2fs():
+                self._mount_fuse2fs(operation)
 
     def place(self, path: str) -> str:
         """Where a path of the plan is now, of those that are not in a tree which others may change."""
@@ -1121,14 +1175,14 @@ class Builder:
 
     # -- operations
 
-    def _mount_tmpfs(self, operation: Operation) -> None:
-        with _OpenPlace(self, operation[1]) as target:
-            libc.mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, str(operation[2]))
+    def _mount_tmpfs(self, operation: Tmpfs) -> None:
+        with _OpenPlace(self, operation.target) as target:
+            libc.mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, operation.options)
 
-    def _bind(self, operation: Operation) -> None:
-        flags = int(operation[3])
-        with _OpenPlace(self, operation[1]) as source:
-            with _OpenPlace(self, operation[2]) as target:
+    def _bind(self, operation: BindMount) -> None:
+        flags = operation.flags
+        with _OpenPlace(self, operation.source) as source:
+            with _OpenPlace(self, operation.target) as target:
                 if flags and _bind_restricted(source, target, flags):
                     return
                 # Recursive always: the kernel refuses to uncover what is below a directory of another user namespace.
@@ -1136,82 +1190,65 @@ class Builder:
             if flags:
                 self._restrict(operation, source, flags)
 
-    def _restrict(self, operation: Operation, source: str, flags: int) -> None:
+    def _restrict(self, operation: BindMount, source: str, flags: int) -> None:
         """Add flags to what was just mounted (before Linux 5.12)."""
-        with _OpenPlace(self, operation[2]) as target:
+        with _OpenPlace(self, operation.target) as target:
             if not os.path.samefile(source, target):
-                raise OSError(errno.ESTALE, "the image was changed meanwhile", str(operation[2]))
+                raise OSError(errno.ESTALE, "the image was changed meanwhile", operation.target)
             _remount_tree(target, flags)
 
-    def _make_folder(self, operation: Operation) -> None:
-        self._make(operation, Maker("d", int(operation[2]), is_exact=self._is_ours(operation)))
-
-    def _make_file(self, operation: Operation) -> None:
-        self._make(operation, Maker("f", is_exact=self._is_ours(operation)))
-
-    def _make(self, operation: Operation, maker: Maker) -> None:
-        root, inside = self._open_tree(str(operation[1]))
+    def _make_point(self, operation: MakeDirectory | MakeFile, maker: Maker) -> None:
+        root, inside = self._open_tree(operation.path)
         try:
             make_inside(root, inside, maker)
         finally:
             os.close(root)
 
-    def _is_ours(self, operation: Operation) -> bool:
-        """Whether what is made is gone with the container: then the user's umask says nothing about it."""
-        return str(operation[1]).startswith(SESSION + "/") or operation[-1] == LATER
-
-    def _write(self, operation: Operation) -> None:
-        path = self.place(str(operation[1]))
-        file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, int(operation[3]))
+    def _write(self, operation: WriteFile) -> None:
+        flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(self.place(operation.path), flags, operation.mode)
         try:
-            os.fchmod(file, int(operation[3]))  # whatever the umask is
-            data = os.fsencode(str(operation[2]))
+            os.fchmod(file, operation.mode)  # whatever the umask is
+            data = os.fsencode(operation.content)
             while data:
                 data = data[os.write(file, data) :]
-            if operation[4:] and any(operation[4:]):
-                _give_if_known(file, int(operation[4]), int(operation[5]))
+            if operation.user or operation.group:
+                _give_if_known(file, operation.user or 0, operation.group or 0)
         finally:
             os.close(file)
 
-    def _make_link(self, operation: Operation) -> None:
-        root, inside = self._open_tree(str(operation[2]))
+    def _make_link(self, operation: MakeLink) -> None:
+        root, inside = self._open_tree(operation.path)
         parent, _, name = inside.rpartition("/")
         try:
             folder = open_inside(root, parent or "/")
         finally:
             os.close(root)
         try:
-            os.symlink(str(operation[1]), name, dir_fd=folder)  # the last name is not followed
+            os.symlink(operation.content, name, dir_fd=folder)  # the last name is not followed
         finally:
             os.close(folder)
 
-    def _restore_owners(self, operation: Operation) -> None:
+    def _restore_owners(self, operation: RestoreOwners) -> None:
         from kedge.runtime.mounts.level_owners import restore_owners  # late: only builds have steps
 
-        restore_owners(*(self.place(str(path)) for path in operation[1:3]))
+        restore_owners(self.place(operation.layer), self.place(operation.directory))
 
-    def _mount_overlay(self, operation: Operation) -> None:
+    def _mount_overlay(self, operation: Overlay) -> str:
         from kedge.runtime.mount_operations import mount_overlay  # late: a sandbox that is written to has none
 
         lowers = [
             self.image_folder if lower == LOWER and self.image_folder else self.place(lower)
-            for lower in str(operation[1]).split("\n")
+            for lower in operation.lowers
         ]
-        upper, work, target = (self.place(str(path)) for path in operation[2:5])
-        is_written = bool(operation[5])
-        way = mount_overlay(lowers, upper, work, target, is_written=is_written, lets_setuid=self.lets_setuid)
-        if operation[0] == "overlay":  # put on again it is the same
-            self.say("note", f"root: {way}")
+        upper, work, target = (self.place(path) for path in (operation.upper, operation.work, operation.target))
+        return mount_overlay(lowers, upper, work, target, is_written=operation.is_written, lets_setuid=self.lets_setuid)
 
-    def _mount_overlay_again(self, operation: Operation) -> None:
-        libc.unmount(self.place(str(operation[4])), MNT_DETACH)
-        self._mount_overlay(operation)
-
-    def _mount_kernel_tree(self, operation: Operation) -> None:
-        kind = str(operation[0])
+    def _mount_kernel_tree(self, operation: KernelTree) -> None:
+        kind = operation.kind
         flags = MS_NOSUID | MS_NOEXEC | (MS_NODEV if kind != "devpts" else 0)
         data = "newinstance,ptmxmode=0666,mode=0620" if kind == "devpts" else ""
-        with _OpenPlace(self, operation[1]) as target:
+        with _OpenPlace(self, operation.target) as target:
             try:
                 libc.mount(kind, target, kind, flags, data)
             except PermissionError:
@@ -1221,65 +1258,59 @@ class Builder:
                 libc.mount("/proc", target, "", MS_BIND | MS_REC)
                 self.say("note", "using the host's /proc: this host does not allow mounting a new one")
 
-    def _make_readonly(self, operation: Operation) -> None:
-        with _OpenPlace(self, operation[1]) as target:
+    def _make_readonly(self, operation: MakeReadonly) -> None:
+        with _OpenPlace(self, operation.target) as target:
             remount(target, MS_RDONLY)
 
-    def _require_same(self, operation: Operation) -> None:
+    def _require_same(self, operation: RequireSame) -> None:
         """Whoever may exchange directories of the host for links does not choose what is shown."""
-        found = os.stat(self.place(str(operation[1])))
-        if (found.st_dev, found.st_ino) != operation[2:4]:
-            raise OSError(errno.ESTALE, "somebody exchanged it meanwhile", str(operation[1]))
+        found = os.stat(self.place(operation.path))
+        if (found.st_dev, found.st_ino) != (operation.device, operation.inode):
+            raise OSError(errno.ESTALE, "somebody exchanged it meanwhile", operation.path)
 
-    def _mount_squashfuse(self, operation: Operation) -> None:
+    def _mount_squashfuse(self, operation: Squashfuse) -> None:
         from kedge.runtime.mounts.squashfuse import mount_squashfuse  # late: an unpacked image needs none
 
-        file, offset, _, target, program = operation[1:6]
+        part = operation.part
         server = self.servers.pop(0) if self.servers else None
-        mount_squashfuse(self.place(str(file)), int(offset), self.place(str(target)), str(program), server)
+        mount_squashfuse(self.place(part.file), part.offset, self.place(part.target), operation.program, server)
 
-    def _mount_gocryptfs(self, operation: Operation) -> None:
+    def _mount_gocryptfs(self, operation: Gocryptfs) -> None:
         from kedge.runtime.images.encrypted import mount_encrypted  # late: few images are encrypted
 
-        file, offset, _, target, program = operation[1:6]
-        place = (self.place(str(file)), int(offset), self.place(str(target)))
-        mount_encrypted(place, str(program), self.servers.pop(0), self.base, self.secret)
+        part = operation.part
+        place = (self.place(part.file), part.offset, self.place(part.target))
+        mount_encrypted(place, operation.program, self.servers.pop(0), self.base, self.secret)
 
-    def _mount_loop(self, operation: Operation) -> None:
+    def _mount_loop(self, operation: Loop) -> None:
         from kedge.runtime.mounts.loop_device import mount_loop  # late: only for root
 
-        file, offset, size, target, kind = operation[1:6]
-        mount_loop(self.place(str(file)), int(offset), int(size), self.place(str(target)), str(kind))
+        part = operation.part
+        mount_loop(self.place(part.file), part.offset, part.size, self.place(part.target), operation.file_system)
 
-    def _mount_fuse2fs(self, operation: Operation) -> None:
+    def _mount_fuse2fs(self, operation: Fuse2fs) -> None:
         from kedge.runtime.mounts.ext3 import mount_ext  # late: only for ext3 images
 
-        file, offset, size, target, mode = operation[1:6]
-        mount_ext(
-            self.place(str(file)),
-            int(offset),
-            int(size),
-            self.place(str(target)),
-            writable=mode == "rw",
-            servers=self.ext_servers,
-        )
+        part = operation.part
+        file, target = self.place(part.file), self.place(part.target)
+        is_writable = operation.mode == "rw"
+        mount_ext(file, part.offset, part.size, target, writable=is_writable, servers=self.ext_servers)
 
-    def _enter(self, operation: Operation) -> None:
-        root = self.place(str(operation[1]))
+    def _enter(self, operation: Enter) -> None:
+        root = self.place(operation.root)
         if self.host_root is not None:
             self.host_root.leave()
         libc.enter_root(root)
 
-    def _change_folder(self, operation: Operation) -> None:
-        folders = str(operation[1]).split("\n")
-        for folder in folders:
+    def _change_directory(self, operation: ChangeDirectory) -> None:
+        for directory in operation.directories:
             try:
-                change_directory(folder)
+                change_directory(directory)
                 return
             except (OSError, ValueError) as problem:
-                if operation[2]:
+                if operation.is_strict:
                     raise
-                self.say("note", f"cannot change to {folder}: {getattr(problem, 'strerror', problem)}")
+                self.say("note", f"cannot change to {directory}: {getattr(problem, 'strerror', problem)}")
 
     def _look_out(self) -> None:
         """Let the host's tree be the root: errors are explained with what is there."""
@@ -1297,6 +1328,11 @@ class Builder:
         )
 
 
+def _is_ours(operation: MakeDirectory | MakeFile) -> bool:
+    """Whether what is made is gone with the container: then the user's umask says nothing about it."""
+    return operation.path.startswith(SESSION + "/") or operation.policy == LATER
+
+
 def _give_if_known(file: int, uid: int, gid: int) -> None:
     """Give a file to a user; where there is only one, it is that one's already."""
     try:
@@ -1311,9 +1347,9 @@ class _OpenPlace:
     the same whatever links are put on its way meanwhile.
     """
 
-    def __init__(self, builder: Builder, path: object) -> None:
+    def __init__(self, builder: Builder, path: str) -> None:
         self._builder = builder
-        self._path = str(path)
+        self._path = path
         self._file = -1
 
     def __enter__(self) -> str:
@@ -1377,23 +1413,19 @@ def remount(target: str, flags: int) -> None:
 
 def _find_hint(operation: Operation, problem: OSError) -> str | None:
     """The remedy for the failures that users meet."""
-    kind = operation[0]
-    if kind == "chdir":
+    if isinstance(operation, ChangeDirectory):
         return "the directory must exist inside the container: bind it with -B, or choose another --pwd"
-    if kind == "bind" and problem.errno == errno.ENOENT:
-        inside = str(operation[2]).removeprefix(NEW)
-        return f"--writable creates no mount points: run mkdir -p IMAGE{inside} first, or use --overlay"
-    if kind == "bind" and problem.errno == errno.ENOTDIR:
-        return "bind a file to a file, and a directory to a directory"
-    if kind == "bind" and problem.errno in (errno.EACCES, errno.EPERM):
-        return "you cannot read it, or its file system does not allow binds: use another path"
+    if isinstance(operation, BindMount):
+        if problem.errno == errno.ENOENT:
+            inside = operation.target.removeprefix(NEW)
+            return f"--writable creates no mount points: run mkdir -p IMAGE{inside} first, or use --overlay"
+        if problem.errno == errno.ENOTDIR:
+            return "bind a file to a file, and a directory to a directory"
+        if problem.errno in (errno.EACCES, errno.EPERM):
+            return "you cannot read it, or its file system does not allow binds: use another path"
     if problem.errno == errno.ELOOP:
         return "symlinks in the image form a loop or lead to its root: the image is broken or malicious"
-    return _HINTS.get(str(kind))
-
-
-def void(_: object) -> None:
-    """Takes a result that nobody needs."""
+    return _HINTS.get(operation.kind)
 
 
 def choose_base(environ: Mapping[str, str]) -> str:

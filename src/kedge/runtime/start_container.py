@@ -19,7 +19,7 @@ from kedge.runtime.facts import (
 )
 from kedge.runtime.flags import collect_binds
 from kedge.runtime.image_file import ImageFile, compare_machine, identify
-from kedge.runtime.mount_operations import render_plan
+from kedge.runtime.mount_operations import Fuse2fs, Gocryptfs, Overlay, Squashfuse, render_plan
 from kedge.runtime.mounting import (
     OTHER_NAMESPACES,
     ROOT_ALONE,
@@ -190,14 +190,23 @@ def prepare_overlays(layering: Layering, options: RunOptions, host: HostFacts, s
             layer.kind, layer.path = "folder", root.folder
 
 
-def prepare_image_binds(binds: ImageBinds, options: RunOptions, host: HostFacts) -> None:
-    """Let SquashFS files that are bound and cannot be mounted here be directories on this node, if small enough."""
-    for number, image in enumerate(binds.images):
+def prepare_image_binds(binds: list[Bind], options: RunOptions, host: HostFacts) -> ImageBinds | None:
+    """The binds that come out of image files, or None where there are none.
+
+    SquashFS files that cannot be mounted here become directories on this node, if they are small enough.
+    """
+    if not any(bind.image_source or bind.partition for bind in binds):
+        return None
+    from kedge.runtime.images.image_binds import ImageBinds  # late: few binds come out of image files
+
+    image_binds = ImageBinds(binds)
+    for number, image in enumerate(image_binds.images):
         if image.kind != "squashfs":
             continue
         folder = _find_bound(image, options, host)
         if folder:
-            binds.images[number] = ImageFile(folder, "folder")
+            image_binds.images[number] = ImageFile(folder, "folder")
+    return image_binds
 
 
 def _find_bound(image: ImageFile, options: RunOptions, host: HostFacts) -> str:
@@ -393,60 +402,99 @@ def _prepare_silently(words: list[str], word: str) -> None:
 class Container:
     """One start: what was asked, what was found, and the pieces as they are made."""
 
-    def __init__(self, options: RunOptions, say: Say, services: FindServices) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        say: Say,
+        services: FindServices,
+        host: HostFacts,
+        host_root: HostRoot,
+        *,
+        located: LocatedImage,
+        layering: Layering,
+        asked: list[Bind],
+        binds: list[Bind],
+        scratch: list[str],
+        image_binds: ImageBinds | None,
+        base: str,
+        restrictions: Restrictions,
+    ) -> None:
         self.options = options
         self.say = say
         self.services = services
-        self.host = gather_host(os.environ)
-        self.host_root = HostRoot()
-        self.located: LocatedImage = locate(options, self.host, say, services)
-        if options.writable_tmpfs or options.contain or options.scratch:
-            self.host.memory = read_memory()  # what is private lives in memory
-        self.layering: Layering = choose_layering(options, self.host, self.located.image)
-        if self.layering.layers:
-            prepare_overlays(self.layering, options, self.host, self.located.shown)
-        self.asked = collect_binds(options, os.environ, self.host.cwd)
-        if options.step is not None:
-            self.asked += [Bind(source, place, readonly=bool(mode)) for source, place, mode in options.step.binds]
-        self.binds = list(self.asked)
-        self.scratch = self._prepare_scratch()
-        for text in options.warnings:
-            say("warn", text)
-        self.image_binds: ImageBinds | None = None
-        if any(bind.image_source or bind.partition for bind in self.binds):
-            from kedge.runtime.images.image_binds import ImageBinds  # late: few binds come out of image files
-
-            self.image_binds = ImageBinds(self.binds)
-            prepare_image_binds(self.image_binds, options, self.host)
-        self.base = choose_base(os.environ)
+        self.host = host
+        self.host_root = host_root
+        self.located = located
+        self.layering = layering
+        self.asked = asked
+        self.binds = binds
+        self.scratch = scratch  # places that get an empty file system in memory
+        self.image_binds = image_binds
+        self.base = base
+        self.restrictions = restrictions
         self.root_mounts: list[Operation] = []
         self.layer_mounts: list[Operation] = []
         self.image_mounts: list[Operation] = []
         self.performed: list[Operation] = []
-        for layer in self.layering.layers:
-            if layer.warning:
-                say("warn", layer.warning)
         self.ext_servers: ExtServers | None = None
         self.is_root_alone = False  # whether the emulated root is the only user there is
         self.sharing: Sharing | None = None
-        self.restrictions = choose_restrictions(options, self.host)
-        if options.drop_caps or options.no_privs:
-            from kedge.runtime.processes.capabilities import choose_dropped  # late: few ask for it
 
-            self.restrictions.capabilities = sorted({*self.restrictions.capabilities, *choose_dropped(options)})
 
-    def _prepare_scratch(self) -> list[str]:
-        """Make the directories below --workdir; returns the places that get an empty file system in memory instead."""
-        if not self.options.scratch and not self.options.workdir:
-            return []
-        from kedge.runtime.mounts.scratch import plan_scratch  # late: only with these options
+def prepare_container(options: RunOptions, say: Say, services: FindServices) -> Container:
+    """Find the image, the host's facts and what the options mean there; make the directories that a start needs."""
+    host, host_root = gather_host(os.environ), HostRoot()
+    located = locate(options, host, say, services)
+    if options.writable_tmpfs or options.contain or options.scratch:
+        host.memory = read_memory()  # what is private lives in memory
+    layering = choose_layering(options, host, located.image)
+    if layering.layers:
+        prepare_overlays(layering, options, host, located.shown)
+    asked = collect_binds(options, os.environ, host.cwd)
+    if options.step is not None:
+        asked += [Bind(source, place, readonly=bool(mode)) for source, place, mode in options.step.binds]
+    own_binds, scratch = _prepare_scratch(options, host)
+    for text in options.warnings:
+        say("warn", text)
+    binds = [*own_binds, *asked]
+    image_binds = prepare_image_binds(binds, options, host)
+    base = choose_base(os.environ)
+    for layer in layering.layers:
+        if layer.warning:
+            say("warn", layer.warning)
+    restrictions = choose_restrictions(options, host)
+    if options.drop_caps or options.no_privs:
+        from kedge.runtime.processes.capabilities import choose_dropped  # late: few ask for it
 
-        plan = plan_scratch(self.options, self.host)
-        if not self.options.dry_run:
-            plan.make_folders()
-        self.options.workdir = plan.workdir
-        self.binds = [*plan.binds, *self.binds]
-        return plan.memory
+        restrictions.capabilities = sorted({*restrictions.capabilities, *choose_dropped(options)})
+    return Container(
+        options,
+        say,
+        services,
+        host,
+        host_root,
+        located=located,
+        layering=layering,
+        asked=asked,
+        binds=binds,
+        scratch=scratch,
+        image_binds=image_binds,
+        base=base,
+        restrictions=restrictions,
+    )
+
+
+def _prepare_scratch(options: RunOptions, host: HostFacts) -> tuple[list[Bind], list[str]]:
+    """Make the directories below --workdir: their binds, and the places that get a file system in memory instead."""
+    if not options.scratch and not options.workdir:
+        return [], []
+    from kedge.runtime.mounts.scratch import plan_scratch  # late: only with these options
+
+    plan = plan_scratch(options, host)
+    if not options.dry_run:
+        plan.make_folders()
+    options.workdir = plan.workdir
+    return plan.binds, plan.memory
 
 
 def choose_restrictions(options: RunOptions, host: HostFacts) -> Restrictions:
@@ -476,13 +524,13 @@ def make_servers(container: Container) -> list[FuseServer]:
     container.layer_mounts = plan_layers(layering)
     container.image_mounts = container.image_binds.plan() if container.image_binds is not None else []
     mounts = [*container.root_mounts, *container.layer_mounts, *container.image_mounts]
-    count = sum(operation[0] in ("squashfuse", "gocryptfs") for operation in mounts)
+    count = sum(isinstance(operation, Squashfuse | Gocryptfs) for operation in mounts)
     servers: list[FuseServer] = []
     if count:
         from kedge.runtime.mounts.squashfuse import FuseServer  # late: an unpacked image needs none
 
         servers = [FuseServer() for _ in range(count)]
-    if any(operation[0] == "fuse2fs" for operation in mounts):
+    if any(isinstance(operation, Fuse2fs) for operation in mounts):
         from kedge.runtime.mounts.ext3 import serve_images  # late: only for ext3 images
 
         container.ext_servers = serve_images(mounts, container.base)
@@ -563,7 +611,7 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
         files = list_emulation_files(view)
         view.close()
     if (builder.refused or files) and layering.is_layered:
-        overlay = next(operation for operation in container.performed if operation[0] == "overlay")
+        overlay = next(operation for operation in container.performed if isinstance(operation, Overlay))
         steps.append(builder.plan_inside(lambda view: plan_points(overlay, builder.refused, view, files)))
         perform(steps[-1])
     elif planned.missing and not layering.is_layered and not layering.is_direct:
@@ -666,7 +714,7 @@ def run_container(options: RunOptions, say: Say, services: FindServices) -> int:
     settle_options(options, os.environ, ("runtime", *CONTAINER_SETTINGS))
     if options.is_foreign:
         return services().run_elsewhere(options, say)
-    container = Container(options, say, services)
+    container = prepare_container(options, say, services)
     try:
         if container.located.root.is_temporary:
             from kedge.runtime.start.temporary_image import run_and_remove  # late: only with --disable-cache

@@ -103,7 +103,14 @@ def generate_rsa(bits: int) -> RsaSecret:
     numbers = rsa.generate_private_key(public_exponent=65537, key_size=bits).private_numbers()
     # OpenPGP asks for p < q, so that the inverse is of p modulo q
     p, q = sorted((numbers.p, numbers.q))
-    return RsaSecret(numbers.public_numbers.n, numbers.public_numbers.e, numbers.d, p, q, pow(p, -1, q))
+    return RsaSecret(
+        modulus=numbers.public_numbers.n,
+        exponent=numbers.public_numbers.e,
+        private=numbers.d,
+        prime_p=p,
+        prime_q=q,
+        inverse=pow(p, -1, q),
+    )
 
 
 def verify_dsa(numbers: tuple[int, int, int, int], digest: bytes, r: int, s: int) -> bool:

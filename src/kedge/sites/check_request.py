@@ -56,7 +56,15 @@ def check_request(
 
     `paths` are absolute ones that compute nodes have to see, `architecture` is the image's where it is known.
     """
-    request = QueueRequest(job, site, Queue(""), interactive, environ or {}, tuple(paths), architecture)
+    request = QueueRequest(
+        job=job,
+        site=site,
+        queue=Queue(""),
+        is_interactive=interactive,
+        environ=environ or {},
+        paths=tuple(paths),
+        architecture=architecture,
+    )
     asked = _list_asked(request)
     outcomes = [_settle(replace(request, queue=queue)) for queue in asked]
     clean = next((outcome for outcome in outcomes if outcome.is_clean), None)
@@ -76,7 +84,15 @@ def nearest_request(
     architecture: str = "",
 ) -> Job | None:
     """The job itself where the site serves it, else the nearest that it serves; None where there is none."""
-    request = QueueRequest(job, site, Queue(""), interactive, environ or {}, tuple(paths), architecture)
+    request = QueueRequest(
+        job=job,
+        site=site,
+        queue=Queue(""),
+        is_interactive=interactive,
+        environ=environ or {},
+        paths=tuple(paths),
+        architecture=architecture,
+    )
     try:
         asked = _list_asked(request)
     except RequestRefused:

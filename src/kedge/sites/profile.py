@@ -211,7 +211,14 @@ def _summarize(path: Path, folder: ProfileDirectory, folders: Sequence[ProfileDi
         site = _read_site(path, path.stem, folders)
     except (SiteProblem, FileProblem) as problem:
         return SiteSummary(path.stem, "", "", folder.origin, str(path), problem=problem.message)
-    return SiteSummary(site.name, site.title, site.scheduler, folder.origin, str(path), is_retired(site))
+    return SiteSummary(
+        name=site.name,
+        title=site.title,
+        scheduler=site.scheduler,
+        origin=folder.origin,
+        path=str(path),
+        is_retired=is_retired(site),
+    )
 
 
 def _list_files(folders: Sequence[ProfileDirectory]) -> Iterator[Path]:

@@ -101,7 +101,9 @@ def _list_blobs(layout: Layout, used: Collection[str], tagged: Mapping[str, str]
                 if path.name.startswith("."):  # .nfs…: NFS keeps so what was removed while somebody reads it
                     continue
                 is_used, tag = path.name in used, tagged.get(path.name, "")
-                yield CacheItem(ItemKind.BLOB, name, status.st_size, status.st_mtime, is_used, path, tag)
+                yield CacheItem(
+                    ItemKind.BLOB, name, status.st_size, status.st_mtime, in_use=is_used, path=path, tag=tag
+                )
 
 
 def _list_images(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
@@ -113,28 +115,28 @@ def _list_images(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
         when = status.st_mtime
         with contextlib.suppress(OSError):
             when = record_path(path).stat().st_mtime
-        yield CacheItem(ItemKind.IMAGE, name, status.st_size, when, path.stem in used, path)
+        yield CacheItem(ItemKind.IMAGE, name, status.st_size, when, in_use=path.stem in used, path=path)
 
 
 def _list_records(layout: Layout, used: Collection[str]) -> Iterator[CacheItem]:
     for path, status in _files(layout.root / "records"):
         record = read_delivery(path)
         name = f"{record.key} in {record.paths[0]}" if record and record.paths else path.stem
-        yield CacheItem(ItemKind.RECORD, name, status.st_size, status.st_mtime, path.stem in used, path)
+        yield CacheItem(ItemKind.RECORD, name, status.st_size, status.st_mtime, in_use=path.stem in used, path=path)
 
 
 def _list_builds(layout: Layout, used: Collection[str], *, has_names: bool) -> Iterator[CacheItem]:
     for path, status in _files(layout.root / "steps"):
         record = read_step(path) if has_names else None
         name = record.created_by if record and record.created_by else path.stem
-        yield CacheItem(ItemKind.STEP, _shorten(name), status.st_size, status.st_mtime, False, path)
+        yield CacheItem(ItemKind.STEP, _shorten(name), status.st_size, status.st_mtime, in_use=False, path=path)
     for path, status in _files(layout.root / "digests"):
-        yield CacheItem(ItemKind.DIGEST, path.name, status.st_size, status.st_mtime, False, path)
+        yield CacheItem(ItemKind.DIGEST, path.name, status.st_size, status.st_mtime, in_use=False, path=path)
     for path, status in _files(layout.root / "facts"):
-        yield CacheItem(ItemKind.FACT, path.name, status.st_size, status.st_mtime, False, path)
+        yield CacheItem(ItemKind.FACT, path.name, status.st_size, status.st_mtime, in_use=False, path=path)
     for mount in list_mounts(layout):
         is_used = mount.path.name in used
-        yield CacheItem(ItemKind.MOUNT, _shorten(mount.name), mount.size, mount.used, is_used, mount.path)
+        yield CacheItem(ItemKind.MOUNT, _shorten(mount.name), mount.size, mount.used, in_use=is_used, path=mount.path)
 
 
 def _shorten(name: str) -> str:
@@ -148,15 +150,15 @@ def _list_others(layout: Layout) -> Iterator[CacheItem]:
 
     for path, status in _files(layout.root / "partial"):
         is_held = _has_live_lease(layout, path.name)
-        yield CacheItem(ItemKind.PARTIAL, path.name, status.st_size, status.st_mtime, is_held, path)
+        yield CacheItem(ItemKind.PARTIAL, path.name, status.st_size, status.st_mtime, in_use=is_held, path=path)
     for path, status in _files(layout.root / "names"):
         record = read_name(path)
         name = f"{record.reference} {record.platform}" if record else path.name
         tag = shorten_name(record.reference) if record and record.is_local else ""
-        yield CacheItem(ItemKind.NAME, name, status.st_size, status.st_mtime, False, path, tag)
+        yield CacheItem(ItemKind.NAME, name, status.st_size, status.st_mtime, in_use=False, path=path, tag=tag)
     for path, status in _files(layout.root / "tmp"):
         is_held = owner_is_gone(path.name) is not True
-        yield CacheItem(ItemKind.TEMPORARY, path.name, status.st_size, status.st_mtime, is_held, path)
+        yield CacheItem(ItemKind.TEMPORARY, path.name, status.st_size, status.st_mtime, in_use=is_held, path=path)
 
 
 def _has_live_lease(layout: Layout, name: str) -> bool:

@@ -84,7 +84,7 @@ def _count_wrong(word: str) -> int:
 def _make_report(devices: list[_Device], rows: list[BandwidthRow], version: str) -> BandwidthReport:
     hosts = tuple(dict.fromkeys(device.host for device in devices))
     names = tuple(dict.fromkeys(device.name for device in devices))
-    return BandwidthReport(_NAME, len(devices), hosts, names, tuple(rows), version)
+    return BandwidthReport(way=_NAME, ranks=len(devices), hosts=hosts, devices=names, rows=tuple(rows), version=version)
 
 
 def _show_version(code: int) -> str:

@@ -95,17 +95,17 @@ def _make_clue(sighting: Sighting, culprit: str, file: str) -> Clue:
     best = seen.get(culprit) or min(seen.values(), key=lambda each: each.number)
     failure = best.failure
     return Clue(
-        _cut_line(best),
-        _fill(failure.cause, best),
-        _fill(failure.remedy, best),
-        failure.name,
-        failure.level,
-        failure.sure,
-        best.number,
-        best.rank or _read_named_rank(best),
-        len([rank for rank in seen if rank]),
-        sighting.count,
-        file,
+        line=_cut_line(best),
+        cause=_fill(failure.cause, best),
+        remedy=_fill(failure.remedy, best),
+        name=failure.name,
+        level=failure.level,
+        sure=failure.sure,
+        number=best.number,
+        rank=best.rank or _read_named_rank(best),
+        ranks=len([rank for rank in seen if rank]),
+        count=sighting.count,
+        file=file,
     )
 
 

@@ -18,10 +18,10 @@ def check_mpi(surroundings: Surroundings) -> list[Finding]:
     if mpi is None:
         why = "mpirun on the host cannot start ranks in containers; jobs on one node, and jobs with srun, need no MPI"
         fix = "load a module, such as 'module load openmpi', or start ranks with 'srun --mpi=pmix'"
-        return [Finding(NAME, NOTE, "no MPI in PATH, and no MPI module loaded", why, fix, _DOCS)]
+        return [Finding(NAME, NOTE, "no MPI in PATH, and no MPI module loaded", why=why, fix=fix, docs=_DOCS)]
     if not mpi.version:
         what = f"{mpi.launcher} is of an unknown MPI: '--version' does not name it"
         why = "kedge cannot tell whether it can start the MPI of an image"
-        return [Finding(NAME, NOTE, what, why, "try it yourself: mpirun --version", _DOCS)]
+        return [Finding(NAME, NOTE, what, why=why, fix="try it yourself: mpirun --version", docs=_DOCS)]
     where = f" ({mpi.launcher})" if mpi.launcher else f" (by {mpi.source})"
     return [Finding(NAME, OK, f"{mpi.title}{where}")]

@@ -68,9 +68,9 @@ def _find_broken_settings(environ: Mapping[str, str], site: Site) -> Finding | N
         "scheduler",
         FAIL,
         f"{facts.settings} is '{path}', which cannot be read",
-        f"{facts.title}'s programs wait a minute for it, and end with an error",
-        f"unset {facts.settings}, or set it to the right file",
-        _SCHEDULER,
+        why=f"{facts.title}'s programs wait a minute for it, and end with an error",
+        fix=f"unset {facts.settings}, or set it to the right file",
+        docs=_SCHEDULER,
     )
 
 
@@ -82,9 +82,10 @@ def _find_missing(tools: SchedulerFacts, site: Site) -> Finding | None:
         "scheduler",
         WARNING,
         f"'{missing[0]}' was not found, and site {site.name} needs it for {tools.title}",
-        "no job can be submitted from this host",
-        "run kedge on a login node of the site; load the scheduler's module (module avail); or choose another --site",
-        _SCHEDULER,
+        why="no job can be submitted from this host",
+        fix="run kedge on a login node of the site; load the scheduler's module (module avail); or choose "
+        "another --site",
+        docs=_SCHEDULER,
     )
 
 
@@ -93,9 +94,9 @@ def _explain_late(tools: SchedulerFacts, version: str, seconds: float) -> Findin
         "scheduler",
         WARNING,
         f"{version or tools.title} did not answer '{' '.join(tools.queues)}' within {seconds:g} s",
-        "the scheduler is busy or down: submissions wait or fail",
-        f"try it yourself: time {tools.queues[0]}. If it stays slow, tell the site; running jobs are not affected",
-        _SCHEDULER,
+        why="the scheduler is busy or down: submissions wait or fail",
+        fix=f"try it yourself: time {tools.queues[0]}. If it stays slow, tell the site; running jobs are not affected",
+        docs=_SCHEDULER,
     )
 
 
@@ -104,16 +105,21 @@ def _explain_refusal(tools: SchedulerFacts, version: str, answer: Finished) -> F
     missing = find_missing_setup(said)
     if missing is not None:
         return Finding(
-            "scheduler", WARNING, missing[0], "no job can be submitted from this host", missing[1], _SCHEDULER
+            "scheduler",
+            WARNING,
+            missing[0],
+            why="no job can be submitted from this host",
+            fix=missing[1],
+            docs=_SCHEDULER,
         )
     last = "".join(c if c.isprintable() else " " for c in said.splitlines()[-1])[:300] if said else "nothing"
     return Finding(
         "scheduler",
         FAIL,
         f"{version or tools.title} is installed, but '{tools.queues[0]}' fails: {last}",
-        "kedge can neither submit jobs nor read their state",
-        find_advice(said) or f"try it yourself: {tools.queues[0]}; show the message to the site",
-        _SCHEDULER,
+        why="kedge can neither submit jobs nor read their state",
+        fix=find_advice(said) or f"try it yourself: {tools.queues[0]}; show the message to the site",
+        docs=_SCHEDULER,
     )
 
 
@@ -136,9 +142,10 @@ def _compare(site: Site, names: Sequence[str]) -> list[Finding]:
             "scheduler",
             NOTE,
             f"the profile of {site.name} differs from the scheduler: {'; '.join(found[:_MOST_SHOWN])}{more}",
-            "the profile is out of date: kedge may propose requests that the scheduler refuses, and misses new queues",
-            "compare all of it: kedge site check; write a new profile: kedge site init",
-            _SCHEDULER,
+            why="the profile is out of date: kedge may propose requests that the scheduler refuses, and misses "
+            "new queues",
+            fix="compare all of it: kedge site check; write a new profile: kedge site init",
+            docs=_SCHEDULER,
         )
     ]
 
@@ -158,15 +165,15 @@ def check_mpi_plugins(surroundings: Surroundings) -> list[Finding]:
     if site.mpi_type and site.mpi_type not in plugins:
         why = f"the profile of {site.name} starts ranks with --mpi={site.mpi_type}: srun refuses that"
         fix = f"name one of these in the profile ('kedge site show {site.name}'): mpi_type = \"{plugins[-1]}\""
-        return [Finding("mpi-plugins", WARNING, shown, why, fix, _MPI)]
+        return [Finding("mpi-plugins", WARNING, shown, why=why, fix=fix, docs=_MPI)]
     if not any(plugin.startswith(("pmi", "cray")) for plugin in plugins):
         why = "ranks in containers do not find each other under srun: each is rank 0 of 1"
         fix = "start MPI jobs with mpirun (--launcher mpirun); ask the site for Slurm's PMIx plugin"
-        return [Finding("mpi-plugins", WARNING, shown, why, fix, _MPI)]
+        return [Finding("mpi-plugins", WARNING, shown, why=why, fix=fix, docs=_MPI)]
     if not any(plugin.startswith("pmix") for plugin in plugins):
         why = "Open MPI 5, and often Open MPI 4, support PMIx only: such ranks do not find each other under srun"
         fix = "start those with mpirun (--launcher mpirun); MPICH, MVAPICH2 and Intel MPI work"
-        return [Finding("mpi-plugins", NOTE, shown, why, fix, _MPI)]
+        return [Finding("mpi-plugins", NOTE, shown, why=why, fix=fix, docs=_MPI)]
     return [Finding("mpi-plugins", OK, shown)]
 
 
@@ -186,11 +193,11 @@ def check_accounts(surroundings: Surroundings) -> list[Finding]:
         what = f"Slurm has no account '{named[:_LONGEST_WORD]}' for you; {shown}"
         where = "SBATCH_ACCOUNT" if surroundings.environ.get("SBATCH_ACCOUNT") else f"the profile of {site.name}"
         fix = f"correct it in {where}, or give --account {accounts[0]}"
-        return [Finding("accounts", WARNING, what, "Slurm refuses jobs with this account", fix, _ACCOUNT)]
+        return [Finding("accounts", WARNING, what, why="Slurm refuses jobs with this account", fix=fix, docs=_ACCOUNT)]
     if not named and "account" in site.requires:
         why = f"{site.name} refuses jobs without an account, and none is set"
         fix = f'give --account {accounts[0]}, or put it into a profile of yours: account = "{accounts[0]}"'
-        return [Finding("accounts", NOTE, shown, why, fix, _ACCOUNT)]
+        return [Finding("accounts", NOTE, shown, why=why, fix=fix, docs=_ACCOUNT)]
     return [Finding("accounts", OK, shown)]
 
 

@@ -25,7 +25,7 @@ def check_site(surroundings: Surroundings) -> list[Finding]:
     """The detected site, and whether this process is inside a job."""
     site = surroundings.site
     if site is None:
-        return [Finding("site", NOTE, "unknown site", "", "kedge site detect", _SITE)]
+        return [Finding("site", NOTE, "unknown site", why="", fix="kedge site detect", docs=_SITE)]
     return [_judge_site(site), *_describe_job(surroundings)]
 
 
@@ -35,27 +35,28 @@ def _judge_site(site: Site) -> Finding:
             "site",
             NOTE,
             "no scheduler found",
-            "kedge submit uses the local queue of this host",
-            "on a cluster, run kedge on a login node, where the scheduler is installed; or choose a site with --site",
-            _SITE,
+            why="kedge submit uses the local queue of this host",
+            fix="on a cluster, run kedge on a login node, where the scheduler is installed; or choose a site "
+            "with --site",
+            docs=_SITE,
         )
     if is_retired(site):
         return Finding(
             "site",
             WARNING,
             f"{site.name} ({site.title}) is switched off",
-            "no job runs there any more; the profile remains because documents name the site",
-            "find its successor: kedge site list",
-            _SITE,
+            why="no job runs there any more; the profile remains because documents name the site",
+            fix="find its successor: kedge site list",
+            docs=_SITE,
         )
     if site.name.startswith("generic-"):
         return Finding(
             "site",
             NOTE,
             f"{site.name}: this cluster has no profile",
-            "kedge cannot check requests against its limits before submission",
-            "write a profile from the scheduler's answers: kedge site init",
-            _SITE,
+            why="kedge cannot check requests against its limits before submission",
+            fix="write a profile from the scheduler's answers: kedge site init",
+            docs=_SITE,
         )
     return Finding("site", OK, f"{site.name} ({site.title})")
 
@@ -86,18 +87,20 @@ def check_shared_folders(surroundings: Surroundings) -> list[Finding]:
         what = f"compute nodes of {site.name} do not see {hidden}, where kedge is installed"
         why = "jobs start containers with this kedge, so kedge submit refuses them"
         fix = f"install kedge on {site.scratch or 'a file system that they see'} and use that one"
-        findings.append(Finding("shared-folders", WARNING, what, why, fix, _SHARED))
+        findings.append(Finding("shared-folders", WARNING, what, why=why, fix=fix, docs=_SHARED))
     if not site.home_on_nodes and site.scratch and not expand_path(site.scratch, environ):
         what = f"{site.scratch} is not set, and compute nodes of {site.name} do not see your home"
         why = "no directory for images and records is visible to compute nodes"
         findings.append(
-            Finding("shared-folders", WARNING, what, why, "set the variable as the site documents it", _SHARED)
+            Finding(
+                "shared-folders", WARNING, what, why=why, fix="set the variable as the site documents it", docs=_SHARED
+            )
         )
     if not findings and not site.home_on_nodes:
         what = f"compute nodes of {site.name} do not see your home"
         why = "jobs cannot see files there"
         fix = f"work below {expand_path(site.scratch, environ) or site.scratch or 'the scratch of the site'}"
-        return [Finding("shared-folders", NOTE, what, why, fix, _SHARED)]
+        return [Finding("shared-folders", NOTE, what, why=why, fix=fix, docs=_SHARED)]
     return findings or [Finding("shared-folders", OK, _tell_shared(site))]
 
 
@@ -126,9 +129,9 @@ def check_job_records(surroundings: Surroundings) -> list[Finding]:
             "job-records",
             FAIL,
             f"{present} {reason}, and records of jobs go to {root}",
-            "kedge cannot submit jobs without records",
-            "choose a directory that compute nodes see: export KEDGE_JOBDIR=DIR",
-            _RECORDS,
+            why="kedge cannot submit jobs without records",
+            fix="choose a directory that compute nodes see: export KEDGE_JOBDIR=DIR",
+            docs=_RECORDS,
         )
     ]
 
@@ -139,5 +142,5 @@ def _judge_records(root: Path) -> Finding:
         Records(root).refuse_intruders()
     except KedgeError as problem:
         why = "kedge can neither submit nor show jobs: others could have written the scripts that it runs"
-        return Finding("job-records", FAIL, problem.message, why, problem.hint or "", _RECORDS)
+        return Finding("job-records", FAIL, problem.message, why=why, fix=problem.hint or "", docs=_RECORDS)
     return Finding("job-records", OK, str(root))

@@ -41,10 +41,10 @@ def judge_fuse(refusal: str, refused: KernelRefusal | None, program: str) -> Fin
         "fuse",
         NOTE,
         f"image files cannot be mounted: {reason}",
-        "containers still run: kedge unpacks an image file on the node at its first use, which takes time and disk "
+        why="containers still run: kedge unpacks an image file on the node at its first use, which takes time and disk "
         "space; directories and images that are already unpacked are not affected",
-        f"unpack before the job's ranks start: kedge unpack IMAGE. To mount image files: {fix}",
-        "kedge help doctor fuse",
+        fix=f"unpack before the job's ranks start: kedge unpack IMAGE. To mount image files: {fix}",
+        docs="kedge help doctor fuse",
     )
 
 
@@ -64,11 +64,11 @@ def judge_overlay_files(program: str, *, has_device: bool) -> Finding:
         "overlay-files",
         NOTE,
         "ext3 images cannot be mounted: " + ("fuse2fs is not installed" if not program else f"no {_DEVICE}"),
-        "--overlay FILE.img does not work, the way to keep changes on Lustre, NFS and other network file systems; "
+        why="--overlay FILE.img does not work, the way to keep changes on Lustre, NFS and other network file systems; "
         "everything else works",
-        "use a directory on the node's own disk: --overlay DIRECTORY. "
+        fix="use a directory on the node's own disk: --overlay DIRECTORY. "
         "To mount ext3 images, install fuse2fs (in e2fsprogs; Debian: the package fuse2fs)",
-        "kedge help doctor overlay-files",
+        docs="kedge help doctor overlay-files",
     )
 
 

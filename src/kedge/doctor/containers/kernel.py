@@ -23,15 +23,15 @@ def judge_kernel(release: str) -> Finding:
     version = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
     if len(version) < 2:
         what, why = f"{release}: version unknown", "the other checks try the kernel's features and need no version"
-        return Finding("kernel", NOTE, what, why, "no action needed", _DOCS)
+        return Finding("kernel", NOTE, what, why=why, fix="no action needed", docs=_DOCS)
     if version < (3, 10):
         return Finding(
             "kernel",
             WARNING,
             release,
-            "kernels before 3.10 have no usable user namespaces, so containers need a setuid runtime",
-            "use another node, or --runtime apptainer if it is installed",
-            _DOCS,
+            why="kernels before 3.10 have no usable user namespaces, so containers need a setuid runtime",
+            fix="use another node, or --runtime apptainer if it is installed",
+            docs=_DOCS,
         )
     if version < (5, 11):
         return Finding(

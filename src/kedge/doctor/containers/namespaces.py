@@ -31,9 +31,9 @@ def judge_namespaces(refused: KernelRefusal | None, uid: int, root: Path) -> Fin
         NAME,
         FAIL,
         f"not allowed: {cause} (kernel: {refused.words})",
-        "every container needs namespaces; kedge cannot start one without them",
-        f"{explained.hint}. Login nodes are often stricter than compute nodes: run 'kedge doctor' in a job, too",
-        f"kedge help doctor {NAME}",
+        why="every container needs namespaces; kedge cannot start one without them",
+        fix=f"{explained.hint}. Login nodes are often stricter than compute nodes: run 'kedge doctor' in a job, too",
+        docs=f"kedge help doctor {NAME}",
     )
 
 
@@ -51,9 +51,9 @@ def check_outer_container(surroundings: Surroundings) -> list[Finding]:
             name,
             NOTE,
             f"this shell is inside a container ({sign})",
-            "the outer container's rules, mounts and limits apply, and programs of the host are not visible: the "
+            why="the outer container's rules, mounts and limits apply, and programs of the host are not visible: the "
             "other findings are about the container, not the host",
-            "to check the host, leave the container and run 'kedge doctor' again",
-            f"kedge help doctor {name}",
+            fix="to check the host, leave the container and run 'kedge doctor' again",
+            docs=f"kedge help doctor {name}",
         )
     ]

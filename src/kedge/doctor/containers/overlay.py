@@ -28,25 +28,25 @@ def judge_overlay(kernel: KernelRefusal | None, fuse: KernelRefusal | None) -> F
         return Finding(NAME, OK, "the kernel mounts overlays")
     if kernel.step != WORK:
         why = "overlays are mounted inside namespaces, and this host does not allow those"
-        return Finding(NAME, SKIPPED, "cannot be tried", why, "see the check 'user-namespaces'", _DOCS)
+        return Finding(NAME, SKIPPED, "cannot be tried", why=why, fix="see the check 'user-namespaces'", docs=_DOCS)
     if fuse is None:
         return Finding(
             NAME,
             NOTE,
             f"the kernel refuses overlays ({kernel.words}); kedge uses fuse-overlayfs, which works",
-            "containers start some milliseconds later, and writing to --overlay is slower",
-            "no action needed; Linux 5.11 and newer let users mount overlays",
-            _DOCS,
+            why="containers start some milliseconds later, and writing to --overlay is slower",
+            fix="no action needed; Linux 5.11 and newer let users mount overlays",
+            docs=_DOCS,
         )
     return Finding(
         NAME,
         WARNING,
         f"the kernel refuses overlays ({kernel.words}), and fuse-overlayfs does not work ({fuse.words})",
-        "read-only containers run without overlays, but --overlay, --writable-tmpfs and installing packages with "
+        why="read-only containers run without overlays, but --overlay, --writable-tmpfs and installing packages with "
         "--fakeroot do not work",
-        "install fuse-overlayfs (conda install -c conda-forge fuse-overlayfs, or ask the administrators), or use a "
+        fix="install fuse-overlayfs (conda install -c conda-forge fuse-overlayfs, or ask the administrators), or use a "
         "node with Linux 5.11 or newer",
-        _DOCS,
+        docs=_DOCS,
     )
 
 

@@ -34,10 +34,10 @@ def _refuse(reason: str) -> Finding:
         "seccomp",
         NOTE,
         f"filters are not usable: {reason}",
-        "--fakeroot without subordinate ids cannot emulate 'chown' and similar calls, so apt, dnf and tar fail; "
+        why="--fakeroot without subordinate ids cannot emulate 'chown' and similar calls, so apt, dnf and tar fail; "
         "everything else works",
-        "ask the administrators for subordinate ids (see the check 'subordinate-ids')",
-        "kedge help doctor seccomp",
+        fix="ask the administrators for subordinate ids (see the check 'subordinate-ids')",
+        docs="kedge help doctor seccomp",
     )
 
 
@@ -50,10 +50,10 @@ def check_new_privileges(surroundings: Surroundings) -> list[Finding]:
             "setuid-programs",
             NOTE,
             "setuid programs do not work in this shell (no_new_privs is set)",
-            "newuidmap (--fakeroot with many users), fusermount, sudo and a setuid Apptainer fail; kedge's own "
+            why="newuidmap (--fakeroot with many users), fusermount, sudo and a setuid Apptainer fail; kedge's own "
             "containers do not need them",
-            "it cannot be cleared: use a shell started another way (ssh, not a service or a container)",
-            "kedge help doctor setuid-programs",
+            fix="it cannot be cleared: use a shell started another way (ssh, not a service or a container)",
+            docs="kedge help doctor setuid-programs",
         )
     ]
 

@@ -56,8 +56,8 @@ def judge_subordinate_ids(host: HostFacts) -> Finding:
         NAME,
         NOTE,
         f"none: {reason}",
-        "--fakeroot has root as its only user; apt, dnf and tar still work, because kedge lets 'chown' and similar "
+        why="--fakeroot has root as its only user; apt, dnf and tar still work, because kedge lets 'chown' and similar "
         "calls succeed without effect",
-        f"no action needed to run images. To install packages with all their users: {fix}",
-        f"kedge help doctor {NAME}",
+        fix=f"no action needed to run images. To install packages with all their users: {fix}",
+        docs=f"kedge help doctor {NAME}",
     )

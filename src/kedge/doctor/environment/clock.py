@@ -32,9 +32,9 @@ def judge_year(year: int) -> Finding:
         "clock",
         FAIL,
         f"the clock of this host is wrong: its year is {year}",
-        "registry certificates are not yet valid or expired at that date: every download fails with a TLS error",
-        "an administrator can set it: chronyc makestep, or timedatectl set-ntp true",
-        _DOCS,
+        why="registry certificates are not yet valid or expired at that date: every download fails with a TLS error",
+        fix="an administrator can set it: chronyc makestep, or timedatectl set-ntp true",
+        docs=_DOCS,
     )
 
 
@@ -60,7 +60,7 @@ def judge_skew(seconds: float | None) -> Finding:
         "clock",
         WARNING,
         f"the clock of the cache's file system is {abs(seconds):.0f} s {direction} this host's",
-        "kedge, make and rsync then take files that other hosts wrote for old or abandoned",
-        "tell the administrators: the clocks of this node and of the file server differ",
-        _DOCS,
+        why="kedge, make and rsync then take files that other hosts wrote for old or abandoned",
+        fix="tell the administrators: the clocks of this node and of the file server differ",
+        docs=_DOCS,
     )

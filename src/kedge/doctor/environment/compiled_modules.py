@@ -37,9 +37,9 @@ def judge_modules(package: Path, *, may_write: bool) -> Finding:
         _NAME,
         NOTE,
         f"{len(missing)} of the {len(sources)} modules that a start loads are not compiled, and cannot be by you",
-        "Python compiles them at every start of a container: it takes three times as long, about 0.1 s more",
-        f"{_name_user(owner)}, who owns the installation, can run: {shlex.join(_words(package))}",
-        f"kedge help doctor {_NAME}",
+        why="Python compiles them at every start of a container: it takes three times as long, about 0.1 s more",
+        fix=f"{_name_user(owner)}, who owns the installation, can run: {shlex.join(_words(package))}",
+        docs=f"kedge help doctor {_NAME}",
     )
 
 

@@ -55,10 +55,10 @@ def _judge_python_leaks(environ: Mapping[str, str], variables: list[str], sites:
     why += "'undefined symbol', 'No module named'"
     if is_passed:
         fix = "unset KEDGE_KEEP, or name in it only the variables that the image needs"
-        return [Finding("python-leaks", WARNING, f"{what} (KEDGE_KEEP passes them on)", why, fix, docs)]
+        return [Finding("python-leaks", WARNING, f"{what} (KEDGE_KEEP passes them on)", why=why, fix=fix, docs=docs)]
     fix = "no action needed: kedge does not pass them on (--keep NAME does). For Apptainer and Singularity: "
     fix += f"unset {' '.join(variables)}; export PYTHONNOUSERSITE=1" if variables else "export PYTHONNOUSERSITE=1"
-    return [Finding("python-leaks", NOTE, what, why, fix, docs)]
+    return [Finding("python-leaks", NOTE, what, why=why, fix=fix, docs=docs)]
 
 
 def check_loader_leaks(surroundings: Surroundings) -> list[Finding]:
@@ -76,17 +76,21 @@ def judge_loader_leaks(environ: Mapping[str, str]) -> list[Finding]:
         why = "programs of the image then load libraries of this host, which may need a newer C library: "
         why += '"version `GLIBC_2.38\' not found", or crashes'
         fix = f"unset {' '.join(names)}; --nv provides the libraries that GPUs need"
-        findings.append(Finding("loader-leaks", WARNING, f"{', '.join(names)} set for every container", why, fix, docs))
+        findings.append(
+            Finding("loader-leaks", WARNING, f"{', '.join(names)} set for every container", why=why, fix=fix, docs=docs)
+        )
     if environ.get("LD_PRELOAD"):
         why = "every program of this shell loads it; kedge does not pass it into containers, other runtimes do"
         what = f"LD_PRELOAD={environ['LD_PRELOAD']}"
-        findings.append(Finding("loader-leaks", NOTE, what, why, "if nothing needs it: unset LD_PRELOAD", docs))
+        findings.append(
+            Finding("loader-leaks", NOTE, what, why=why, fix="if nothing needs it: unset LD_PRELOAD", docs=docs)
+        )
     searched = environ.get("LD_LIBRARY_PATH", "")
     if searched and any(not entry.startswith("/") for entry in searched.split(":")):
         why = "programs of this shell, including kedge's Python, load libraries from the current directory"
         fix = "remove '.', empty and relative entries from LD_LIBRARY_PATH; a trailing colon is an empty entry"
         what = "LD_LIBRARY_PATH has entries that depend on the current directory"
-        findings.append(Finding("loader-leaks", NOTE, what, why, fix, docs))
+        findings.append(Finding("loader-leaks", NOTE, what, why=why, fix=fix, docs=docs))
     if findings:
         return findings
     directories = [entry for entry in searched.split(":") if entry]

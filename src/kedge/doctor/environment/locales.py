@@ -35,10 +35,11 @@ def judge_locale(environ: Mapping[str, str], view: View) -> Finding:
             "locale",
             WARNING,
             f"locale not installed on this host: {shown}",
-            "programs warn ('cannot change locale', 'Setting locale failed') or stop; usually ssh passed it on from "
+            why="programs warn ('cannot change locale', 'Setting locale failed') or stop; usually ssh passed it "
+            "on from "
             "your own computer. In containers kedge uses C.UTF-8 instead",
-            "add to ~/.bashrc: export LC_ALL=C.UTF-8 LANG=C.UTF-8",
-            _DOCS,
+            fix="add to ~/.bashrc: export LC_ALL=C.UTF-8 LANG=C.UTF-8",
+            docs=_DOCS,
         )
     value = wanted.get("LC_ALL") or wanted.get("LC_CTYPE") or wanted.get("LANG") or ""
     if value.partition("@")[0].lower().replace("-", "").endswith("utf8"):
@@ -49,9 +50,9 @@ def judge_locale(environ: Mapping[str, str], view: View) -> Finding:
         "locale",
         NOTE,
         f"{value} is not UTF-8",
-        "file names and output with non-ASCII characters are garbled, also in containers",
-        f"export LANG={value.partition('.')[0]}.UTF-8, if 'locale -a' lists it; else export LANG=C.UTF-8",
-        _DOCS,
+        why="file names and output with non-ASCII characters are garbled, also in containers",
+        fix=f"export LANG={value.partition('.')[0]}.UTF-8, if 'locale -a' lists it; else export LANG=C.UTF-8",
+        docs=_DOCS,
     )
 
 

@@ -33,9 +33,9 @@ def judge_memory(limits: Limits, kills: int, source: str) -> list[Finding]:
                 "memory",
                 NOTE,
                 f"the kernel has killed {kills} {'process' if kills == 1 else 'processes'} because memory ran out",
-                f"programs of this session or job needed more than its limit (counted in {source})",
-                f"request more memory (--memory 64G, or srun --mem=64G){_add_job(' or work in a job: ')}",
-                "kedge help doctor memory",
+                why=f"programs of this session or job needed more than its limit (counted in {source})",
+                fix=f"request more memory (--memory 64G, or srun --mem=64G){_add_job(' or work in a job: ')}",
+                docs="kedge help doctor memory",
             )
         )
     return findings
@@ -51,9 +51,9 @@ def _judge_amount(limits: Limits) -> Finding:
         "memory",
         WARNING,
         what,
-        f"a pull needs up to {format_size(_PULL_NEEDS)}; with less the kernel may kill it",
-        f"work in a job{_add_job(': ')}, or pull with --threads 1 --connections 1",
-        "kedge help doctor memory",
+        why=f"a pull needs up to {format_size(_PULL_NEEDS)}; with less the kernel may kill it",
+        fix=f"work in a job{_add_job(': ')}, or pull with --threads 1 --connections 1",
+        docs="kedge help doctor memory",
     )
 
 
@@ -62,10 +62,10 @@ def _explain_address_space(limit: int) -> Finding:
         "memory",
         WARNING,
         f"the address space is limited to {format_size(limit)} (ulimit -v)",
-        "CUDA reserves addresses for all memory of the host and the GPUs, so programs fail with 'out of memory' or "
+        why="CUDA reserves addresses for all memory of the host and the GPUs, so programs fail with 'out of memory' or "
         "cannot initialise; Java and Go fail, too",
-        "ulimit -v unlimited, if the hard limit allows it; else work in a job, which has other limits",
-        "kedge help doctor memory",
+        fix="ulimit -v unlimited, if the hard limit allows it; else work in a job, which has other limits",
+        docs="kedge help doctor memory",
     )
 
 

@@ -52,11 +52,12 @@ def judge_processes(left: int | None, source: str) -> Finding:
         "processes",
         WARNING,
         f"only {left} more may start ({source})",
-        "threads count, too: numerical libraries start one per core, and data loaders and MPI start processes; they "
+        why="threads count, too: numerical libraries start one per core, and data loaders and MPI start "
+        "processes; they "
         "fail with 'Resource temporarily unavailable' or 'cannot allocate memory'",
-        "stop processes you do not need (ps -u $USER), raise the limit (ulimit -u), start fewer threads "
+        fix="stop processes you do not need (ps -u $USER), raise the limit (ulimit -u), start fewer threads "
         "(OMP_NUM_THREADS=4) or work in a job",
-        "kedge help doctor processes",
+        docs="kedge help doctor processes",
     )
 
 
@@ -73,9 +74,9 @@ def check_open_files(surroundings: Surroundings) -> list[Finding]:
             "open-files",
             WARNING,
             what,
-            "data loaders with many workers and MPI with many ranks open more: 'Too many open files'",
-            _raise_open_files(limit),
-            "kedge help doctor open-files",
+            why="data loaders with many workers and MPI with many ranks open more: 'Too many open files'",
+            fix=_raise_open_files(limit),
+            docs="kedge help doctor open-files",
         )
     ]
 
@@ -104,11 +105,11 @@ def check_locked_memory(surroundings: Surroundings) -> list[Finding]:
             "locked-memory",
             WARNING,
             f"only {what} may be locked, too little for the RDMA network of this node",
-            "MPI, NCCL and UCX lock the memory that the network card reads: they fail ('Cannot allocate memory', "
+            why="MPI, NCCL and UCX lock the memory that the network card reads: they fail ('Cannot allocate memory', "
             "'ibv_reg_mr') or fall back to slow TCP",
-            f"{fix}; for Slurm jobs: LimitMEMLOCK=infinity for slurmd and PropagateResourceLimitsExcept=MEMLOCK. "
+            fix=f"{fix}; for Slurm jobs: LimitMEMLOCK=infinity for slurmd and PropagateResourceLimitsExcept=MEMLOCK. "
             "Compute nodes may have another limit: run 'kedge doctor' in a job, too",
-            "kedge help doctor locked-memory",
+            docs="kedge help doctor locked-memory",
         )
     ]
 
@@ -127,9 +128,10 @@ def check_core_files(surroundings: Surroundings) -> list[Finding]:
             "core-files",
             NOTE,
             f"a program that crashes writes a core file (size limit: {limit.soft})",
-            "a crashed training program leaves a file as large as its memory in the current directory, one per rank; "
+            why="a crashed training program leaves a file as large as its memory in the current directory, one "
+            "per rank; "
             "that fills quotas",
-            "add to the job script: ulimit -c 0",
-            "kedge help doctor core-files",
+            fix="add to the job script: ulimit -c 0",
+            docs="kedge help doctor core-files",
         )
     ]

@@ -62,7 +62,9 @@ def judge_variables(environ: Mapping[str, str], known: set[str]) -> list[Finding
     if old:
         why = "kedge uses them unless the same name with KEDGE_ or APPTAINER_ is set; a script may have set them"
         fix = f"if you do not need them: unset {' '.join(old)}"
-        findings.append(Finding("variables", NOTE, f"old names are set: {', '.join(old)}", why, fix, _DOCS))
+        findings.append(
+            Finding("variables", NOTE, f"old names are set: {', '.join(old)}", why=why, fix=fix, docs=_DOCS)
+        )
     if findings:
         return findings
     count = sum(name.startswith(PREFIXES) for name in environ)
@@ -79,7 +81,9 @@ def _judge_misspelled(environ: Mapping[str, str], known: set[str]) -> list[Findi
         near = propose(name, [f"KEDGE_{suffix}" for suffix in known])
         why = "the variable has no effect; its name may be misspelled"
         fix = near or "list the settings and their sources: kedge config show"
-        findings.append(Finding("variables", WARNING, f"kedge does not know the variable {name}", why, fix, _DOCS))
+        findings.append(
+            Finding("variables", WARNING, f"kedge does not know the variable {name}", why=why, fix=fix, docs=_DOCS)
+        )
     return findings
 
 
@@ -90,7 +94,7 @@ def _judge_contradictions(environ: Mapping[str, str], known: set[str]) -> list[F
         if len({environ[name] for name in names}) > 1 and "PASSWORD" not in bare:
             why = f"kedge uses {names[0]} only"
             fix = f"unset {' '.join(names[1:])}, or set them to the same value"
-            findings.append(Finding("variables", NOTE, f"{' and '.join(names)} differ", why, fix, _DOCS))
+            findings.append(Finding("variables", NOTE, f"{' and '.join(names)} differ", why=why, fix=fix, docs=_DOCS))
     return findings
 
 
@@ -101,13 +105,17 @@ def check_binds(surroundings: Surroundings) -> list[Finding]:
         binds = collect_binds(RunOptions(), surroundings.environ, "/")
     except KedgeError as problem:
         why = "no container starts with it"
-        return [Finding("binds", FAIL, problem.message, why, problem.hint or "correct or unset the variable", docs)]
+        return [
+            Finding(
+                "binds", FAIL, problem.message, why=why, fix=problem.hint or "correct or unset the variable", docs=docs
+            )
+        ]
     missing = [bind for bind in binds if not os.path.lexists(bind.source)]
     if missing:
         shown = ", ".join(f"{bind.source} ({bind.origin})" for bind in missing)
         why = "no container starts while a directory to bind is missing"
         fix = f"unset {' '.join(sorted({bind.origin for bind in missing}))}, or name directories that every node has"
-        return [Finding("binds", FAIL, f"missing on this host: {shown}", why, fix, docs)]
+        return [Finding("binds", FAIL, f"missing on this host: {shown}", why=why, fix=fix, docs=docs)]
     return [Finding("binds", OK, f"{len(binds)} from variables" if binds else "none from variables")]
 
 
@@ -122,13 +130,17 @@ def judge_search_path(path: str, own: str, installed: str) -> Finding:
     docs = "kedge help doctor search-path"
     if not path:
         why = "the shell finds no program, neither the scheduler's nor kedge"
-        return Finding("search-path", WARNING, "PATH is empty", why, "export PATH=/usr/local/bin:/usr/bin:/bin", docs)
+        return Finding(
+            "search-path", WARNING, "PATH is empty", why=why, fix="export PATH=/usr/local/bin:/usr/bin:/bin", docs=docs
+        )
     if not own:
         why = "jobs and the shims 'apptainer' and 'singularity' start kedge by its name"
         fix = f"add to ~/.bashrc: export PATH={installed}:$PATH; or install kedge in a directory of PATH"
-        return Finding("search-path", WARNING, "the command 'kedge' is not in PATH", why, fix, docs)
+        return Finding("search-path", WARNING, "the command 'kedge' is not in PATH", why=why, fix=fix, docs=docs)
     if any(not entry.startswith("/") for entry in path.split(":")):
         why = "kedge skips them, but your shell starts programs from the current directory"
         fix = "remove '.', empty and relative entries from PATH"
-        return Finding("search-path", NOTE, "PATH has entries that depend on the current directory", why, fix, docs)
+        return Finding(
+            "search-path", NOTE, "PATH has entries that depend on the current directory", why=why, fix=fix, docs=docs
+        )
     return Finding("search-path", OK, f"kedge is {own}")

@@ -23,7 +23,8 @@ def check_cdi(surroundings: Surroundings) -> list[Finding]:
     view = gpus.host.view
     specifications, problems = read_specifications(view, list(FOLDERS))
     findings = [
-        Finding(NAME, WARNING, problem, "--device cannot use its devices", _MAKE, _DOCS) for problem in problems
+        Finding(NAME, WARNING, problem, why="--device cannot use its devices", fix=_MAKE, docs=_DOCS)
+        for problem in problems
     ]
     findings += [_judge(specification, gpus) for specification in specifications]
     if not findings and gpus.has_gpu:
@@ -43,9 +44,9 @@ def _judge(specification: Specification, gpus: GpuHost) -> Finding:
             NAME,
             WARNING,
             f"{specification.path} is older than the driver: {reason}",
-            "containers with --device miss files or get the wrong version",
-            _MAKE,
-            _DOCS,
+            why="containers with --device miss files or get the wrong version",
+            fix=_MAKE,
+            docs=_DOCS,
         )
     names = ", ".join(list(specification.devices)[:8]) or "none"
     return Finding(NAME, OK, f"{specification.path}: {specification.kind} has the devices {names}")

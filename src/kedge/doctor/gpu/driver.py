@@ -46,9 +46,9 @@ def _judge_driver(vendor: str, report: DriverReport) -> list[Finding]:
             "gpu-driver",
             WARNING,
             f"{vendor} driver version unknown: neither the kernel nor the driver libraries name it",
-            "'kedge explain' needs the driver version to judge images",
-            "read the version with 'nvidia-smi' and pass it: 'kedge explain IMAGE --driver VERSION'",
-            f"{_PAGE} gpu-driver",
+            why="'kedge explain' needs the driver version to judge images",
+            fix="read the version with 'nvidia-smi' and pass it: 'kedge explain IMAGE --driver VERSION'",
+            docs=f"{_PAGE} gpu-driver",
         )
     ]
 
@@ -81,4 +81,4 @@ def _examine_drivers(surroundings: Surroundings) -> dict[str, DriverReport]:
 
 
 def _make_finding(name: str, level: str, lack: Lack, why: str) -> Finding:
-    return Finding(name, level, lack.what.rstrip("."), why, lack.fix, f"{_PAGE} {name}")
+    return Finding(name, level, lack.what.rstrip("."), why=why, fix=lack.fix, docs=f"{_PAGE} {name}")

@@ -33,7 +33,7 @@ def check_fabric(surroundings: Surroundings) -> list[Finding]:
         if gpus.has_gpu and gpus.driver.usable and not view.kind("/dev/gdrdrv"):
             why = "small messages between GPUs of different nodes are copied through host memory, a little slower"
             fix = "administrators can load the module 'gdrdrv' (GDRCopy)"
-            findings.append(Finding(NAME, NOTE, "/dev/gdrdrv does not exist", why, fix, _DOCS))
+            findings.append(Finding(NAME, NOTE, "/dev/gdrdrv does not exist", why=why, fix=fix, docs=_DOCS))
     others = [node for node in list_fabric(view) if node != _NODES]
     if others:
         findings.append(Finding(NAME, OK, f"also found: {', '.join(others)}"))
@@ -52,10 +52,10 @@ def _judge_switches(gpus: GpuHost) -> list[Finding]:
             NAME,
             WARNING,
             "this node has NVSwitch, but kedge sees no running fabric manager",
-            "CUDA does not start without it (error 802, system not yet initialized)",
-            "check 'systemctl status nvidia-fabricmanager'. If it is down, use another node and tell the "
+            why="CUDA does not start without it (error 802, system not yet initialized)",
+            fix="check 'systemctl status nvidia-fabricmanager'. If it is down, use another node and tell the "
             "administrators. Inside a container kedge cannot see the service, although it may run",
-            _DOCS,
+            docs=_DOCS,
         )
     ]
 
@@ -71,7 +71,7 @@ def _judge_adapters(view: View, adapters: list[str]) -> list[Finding]:
         what = f"this node has adapters ({', '.join(adapters)}), but no {_NODES}/uverbs*"
         why = "MPI and NCCL silently fall back to TCP, which is many times slower"
         fix = "administrators must load the module 'ib_uverbs'; a container must be started with these devices"
-        return [Finding(NAME, WARNING, what, why, fix, _DOCS)]
+        return [Finding(NAME, WARNING, what, why=why, fix=fix, docs=_DOCS)]
     refused = [node for node in nodes if not view.can_use(node)]
     if len(refused) == len(nodes):
         what, why = f"you may not open {refused[0]}", "MPI and NCCL fall back to TCP, which is much slower"
@@ -80,16 +80,16 @@ def _judge_adapters(view: View, adapters: list[str]) -> list[Finding]:
                 NAME,
                 WARNING,
                 what,
-                why,
-                "try it in a job; if that fails too, tell the administrators",
-                _DOCS,
+                why=why,
+                fix="try it in a job; if that fails too, tell the administrators",
+                docs=_DOCS,
             )
         ]
     shown = [f"{adapter} {_read_port(view, adapter)}".rstrip() for adapter in adapters]
     if not any("ACTIVE" in port for port in shown):
         what = f"no port is up: {', '.join(shown)}"
         why = "MPI and NCCL cannot use these adapters"
-        return [Finding(NAME, WARNING, what, why, "use another node and tell the administrators", _DOCS)]
+        return [Finding(NAME, WARNING, what, why=why, fix="use another node and tell the administrators", docs=_DOCS)]
     return [Finding(NAME, OK, ", ".join(shown))]
 
 

@@ -70,7 +70,7 @@ def _judge_setting(path: Path, name: str) -> list[Finding]:
         what = f"{name}: {path} {bundle.problem}"
         why = "every pull over https fails with this error"
         fix = f"{_PEM}; or unset KEDGE_CA_BUNDLE, or remove ca_bundle from config.toml"
-        return [Finding("certificates", FAIL, what, why, fix, _DOCS)]
+        return [Finding("certificates", FAIL, what, why=why, fix=fix, docs=_DOCS)]
     return [
         Finding("certificates", OK, f"{name}: {path} has {count_things(bundle.count, 'certificate')}"),
         *_judge_times(path, bundle),
@@ -92,9 +92,9 @@ def _refuse_variable(name: str, what: str) -> Finding:
         "certificates",
         FAIL,
         f"{name} {what}",
-        "it silently replaces the system's authorities: kedge trusts no registry",
-        f"unset {name}, or set it to the right path; settings copied from another computer often set it",
-        _DOCS,
+        why="it silently replaces the system's authorities: kedge trusts no registry",
+        fix=f"unset {name}, or set it to the right path; settings copied from another computer often set it",
+        docs=_DOCS,
     )
 
 
@@ -105,9 +105,9 @@ def _judge_times(path: Path, bundle: _Bundle) -> list[Finding]:
                 "certificates",
                 FAIL,
                 f"no authority in {path} is valid yet",
-                "the clock of this host is behind, so every certificate seems to begin in the future",
-                "compare 'date -u' with a watch, and tell the administrators",
-                _DOCS,
+                why="the clock of this host is behind, so every certificate seems to begin in the future",
+                fix="compare 'date -u' with a watch, and tell the administrators",
+                docs=_DOCS,
             )
         ]
     if bundle.expired and bundle.expired == bundle.count:
@@ -116,9 +116,9 @@ def _judge_times(path: Path, bundle: _Bundle) -> list[Finding]:
                 "certificates",
                 WARNING,
                 f"every authority in {path} has expired",
-                "kedge refuses the registries that they sign",
-                "ask the site for its current authority; if they should be valid, compare 'date -u' with a watch",
-                _DOCS,
+                why="kedge refuses the registries that they sign",
+                fix="ask the site for its current authority; if they should be valid, compare 'date -u' with a watch",
+                docs=_DOCS,
             )
         ]
     return []
@@ -133,9 +133,9 @@ def _judge_others(environ: Mapping[str, str], *, has_own: bool) -> list[Finding]
             "certificates",
             NOTE,
             f"kedge does not read {named[0]}, which names a file of authorities",
-            "the variable is for other programs; if this site has its own authority, kedge needs it, too",
-            f'export KEDGE_CA_BUNDLE="${named[0]}"',
-            _DOCS,
+            why="the variable is for other programs; if this site has its own authority, kedge needs it, too",
+            fix=f'export KEDGE_CA_BUNDLE="${named[0]}"',
+            docs=_DOCS,
         )
     ]
 
@@ -155,9 +155,10 @@ def _judge_system(surroundings: Surroundings, environ: Mapping[str, str]) -> Fin
         "certificates",
         NOTE if has_own else FAIL,
         "this system has no certificate authorities",
-        "kedge trusts only registries that your own bundle covers",
-        "ask the administrators for the package ca-certificates, or copy a bundle to FILE: export SSL_CERT_FILE=FILE",
-        _DOCS,
+        why="kedge trusts only registries that your own bundle covers",
+        fix="ask the administrators for the package ca-certificates, or copy a bundle to FILE: export "
+        "SSL_CERT_FILE=FILE",
+        docs=_DOCS,
     )
 
 

@@ -92,7 +92,14 @@ def _explain_answer(name: str, answer: LoginAnswer | None) -> Finding:
         reason = answer.said if answer is not None and answer.said else "it did not answer in time"
         what = f"unknown whether {name} accepts the login: {reason}"
         why = "an expired login then fails only at the next pull"
-        return Finding("logins", NOTE, what, why, "run 'kedge doctor' again on a host that reaches the registry", _DOCS)
+        return Finding(
+            "logins",
+            NOTE,
+            what,
+            why=why,
+            fix="run 'kedge doctor' again on a host that reaches the registry",
+            docs=_DOCS,
+        )
     if answer.is_valid:
         return Finding("logins", OK, f"{name} accepts the login")
     fix = f"kedge registry login {name}; for public images alone: kedge registry logout {name}"
@@ -102,9 +109,9 @@ def _explain_answer(name: str, answer: LoginAnswer | None) -> Finding:
         "logins",
         FAIL,
         answer.said or f"{name} refuses the login",
-        "kedge sends it with every request, so even public images cannot be pulled from there",
-        fix,
-        _DOCS,
+        why="kedge sends it with every request, so even public images cannot be pulled from there",
+        fix=fix,
+        docs=_DOCS,
     )
 
 
@@ -117,18 +124,18 @@ def _judge_variables(sources: CredentialSources) -> Iterator[Finding]:
                 "credentials",
                 WARNING,
                 f"{password} is set, but {user} is empty",
-                "kedge ignores the login. Without single quotes the shell replaces $oauthtoken by nothing",
-                f"export {user}='$oauthtoken' (in single quotes)",
-                _DOCS,
+                why="kedge ignores the login. Without single quotes the shell replaces $oauthtoken by nothing",
+                fix=f"export {user}='$oauthtoken' (in single quotes)",
+                docs=_DOCS,
             )
         elif has_user and not has_password:
             yield Finding(
                 "credentials",
                 WARNING,
                 f"{user} is set, but {password} is empty",
-                "kedge ignores the login: registries refuse images that need one",
-                f"set {password} too, or unset {user}; or store the login in a file: {_LOGIN}",
-                _DOCS,
+                why="kedge ignores the login: registries refuse images that need one",
+                fix=f"set {password} too, or unset {user}; or store the login in a file: {_LOGIN}",
+                docs=_DOCS,
             )
 
 
@@ -231,7 +238,9 @@ def _judge_files(sources: CredentialSources) -> Iterator[Finding]:
     for path, entry in sources.read_enroot([]):
         if entry.is_command:
             what = f"a password in {path} is a command, which kedge does not run"
-            yield Finding("credentials", NOTE, what, "Enroot runs it; kedge ignores this login", _LOGIN, _DOCS)
+            yield Finding(
+                "credentials", NOTE, what, why="Enroot runs it; kedge ignores this login", fix=_LOGIN, docs=_DOCS
+            )
     for note in notes:
         yield _warn(note, "kedge ignores the logins in it", "check its owner and mode")
 
@@ -284,4 +293,4 @@ def _first_word(where: str) -> str:
 
 
 def _warn(what: str, why: str, fix: str) -> Finding:
-    return Finding("credentials", WARNING, what, why, fix, _DOCS)
+    return Finding("credentials", WARNING, what, why=why, fix=fix, docs=_DOCS)

@@ -46,7 +46,9 @@ def check_proxies(surroundings: Surroundings) -> list[Finding]:
         except KedgeError as problem:
             fix = problem.hint or "write http://proxy.example.org:3128"
             findings.append(
-                Finding("proxies", FAIL, problem.message, "every pull fails with this error", fix, _PROXIES)
+                Finding(
+                    "proxies", FAIL, problem.message, why="every pull fails with this error", fix=fix, docs=_PROXIES
+                )
             )
     if surroundings.is_offline:
         findings += [Finding("proxies", OK, f"{name} is set (not contacted)") for name in proxies]
@@ -73,9 +75,9 @@ def _judge_spelling(environ: Mapping[str, str]) -> list[Finding]:
                     "proxies",
                     WARNING,
                     f"{name} and {name.upper()} differ",
-                    "kedge and curl use the lower-case one, other programs the other: some work, some do not",
-                    f'set both to the same value: export {name.upper()}="${name}"',
-                    _PROXIES,
+                    why="kedge and curl use the lower-case one, other programs the other: some work, some do not",
+                    fix=f'set both to the same value: export {name.upper()}="${name}"',
+                    docs=_PROXIES,
                 )
             )
     has_https = any(_list_set(environ, ("https_proxy", "all_proxy")))
@@ -85,9 +87,9 @@ def _judge_spelling(environ: Mapping[str, str]) -> list[Finding]:
                 "proxies",
                 WARNING,
                 "http_proxy is set, but https_proxy is not",
-                "registries use https, which ignores http_proxy: kedge connects to them without the proxy",
-                'if the proxy also serves https, as most do: export https_proxy="$http_proxy"',
-                _PROXIES,
+                why="registries use https, which ignores http_proxy: kedge connects to them without the proxy",
+                fix='if the proxy also serves https, as most do: export https_proxy="$http_proxy"',
+                docs=_PROXIES,
             )
         )
     return findings
@@ -103,9 +105,9 @@ def _judge_exceptions(environ: Mapping[str, str]) -> list[Finding]:
             "proxies",
             WARNING,
             f"{name} has an entry without effect: {reason}",
-            "kedge reaches the hosts of that entry through the proxy, which may not reach them",
-            f"use this format: export {name}=localhost,127.0.0.1,.example.org,10.0.0.0/8",
-            _PROXIES,
+            why="kedge reaches the hosts of that entry through the proxy, which may not reach them",
+            fix=f"use this format: export {name}=localhost,127.0.0.1,.example.org,10.0.0.0/8",
+            docs=_PROXIES,
         )
         for reason in reasons
     ]
@@ -134,7 +136,9 @@ def _judge_listening(proxies: Mapping[str, Proxy], seconds: float) -> list[Findi
             level, why = WARNING, "requests over plain http fail"
         else:
             level, why = FAIL, "kedge reaches registries through it, so every pull fails"
-        findings.append(Finding("proxies", level, f"{name}: no answer from {proxy.url}", why, fix, _PROXIES))
+        findings.append(
+            Finding("proxies", level, f"{name}: no answer from {proxy.url}", why=why, fix=fix, docs=_PROXIES)
+        )
     return [*findings, *_judge_schemes(proxies)]
 
 
@@ -144,9 +148,9 @@ def _judge_schemes(proxies: Mapping[str, Proxy]) -> list[Finding]:
             "proxies",
             NOTE,
             f"the address in {name} begins with https:",
-            "kedge then uses TLS to the proxy, which few proxies support; https to registries does not need it",
-            f"if pulls fail: export {name}=http://{urlsplit(proxy.url).netloc}",
-            _PROXIES,
+            why="kedge then uses TLS to the proxy, which few proxies support; https to registries does not need it",
+            fix=f"if pulls fail: export {name}=http://{urlsplit(proxy.url).netloc}",
+            docs=_PROXIES,
         )
         for name, proxy in proxies.items()
         if proxy.url.startswith("https:")
@@ -161,9 +165,20 @@ def check_registries(surroundings: Surroundings) -> list[Finding]:
         access = open_access(surroundings)
     except KedgeError as problem:
         fix = problem.hint or "correct the setting"
-        return [Finding("registries", FAIL, problem.message, "every pull fails with this error", fix, _REGISTRIES)]
+        return [
+            Finding(
+                "registries", FAIL, problem.message, why="every pull fails with this error", fix=fix, docs=_REGISTRIES
+            )
+        ]
     findings = [
-        Finding("registries", NOTE, note, "kedge ignores its mirrors", "write it in format version 2", _REGISTRIES)
+        Finding(
+            "registries",
+            NOTE,
+            note,
+            why="kedge ignores its mirrors",
+            fix="write it in format version 2",
+            docs=_REGISTRIES,
+        )
         for note in access.registries.notes
     ]
     with access:
@@ -230,12 +245,17 @@ def _explain_silence(
     if is_covered:
         why = "kedge pulls from the mirror in registries.conf, which answers"
         return Finding(
-            "registries", NOTE, what, why, "no action needed as long as the mirror has the images", _REGISTRIES
+            "registries",
+            NOTE,
+            what,
+            why=why,
+            fix="no action needed as long as the mirror has the images",
+            docs=_REGISTRIES,
         )
     if kind in _OFFLINE and not group[0].proxy:
         return _explain_offline(what, surroundings)
     why, fix = _TLS_REMEDIES.get(kind, ("kedge cannot pull images from there", "check the proxy and the host name"))
-    return Finding("registries", WARNING, what, why, fix, _REGISTRIES)
+    return Finding("registries", WARNING, what, why=why, fix=fix, docs=_REGISTRIES)
 
 
 def _explain_offline(what: str, surroundings: Surroundings) -> Finding:
@@ -244,15 +264,15 @@ def _explain_offline(what: str, surroundings: Surroundings) -> Finding:
     if job is not None:
         level = NOTE if site is not None and site.internet_on_nodes is False else WARNING
         fix = "pull on a login node before the job: kedge pull IMAGE; or set https_proxy to the site's proxy"
-        return Finding("registries", level, what, why, fix, _REGISTRIES)
+        return Finding("registries", level, what, why=why, fix=fix, docs=_REGISTRIES)
     if site is not None and site.pull == "in-job":
         fix = "no action needed for jobs, which pull their images themselves (--pull in-job); for a shell: kedge alloc"
-        return Finding("registries", NOTE, what, why, fix, _REGISTRIES)
+        return Finding("registries", NOTE, what, why=why, fix=fix, docs=_REGISTRIES)
     fix = (
         "set https_proxy to the site's proxy; or name a mirror in ~/.config/containers/registries.conf; or, if compute "
         "nodes have internet access, let the job pull: kedge submit --pull in-job"
     )
-    return Finding("registries", WARNING, what, why, fix, _REGISTRIES)
+    return Finding("registries", WARNING, what, why=why, fix=fix, docs=_REGISTRIES)
 
 
 def _explain_page(reach: ProbeResult) -> Finding:
@@ -260,9 +280,9 @@ def _explain_page(reach: ProbeResult) -> Finding:
         "registries",
         WARNING,
         f"{reach.host} answers with a web page, not as a registry" + _say_proxy(reach),
-        "a login page of the network or a proxy answers instead: pulls fail",
-        "open that page in a browser on this network, or ask the site which proxy to use (https_proxy)",
-        _REGISTRIES,
+        why="a login page of the network or a proxy answers instead: pulls fail",
+        fix="open that page in a browser on this network, or ask the site which proxy to use (https_proxy)",
+        docs=_REGISTRIES,
     )
 
 

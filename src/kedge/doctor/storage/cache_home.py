@@ -47,7 +47,15 @@ def look_at(path: Path, origin: str, surroundings: Surroundings) -> StoragePlace
     except (KedgeError, OSError):
         space, files_left, shares_home = None, None, False
     can_write = os.access(existing, os.W_OK | os.X_OK)
-    return StoragePlace(path, origin, mount.kind if mount else "", space, files_left, can_write, shares_home)
+    return StoragePlace(
+        path=path,
+        origin=origin,
+        kind=mount.kind if mount else "",
+        space=space,
+        files_left=files_left,
+        is_writable=can_write,
+        shares_home=shares_home,
+    )
 
 
 def find_existing(path: Path) -> Path:
@@ -78,23 +86,31 @@ def judge_store(place: StoragePlace, better: Space | None) -> Finding:
     where = f"{place.path} ({', '.join(word for word in (place.kind, place.origin) if word)})"
     if not place.is_writable:
         why = "kedge keeps layers and images there; without it every pull fails"
-        return Finding("store", FAIL, f"{where} is not writable", why, move, docs)
+        return Finding("store", FAIL, f"{where} is not writable", why=why, fix=move, docs=docs)
     if place.space is None:
         return Finding("store", OK, f"{where}; free space unknown")
     room = describe_room(place.space)
     if place.space.usable < _ALMOST_NOTHING:
         why = "a pull fails, because its layers do not fit"
-        return Finding("store", FAIL, f"{where}: {room}", why, f"kedge cache clean --days 30, or {move}", docs)
+        return Finding(
+            "store", FAIL, f"{where}: {room}", why=why, fix=f"kedge cache clean --days 30, or {move}", docs=docs
+        )
     if place.files_left is not None and place.files_left < _FEW_FILES:
         why = "quotas and file systems also limit files: 'No space left on device' despite free space"
         what = f"{where}: space for only {count_things(place.files_left, 'more file')}"
-        return Finding("store", WARNING, what, why, f"remove directories with many small files, or {move}", docs)
+        return Finding(
+            "store", WARNING, what, why=why, fix=f"remove directories with many small files, or {move}", docs=docs
+        )
     if place.space.usable < _ROOM_FOR_IMAGE:
         why = "images with CUDA have several GB, and the cache keeps layers and image file: about twice that"
-        return Finding("store", WARNING, f"{where}: {room}", why, f"kedge cache clean --days 30, or {move}", docs)
+        return Finding(
+            "store", WARNING, f"{where}: {room}", why=why, fix=f"kedge cache clean --days 30, or {move}", docs=docs
+        )
     if place.shares_home and better is not None and place.space.quota_left is not None:
         why = f"homes have quotas and are slow from many nodes; {better.path} has {format_size(better.usable)}"
-        return Finding("store", NOTE, f"{where} is on the file system of your home: {room}", why, move, docs)
+        return Finding(
+            "store", NOTE, f"{where} is on the file system of your home: {room}", why=why, fix=move, docs=docs
+        )
     return Finding("store", OK, f"{where}: {room}")
 
 
@@ -125,11 +141,11 @@ def judge_home(place: StoragePlace, is_there: bool) -> Finding:
     if not is_there or str(place.path) == "/":
         why = "kedge keeps settings, credentials and job records there, and most programs of an image expect a home"
         what = f"{place.path} does not exist" if str(place.path) != "/" else "HOME is not set, or is '/'"
-        return Finding("home", WARNING, what, why, "export HOME=DIRECTORY", docs)
+        return Finding("home", WARNING, what, why=why, fix="export HOME=DIRECTORY", docs=docs)
     if not place.is_writable:
         why = "containers run without it, but logins, job records and most programs write to it"
         fix = "if it is read-only on compute nodes, submit from another directory; set KEDGE_JOBDIR to a writable one"
-        return Finding("home", WARNING, f"{place.path} is not writable", why, fix, docs)
+        return Finding("home", WARNING, f"{place.path} is not writable", why=why, fix=fix, docs=docs)
     space = place.space
     if space is None:
         return Finding("home", OK, str(place.path))
@@ -138,7 +154,7 @@ def judge_home(place: StoragePlace, is_there: bool) -> Finding:
         why = "with a full home logins fail, jobs lose their output, and programs with caches there crash"
         fix = "find large directories: du -xh --max-depth=2 ~ | sort -h | tail; you can remove ~/.cache, "
         fix += "~/.apptainer/cache and ~/.singularity/cache"
-        return Finding("home", WARNING, f"{place.path}: {describe_room(space)}", why, fix, docs)
+        return Finding("home", WARNING, f"{place.path}: {describe_room(space)}", why=why, fix=fix, docs=docs)
     return Finding("home", OK, f"{place.path} ({place.kind}): {describe_room(space)}")
 
 
@@ -153,9 +169,9 @@ def check_old_caches(surroundings: Surroundings) -> list[Finding]:
             "old-caches",
             NOTE,
             f"{' and '.join(map(str, caches))} hold images of Singularity or Apptainer",
-            "they count against the home's quota, and kedge does not use them",
-            f"if you no longer use them: rm -r {' '.join(map(str, caches))}",
-            "kedge help doctor old-caches",
+            why="they count against the home's quota, and kedge does not use them",
+            fix=f"if you no longer use them: rm -r {' '.join(map(str, caches))}",
+            docs="kedge help doctor old-caches",
         )
     ]
 

@@ -67,7 +67,7 @@ def judge_images(broken: list[str], looked: int, count: int) -> Finding:
         "cached-images",
         WARNING,
         f"{count_things(len(broken), 'image')} of {looked} cannot be read whole: {broken[0]}{rest}",
-        "an earlier version of kedge wrote files of exactly 131072 bytes wrongly; programs cannot read them",
-        "kedge cache verify; then pull or build the image again",
-        "kedge help doctor cached-images",
+        why="an earlier version of kedge wrote files of exactly 131072 bytes wrongly; programs cannot read them",
+        fix="kedge cache verify; then pull or build the image again",
+        docs="kedge help doctor cached-images",
     )

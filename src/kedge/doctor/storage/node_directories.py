@@ -39,20 +39,20 @@ def judge_temporary(place: StoragePlace, *, is_there: bool, kept_on: str, is_noe
     if not is_there or not place.is_writable:
         state = "is not writable" if is_there else "does not exist"
         why = "kedge pull, kedge convert and most programs write temporary files there"
-        return Finding("temporary", FAIL, f"{where} {state}", why, elsewhere, docs)
+        return Finding("temporary", FAIL, f"{where} {state}", why=why, fix=elsewhere, docs=docs)
     room = describe_room(place.space) if place.space else "free space unknown"
     if place.space is not None and place.space.usable < _LITTLE:
         why = "compilers, package managers and frameworks fail with 'No space left on device'"
         fix = f"remove your files there (find {place.path} -user $USER), or {elsewhere}"
-        return Finding("temporary", WARNING, f"{where}: {room}", why, fix, docs)
+        return Finding("temporary", WARNING, f"{where}: {room}", why=why, fix=fix, docs=docs)
     if is_noexec:
         why = "containers still run, but programs that compile code there and load it fail (Triton, torch.compile, "
         why += "pip): 'failed to map segment from shared object'"
         fix = "use a directory of your home or scratch: --env TMPDIR=DIRECTORY,TRITON_CACHE_DIR=DIRECTORY"
-        return Finding("temporary", NOTE, f"{where} is mounted noexec: {room}", why, fix, docs)
+        return Finding("temporary", NOTE, f"{where} is mounted noexec: {room}", why=why, fix=fix, docs=docs)
     if kept_on == "memory":
         why = "files there count against the memory limit of a job; the kernel kills processes above the limit"
-        return Finding("temporary", NOTE, f"{where} is in memory: {room}", why, elsewhere, docs)
+        return Finding("temporary", NOTE, f"{where} is in memory: {room}", why=why, fix=elsewhere, docs=docs)
     return Finding("temporary", OK, f"{where}: {room}")
 
 
@@ -66,7 +66,16 @@ def check_node_place(surroundings: Surroundings) -> list[Finding]:
         path = Path(choose_node_directory(environ))
     except KedgeError as problem:
         why = "kedge cannot unpack images: it can only mount image files, and cannot run image references"
-        return [Finding("node-place", FAIL, problem.message, why, problem.hint or "", "kedge help doctor node-place")]
+        return [
+            Finding(
+                "node-place",
+                FAIL,
+                problem.message,
+                why=why,
+                fix=problem.hint or "",
+                docs="kedge help doctor node-place",
+            )
+        ]
     return [judge_node_place(look_at(path, "", surroundings), describe_storage(str(find_existing(path))))]
 
 
@@ -78,18 +87,18 @@ def judge_node_place(place: StoragePlace, kept_on: str) -> Finding:
     choose = "use a local disk of the node: export KEDGE_NODEDIR=/local/$USER/kedge"
     if not place.is_writable:
         why = "kedge cannot unpack images: it can only mount image files, and cannot run image references"
-        return Finding("node-place", FAIL, f"{place.path} is not writable", why, choose, docs)
+        return Finding("node-place", FAIL, f"{place.path} is not writable", why=why, fix=choose, docs=docs)
     if kept_on == "network":
         why = "unpacked images are many small files, which are slow on network file systems shared by all nodes"
-        return Finding("node-place", WARNING, what, why, choose, docs)
+        return Finding("node-place", WARNING, what, why=why, fix=choose, docs=docs)
     if kept_on == "memory":
         why = "unpacked images there count as memory of the job"
         fix = f"run image files, which squashfuse mounts without unpacking; or {choose}"
-        return Finding("node-place", NOTE, what, why, fix, docs)
+        return Finding("node-place", NOTE, what, why=why, fix=fix, docs=docs)
     if place.space is not None and place.space.usable < _ROOM_FOR_ROOT:
         why = "an unpacked image takes about three times its compressed size, and those with CUDA have several GB"
         fix = f"kedge cache clean --node; or {choose}; or mount without unpacking: --root-from squashfuse"
-        return Finding("node-place", NOTE, what, why, fix, docs)
+        return Finding("node-place", NOTE, what, why=why, fix=fix, docs=docs)
     return Finding("node-place", OK, what)
 
 
@@ -111,12 +120,12 @@ def judge_shared_memory(total: int | None, free: int, *, is_writable: bool) -> F
     if total is None or not is_writable:
         state = "does not exist" if total is None else "is not writable"
         fix = "an administrator must mount a tmpfs there"
-        return Finding("shared-memory", FAIL, f"/dev/shm {state}", why, fix, docs)
+        return Finding("shared-memory", FAIL, f"/dev/shm {state}", why=why, fix=fix, docs=docs)
     what = f"{format_size(free)} free of {format_size(total)} in /dev/shm"
     if total <= _DOCKERS_SHARE:
         fix = "this is Docker's default size: start the outer container with --shm-size=16g or --ipc=host"
-        return Finding("shared-memory", WARNING, what, why, fix, docs)
+        return Finding("shared-memory", WARNING, what, why=why, fix=fix, docs=docs)
     if free < _LITTLE_SHARED:
         fix = "remove files that dead programs left (ls -l /dev/shm), or use fewer workers"
-        return Finding("shared-memory", WARNING, what, why, fix, docs)
+        return Finding("shared-memory", WARNING, what, why=why, fix=fix, docs=docs)
     return Finding("shared-memory", OK, what)

@@ -93,15 +93,15 @@ class _ImageCheck:
             addresses = read_words(self._read_table("export table", superblock.export_table, size), "Q")
         stretches, rooms = self._read_fragments(data_start)
         bounds = Bounds(
-            superblock.block_size,
-            data_start,
-            superblock.inode_table,
-            superblock.inodes,
-            len(ids) // layout.U32.size,
-            self._check_xattrs(),
-            rooms,
-            is_own,
-            self._packs,
+            block_size=superblock.block_size,
+            data_start=data_start,
+            data_end=superblock.inode_table,
+            inodes=superblock.inodes,
+            ids=len(ids) // layout.U32.size,
+            xattrs=self._check_xattrs(),
+            fragments=rooms,
+            is_own=is_own,
+            packs=self._packs,
         )
         inodes = self._check_inodes(bounds)
         if addresses is not None and addresses != inodes.addresses[1:]:

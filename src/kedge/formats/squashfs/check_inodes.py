@@ -253,7 +253,18 @@ class InodeCheck:
         fields = self._unpack(layout.BASIC_DIRECTORY, place)
         number, block, links, size, offset, parent = fields[5:]
         address = self._stream.find_address(place)
-        self._add_folder(place, Folder(block << 16 | offset, size, number, links, parent, address, []))
+        self._add_folder(
+            place,
+            Folder(
+                listing=block << 16 | offset,
+                size=size,
+                number=number,
+                links=links,
+                parent=parent,
+                address=address,
+                index=[],
+            ),
+        )
         return layout.BASIC_DIRECTORY.size
 
     def _take_extended_folder(self, place: int) -> int:
@@ -271,7 +282,18 @@ class InodeCheck:
             end += entry.size + length + 1
         self._note(place, number, 1, xattr)  # the links of directories are not names
         address = stream.find_address(place)
-        self._add_folder(place, Folder(block << 16 | offset, size, number, links, parent, address, index))
+        self._add_folder(
+            place,
+            Folder(
+                listing=block << 16 | offset,
+                size=size,
+                number=number,
+                links=links,
+                parent=parent,
+                address=address,
+                index=index,
+            ),
+        )
         return end - place
 
     def _add_folder(self, place: int, folder: Folder) -> None:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from kedge.errors import FileProblem
 from kedge.formats.squashfs.layout import PADDING
 from kedge.model.tree import Buffer
-from kedge.posix.write_back import begin_writing
+from kedge.posix.libc import begin_writing
 
 _STRETCH = 16 << 20  # bytes that are sent to the disk together
 _VECTOR = 512  # pieces in one call; the kernel takes 1024

@@ -27,6 +27,7 @@ from kedge.formats.squashfs.inode_reader import (
 from kedge.formats.squashfs.layout import INVALID_FRAGMENT, INVALID_TABLE, INVALID_XATTR, Superblock
 from kedge.formats.squashfs.metadata_reader import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
 from kedge.formats.squashfs.xattr_reader import XattrReader
+from kedge.frozen import list_names
 from kedge.model.tree import Node, NodeKind
 
 _MAXIMUM_NAMES = 4_000_000
@@ -284,7 +285,16 @@ def read_superblock(image: ImageRange) -> Superblock:
         or block_size != 1 << min(log, 32)
     ):
         raise corrupt("superblock", 12, f"block size {block_size} with logarithm {log}")
-    superblock = Superblock(inodes, mtime, block_size, fragments, compressor, flags, ids, *fields[11:])
+    superblock = Superblock(
+        inodes=inodes,
+        mtime=mtime,
+        block_size=block_size,
+        fragments=fragments,
+        compressor=compressor,
+        flags=flags,
+        ids=ids,
+        **dict(zip(list_names(Superblock)[7:], fields[11:], strict=True)),
+    )
     _check_places(superblock, image.size)
     return superblock
 

@@ -130,15 +130,15 @@ def make_report(way: str, ranks: int, values: Sequence[Mapping[str, Any]]) -> Ba
         )
     devices = (str(value.get("device", "")) for value in worlds)
     return BandwidthReport(
-        way,
-        ranks,
-        tuple(dict.fromkeys(str(value.get("host", "")) for value in worlds)),
-        tuple(dict.fromkeys(name for name in devices if name)),
-        tuple(
+        way=way,
+        ranks=ranks,
+        hosts=tuple(dict.fromkeys(str(value.get("host", "")) for value in worlds)),
+        devices=tuple(dict.fromkeys(name for name in devices if name)),
+        rows=tuple(
             BandwidthRow(int(value["bytes"]), float(value["seconds"]), ranks, int(value.get("wrong", 0)))
             for value in rows
         ),
-        str(worlds[0].get("version", "")) if worlds else "",
+        version=str(worlds[0].get("version", "")) if worlds else "",
     )
 
 

@@ -60,7 +60,13 @@ def _compare(first: Figure, second: Figure) -> FigureComparison:
     do_overlap = min(first.values) <= max(second.values) and min(second.values) <= max(first.values)
     verdict = SAME if do_overlap else FASTER if ratio > 1 else SLOWER
     return FigureComparison(
-        first.name, first.unit, first.median, second.median, ratio, max(first.spread, second.spread), verdict
+        name=first.name,
+        unit=first.unit,
+        first=first.median,
+        second=second.median,
+        ratio=ratio,
+        spread=max(first.spread, second.spread),
+        verdict=verdict,
     )
 
 

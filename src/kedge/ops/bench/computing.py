@@ -35,7 +35,15 @@ def _read_matmul(value: Mapping[str, Any]) -> Figure:
         )
     limit = limit_cpu(kind) if device == "cpu" else limit_gpu(device, kind, rows=size)
     rates = tuple(2e-9 * size**3 / float(seconds) for seconds in value["seconds"])
-    return Figure(f"{size} {kind}", _GFLOPS, rates, limit.rate, limit.name, kind, size)
+    return Figure(
+        name=f"{size} {kind}",
+        unit=_GFLOPS,
+        values=rates,
+        limit=limit.rate,
+        limit_name=limit.name,
+        line=kind,
+        place=size,
+    )
 
 
 def describe_product(figure: Figure) -> tuple[int, float]:
@@ -55,7 +63,18 @@ def measure_nbody(
     operations = float(value["flops"]) * bodies**2 * int(value["iterations"])
     rates = tuple(1e-9 * operations / float(seconds) for seconds in value["seconds"])
     name = f"{bodies} bodies {kind}"
-    figure = Figure(name, _GFLOPS, rates, limit.rate, limit.name, kind, bodies, name, devices, 1)
+    figure = Figure(
+        name=name,
+        unit=_GFLOPS,
+        values=rates,
+        limit=limit.rate,
+        limit_name=limit.name,
+        line=kind,
+        place=bodies,
+        work=name,
+        workers=devices,
+        nodes=1,
+    )
     return (figure,), str(value.get("library", ""))
 
 

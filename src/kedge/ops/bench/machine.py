@@ -22,13 +22,13 @@ def read_machine() -> Machine:
     limits, probe, system = read_limits(), probe_gpus(), os.uname()
     processor = read_processor()
     return Machine(
-        system.nodename,
-        processor.model or processor.architecture or system.machine,
-        limits.cpus,
-        limits.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        tuple(gpu.name for gpu in probe.gpus if gpu.name),
-        probe.driver,
-        system.release,
+        host=system.nodename,
+        cpu=processor.model or processor.architecture or system.machine,
+        cores=limits.cpus,
+        memory=limits.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        gpus=tuple(gpu.name for gpu in probe.gpus if gpu.name),
+        driver=probe.driver,
+        kernel=system.release,
     )
 
 
@@ -37,7 +37,16 @@ def make_record(
 ) -> BenchRecord:
     """The record of a run that ends now."""
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return BenchRecord(bench, figures, machine, image, find_digest(image), program, VERSION, date)
+    return BenchRecord(
+        bench=bench,
+        figures=figures,
+        machine=machine,
+        image=image,
+        digest=find_digest(image),
+        program=program,
+        kedge=VERSION,
+        date=date,
+    )
 
 
 def find_digest(image: str) -> str:

@@ -55,11 +55,11 @@ def _compute(plan: LaunchPlan, environ: Mapping[str, str], intervals: int, secon
         )
     (value,) = values
     return PiResult(
-        plan.shape.size,
-        plan.shape.node_count,
-        float(value["pi"]),
-        int(value["intervals"]),
-        float(value["seconds"]),
-        plan.launcher,
-        plan.order.mpi,
+        ranks=plan.shape.size,
+        nodes=plan.shape.node_count,
+        pi=float(value["pi"]),
+        intervals=int(value["intervals"]),
+        seconds=float(value["seconds"]),
+        launcher=plan.launcher,
+        mpi=plan.order.mpi,
     )

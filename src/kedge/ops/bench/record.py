@@ -133,13 +133,13 @@ def _read_document(document: Mapping[str, Any]) -> BenchRecord:
         str(document["bench"]),
         figures,
         Machine(
-            str(machine["host"]),
-            str(machine["cpu"]),
-            int(machine["cores"]),
-            int(machine["memory"]),
-            tuple(str(name) for name in machine["gpus"]),
-            str(machine["driver"]),
-            str(machine["kernel"]),
+            host=str(machine["host"]),
+            cpu=str(machine["cpu"]),
+            cores=int(machine["cores"]),
+            memory=int(machine["memory"]),
+            gpus=tuple(str(name) for name in machine["gpus"]),
+            driver=str(machine["driver"]),
+            kernel=str(machine["kernel"]),
         ),
         *(str(document[name]) for name in ("image", "digest", "program", "kedge", "date")),
     )
@@ -151,14 +151,14 @@ def _read_figure(document: Mapping[str, Any]) -> Figure:
         raise ValueError("a value is no positive number")
     limit = document["limit"]
     return Figure(
-        str(document["name"]),
-        str(document["unit"]),
-        values,
-        None if limit is None else float(limit),
-        str(document["limit_name"]),
-        str(document["line"]),
-        float(document["place"]),
-        str(document.get("work", "")),  # records of older releases have none of these
-        int(document.get("workers", 0)),
-        int(document.get("nodes", 0)),
+        name=str(document["name"]),
+        unit=str(document["unit"]),
+        values=values,
+        limit=None if limit is None else float(limit),
+        limit_name=str(document["limit_name"]),
+        line=str(document["line"]),
+        place=float(document["place"]),
+        work=str(document.get("work", "")),  # records of older releases have none of these
+        workers=int(document.get("workers", 0)),
+        nodes=int(document.get("nodes", 0)),
     )

@@ -106,8 +106,19 @@ def open_session(
         marks = closing.enter_context(contextlib.ExitStack())
         locked = read_lock(request.lock) if request.lock and request.pull not in _ASKING else {}
         reach = open_reach(request, source.context, source.path, workplace.progress)
-        where = (source.context, source.path, reach)
-        yield BuildSession(request, workplace, store, display, place, log, *where, marks=marks, locked=locked)
+        yield BuildSession(
+            request,
+            workplace,
+            store,
+            display,
+            place,
+            log=log,
+            context=source.context,
+            recipe_path=source.path,
+            reach=reach,
+            marks=marks,
+            locked=locked,
+        )
 
 
 def _run(session: BuildSession, recipe: Recipe) -> StageResult:

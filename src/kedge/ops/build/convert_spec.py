@@ -46,7 +46,9 @@ def convert_spec(request: BuildRequest, workplace: Workplace) -> BuildResult:
     reference = Reference.parse(request.spec)
     digest = _convert(reference, request, workplace) if reference.is_local else _pull(reference, request, workplace)
     size = 0 if target.is_dir() else target.stat().st_size
-    return BuildResult(str(target), digest, target, size, time.monotonic() - began, ())
+    return BuildResult(
+        reference=str(target), digest=digest, path=target, size=size, seconds=time.monotonic() - began, steps=()
+    )
 
 
 def _convert(reference: Reference, request: BuildRequest, workplace: Workplace) -> str:

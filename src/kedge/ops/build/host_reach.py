@@ -152,14 +152,14 @@ def open_reach(request: BuildRequest, context: Path, recipe: Path | None, progre
         raise UsageError("--contained and --setup-on-host exclude each other", hint="leave out one of them")
     updated = [request.output.path] if request.updates and request.output.path else []
     return HostReach(
-        progress,
-        PrivatePlaces(os.environ),
-        os.path.realpath(context),
-        os.path.realpath(recipe.parent) if recipe is not None else "",
-        resolve_allowed((*request.allowed, *updated)),
-        resolve_named(request.contexts, request.context),
-        request.is_contained,
-        str(recipe) if recipe is not None else "standard input",
+        progress=progress,
+        places=PrivatePlaces(os.environ),
+        folder=os.path.realpath(context),
+        recipe_folder=os.path.realpath(recipe.parent) if recipe is not None else "",
+        allowed=resolve_allowed((*request.allowed, *updated)),
+        named=resolve_named(request.contexts, request.context),
+        is_contained=request.is_contained,
+        file=str(recipe) if recipe is not None else "standard input",
     )
 
 

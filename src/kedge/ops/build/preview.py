@@ -67,7 +67,7 @@ def preview(request: BuildRequest, workplace: Workplace, display: BuildDisplay) 
     """What `build` would do with this request now."""
     output = str(request.output.path or request.output.tag or "the cache")
     if names_image(request):
-        return BuildPreview(request.spec, "image", "", output, (), ())
+        return BuildPreview(recipe=request.spec, kind="image", context="", output=output, stages=(), warnings=())
     source = load_recipe(request, workplace, os.environ)
     workplace = bind_login(workplace, request, source.recipe)
     with open_session(request, workplace, display, source) as session:
@@ -79,7 +79,15 @@ def preview(request: BuildRequest, workplace: Workplace, display: BuildDisplay) 
         stages = tuple(look.show_stage(stage) for stage in needed)
         host = session.reach.items
     recipe = source.recipe
-    return BuildPreview(recipe.name, recipe.kind, str(source.context), output, stages, source.warnings, host)
+    return BuildPreview(
+        recipe=recipe.name,
+        kind=recipe.kind,
+        context=str(source.context),
+        output=output,
+        stages=stages,
+        warnings=source.warnings,
+        host=host,
+    )
 
 
 @dataclass(slots=True)

@@ -175,5 +175,12 @@ def _list_stage(stage: Stage, sections: dict[int, Mapping[str, Any]], usual: str
             ListedStep(step.place.line, _KINDS.get(type(step).__name__, "step"), step.text) for step in plan.steps
         )
     return ListedStage(
-        stage.index, name_stage(stage), base.agent, base.reference, platform, stage.needs, is_used, steps
+        number=stage.index,
+        name=name_stage(stage),
+        agent=base.agent,
+        base=base.reference,
+        platform=platform,
+        needs=stage.needs,
+        is_used=is_used,
+        steps=steps,
     )

@@ -38,13 +38,13 @@ def measure(instance: Instance) -> InstanceUsage:
     family = _list_members(instance.pid)
     blocks = [_read_blocks(process.pid) for process in family]
     return InstanceUsage(
-        time.monotonic(),
-        sum(_read_seconds(process.pid) for process in family),
-        count_memory(family),
-        _find_limit(instance.pid),
-        sum(block[0] for block in blocks),
-        sum(block[1] for block in blocks),
-        len(family),
+        when=time.monotonic(),
+        cpu=sum(_read_seconds(process.pid) for process in family),
+        memory=count_memory(family),
+        limit=_find_limit(instance.pid),
+        read=sum(block[0] for block in blocks),
+        written=sum(block[1] for block in blocks),
+        processes=len(family),
     )
 
 

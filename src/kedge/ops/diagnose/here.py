@@ -61,19 +61,19 @@ def find_here(settings: Settings, environ: Mapping[str, str], directory: Path) -
     job, nodes = _find_job(environ)
     image = _find_image(directory)
     return Here(
-        machine.name,
-        machine.cpus,
-        gpus,
-        driver,
-        found.site.name,
-        scheduler,
-        found.reason,
-        job,
-        nodes,
-        str(settings.cache_directory),
-        _find_free(settings.cache_directory),
-        image,
-        list_next(found.site, image, has_gpus=bool(gpus), is_job=bool(job), nodes=nodes),
+        host=machine.name,
+        cpus=machine.cpus,
+        gpus=gpus,
+        driver=driver,
+        site=found.site.name,
+        scheduler=scheduler,
+        reason=found.reason,
+        job=job,
+        nodes=nodes,
+        cache=str(settings.cache_directory),
+        cache_free=_find_free(settings.cache_directory),
+        image=image,
+        next=list_next(found.site, image, has_gpus=bool(gpus), is_job=bool(job), nodes=nodes),
     )
 
 

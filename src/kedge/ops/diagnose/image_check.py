@@ -43,7 +43,11 @@ def _check_image(reference: Reference, surroundings: Surroundings) -> list[Findi
     late = []
     if isinstance(answer, str):
         why = "the findings lack the registry's data about the image; a pull would be slow, too"
-        late = [Finding(NAME, WARNING, answer, why, "see the check 'registries'", "kedge help doctor registries")]
+        late = [
+            Finding(
+                NAME, WARNING, answer, why=why, fix="see the check 'registries'", docs="kedge help doctor registries"
+            )
+        ]
         try:
             answer = explain(reference, Workplace(settings), target=target, offline=True, tables=tables)
         except KedgeError:

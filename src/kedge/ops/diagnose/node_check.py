@@ -70,7 +70,7 @@ def _tell(seen: Remembered) -> str:
 def _explain_unwritten() -> Finding:
     what = "kedge could not save the facts of this node for the login node"
     why = "'kedge explain' on the login node does not know the driver of these nodes"
-    return Finding(NAME, NOTE, what, why, "see the check 'job-records', whose directory is used", _DOCS)
+    return Finding(NAME, NOTE, what, why=why, fix="see the check 'job-records', whose directory is used", docs=_DOCS)
 
 
 def _explain_unseen(site: Site) -> list[Finding]:
@@ -79,10 +79,16 @@ def _explain_unseen(site: Site) -> list[Finding]:
         return []
     what = f"unknown: the driver of the GPU nodes of {site.name}"
     why = "kedge cannot say whether an image runs on them before a job has checked"
-    return [Finding(NAME, NOTE, what, why, f"run 'kedge doctor' once in a job of the queue {queues[0].name}", _DOCS)]
+    return [
+        Finding(
+            NAME, NOTE, what, why=why, fix=f"run 'kedge doctor' once in a job of the queue {queues[0].name}", docs=_DOCS
+        )
+    ]
 
 
 def _explain_stale(seen: Remembered) -> Finding:
     days = int((time.time() - seen.when) // 86400)
     why = f"seen {days} days ago; clusters update drivers a few times a year"
-    return Finding(NAME, NOTE, _tell(seen), why, f"run 'kedge doctor' in a job of the queue {seen.queue}", _DOCS)
+    return Finding(
+        NAME, NOTE, _tell(seen), why=why, fix=f"run 'kedge doctor' in a job of the queue {seen.queue}", docs=_DOCS
+    )

@@ -200,7 +200,14 @@ def check_rows(path: Path) -> _CheckedFile:
             there = tables.find_release(row.image, row.tag)  # by a pattern
         new += there is None
         notes += [f"line {line}: {text}" for text in _compare(row, there)] if there is not None else []
-    return _CheckedFile(str(path), table.kind.name, len(table.rows), new, table.problems, tuple(notes))
+    return _CheckedFile(
+        path=str(path),
+        table=table.kind.name,
+        rows=len(table.rows),
+        new=new,
+        problems=table.problems,
+        notes=tuple(notes),
+    )
 
 
 def _key_of(row: Any, kind: TableKind) -> tuple[str, ...]:

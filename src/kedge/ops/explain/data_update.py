@@ -186,7 +186,14 @@ class _Update:
                 self._read_all(repository, chosen, learned, skipped, client)
         finally:
             left = len(wanted) - len(chosen)
-            done = ImageUpdate(repository.image, len(tags), chosen, left, tuple(learned), tuple(skipped))
+            done = ImageUpdate(
+                image=repository.image,
+                tags=len(tags),
+                wanted=chosen,
+                left=left,
+                learned=tuple(learned),
+                skipped=tuple(skipped),
+            )
             self.images.append(done)
 
     def _choose(self, image: str, tags: Sequence[str]) -> list[str]:

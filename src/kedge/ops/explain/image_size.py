@@ -43,17 +43,17 @@ def measure_tree(tree: ImageTree) -> SizeReport:
     duplicates = tuple(_list_duplicates(tree, files))
     layers = tuple(_measure_layers(tree, files))
     return SizeReport(
-        tree.name,
-        files.size,
-        len(files.nodes),
-        tree.stored_size,
-        layers,
-        measured.managers,
-        measured.packages,
-        divide_directories(tree.root),
-        tuple(_measure_types(files)),
-        duplicates,
-        tuple(list_savings(files, measured.build_tools, layers, duplicates)),
+        name=tree.name,
+        size=files.size,
+        files=len(files.nodes),
+        stored=tree.stored_size,
+        layers=layers,
+        managers=measured.managers,
+        packages=measured.packages,
+        directories=divide_directories(tree.root),
+        types=tuple(_measure_types(files)),
+        duplicates=duplicates,
+        savings=tuple(list_savings(files, measured.build_tools, layers, duplicates)),
     )
 
 
@@ -97,13 +97,13 @@ def _measure_layers(tree: ImageTree, files: ImageFiles) -> Iterator[LayerSize]:
             ((node.size, path) for path, node in entries if id(node) not in files.nodes), key=lambda pair: -pair[0]
         )
         yield LayerSize(
-            str(descriptor.digest),
-            command,
-            descriptor.size,
-            sum(node.size for _, node in entries),
-            sum(size for size, _ in hidden),
-            len(hidden),
-            tuple(show_path(path) for size, path in hidden[:_MOST_EXAMPLES] if size),
+            digest=str(descriptor.digest),
+            created_by=command,
+            stored=descriptor.size,
+            size=sum(node.size for _, node in entries),
+            hidden=sum(size for size, _ in hidden),
+            hidden_files=len(hidden),
+            examples=tuple(show_path(path) for size, path in hidden[:_MOST_EXAMPLES] if size),
         )
 
 

@@ -126,7 +126,14 @@ def _read_tree(name: str, image: ImageSource, known: dict[str, LayerRecord], wor
     task.finish()
     whole = tuple(record for record in records if record is not None)
     size = sum(layer.size for layer in image.manifest.layers)
-    return ImageTree(name, image, assemble_records(whole, Ledger(image.options)), sink, whole, size)
+    return ImageTree(
+        name=name,
+        image=image,
+        root=assemble_records(whole, Ledger(image.options)),
+        source=sink,
+        records=whole,
+        stored_size=size,
+    )
 
 
 def _shared_key(layer: LayerSource) -> str:

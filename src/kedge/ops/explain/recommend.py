@@ -104,7 +104,14 @@ def recommend_tag(
         command = f"kedge pull docker://{name}"
     caveats = list(dict.fromkeys(caveats))
     return Advice(
-        recommendation, recommendation.best, name, command, there is not None, newer, tuple(caveats), tuple(notes)
+        recommendation=recommendation,
+        best=recommendation.best,
+        name=name,
+        command=command,
+        is_from_registry=there is not None,
+        newer=newer,
+        caveats=tuple(caveats),
+        notes=tuple(notes),
     )
 
 

@@ -38,14 +38,14 @@ def _list_leftovers(files: ImageFiles) -> Iterator[Saving]:
         entries = sorted(found[rule.name], reverse=True)
         if entries:
             yield Saving(
-                rule.name,
-                rule.title,
-                sum(size for size, _ in entries),
-                len(entries),
-                rule.better,
-                rule.is_optional,
-                rule.note,
-                tuple(show_path(path) for _, path in entries[:_MOST_EXAMPLES]),
+                name=rule.name,
+                title=rule.title,
+                size=sum(size for size, _ in entries),
+                files=len(entries),
+                better=rule.better,
+                is_optional=rule.is_optional,
+                note=rule.note,
+                examples=tuple(show_path(path) for _, path in entries[:_MOST_EXAMPLES]),
             )
 
 

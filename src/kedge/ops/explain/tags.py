@@ -118,7 +118,14 @@ def list_image_tags(
     if target is not None and shown:
         notes += [note for note in _list_target_notes(shown, target) if note not in notes]
     title = target.title if target else ""
-    return TagListing(repository.name, tuple(shown), len(rows), there is not None, title, tuple(notes))
+    return TagListing(
+        repository.name,
+        rows=tuple(shown),
+        total=len(rows),
+        is_from_registry=there is not None,
+        target=title,
+        notes=tuple(notes),
+    )
 
 
 def _refuse_unknown(repository: Repository, tables: Tables) -> ImageNotFound:

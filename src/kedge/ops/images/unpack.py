@@ -79,7 +79,7 @@ def unpack(text: str, workplace: Workplace, *, policy: str = "auto", once: str =
     began = time.monotonic()
     reference = Reference.parse(text)
     node = NodeCache(workplace.settings, workplace.progress)
-    unpacker = _Unpacker(text, reference, workplace, node, policy, once)
+    unpacker = _Unpacker(text=text, reference=reference, workplace=workplace, node=node, policy=policy, once=once)
     try:
         done = unpacker.run()
     except (FileProblem, NoSpace) as problem:

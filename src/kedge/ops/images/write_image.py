@@ -57,12 +57,12 @@ def choose_options(workplace: Workplace, *, force: bool = False, tag: str | None
     """How images are written by a command with these settings."""
     settings = workplace.settings
     return WriteOptions(
-        settings.compression,
-        workplace.threads,
-        force,
-        tag,
-        settings.temporary_directory,
-        workplace.progress,
+        codec=settings.compression,
+        threads=workplace.threads,
+        force=force,
+        tag=tag,
+        temporary_directory=settings.temporary_directory,
+        progress=workplace.progress,
         # a configuration file says how new images are packed, which is no reason to pack others again
         fix_permissions=workplace.fix_permissions,
         verify=workplace.verify,

@@ -108,7 +108,14 @@ def convert_file(
     if target == "toml":
         scheduler = site.scheduler if site else ""
         conversion = _convert(script, scheduler, site, name, change)
-        return ConvertedScript(name, target, site, _write_description(conversion.job, site), conversion, ())
+        return ConvertedScript(
+            name=name,
+            target=target,
+            site=site,
+            text=_write_description(conversion.job, site),
+            conversion=conversion,
+            warnings=(),
+        )
     if site is not None and site.scheduler != target:
         raise UsageError(
             f"{site.name} has {find_facts(site.scheduler).title}, not {find_facts(target).title}",
@@ -117,7 +124,7 @@ def convert_file(
     site = site or load_site("local" if target == "local" else f"generic-{target}", folders)
     conversion = _convert(script, target, site, name, change)
     text, warnings = _render(conversion.job, site, environ)
-    return ConvertedScript(name, target, site, text, conversion, warnings)
+    return ConvertedScript(name=name, target=target, site=site, text=text, conversion=conversion, warnings=warnings)
 
 
 def _convert(

@@ -131,7 +131,17 @@ def plan_submit(job: Job, cluster: Cluster, settings: Settings, environ: Mapping
     argv = cluster.backend.submit_argv(str(record / "script.sh"), ready, cluster.site)
     warnings = (*checked.warnings, *pinned.warnings, *about_image.warnings, *(needs.warnings if needs else ()))
     notes = (*checked.notes, *staging.notes, *about_image.notes, *(needs.notes if needs else ()))
-    return SubmitPlan(ready, cluster, key, place, image, script, tuple(argv), warnings, notes)
+    return SubmitPlan(
+        job=ready,
+        cluster=cluster,
+        key=key,
+        place=place,
+        image=image,
+        script=script,
+        argv=tuple(argv),
+        warnings=warnings,
+        notes=notes,
+    )
 
 
 def _plan_staging(job: Job, site: Site, kedge: str, image: StagedImage) -> FileStaging:

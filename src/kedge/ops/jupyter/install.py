@@ -75,7 +75,14 @@ def plan_install(request: InstallRequest, environ: Mapping[str, str]) -> Install
     argv = own_command("jupyter", "start", *request.job_words, *command.start_words("{connection_file}"))
     is_job = bool(request.job_words)
     kernel = Kernel(
-        path.name, display_name, str(path), image, python.version, python.ipykernel or shared, packages, is_job
+        name=path.name,
+        display_name=display_name,
+        path=str(path),
+        image=image,
+        python=python.version,
+        ipykernel=python.ipykernel or shared,
+        packages=packages,
+        job=is_job,
     )
     return InstallPlan(kernel, tuple(argv), python, not kernel.ipykernel, request)
 

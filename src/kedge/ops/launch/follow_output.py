@@ -90,7 +90,7 @@ class OutputFollower:
         lines = tuple(self._kept.get(rank, ()))
         is_shown = list(self._writers)[-len(lines) :] == [rank] * len(lines)
         others = tuple(self._kept.get(None, ())) if rank is not None else ()
-        return RankFailure(rank, said, host, lines, is_shown, others)
+        return RankFailure(rank=rank, status=said, host=host, lines=lines, is_shown=is_shown, launcher_lines=others)
 
     @property
     def has_abort(self) -> bool:

@@ -57,17 +57,17 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
     shape = _choose_shape(request, allocation)
     narrowed = replace(allocation, nodes=shape.nodes)
     facts = LauncherFacts(
-        replace(request, tasks=shape.size),
-        narrowed,
-        site,
-        image,
-        read_host,
-        lambda name: find_program(name, environ.get("PATH")) is not None,
+        request=replace(request, tasks=shape.size),
+        allocation=narrowed,
+        site=site,
+        image=image,
+        read_host=read_host,
+        has_program=lambda name: find_program(name, environ.get("PATH")) is not None,
     )
     choice = choose_launcher(facts)
     request = replace(request, options=(*request.options, *choice.options))
     is_part = shape.node_count < allocation.node_count
-    setting = _Setting(request, site, narrowed, shape, choice, environ, is_part, needs.starter)
+    setting = _Setting(request, site, narrowed, shape, choice, environ=environ, is_part=is_part, starter=needs.starter)
     order, reasons = _make_order(setting, facts.mpi.title if facts.mpi else "")
     reasons += (*needs.reasons, *bound)
     program = find_launch_program(choice.launcher, choice.family)
@@ -76,24 +76,24 @@ def plan_launch(request: LaunchRequest, site: Site, environ: Mapping[str, str]) 
     if masking:
         reasons.append("all GPUs of a node are visible to all its ranks: LOCAL_RANK counts them")
     return LaunchPlan(
-        choice.launcher,
-        program,
-        shape,
-        request.contract,
-        order,
-        _make_request(setting),
-        request.command,
-        ("exec" if request.command and not request.is_runscript else "run", *request.options, request.image),
-        tuple(own_start_command()),
-        f"kedge-{os.urandom(16).hex()}",
-        changes,
-        _find_node_shell(setting),
-        tuple(dict.fromkeys(reasons)),
-        choice.mpi_type,
-        choice.mode,
-        image.mpi is not None,
-        image.mpi.library if image.mpi else "",
-        needs.warning or (_find_doubt(request, image) if facts.mpi and shape.size > 1 else ""),
+        launcher=choice.launcher,
+        program=program,
+        shape=shape,
+        contract=request.contract,
+        order=order,
+        request=_make_request(setting),
+        command=request.command,
+        container=("exec" if request.command and not request.is_runscript else "run", *request.options, request.image),
+        kedge=tuple(own_start_command()),
+        token=f"kedge-{os.urandom(16).hex()}",
+        changes=changes,
+        node_shell=_find_node_shell(setting),
+        reasons=tuple(dict.fromkeys(reasons)),
+        mpi_type=choice.mpi_type,
+        mode=choice.mode,
+        has_mpi=image.mpi is not None,
+        library=image.mpi.library if image.mpi else "",
+        warning=needs.warning or (_find_doubt(request, image) if facts.mpi and shape.size > 1 else ""),
     )
 
 

@@ -71,7 +71,14 @@ class _Node:
     def _rank(self, local: int) -> Rank:
         order = self._order
         nodes, count = len(order.layout), order.layout[order.node]
-        return Rank(self._first + local, sum(order.layout), local, count, order.node, nodes)
+        return Rank(
+            self._first + local,
+            size=sum(order.layout),
+            local_rank=local,
+            local_size=count,
+            node_rank=order.node,
+            node_count=nodes,
+        )
 
     def _tell_taken(self) -> None:
         _write(True, f"{self._token} {TAKEN}\n")

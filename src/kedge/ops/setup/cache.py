@@ -101,7 +101,14 @@ def report_cache(settings: Settings) -> _CacheReport:
     except KedgeError:
         space = None
     place_from = str(settings.sources["cache_directory"])
-    return _CacheReport(store.root, place_from, store.limit, limit_from, store.usage(), space)
+    return _CacheReport(
+        place=store.root,
+        place_from=place_from,
+        limit=store.limit,
+        limit_from=limit_from,
+        usage=store.usage(),
+        space=space,
+    )
 
 
 def respect_quota(store: Store, settings: Settings, progress: Progress) -> None:

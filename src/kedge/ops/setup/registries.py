@@ -46,7 +46,14 @@ class RegistryOptions:
 
     def open_access(self, login: Credential | None = None) -> Access:
         """Access with these options."""
-        options = AccessOptions(login, None, None, self.no_https, self.ca_bundle, self.retries)
+        options = AccessOptions(
+            login=login,
+            authfile=None,
+            username=None,
+            no_https=self.no_https,
+            ca_bundle=self.ca_bundle,
+            retries=self.retries,
+        )
         return Access.open(options, environ=self.environ, progress=self.progress)
 
 

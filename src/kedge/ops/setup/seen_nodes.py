@@ -180,7 +180,14 @@ def _read(path: Path, progress: Progress) -> Remembered | None:
         glibc=record["glibc"],
     )
     is_stale = time.time() - record["when"] > STALE_AFTER
-    return Remembered(record["site"], record["queue"], record["host"], float(record["when"]), facts, is_stale)
+    return Remembered(
+        site=record["site"],
+        queue=record["queue"],
+        host=record["host"],
+        when=float(record["when"]),
+        facts=facts,
+        is_stale=is_stale,
+    )
 
 
 def _refuse(record: object) -> str | None:

@@ -46,7 +46,15 @@ def open_remote_image(resolved: Resolved, workplace: Workplace, store: Store) ->
     )
     record = make_record(resolved, config, workplace.platform)
     options = choose_reading(workplace)
-    return LayeredImage(manifest, raw, config, layers, record, options, on_close=store.close)
+    return LayeredImage(
+        manifest=manifest,
+        config_bytes=raw,
+        config=config,
+        layers=layers,
+        record=record,
+        options=options,
+        on_close=store.close,
+    )
 
 
 def _pair_diff_ids(resolved: Resolved, config: ImageConfig) -> tuple[Digest | None, ...]:

@@ -115,7 +115,15 @@ def open_sif(path: Path, threads: int = 1, progress: Progress | None = None) -> 
         documents = _read_documents(reader, root, image)
         config = _parse_section(documents.oci_config, architecture)
         packed = PackedTree(file, partition.offset, partition.size)
-        return TreeImage(root, image, record, config, documents, packed, closing.pop_all().close)
+        return TreeImage(
+            root=root,
+            source=image,
+            record=record,
+            config=config,
+            objects=documents,
+            packed=packed,
+            on_close=closing.pop_all().close,
+        )
 
 
 def _tell_left_out(reader: SifReader, progress: Progress) -> None:
@@ -240,7 +248,15 @@ def _open_archive(path: Path, reference: Reference, workplace: Workplace) -> Lay
     )
     record = add_build(record, config)
     options = choose_reading(workplace)
-    return LayeredImage(stored.manifest, stored.config, config, layers, record, options, on_close=images.close)
+    return LayeredImage(
+        manifest=stored.manifest,
+        config_bytes=stored.config,
+        config=config,
+        layers=layers,
+        record=record,
+        options=options,
+        on_close=images.close,
+    )
 
 
 def _source_path(reference: Reference) -> str:

@@ -273,13 +273,13 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
         made[-1].plan({})  # mistakes in any stage show before anything is built
         names.setdefault(stage.header.get("stage") or f"stage-{index}", index)
     return Recipe(
-        "definition",
-        name,
-        text,
-        tuple(made),
-        tuple(warnings),
-        tuple(key for key in given.values if key not in used),
-        {replace_bytes(key): replace_bytes(value) for key, value in stages[-1].labels.items()},
+        kind="definition",
+        name=name,
+        text=text,
+        stages=tuple(made),
+        warnings=tuple(warnings),
+        unused_arguments=tuple(key for key in given.values if key not in used),
+        labels={replace_bytes(key): replace_bytes(value) for key, value in stages[-1].labels.items()},
     )
 
 

@@ -147,7 +147,12 @@ def _read_run(node: DockerfileNode) -> RunInstruction:
     if "security" in _used(node) and security not in ("sandbox", "insecure"):
         _refuse(node, f"--security={security} is unknown", "use sandbox or insecure", "--security")
     return RunInstruction(
-        node, _join(node), flags.all("mount"), network or "default", security or "sandbox", flags.all("device")
+        node=node,
+        words=_join(node),
+        mounts=flags.all("mount"),
+        network=network or "default",
+        security=security or "sandbox",
+        devices=flags.all("device"),
     )
 
 
@@ -175,7 +180,9 @@ def _read_copy(node: DockerfileNode) -> CopyInstruction:
     documents = [parse_heredoc(source) for source in sources]
     inline = tuple(contents.get(document.name, document) for document in documents if document)
     plain = tuple(source for source, document in zip(sources, documents, strict=True) if not document)
-    return CopyInstruction(node, flags, plain, inline, destination, flags.text("from"))
+    return CopyInstruction(
+        node=node, flags=flags, sources=plain, inline=inline, destination=destination, origin=flags.text("from")
+    )
 
 
 def _read_pairs(node: DockerfileNode) -> PairsInstruction:

@@ -99,7 +99,9 @@ class LineReader:
             parts.append(text)
             pieces.append((length, self.number, 1))
             length += len(text)
-        return JoinedLine("".join(parts), start, self.number, tuple(pieces), comments, has_gap)
+        return JoinedLine(
+            text="".join(parts), start=start, end=self.number, pieces=tuple(pieces), comments=comments, has_gap=has_gap
+        )
 
     def _cut_continuation(self, line: str) -> tuple[str, bool]:
         """The line without the escape character that continues it, and whether there is none."""

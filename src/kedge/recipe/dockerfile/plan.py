@@ -137,7 +137,14 @@ def make_recipe(text: str, name: str, arguments: BuildArguments | None = None) -
     asked = _list_asked(content.arguments, family)
     unused = (key for key in given.values if key not in asked and not is_known_without_arg(key))
     warnings = tuple(map(str, check_content(content)))
-    return Recipe("dockerfile", name, text, tuple(family.stages[: target + 1]), warnings, tuple(unused))
+    return Recipe(
+        kind="dockerfile",
+        name=name,
+        text=text,
+        stages=tuple(family.stages[: target + 1]),
+        warnings=warnings,
+        unused_arguments=tuple(unused),
+    )
 
 
 def _add_stage(family: StageFamily, beginning: FromInstruction, others: tuple[Instruction, ...]) -> None:

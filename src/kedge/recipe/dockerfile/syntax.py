@@ -141,7 +141,17 @@ def _read_node(line: JoinedLine, text: str, reader: LineReader, depth: int = 0) 
     except WordsError as error:
         place = RecipePlace(reader.name, *line.locate(0))
         raise refuse_recipe(place, f"{name.upper()}: {error}", _HINTS.get(name.upper())) from None
-    return DockerfileNode(name, flags, words, is_json, line, text, reader.name, line.end, inner=inner)
+    return DockerfileNode(
+        name=name,
+        flags=flags,
+        words=words,
+        is_json=is_json,
+        line=line,
+        text=text,
+        file=reader.name,
+        end=line.end,
+        inner=inner,
+    )
 
 
 _PAIRS = "write {0} NAME=VALUE; quote a value with blanks"

@@ -34,7 +34,7 @@ def _check_values(recipe: LintRecipe) -> Iterator[LintFinding]:
             stage.plan({})
     except ValuesTooLong as error:
         reason = "the build fails there: a few lines could fill any memory"
-        yield LintFinding(error.place, "values-too-long", WARNING, error.problem, reason, error.remedy)
+        yield LintFinding(error.place, "values-too-long", WARNING, error.problem, reason=reason, better=error.remedy)
     except InvalidRecipe:
         return
 

@@ -25,8 +25,8 @@ def check_bases(recipe: LintRecipe) -> Iterator[LintFinding]:
                 "singularity-hub",
                 WARNING,
                 "Singularity Hub is closed: the base cannot be fetched",
-                "shub.to stopped serving images in 2021",
-                "Bootstrap: docker\nFrom: IMAGE:TAG",
+                reason="shub.to stopped serving images in 2021",
+                better="Bootstrap: docker\nFrom: IMAGE:TAG",
             )
         names.add(stage.name.lower())
     yield from _check_compilers(recipe)
@@ -40,8 +40,8 @@ def _name_unpinned(stage: LintStage, kind: str) -> LintFinding:
         "unpinned-base",
         WARNING,
         f"{stage.image} may be another image tomorrow",
-        "without a tag, or with 'latest', each build takes whatever is newest",
-        f"{word} {bare}:TAG, or {bare}@sha256:DIGEST; 'kedge build --lock' writes the digests for you",
+        reason="without a tag, or with 'latest', each build takes whatever is newest",
+        better=f"{word} {bare}:TAG, or {bare}@sha256:DIGEST; 'kedge build --lock' writes the digests for you",
     )
 
 
@@ -54,6 +54,6 @@ def _check_compilers(recipe: LintRecipe) -> Iterator[LintFinding]:
             "compilers-in-result",
             NOTE,
             f"the result has all compilers and headers of {result.image}",
-            "a devel image is some gigabytes larger than its runtime image, which is enough to run programs",
-            f"compile in a first stage, and copy the result into {runtime}",
+            reason="a devel image is some gigabytes larger than its runtime image, which is enough to run programs",
+            better=f"compile in a first stage, and copy the result into {runtime}",
         )

@@ -68,8 +68,8 @@ def _check_setup(step: LintStep) -> Iterator[LintFinding]:
                 "setup-on-host",
                 WARNING,
                 f"'{command.text[:60]}' changes the host, not the image",
-                "%setup runs on the host, with the host's directories",
-                f"{command.text} # in %post, or with paths below ${{APPTAINER_ROOTFS}}",
+                reason="%setup runs on the host, with the host's directories",
+                better=f"{command.text} # in %post, or with paths below ${{APPTAINER_ROOTFS}}",
             )
 
 
@@ -102,8 +102,8 @@ def _refuse_home(command: ShellCommand, message: str, better: str) -> LintFindin
         "home-install",
         WARNING,
         message,
-        "in a container you are yourself, not root, and cannot read /root; your home is another directory",
-        better,
+        reason="in a container you are yourself, not root, and cannot read /root; your home is another directory",
+        better=better,
     )
 
 
@@ -122,8 +122,8 @@ def _check_templates(definition: Definition) -> Iterator[LintFinding]:
                     "no-default",
                     NOTE,
                     f"{{{{ {match[1]} }}}} has no default",
-                    f"the build fails without --build-arg {match[1]}=VALUE",
-                    f"%arguments\n    {match[1]}=VALUE",
+                    reason=f"the build fails without --build-arg {match[1]}=VALUE",
+                    better=f"%arguments\n    {match[1]}=VALUE",
                 )
 
 
@@ -134,6 +134,6 @@ def _check_words(definition: Definition) -> Iterator[LintFinding]:
             "no-description",
             NOTE,
             "the image does not say what it is",
-            "others see %help with 'kedge run-help', and %labels with 'kedge inspect'",
-            "%labels\n    Author NAME\n    Version 1.0\n%help\n    What it is for, and how to start it",
+            reason="others see %help with 'kedge run-help', and %labels with 'kedge inspect'",
+            better="%labels\n    Author NAME\n    Version 1.0\n%help\n    What it is for, and how to start it",
         )

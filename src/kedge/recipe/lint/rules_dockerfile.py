@@ -45,4 +45,4 @@ def check_dockerfile(recipe: LintRecipe) -> Iterator[LintFinding]:
     for warning in check_content(read_content(recipe.text, recipe.name)):
         if warning.rule in _RULES:
             reason, better = _RULES[warning.rule]
-            yield LintFinding(warning.place, warning.rule, NOTE, warning.message, reason, better)
+            yield LintFinding(warning.place, warning.rule, NOTE, warning.message, reason=reason, better=better)

@@ -55,8 +55,8 @@ def _check_setting(
             "path-overwritten",
             WARNING,
             "PATH loses the system's programs: even ls is not found",
-            "the value does not contain the old PATH",
-            _extend(name, value, recipe.kind),
+            reason="the value does not contain the old PATH",
+            better=_extend(name, value, recipe.kind),
         )
     if name == "LD_LIBRARY_PATH" and value and not keeps and sets_library_path(stage.image):
         yield LintFinding(
@@ -64,8 +64,8 @@ def _check_setting(
             "library-path-overwritten",
             WARNING,
             "LD_LIBRARY_PATH loses what the base image has in it",
-            f"{stage.image} sets it, so that programs find its libraries",
-            _extend(name, value, recipe.kind),
+            reason=f"{stage.image} sets it, so that programs find its libraries",
+            better=_extend(name, value, recipe.kind),
         )
     if name in ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH") and re.search(r"(?:\A|:)/root/", value):
         yield LintFinding(
@@ -73,8 +73,8 @@ def _check_setting(
             "private-directory",
             WARNING if recipe.kind == "definition" else NOTE,
             f"{name} names a directory in /root, which other users cannot read",
-            "on a cluster you are not root in the container, and /root is closed to you",
-            "install to /opt or /usr/local instead",
+            reason="on a cluster you are not root in the container, and /root is closed to you",
+            better="install to /opt or /usr/local instead",
         )
 
 
@@ -91,8 +91,8 @@ def _check_commands(step: LintStep) -> Iterator[LintFinding]:
                 "command-in-environment",
                 WARNING,
                 f"'{command.program}' runs at every start of a container",
-                "what it prints mixes with the output of programs; what it changes surprises them",
-                "move it to %post or %runscript",
+                reason="what it prints mixes with the output of programs; what it changes surprises them",
+                better="move it to %post or %runscript",
             )
         elif command.program in _COSTLY or any("$(" in value for _, value in command.assignments):
             yield LintFinding(
@@ -100,8 +100,8 @@ def _check_commands(step: LintStep) -> Iterator[LintFinding]:
                 "slow-environment",
                 NOTE,
                 f"'{command.text[:40]}' runs at every start of a container",
-                "every process of a job pays for it; and it may fail where the image's files cannot be read",
-                "write the values it sets, as: export NAME=VALUE",
+                reason="every process of a job pays for it; and it may fail where the image's files cannot be read",
+                better="write the values it sets, as: export NAME=VALUE",
             )
 
 
@@ -114,8 +114,8 @@ def _check_start(step: LintStep, recipe: LintRecipe) -> Iterator[LintFinding]:
         "hidden-by-mount",
         WARNING,
         f"{match[1]} is not there at run time",
-        "containers see the host's /tmp and /var/tmp instead of the image's",
-        "put the file into /opt or /usr/local/bin",
+        reason="containers see the host's /tmp and /var/tmp instead of the image's",
+        better="put the file into /opt or /usr/local/bin",
     )
 
 

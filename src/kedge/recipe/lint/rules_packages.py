@@ -71,8 +71,8 @@ def _check_question(step: LintStep, recipe: LintRecipe) -> Iterator[LintFinding]
                 "conda-question",
                 WARNING,
                 f"{command.program} asks for confirmation here",
-                "nobody can answer during a build, so the step fails or waits",
-                f"{command.text} -y",
+                reason="nobody can answer during a build, so the step fails or waits",
+                better=f"{command.text} -y",
             )
             return
 
@@ -96,8 +96,9 @@ def _check_lone_updates(stage: LintStage, recipe: LintRecipe) -> Iterator[LintFi
                 "apt-lone-update",
                 WARNING,
                 "apt-get update stands in a RUN of its own",
-                "when this step comes from the build cache its lists are old, and the install in a later RUN fails",
-                "RUN apt-get update && apt-get install -y PACKAGES && rm -rf /var/lib/apt/lists/*",
+                reason="when this step comes from the build cache its lists are old, and the install in a later "
+                "RUN fails",
+                better="RUN apt-get update && apt-get install -y PACKAGES && rm -rf /var/lib/apt/lists/*",
             )
             updated = None
 
@@ -116,8 +117,8 @@ def _check_conda(step: LintStep) -> Iterator[LintFinding]:
             "conda-cache",
             WARNING,
             "conda leaves its package cache in the image",
-            "every package is there twice: unpacked in pkgs and as the archive it came in",
-            f"{installs[-1].text} && {installs[-1].program} clean -afy",
+            reason="every package is there twice: unpacked in pkgs and as the archive it came in",
+            better=f"{installs[-1].text} && {installs[-1].program} clean -afy",
         )
 
 
@@ -143,8 +144,8 @@ def _check_replaced(step: LintStep, stage: LintStage, recipe: LintRecipe) -> Ite
                 "pip-replaces",
                 WARNING,
                 f"pip may replace {name} of the base image",
-                reason,
-                f"{_insert(command.text, 'install', '--no-deps')}, or build with --protect",
+                reason=reason,
+                better=f"{_insert(command.text, 'install', '--no-deps')}, or build with --protect",
             )
 
 

@@ -36,8 +36,8 @@ def _check_pairs(step: LintStep) -> Iterator[LintFinding]:
                 "secret-argument",
                 WARNING,
                 f"the build argument {name} ends up in the image",
-                "build arguments are in the history and in the cache; whoever has the image can read them",
-                f"{_MOUNT}, and: kedge build --secret id=NAME,env={name}",
+                reason="build arguments are in the history and in the cache; whoever has the image can read them",
+                better=f"{_MOUNT}, and: kedge build --secret id=NAME,env={name}",
             )
 
 
@@ -51,8 +51,8 @@ def _check_commands(step: LintStep) -> Iterator[LintFinding]:
                 "secret-in-recipe",
                 WARNING,
                 f"a password, token or key is written into {what}",
-                "whoever has the recipe or the image can read it",
-                _MOUNT,
+                reason="whoever has the recipe or the image can read it",
+                better=_MOUNT,
             )
 
 
@@ -62,6 +62,6 @@ def _refuse(step: LintStep, name: str) -> LintFinding:
         "secret-in-recipe",
         WARNING,
         f"the value of {name} looks like a password, token or key",
-        "whoever has the image can read it; deleting it in a later step does not help",
-        _MOUNT,
+        reason="whoever has the image can read it; deleting it in a later step does not help",
+        better=_MOUNT,
     )

@@ -40,8 +40,8 @@ def _check_run(step: LintStep, stage: LintStage) -> Iterator[LintFinding]:
                 "piped-script",
                 NOTE,
                 f"a script from the network runs unseen: {command.source.program} | {command.program}",
-                "the script may be another one tomorrow, and a download that breaks off runs in part",
-                "download it, compare its checksum (sha256sum -c), then run it",
+                reason="the script may be another one tomorrow, and a download that breaks off runs in part",
+                better="download it, compare its checksum (sha256sum -c), then run it",
             )
     if step.shell == "sh" and has_plain_shell(stage.image):
         yield from _check_source(commands)
@@ -55,8 +55,8 @@ def _check_source(commands: Sequence[ShellCommand]) -> Iterator[LintFinding]:
             "source-in-sh",
             WARNING,
             "'source' does not exist in this image's /bin/sh",
-            "steps run in /bin/sh, which is dash in Debian and Ubuntu; there, the command is a dot",
-            f". {' '.join(command.names)}",
+            reason="steps run in /bin/sh, which is dash in Debian and Ubuntu; there, the command is a dot",
+            better=f". {' '.join(command.names)}",
         )
 
 
@@ -69,8 +69,8 @@ def _check_copies(stage: LintStage) -> Iterator[LintFinding]:
                 "unchecked-download",
                 NOTE,
                 f"nothing checks what {addresses[0]} gives",
-                "the file may be another one tomorrow; and if it is an archive, it stays in the image",
-                f"ADD --checksum=sha256:DIGEST {addresses[0]} {step.destination}",
+                reason="the file may be another one tomorrow; and if it is an archive, it stays in the image",
+                better=f"ADD --checksum=sha256:DIGEST {addresses[0]} {step.destination}",
             )
     yield from _check_early_copy(stage)
 
@@ -89,9 +89,10 @@ def _check_early_copy(stage: LintStage) -> Iterator[LintFinding]:
                     "early-copy",
                     WARNING,
                     "each change of any file installs all dependencies again",
-                    f"everything is copied before '{command.text[:60]}' in line {command.place.line}, so no change "
+                    reason=f"everything is copied before '{command.text[:60]}' in line {command.place.line}, so "
+                    "no change "
                     "of a file finds that step in the build cache",
-                    _propose_copy(command, copied),
+                    better=_propose_copy(command, copied),
                 )
                 return
 
@@ -129,8 +130,8 @@ def _check_late_cleanups(stage: LintStage) -> Iterator[LintFinding]:
                 "late-cleanup",
                 WARNING,
                 "this RUN frees no space: what it removes stays in earlier layers",
-                "each instruction is a layer of its own, and a later layer can only hide files",
-                "put the clean-up into the RUN that makes the files, with &&",
+                reason="each instruction is a layer of its own, and a later layer can only hide files",
+                better="put the clean-up into the RUN that makes the files, with &&",
             )
 
 

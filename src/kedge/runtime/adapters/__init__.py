@@ -58,7 +58,16 @@ def plan_foreign(
     plan = ForeignPlan(runtime)
     words = apply_rules(runtime, options, plan)
     find_adapter(runtime).fill(
-        RuntimeCall(options, binds, image, host, additions or Additions(), has_terminal), words, plan
+        RuntimeCall(
+            options=options,
+            binds=binds,
+            image=image,
+            host=host,
+            additions=additions or Additions(),
+            has_terminal=has_terminal,
+        ),
+        words,
+        plan,
     )
     return plan
 

@@ -8,7 +8,7 @@ import os
 from kedge.posix.libc import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.posix.views import DirectoryView
 from kedge.runtime.image_file import ImageFile, identify, make_absolute
-from kedge.runtime.mount_operations import MUST, OLD, SESSION
+from kedge.runtime.mount_operations import OLD, SESSION, BindMount, FilePart, Fuse2fs, MakeDirectory
 from kedge.runtime.mounting import plan_squashfs
 
 TYPE_CHECKING = False
@@ -34,16 +34,16 @@ class ImageBinds:
             place = self._place(number)
             if place != _name_place(number):
                 continue
-            operations.append(("folder", place, 0o755, MUST))
+            operations.append(MakeDirectory(place))
             if image.kind == "folder":  # unpacked on this node, for others too
-                operations.append(("bind", OLD + image.path, place, MS_NOSUID | MS_NODEV | MS_RDONLY, MUST))
+                operations.append(BindMount(OLD + image.path, place, MS_NOSUID | MS_NODEV | MS_RDONLY))
                 continue
-            where = (OLD + image.path, image.offset, image.size, place)
+            part = FilePart(OLD + image.path, image.offset, image.size, place)
             if image.file_system == "squashfs":
-                operations.append(plan_squashfs(image.path, where))
+                operations.append(plan_squashfs(image.path, part))
             else:
                 same = [bind for other, bind in enumerate(self.binds) if self._place(other) == place]
-                operations.append(("fuse2fs", *where, "ro" if all(bind.readonly for bind in same) else "rw"))
+                operations.append(Fuse2fs(part, "ro" if all(bind.readonly for bind in same) else "rw"))
         return operations
 
     def _place(self, number: int) -> str:

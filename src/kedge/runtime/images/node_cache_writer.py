@@ -185,7 +185,14 @@ class NodeCache:
         with contextlib.suppress(OSError, ValueError):
             size = int((folder / SIZE).read_text())
         in_use = mounts is not None and _is_used(folder, mounts)
-        return _NodeEntry(identity, str(about.get("source", "?")), size, self._read_use(identity), in_use, folder)
+        return _NodeEntry(
+            identity=identity,
+            source=str(about.get("source", "?")),
+            size=size,
+            used=self._read_use(identity),
+            in_use=in_use,
+            path=folder,
+        )
 
     def _read_use(self, identity: str) -> float:
         """When the image was last used; 0 if that is unknown."""

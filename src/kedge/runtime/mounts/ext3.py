@@ -16,7 +16,7 @@ import os
 from kedge.posix import libc
 from kedge.posix.spawn import fork_process, replace_process, run_detached
 from kedge.runtime.facts import is_privileged
-from kedge.runtime.mount_operations import OLD
+from kedge.runtime.mount_operations import OLD, Fuse2fs
 from kedge.runtime.mounts.fuse_confinement import confine_mounter
 from kedge.runtime.mounts.fuse_program import (
     detach_streams,
@@ -73,9 +73,9 @@ def serve_images(operations: list[Operation], base: str) -> ExtServers | None:
         return None
     images: list[ExtImage] = []
     for operation in operations:
-        if operation[0] == "fuse2fs":
-            file, offset, size, _, mode = operation[1:6]
-            images.append(ExtImage(str(file)[len(OLD) :], int(offset), int(size), writable=mode == "rw"))
+        if isinstance(operation, Fuse2fs):
+            part = operation.part
+            images.append(ExtImage(part.file[len(OLD) :], part.offset, part.size, writable=operation.mode == "rw"))
     return ExtServers(images, base)
 
 

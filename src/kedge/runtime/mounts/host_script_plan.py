@@ -13,13 +13,23 @@ from kedge.runtime.mount_operations import (
     GUARDED,
     IMAGE_ROOT,
     MAY,
-    MUST,
     NEW,
     OLD,
     SESSION,
     WARN,
+    BindMount,
+    ChangeDirectory,
+    Enter,
+    KernelTree,
+    MakeDirectory,
+    MakeFile,
+    MakeLink,
+    MakeReadonly,
     MountPlan,
     Points,
+    RequireSame,
+    SetUmask,
+    Tmpfs,
 )
 
 TYPE_CHECKING = False
@@ -47,47 +57,46 @@ class HostScriptRequest:
 def plan_host_script(request: HostScriptRequest) -> MountPlan:
     """What is done once the image's root is in its place."""
     step = request.step
-    operations: list[Operation] = [("folder", _TREE, 0o755, MUST), ("tmpfs", _TREE, "mode=755", MUST)]
+    operations: list[Operation] = [MakeDirectory(_TREE), Tmpfs(_TREE, "mode=755")]
     for path in _PROGRAMS:
         operations += _show_programs(request, path)
-    operations += [("folder", f"{_TREE}/proc", 0o755, MUST), ("proc", f"{_TREE}/proc", MUST)]
-    operations.append(("folder", f"{_TREE}/dev", 0o755, MUST))
+    operations += [MakeDirectory(f"{_TREE}/proc"), KernelTree("proc", f"{_TREE}/proc")]
+    operations.append(MakeDirectory(f"{_TREE}/dev"))
     for name in DEVICES:
         place = f"{_TREE}/dev/{name}"
-        operations += [("file", place, MAY), ("bind", f"{OLD}/dev/{name}", place, MS_NOSUID, MAY)]
+        operations += [MakeFile(place, MAY), BindMount(f"{OLD}/dev/{name}", place, MS_NOSUID, MAY)]
     for path in ("/tmp", "/var/tmp", "/root"):
         size = f"mode=1777,size={request.private_size}"
-        operations += [("folder", _TREE + path, 0o755, MUST), ("tmpfs", _TREE + path, size, MUST)]
+        operations += [MakeDirectory(_TREE + path), Tmpfs(_TREE + path, size)]
     operations += _bind(NEW, IMAGE_ROOT, 0)
     inside = [path for path in step.hidden if any(path.startswith(f"{shown[0]}/") for shown in step.shown)]
     operations += [_hide(request, path) for path in step.hidden if path not in inside]
     for folder, device, inode in step.shown:
         operations += _bind(f"{OLD}{folder}", str(folder), MS_RDONLY)
-        operations.append(("same", f"{_TREE}{folder}", device, inode))
+        operations.append(RequireSame(f"{_TREE}{folder}", int(device), int(inode)))
     operations += [_hide(request, path) for path in inside]
     for bind in request.binds:
         operations += _bind(OLD + bind.source, bind.destination, MS_RDONLY if bind.readonly else 0)
-    operations += [("readonly", _TREE), ("umask", 0o022), ("enter", _TREE)]
-    operations.append(("chdir", step.context, 1))
+    operations += [MakeReadonly(_TREE), SetUmask(0o022), Enter(_TREE)]
+    operations.append(ChangeDirectory((step.context,), is_strict=True))
     return MountPlan(Points(request.image), [], operations)
 
 
 def _show_programs(request: HostScriptRequest, path: str) -> list[Operation]:
     link = request.host.read_link(path)
     if link:
-        return [("link", link, _TREE + path)]
+        return [MakeLink(link, _TREE + path)]
     if request.host.kind(path) != "d":
         return []
-    flags = GUARDED | MS_RDONLY
-    return [("folder", _TREE + path, 0o755, MUST), ("bind", OLD + path, _TREE + path, flags, WARN)]
+    return [MakeDirectory(_TREE + path), BindMount(OLD + path, _TREE + path, GUARDED | MS_RDONLY, WARN)]
 
 
 def _hide(request: HostScriptRequest, path: str) -> Operation:
     if request.host.kind(path) == "d":
-        return ("tmpfs", _TREE + path, "mode=755,size=64k", MUST)
-    return ("bind", f"{OLD}/dev/null", _TREE + path, MS_NOSUID, MUST)
+        return Tmpfs(_TREE + path, "mode=755,size=64k")
+    return BindMount(f"{OLD}/dev/null", _TREE + path, MS_NOSUID)
 
 
 def _bind(source: str, destination: str, flags: int) -> list[Operation]:
     place = _TREE + destination
-    return [("folder", place, 0o755, MUST), ("bind", source, place, GUARDED | flags, MUST)]
+    return [MakeDirectory(place), BindMount(source, place, GUARDED | flags)]

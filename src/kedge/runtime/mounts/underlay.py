@@ -8,7 +8,18 @@ back into it (links are copied), and the missing ones are made beside them. All 
 from __future__ import annotations
 
 from kedge.posix.libc import MS_RDONLY
-from kedge.runtime.mount_operations import LOWER, MAY, MUST, NEW, WARN
+from kedge.runtime.mount_operations import (
+    LOWER,
+    MAY,
+    NEW,
+    WARN,
+    BindMount,
+    MakeDirectory,
+    MakeLink,
+    MakeReadonly,
+    Tmpfs,
+    make_point,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,10 +50,10 @@ def plan_underlay(missing: list[tuple[str, str]], view: View) -> list[Operation]
     for top in sorted(rebuilt):
         if _parent(top) in rebuilt and top != "/":
             continue  # made together with its parent, in the same file system
-        operations.append(("tmpfs", NEW + top if top != "/" else NEW, _OPTIONS, MUST))
+        operations.append(Tmpfs(NEW + top if top != "/" else NEW, _OPTIONS))
         _fill_folder(top, rebuilt, wanted, view, operations)
         if top != "/":
-            operations.append(("readonly", NEW + top))
+            operations.append(MakeReadonly(NEW + top))
     return operations
 
 
@@ -67,17 +78,16 @@ def _fill_folder(
         path = prefix + name
         link = view.read_link(path)
         if path in rebuilt:
-            operations.append(("folder", NEW + path, 0o755, MUST))
+            operations.append(MakeDirectory(NEW + path))
             _fill_folder(path, rebuilt, wanted, view, operations)
         elif link:
-            operations.append(("link", link, NEW + path))
+            operations.append(MakeLink(link, NEW + path))
         else:
             operations += _bind_entry(path, view)
     for where, shape in wanted.items():
         if where.startswith(prefix) and _find_parent(where, view) == folder:
-            operations.append(("folder", NEW + where, 0o755, MAY) if shape == "d" else ("file", NEW + where, MAY))
+            operations.append(make_point(where, shape, MAY))
 
 
 def _bind_entry(path: str, view: View) -> list[Operation]:
-    made: Operation = ("folder", NEW + path, 0o755, WARN) if view.kind(path) == "d" else ("file", NEW + path, WARN)
-    return [made, ("bind", LOWER + path, NEW + path, MS_RDONLY, WARN)]
+    return [make_point(path, view.kind(path), WARN), BindMount(LOWER + path, NEW + path, MS_RDONLY, WARN)]

@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kedge.errors import CannotStart, KedgeError, all_errors
 from kedge.posix.spawn import close_all, fork_process, list_inherited
+from kedge.runtime.mount_operations import Squashfuse
 from kedge.runtime.mounts.squashfuse import needs_company
 from kedge.runtime.processes.supervise import run_as_init
 from kedge.runtime.start_container import (
-    Container,
     become,
     begin,
     complete,
     enter_namespaces,
     enter_pid_namespace,
     limit_resources,
+    prepare_container,
 )
 
 if TYPE_CHECKING:
     from kedge.runtime.options import RunOptions
     from kedge.runtime.start.services import FindServices, Say
-    from kedge.runtime.start_container import BuiltRoot
+    from kedge.runtime.start_container import BuiltRoot, Container
 
 
 _KEEP = b"k"
@@ -72,7 +73,7 @@ class _Detached:
 def start_detached(options: RunOptions, say: Say, services: FindServices, log_out: int, log_err: int) -> _Detached:
     """Start the container and return once its program runs; on failure raise the reason and leave nothing behind."""
     callers = list_inherited()  # locks and pipes of the caller, which an instance must not keep
-    container = Container(options, say, services)
+    container = prepare_container(options, say, services)
     reading, writing = os.pipe()
     going_out, going_in = os.pipe()
     sys.stdout.flush()
@@ -138,7 +139,7 @@ def _run_apart(container: Container, callers: list[int], logs: tuple[int, int], 
 def _needs_company(container: Container) -> bool:
     """Whether a FUSE program is needed that would end with this process, which does not stay."""
     mounts = (*container.root_mounts, *container.layer_mounts, *container.image_mounts)
-    return any(needs_company(str(mount[5])) for mount in mounts if mount[0] == "squashfuse")
+    return any(needs_company(mount.program) for mount in mounts if isinstance(mount, Squashfuse))
 
 
 def _become_program(container: Container, built: BuiltRoot) -> None:

@@ -17,7 +17,7 @@ from kedge.runtime.payload import plan_payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kedge.runtime.facts import HostFacts, Payload
     from kedge.runtime.mounting import HostRoot
@@ -38,7 +38,7 @@ class JoinedContainer:
         """Let the host's tree be the root."""
         self.host_root.restore()
 
-    def enter(self, folders: list[str], *, is_strict: bool) -> None:
+    def enter(self, folders: Sequence[str], *, is_strict: bool) -> None:
         """Go into the container for good, to the first of the directories that is there."""
         self.host_root.leave()
         os.fchdir(self.root)
@@ -70,8 +70,8 @@ class JoinedContainer:
             from kedge.runtime.processes.fakeroot_emulation import prepare_emulation  # late: only with --fakeroot
 
             self.emulate = prepare_emulation(host.machine)
-        _, folders, is_strict = plan_start_directory(request)
-        self.enter(str(folders).split("\n"), is_strict=bool(is_strict))
+        start = plan_start_directory(request)
+        self.enter(start.directories, is_strict=start.is_strict)
         return payload
 
 

@@ -77,7 +77,7 @@ def _make_status(fields: dict[str, str]) -> JobStatus | None:
     if waits and read_time(start) is not None:
         details.insert(0, ("expected start", start))
     return JobStatus(
-        id, state, raw, index, pending, reason,
+        id=id, state=state, raw=raw, index=index, pending_indices=pending, reason=reason,
         name=fields.get("JobName", ""),
         user=fields.get("User", ""),
         queue=read_text(fields.get("Partition", "")),

@@ -58,10 +58,19 @@ def _make_status(fields: list[str]) -> JobStatus:
     waits = state in _WAITING  # its times are guesses of the scheduler
     started = None if waits else read_time(start)
     return JobStatus(
-        id, state, raw, index, pending, reason, name, user, queue, read_text(nodes),
+        id=id,
+        state=state,
+        raw=raw,
+        index=index,
+        pending_indices=pending,
+        reason=reason,
+        name=name,
+        user=user,
+        queue=queue,
+        nodes=read_text(nodes),
         submitted=read_time(submitted),
         started=started,
         ended=read_time(end) if state.is_final else None,
         time_limit=read_duration(limit),
         details=(("expected start", start),) if waits and read_text(start) else (),
-    )  # fmt: skip
+    )

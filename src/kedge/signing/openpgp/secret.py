@@ -100,7 +100,13 @@ def parse_secret_key(body: bytes, what: str) -> SecretKey:
     code = reader.take_number(1) if method == _ITERATED else 0
     count = (16 + (code & 15)) << ((code >> 4) + 6) if method == _ITERATED else 0
     vector = reader.take(16 if cipher in _AES_KEY_SIZES or cipher > 9 else 8)
-    return SecretKey(public, _Protection(usage, cipher, method, hash_number, salt, count, vector), reader.take_rest())
+    return SecretKey(
+        public,
+        _Protection(
+            usage=usage, cipher=cipher, method=method, hash_number=hash_number, salt=salt, count=count, vector=vector
+        ),
+        reader.take_rest(),
+    )
 
 
 def _derive_key(protection: _Protection, passphrase: str, size: int) -> bytes:
@@ -152,7 +158,9 @@ def write_secret_body(public_body: bytes, numbers: tuple[int, ...], passphrase: 
         return public_body + b"\x00" + content + (sum(content) & 0xFFFF).to_bytes(2, "big")
     salt, vector = os.urandom(8), os.urandom(16)
     count = (16 + (_ITERATION_CODE & 15)) << ((_ITERATION_CODE >> 4) + 6)
-    protection = _Protection(254, _AES256, _ITERATED, _SHA256, salt, count, vector)
+    protection = _Protection(
+        usage=254, cipher=_AES256, method=_ITERATED, hash_number=_SHA256, salt=salt, count=count, vector=vector
+    )
     checked = content + hashlib.sha1(content, usedforsecurity=False).digest()
     locked = crypto.encrypt_cfb(_derive_key(protection, passphrase, 32), vector, checked)
     head = bytes([254, _AES256, _ITERATED, _SHA256]) + salt + bytes([_ITERATION_CODE]) + vector

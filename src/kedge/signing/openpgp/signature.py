@@ -123,7 +123,17 @@ def parse_signature(body: bytes, raw: bytes, what: str) -> Signature:
     hashed = _read_subpackets(hashed_bytes, what)
     unhashed = _read_subpackets(unhashed_bytes, what)
     start = reader.take(2)
-    return Signature(kind, algorithm, hash_number, hashed, unhashed, head, start, reader.take_rest(), raw)
+    return Signature(
+        kind=kind,
+        algorithm=algorithm,
+        hash_number=hash_number,
+        hashed=hashed,
+        unhashed=unhashed,
+        head=head,
+        digest_start=start,
+        numbers=reader.take_rest(),
+        raw=raw,
+    )
 
 
 def read_signatures(data: bytes, what: str) -> list[Signature]:
@@ -222,7 +232,17 @@ def make_signature(signer: Signer, kind: int, content: bytes, created: int, *mor
     hashed = b"".join(_write_subpacket(item) for item in statements)
     head = bytes([4, kind, signer.public.algorithm, algorithms.HASH_NUMBERS[hash_name]])
     head += len(hashed).to_bytes(2, "big") + hashed
-    draft = Signature(kind, signer.public.algorithm, head[3], (), (), head, b"", b"", b"")
+    draft = Signature(
+        kind=kind,
+        algorithm=signer.public.algorithm,
+        hash_number=head[3],
+        hashed=(),
+        unhashed=(),
+        head=head,
+        digest_start=b"",
+        numbers=b"",
+        raw=b"",
+    )
     name, digest = compute_digest(draft, content, "a new signature")
     numbers = algorithms.sign_digest(signer.public, signer.secret, name, digest)
     return write_packet(SIGNATURE, head + b"\x00\x00" + digest[:2] + numbers)

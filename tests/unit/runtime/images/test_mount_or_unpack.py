@@ -14,7 +14,7 @@ from kedge.posix import libc
 from kedge.posix.libc import NFS_SUPER_MAGIC
 from kedge.runtime import mounting as mount_or_unpack
 from kedge.runtime.image_file import ImageFile
-from kedge.runtime.mount_operations import LOWER, OLD
+from kedge.runtime.mount_operations import LOWER, OLD, BindMount
 from kedge.runtime.mounts import squashfuse
 from kedge.runtime.options import RunOptions
 
@@ -47,7 +47,7 @@ def test_roots_folder_is_its_own_root(environ: dict[str, str]) -> None:
     root = choose(ImageFile("/images/box", "folder"), environ)
     assert (root.way, root.folder) == ("folder", "/images/box")
     assert mount_or_unpack.plan_root(ImageFile("/images/box", "folder"), root) == [
-        ("bind", OLD + "/images/box", LOWER, 6, "must")
+        BindMount(OLD + "/images/box", LOWER, 6)
     ]
 
 
@@ -118,4 +118,4 @@ def test_roots_kernel_is_for_root(environ: dict[str, str], monkeypatch: pytest.M
 def test_roots_ext3_image_is_mounted(environ: dict[str, str]) -> None:
     image = make_image(kind="ext3", file_system="ext3")
     root = choose(image, environ)
-    assert mount_or_unpack.plan_root(image, root)[0][0] == "fuse2fs"
+    assert mount_or_unpack.plan_root(image, root)[0].kind == "fuse2fs"

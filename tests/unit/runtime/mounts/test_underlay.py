@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from kedge.posix.libc import MS_RDONLY
 from kedge.posix.views import DirectoryView, TableView
-from kedge.runtime.mount_operations import MAY, MUST, WARN, kinds
+from kedge.runtime.mount_operations import (
+    MAY,
+    MUST,
+    WARN,
+    BindMount,
+    MakeDirectory,
+    MakeFile,
+    MakeLink,
+    MakeReadonly,
+    Tmpfs,
+)
 from kedge.runtime.mounts.underlay import plan_underlay
 
 IMAGE = {
@@ -21,13 +31,13 @@ IMAGE = {
 
 
 def folder(path, policy=MAY):
-    return ("folder", "/root" + path, 0o755, policy)
+    return MakeDirectory("/root" + path, policy=policy)
 
 
 def back(path, shape="d"):
     """An entry of the image, bound back."""
-    made = folder(path, WARN) if shape == "d" else ("file", "/root" + path, WARN)
-    return [made, ("bind", "/lower" + path, "/root" + path, MS_RDONLY, WARN)]
+    made = folder(path, WARN) if shape == "d" else MakeFile("/root" + path, WARN)
+    return [made, BindMount("/lower" + path, "/root" + path, MS_RDONLY, WARN)]
 
 
 def test_nothing_missing_is_no_plan():
@@ -40,27 +50,27 @@ def test_points_that_exist_are_left_alone_also_in_the_other_shape():
 
 def test_one_folder_is_rebuilt_with_its_entries_and_made_readonly():
     assert plan_underlay([("/etc/resolv.conf", "f")], TableView(IMAGE)) == [
-        ("tmpfs", "/root/etc", "mode=755", MUST),
+        Tmpfs("/root/etc", "mode=755"),
         *back("/etc/passwd", "f"),
         *back("/etc/ssl"),
-        ("file", "/root/etc/resolv.conf", MAY),
-        ("readonly", "/root/etc"),
+        MakeFile("/root/etc/resolv.conf", MAY),
+        MakeReadonly("/root/etc"),
     ]
 
 
 def test_an_empty_folder_needs_nothing_bound_back():
     assert plan_underlay([("/home/user/project", "d"), ("/home/user", "d")], TableView(IMAGE)) == [
-        ("tmpfs", "/root/home", "mode=755", MUST),
+        Tmpfs("/root/home", "mode=755"),
         folder("/home/user/project"),
         folder("/home/user"),
-        ("readonly", "/root/home"),
+        MakeReadonly("/root/home"),
     ]
 
 
 def test_the_root_itself_is_rebuilt_for_a_missing_top_folder_and_links_are_copied():
     assert plan_underlay([("/scratch/a/b", "d")], TableView(IMAGE)) == [
-        ("tmpfs", "/root", "mode=755", MUST),
-        ("link", "usr/bin", "/root/bin"),
+        Tmpfs("/root", "mode=755"),
+        MakeLink("usr/bin", "/root/bin"),
         *back("/etc"),
         *back("/home"),
         *back("/lib"),
@@ -72,38 +82,28 @@ def test_the_root_itself_is_rebuilt_for_a_missing_top_folder_and_links_are_copie
 
 def test_a_folder_inside_a_rebuilt_one_shares_its_file_system():
     operations = plan_underlay([("/data", "d"), ("/etc/hosts", "f"), ("/etc/ssl/own", "d")], TableView(IMAGE))
-    assert [each for each in operations if each[0] == "tmpfs"] == [("tmpfs", "/root", "mode=755", MUST)]
-    assert ("bind", "/lower/etc", "/root/etc", MS_RDONLY, WARN) not in operations
-    assert ("bind", "/lower/etc/ssl", "/root/etc/ssl", MS_RDONLY, WARN) not in operations
-    assert ("bind", "/lower/etc/ssl/cert.pem", "/root/etc/ssl/cert.pem", MS_RDONLY, WARN) in operations
-    assert operations.index(folder("/etc", MUST)) < operations.index(("file", "/root/etc/hosts", MAY))
+    assert [each for each in operations if isinstance(each, Tmpfs)] == [Tmpfs("/root", "mode=755")]
+    assert BindMount("/lower/etc", "/root/etc", MS_RDONLY, WARN) not in operations
+    assert BindMount("/lower/etc/ssl", "/root/etc/ssl", MS_RDONLY, WARN) not in operations
+    assert BindMount("/lower/etc/ssl/cert.pem", "/root/etc/ssl/cert.pem", MS_RDONLY, WARN) in operations
+    assert operations.index(folder("/etc", MUST)) < operations.index(MakeFile("/root/etc/hosts", MAY))
 
 
 def test_a_folder_deep_below_a_rebuilt_one_gets_its_own_file_system_afterwards():
     operations = plan_underlay([("/data", "d"), ("/usr/lib/nvidia", "d")], TableView(IMAGE))
-    bound = operations.index(("bind", "/lower/usr", "/root/usr", MS_RDONLY, WARN))
-    assert operations.index(("tmpfs", "/root/usr/lib", "mode=755", MUST)) > bound
-    assert operations[-1] == ("readonly", "/root/usr/lib")
+    bound = operations.index(BindMount("/lower/usr", "/root/usr", MS_RDONLY, WARN))
+    assert operations.index(Tmpfs("/root/usr/lib", "mode=755")) > bound
+    assert operations[-1] == MakeReadonly("/root/usr/lib")
 
 
 def test_links_on_the_way_are_followed_inside_the_image():
-    assert plan_underlay([("/bin/nvidia-smi", "f")], TableView(IMAGE))[0] == (
-        "tmpfs",
-        "/root/usr/bin",
-        "mode=755",
-        MUST,
-    )
+    assert plan_underlay([("/bin/nvidia-smi", "f")], TableView(IMAGE))[0] == Tmpfs("/root/usr/bin", "mode=755")
     assert folder("/run/munge") in plan_underlay([("/var/run/munge", "d")], TableView(IMAGE))
 
 
 def test_a_point_named_twice_is_made_once():
     operations = plan_underlay([("/bin/x", "f"), ("/usr/bin/x", "f")], TableView(IMAGE))
-    assert operations.count(("file", "/root/usr/bin/x", MAY)) == 1
-
-
-def test_all_operations_are_of_known_kinds():
-    operations = plan_underlay([("/data", "d"), ("/usr/lib/nvidia/x", "f")], TableView(IMAGE))
-    assert {each[0] for each in operations} <= set(kinds())
+    assert operations.count(MakeFile("/root/usr/bin/x", MAY)) == 1
 
 
 def test_a_folder_on_disk_gives_the_same_plan_as_a_written_one(tmp_path):

@@ -11,7 +11,7 @@ import os
 from kedge.posix.views import TableView
 from kedge.runtime.environment.image_users import ImageUser
 from kedge.runtime.facts import Additions, Bind, HostFacts, ImageFacts, Payload
-from kedge.runtime.mount_operations import describe
+from kedge.runtime.mount_operations import WriteFile, describe, list_fields
 from kedge.runtime.mounting import MountPlan, PlanRequest, plan_container
 from kedge.runtime.options import RunOptions
 from kedge.runtime.step_options import StepOptions
@@ -142,7 +142,10 @@ PLANS = {
 def show(plan: MountPlan) -> str:
     lines = []
     for operation in (*plan.making, *plan.rest):
-        words = [oct(word) if isinstance(word, int) and word > 7 else repr(word) for word in operation]
+        words = [
+            oct(word) if isinstance(word, int) and word > 7 else repr(word)
+            for word in (operation.kind, *list_fields(operation))
+        ]
         lines += [describe(operation), f"    {' '.join(words)}"]
     return "\n".join([*lines, ""])
 
@@ -160,5 +163,5 @@ def test_whole_plan(name: str) -> None:
 def test_plans_of_steps_give_secrets_to_root_where_no_user_is_named() -> None:
     request = plan_step()
     request.payload.user = None
-    written = [each for each in plan_container(request).rest if each[0] == "write"]
-    assert [each[-2:] for each in written] == [(0, 0), (0, 0)]
+    written = [each for each in plan_container(request).rest if isinstance(each, WriteFile)]
+    assert [(each.user, each.group) for each in written] == [(0, 0), (0, 0)]

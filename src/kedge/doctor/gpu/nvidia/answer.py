@@ -39,13 +39,13 @@ def judge_probe(probe: GpuProbe, version: str) -> list[Finding]:
     if not probe.gpus:
         what = f"driver {probe.driver} gives this process no GPU"
         fix = "request GPUs from the scheduler; in a job that did: " + _TELL
-        findings.append(Finding(NAME, WARNING, what, "programs find no GPU", fix, _DOCS))
+        findings.append(Finding(NAME, WARNING, what, why="programs find no GPU", fix=fix, docs=_DOCS))
     for number, gpu in enumerate(probe.gpus):
         findings += _judge_gpu(number, gpu)
     if any(gpu.is_persistent is False for gpu in probe.gpus):
         why = "the first GPU program waits, often for seconds, until the driver has initialised the GPUs"
         fix = "administrators can start 'nvidia-persistenced' or run 'nvidia-smi -pm 1'"
-        findings.append(Finding(NAME, NOTE, "persistence mode is off", why, fix, _DOCS))
+        findings.append(Finding(NAME, NOTE, "persistence mode is off", why=why, fix=fix, docs=_DOCS))
     return findings
 
 
@@ -55,9 +55,9 @@ def _explain_silence(probe: GpuProbe) -> Finding:
     if probe.has_hung:
         why = "nvidia-smi, NCCL and CUDA use the same calls and may hang too"
         fix = "run 'timeout 60 nvidia-smi': if it is only slow, persistence mode is off; if it hangs, " + _TELL
-        return Finding(NAME, WARNING, probe.problem, why, fix, _DOCS)
+        return Finding(NAME, WARNING, probe.problem, why=why, fix=fix, docs=_DOCS)
     why = "nvidia-smi and NCCL use the same calls and will fail"
-    return Finding(NAME, FAIL, probe.problem, why, _TELL, _DOCS)
+    return Finding(NAME, FAIL, probe.problem, why=why, fix=_TELL, docs=_DOCS)
 
 
 def _explain_mismatch(what: str) -> Finding:
@@ -65,10 +65,11 @@ def _explain_mismatch(what: str) -> Finding:
         NAME,
         FAIL,
         what,
-        "the driver was updated, but the old module still runs: CUDA and nvidia-smi fail with 'Driver/library version "
+        why="the driver was updated, but the old module still runs: CUDA and nvidia-smi fail with "
+        "'Driver/library version "
         "mismatch' (NVML 18, CUDA 803)",
-        "the node must be rebooted, or its module reloaded: " + _TELL,
-        _DOCS,
+        fix="the node must be rebooted, or its module reloaded: " + _TELL,
+        docs=_DOCS,
     )
 
 
@@ -76,23 +77,23 @@ def _judge_gpu(number: int, gpu: ProbedGpu) -> list[Finding]:
     """Return what is wrong with a GPU, or must be known of it."""
     if gpu.problem:
         why = "programs on this GPU fail; other GPUs may work"
-        return [Finding(NAME, FAIL, f"GPU {number}: {gpu.problem}", why, _TELL, _DOCS)]
+        return [Finding(NAME, FAIL, f"GPU {number}: {gpu.problem}", why=why, fix=_TELL, docs=_DOCS)]
     findings = []
     if gpu.fabric in ("not started", "in progress"):
         what = f"GPU {number}: NVLink fabric {gpu.fabric}"
         why = "CUDA does not start until the fabric manager has set up the GPUs (error 802, system not yet initialized)"
         fix = "wait a minute; if it does not change, the service nvidia-fabricmanager is not running: " + _TELL
-        findings.append(Finding(NAME, FAIL, what, why, fix, _DOCS))
+        findings.append(Finding(NAME, FAIL, what, why=why, fix=fix, docs=_DOCS))
     if gpu.is_partitioned and gpu.parts:
         what = f"GPU {number} uses MIG: {count_things(len(gpu.parts), 'instance')} for this process"
         why = "a CUDA program can use one MIG instance only"
         fix = f"set CUDA_VISIBLE_DEVICES={gpu.parts[0]}; in a job the scheduler sets it"
-        findings.append(Finding(NAME, NOTE, what, why, fix, _DOCS))
+        findings.append(Finding(NAME, NOTE, what, why=why, fix=fix, docs=_DOCS))
     elif gpu.is_partitioned:
         what = f"GPU {number}: MIG is on, but this process has no MIG instance"
         why = "CUDA programs find no device"
         fix = "request a MIG instance from the scheduler; administrators create them with 'nvidia-smi mig -cgi'"
-        findings.append(Finding(NAME, WARNING, what, why, fix, _DOCS))
+        findings.append(Finding(NAME, WARNING, what, why=why, fix=fix, docs=_DOCS))
     return findings
 
 
@@ -105,7 +106,7 @@ def _judge_parts(value: str, probe: GpuProbe) -> list[Finding]:
         return []
     what = f"{VARIABLE} names {lost[0]}, which is not a MIG instance of this process"
     fix = f"use {', '.join(known)}" if known else f"request a MIG instance from the scheduler, or 'unset {VARIABLE}'"
-    return [Finding(NAME, WARNING, what, "CUDA programs find no device", fix, _DOCS)]
+    return [Finding(NAME, WARNING, what, why="CUDA programs find no device", fix=fix, docs=_DOCS)]
 
 
 def _describe(probe: GpuProbe) -> str:

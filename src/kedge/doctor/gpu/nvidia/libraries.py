@@ -23,7 +23,7 @@ def check_libraries(surroundings: Surroundings) -> list[Finding]:
         return []
     why = "CUDA programs in containers need these libraries of the host"
     findings = [
-        Finding(NAME, FAIL, lack.what.rstrip("."), why, lack.fix or "tell the administrators", _DOCS)
+        Finding(NAME, FAIL, lack.what.rstrip("."), why=why, fix=lack.fix or "tell the administrators", docs=_DOCS)
         for lack in gpus.report.list_lacks("libraries")
     ]
     findings += [*_judge_files(gpus), *_judge_compiler(gpus)]
@@ -48,9 +48,9 @@ def _judge_files(gpus: GpuHost) -> list[Finding]:
             NAME,
             FAIL if needed else WARNING,
             f"{first} {state}{more}",
-            "programs that load it end with 'file too short' or 'invalid ELF header'",
-            "use another node and tell the administrators: the driver must be reinstalled",
-            _DOCS,
+            why="programs that load it end with 'file too short' or 'invalid ELF header'",
+            fix="use another node and tell the administrators: the driver must be reinstalled",
+            docs=_DOCS,
         )
     ]
 
@@ -64,9 +64,9 @@ def _judge_compiler(gpus: GpuHost) -> list[Finding]:
             NAME,
             WARNING,
             f"libnvidia-ptxjitcompiler.so.{gpus.libraries.version} is missing",
-            "programs fail if the image has their kernels as PTX only: the driver cannot compile them",
-            "tell the administrators: the compute part of the driver is incomplete",
-            _DOCS,
+            why="programs fail if the image has their kernels as PTX only: the driver cannot compile them",
+            fix="tell the administrators: the compute part of the driver is incomplete",
+            docs=_DOCS,
         )
     ]
 
@@ -82,9 +82,9 @@ def _judge_others(gpus: GpuHost) -> list[Finding]:
             NAME,
             NOTE,
             f"this node also has libraries of other driver versions: {shown}",
-            f"kedge uses those of {gpus.libraries.version} only; other tools may use the wrong ones",
-            "administrators should remove the old driver's files",
-            _DOCS,
+            why=f"kedge uses those of {gpus.libraries.version} only; other tools may use the wrong ones",
+            fix="administrators should remove the old driver's files",
+            docs=_DOCS,
         )
     ]
 
@@ -103,10 +103,11 @@ def _judge_shell(gpus: GpuHost) -> list[Finding]:
                 NAME,
                 WARNING,
                 f"LD_LIBRARY_PATH of this shell has another libcuda than the driver's {version}: {folder}, {suffix}",
-                "programs outside of containers load it and fail with error 803 or 804 if it does not fit the driver "
+                why="programs outside of containers load it and fail with error 803 or 804 if it does not fit "
+                "the driver "
                 "or the GPU, although nvidia-smi works; in containers kedge uses the right one",
-                f"remove {folder} from LD_LIBRARY_PATH, or unload the module that adds it",
-                _DOCS,
+                fix=f"remove {folder} from LD_LIBRARY_PATH, or unload the module that adds it",
+                docs=_DOCS,
             )
         ]
     return []

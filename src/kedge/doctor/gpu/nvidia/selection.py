@@ -29,13 +29,15 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         what, _, fix = warnings[0].partition(". ")
         why = "CUDA reads the variable and hides all other GPUs"
         fix = fix or f"correct it, or 'unset {VARIABLE}'; 'nvidia-smi -L' lists the GPUs"
-        return [Finding(NAME, WARNING, what.rstrip("."), why, fix, _DOCS)]
+        return [Finding(NAME, WARNING, what.rstrip("."), why=why, fix=fix, docs=_DOCS)]
     job = find_job(surroundings.environ)
     if value is None and job is not None and gpus.driver.usable and not has_grant(surroundings.environ):
         usable = count_things(len(gpus.driver.usable), "GPU")
         what = f"this {job.title} job was given no GPU, but {usable} can be opened"
         why = "its programs can use GPUs of other jobs: both become slow or run out of memory"
-        return [Finding(NAME, WARNING, what, why, f"request GPUs, or hide them: 'export {VARIABLE}='", _DOCS)]
+        return [
+            Finding(NAME, WARNING, what, why=why, fix=f"request GPUs, or hide them: 'export {VARIABLE}='", docs=_DOCS)
+        ]
     granted = _list_granted(surroundings)
     if value is None and granted and len(granted) < len(gpus.driver.usable):
         given = f"{count_things(len(granted), 'GPU')} ({','.join(granted)})"
@@ -44,7 +46,7 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
         why = f"programs see all {len(gpus.driver.usable)} GPUs, those of other jobs too: sbatch --export=NIL, "
         why += "'env -i' and 'ssh' lose the variable"
         fix = "start programs with srun, which sets it for every task"
-        return [Finding(NAME, WARNING, what, why, fix, _DOCS)]
+        return [Finding(NAME, WARNING, what, why=why, fix=fix, docs=_DOCS)]
     if value is None:
         return [Finding(NAME, OK, f"{VARIABLE} is not set: programs see all GPUs that this user may open")]
     words = [word.strip() for word in value.split(",")]
@@ -52,7 +54,9 @@ def check_selection(surroundings: Surroundings) -> list[Finding]:
     if twice is not None:
         what = f"{VARIABLE}={value} names '{twice}' twice"
         fix = "name every GPU once"
-        return [Finding(NAME, WARNING, what, "CUDA treats this as an error: programs see no GPU", fix, _DOCS)]
+        return [
+            Finding(NAME, WARNING, what, why="CUDA treats this as an error: programs see no GPU", fix=fix, docs=_DOCS)
+        ]
     return [Finding(NAME, OK, f"{VARIABLE}={value}" + ("" if job else ", not set by a job"))]
 
 

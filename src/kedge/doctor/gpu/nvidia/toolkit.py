@@ -30,9 +30,10 @@ def judge_toolkit(surroundings: Surroundings) -> list[Finding]:
             "gpu-driver",
             NOTE,
             f"CUDA toolkit {version} is installed ({folder}), but driver {driver} runs CUDA up to {offered}",
-            "images bring their own toolkit: only the driver decides what runs in them, not the host's toolkit or nvcc",
-            f"choose images by the driver: 'kedge recommend IMAGE'; CUDA {version} needs a newer driver",
-            "kedge help doctor gpu-driver",
+            why="images bring their own toolkit: only the driver decides what runs in them, not the host's "
+            "toolkit or nvcc",
+            fix=f"choose images by the driver: 'kedge recommend IMAGE'; CUDA {version} needs a newer driver",
+            docs="kedge help doctor gpu-driver",
         )
     ]
 

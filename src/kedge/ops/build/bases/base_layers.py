@@ -55,7 +55,15 @@ def as_one_layer(
     options = choose_reading(workplace)
     manifest = make_manifest(raw, [layer])
     is_decorated = bool(record.extra["is_decorated"])
-    return LayeredImage(manifest, raw, config, (source,), origin, options, is_decorated=is_decorated)
+    return LayeredImage(
+        manifest=manifest,
+        config_bytes=raw,
+        config=config,
+        layers=(source,),
+        record=origin,
+        options=options,
+        is_decorated=is_decorated,
+    )
 
 
 def _make_layer(

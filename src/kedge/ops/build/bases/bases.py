@@ -99,7 +99,9 @@ def open_base(
         reference = name_reference(base)
     except InvalidReference as problem:
         raise refuse_recipe(base.place, problem.message, problem.hint) from problem
-    opening = _Opening(base, _pin(reference, lock or {}), workplace, store, policy, makes)
+    opening = _Opening(
+        base=base, reference=_pin(reference, lock or {}), workplace=workplace, store=store, policy=policy, makes=makes
+    )
     opened = opening.run()
     _refuse_other_platform(base, opened.config.platform, workplace.platform)
     return replace(opened, reference=str(reference.redacted))

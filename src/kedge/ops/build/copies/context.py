@@ -280,7 +280,17 @@ class _TreeReading:
         parts = path.strip("/").split("/") if path != "/" else []
         for count in range(1, len(parts) + 1):
             ignored = self._origin.ignore.match("/".join(parts[:count]), ignored)
-        pending = [_Pending(path, "", root, ignored, self._excluded.top, frozenset((_identify(entry),)), standing)]
+        pending = [
+            _Pending(
+                path=path,
+                relative="",
+                node=root,
+                ignored=ignored,
+                excluded=self._excluded.top,
+                ancestors=frozenset((_identify(entry),)),
+                standing=standing,
+            )
+        ]
         while pending:
             pending.extend(self._fill(pending.pop()))
         for parent, name, node in reversed(self._doubtful):
@@ -316,7 +326,15 @@ class _TreeReading:
                 self._doubtful.append((place.node, name, node))
             if node.kind is NodeKind.DIRECTORY:
                 below = self._enter(real, entry, place)
-                yield _Pending(real, relative, node, ignored, excluded, below, standing)
+                yield _Pending(
+                    path=real,
+                    relative=relative,
+                    node=node,
+                    ignored=ignored,
+                    excluded=excluded,
+                    ancestors=below,
+                    standing=standing,
+                )
 
     def _judge(self, path: str, entry: ViewEntry, above: Standing) -> Standing | None:
         """Return what is known of an entry; None: a place of secrets, which is left out."""

@@ -62,12 +62,12 @@ def open_result(build: FinishedBuild, store: Store) -> LayeredImage:
     manifest = _make_manifest(config, layers, _make_annotations(build))
     sources = (*(base.layers if base else ()), *(read_layer(store, layer) for layer in state.layers))
     return LayeredImage(
-        manifest,
-        config,
-        parse_config(config),
-        sources,
-        _make_record(build, base),
-        base.options if base else FlattenOptions(),
+        manifest=manifest,
+        config_bytes=config,
+        config=parse_config(config),
+        layers=sources,
+        record=_make_record(build, base),
+        options=base.options if base else FlattenOptions(),
         is_decorated=build.result.is_decorated,
         has_documents=build.result.is_decorated,
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kedge.posix.write_back import begin_writing
+from kedge.posix.libc import begin_writing
 
 
 def test_a_stretch_of_a_file_is_begun_and_stays_as_it_is(tmp_path: Path) -> None:
