@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def begin_again(cluster: SlurmCluster, job: str, me: JobUser) -> None:
 
     The second line of the job's own file is the proof: between two runs the job is PENDING and COMPLETING by turns.
     """
+    time.sleep(2)  # a node refuses a job that it heard of in the same second as of its end: "already killed"
 
     def has_begun_again() -> bool:
         with contextlib.suppress(AssertionError):  # it runs, or has ended

@@ -43,7 +43,7 @@ HEAVY = {
 }
 MODULES = 21  # of kedge, four of them the packages that the others lie in
 OPENED = 58  # files outside of the image and of what is made for it: what the issue of a shared file system is
-CALLS = 225  # that name a file of kedge's, of the image or of the container; those of the name service are the host's
+CALLS = 213  # that name a file of kedge's, of the image or of the container; those of the name service are the host's
 
 
 class Installed:
@@ -123,6 +123,8 @@ def test_start_touches_few_files(installed: Installed, image: str, tmp_path: Pat
     lines = installed.trace(tmp_path / "trace", "exec", image, "true")
     places = (str(installed.folder), str(installed.runner.folder), "/proc/", "/sys", "/dev")
     calls = [line for line in lines if any(f'"{place}' in line for place in places)]
+    # an interpreter looks in vain for one to four kinds of `__init__….so` in each package: Debian's of 13 for one more
+    calls = [line for line in calls if not re.search(r'\.so", .*ENOENT', line)]
     assert len(calls) <= CALLS, "\n".join(calls)
     inside = next(index for index, line in enumerate(lines) if "pivot_root" in line)
     opened = re.compile(r'open(?:at2?)?\((?:AT_FDCWD, )?"(/[^"]*)", (?!.*O_PATH).* = \d+$')
