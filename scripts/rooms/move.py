@@ -144,7 +144,7 @@ tail = r"(?![\w-]*\.\w*[a-z]{2})"
 path_pattern = re.compile(r"(?<![\w./-])(" + "|".join(re.escape(p) for p in sorted(path_map, key=len, reverse=True) if "/" in p) + r")(?![\w])")
 stems = {o[:-3]: t[:-3] for o, t in path_map.items() if o.endswith(".py") and o.count("/") and not o.startswith(("src/", "tests/", "kedge/"))}
 stem_pattern = re.compile(r"(?<![\w./-])(" + "|".join(re.escape(p) for p in sorted(stems, key=len, reverse=True)) + r")(?=[.`)][\w` ,;:]|$)")
-# a directory in prose: `posix/`, or `ops/images` in backticks; never words like and/or
+# a directory in prose: `system/`, or `ops/images` in backticks; never words like and/or
 dir_keys = sorted(dirs, key=len, reverse=True)
 dir_pattern = re.compile(r"(?<![\w./-])((?:src/)?kedge/(?:" + "|".join(re.escape(d[6:]) for d in dir_keys if d.startswith("kedge/")) + r")|(?:" + "|".join(re.escape(d) for d in dir_keys if not d.startswith(("kedge/", "src/")) ) + r")(?=/[*`,. )'\"]|/$))(?=[/`\"',. )*|{}]|$)", re.M)
 unit_dirs = re.compile(r"(?<=`)(" + "|".join(re.escape(d) for d in dir_keys if d.startswith("tests/unit/")) + r")(?=`)")

@@ -118,8 +118,8 @@ def test_imports_parts_of_a_package_stand_in_an_order() -> None:
 
 '''+cycle
 p.write_text(new)
-sub("scripts/build-bundle-head",("src/kedge/hostpack/bundle/head","src/kedge/tools/bundle/head"),("src/kedge/posix/no_libc.h","src/kedge/system/no_libc.h"))
-sub("scripts/build-probe",("src/kedge/posix/no_libc.h","src/kedge/system/no_libc.h"))
+sub("scripts/build-bundle-head",("src/kedge/tools/bundle/head","src/kedge/tools/bundle/head"),("src/kedge/system/no_libc.h","src/kedge/system/no_libc.h"))
+sub("scripts/build-probe",("src/kedge/system/no_libc.h","src/kedge/system/no_libc.h"))
 sub("tests/functional/test_signals_anywhere.py",("/kedge/posix/,/kedge/store/,/kedge/layers/,/kedge/ops/build/","/kedge/system/,/kedge/image/store/,/kedge/image/layers/,/kedge/builds/"))
 sub("src/kedge/system/no_libc.h",("hostpack/bundle/head","tools/bundle/head"))
 sub("src/kedge/jobs/run_records.py",("`schedulers/script_body`","`cluster/schedulers/script_body`"))
@@ -136,7 +136,7 @@ sub("pyproject.toml",("{container/**,settings_lines.py,system/private_files.py,s
 sub("src/kedge/base/owner_attribute.py",("A container writes them (`container/processes/noted_files.py`); a layer has the numbers instead (`image/layers/owners.py`).","A container writes them (`container/processes/noted_files.py`); a layer has the numbers instead\n(`image/layers/owners.py`)."))
 sub("src/kedge/builds/states/merged_view.py",("who changes a directory of the host meanwhile makes kedge fail\n    or see","who changes a directory of the host meanwhile makes kedge\n    fail or see"))
 sub("src/kedge/cli/build_step.py",("(`container/start/build_step.py` writes it), so that variables with\nsecrets are","(`container/start/build_step.py` writes it), so that variables\nwith secrets are"),("What kedge itself cannot do is written to the open file REPORT, as `--json` prints it.","What kedge itself cannot do is written to the open file\nREPORT, as `--json` prints it."))
-sub("src/kedge/image/node/node_cache.py",("(image/layers/owners.py); older ones lack it","(layers/owners.py); older ones lack it"))
+sub("src/kedge/image/node/node_cache.py",("(image/layers/owners.py); older ones lack it","(image/layers/owners.py); older ones lack it"))
 sub("src/kedge/system/views.py",("an image in\n`image/tree_view.py` and `image/formats/squashfs/view.py`, a tree with mounts over it in `container/environment/bound_view.py`.","an image in\n`image/tree_view.py` and `image/formats/squashfs/view.py`, a tree with mounts over it in\n`container/environment/bound_view.py`."))
 sub("tests/architecture/test_walks.py",("whether a directory of certificates, which the administrator makes, has names of a kind","whether a directory of certificates, made by the administrator, has names of a kind"))
 sub("tests/functional/test_threads_libraries.py",("# where its own lists are missing the directory is enough; the lists: tests/","# where its own lists are missing the directory is enough; the lists:\n    # tests/"))

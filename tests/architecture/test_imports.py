@@ -68,27 +68,27 @@ RANK = {part: index for index, row in enumerate(ROWS) for part in row}
 
 # Who may import what is not ours: a module, or a package made for it. A module that is not named here is free for all.
 OWNERS = {
-    "subprocess": "kedge.posix.process",
+    "subprocess": "kedge.system.process",
     "multiprocessing": "nobody",
-    "asyncio": "kedge.ops.jupyter",  # connections of kernels in jobs
-    "ctypes": "kedge.posix",  # libc.py, and nvml.py for the GPU driver
-    "_ctypes": "kedge.posix.libc",
+    "asyncio": "kedge.tools.jupyter",  # connections of kernels in jobs
+    "ctypes": "kedge.system",  # libc.py, and nvml.py for the GPU driver
+    "_ctypes": "kedge.system.libc",
     "_frozen_importlib": "nobody",  # modules come in Python's own way (docs/adr/0004)
     "_frozen_importlib_external": "nobody",
-    "_imp": "kedge.runtime.env_scripts",  # a hash that every interpreter has built in
+    "_imp": "kedge.container.env_scripts",  # a hash that every interpreter has built in
     "marshal": "nobody",
     "_json": "kedge.launch.order",
-    "urllib3": "kedge.registry.transport",
-    "socket": "kedge.registry.transport",
-    "http.client": "kedge.registry.transport",
+    "urllib3": "kedge.image.registry.transport",
+    "socket": "kedge.image.registry.transport",
+    "http.client": "kedge.image.registry.transport",
     "urllib.request": "nobody",
     "requests": "nobody",
-    "zlib_ng": "kedge.formats.compression",
-    "zstandard": "kedge.formats.compression",
-    "lz4": "kedge.formats.compression",
-    "lzma": "kedge.formats.compression",
-    "gzip": "kedge.formats.compression",
-    "cryptography": "kedge.signing.crypto",
+    "zlib_ng": "kedge.image.formats.compression",
+    "zstandard": "kedge.image.formats.compression",
+    "lz4": "kedge.image.formats.compression",
+    "lzma": "kedge.image.formats.compression",
+    "gzip": "kedge.image.formats.compression",
+    "cryptography": "kedge.image.trust.crypto",
     "rich": "kedge.cli.console",
     "shtab": "kedge.cli.completion",
     "matplotlib": "nobody",
@@ -101,45 +101,45 @@ CALL_OWNERS = {
     "exit": "nobody",
     "os.system": "nobody",
     "os.popen": "nobody",
-    "os.fork": "kedge.posix",
-    "os.posix_spawn": "kedge.posix",
-    "os.execv": "kedge.posix",
-    "os.execve": "kedge.posix",
-    "os.execvp": "kedge.posix",
-    "os.execvpe": "kedge.posix",
-    "shutil.which": "nobody",  # it takes programs from the current directory: kedge.posix.programs does not
+    "os.fork": "kedge.system",
+    "os.posix_spawn": "kedge.system",
+    "os.execv": "kedge.system",
+    "os.execve": "kedge.system",
+    "os.execvp": "kedge.system",
+    "os.execvpe": "kedge.system",
+    "shutil.which": "nobody",  # it takes programs from the current directory: kedge.system.programs does not
     "os.get_exec_path": "nobody",
     "eval": "nobody",
     "exec": "nobody",
-    "pickle.load": "kedge.remote_call.runner",
-    "pickle.loads": "kedge.remote_call",  # what the user's own jobs wrote into a directory that is theirs alone
+    "pickle.load": "kedge.tools.functions.runner",
+    "pickle.loads": "kedge.tools.functions",  # what the user's own jobs wrote into a directory that is theirs alone
 }
 
 # Who starts processes, and why it is not `run_program` of the first that does.
 STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "os.posix_spawnp")
 STARTERS = {
-    "kedge.posix.process": "one program by subprocess: captured, streamed, into files, beside us, or kedge's own child",
-    "kedge.posix.lean_programs": "the programs of a submission, which the import of subprocess costs more than they do",
-    "kedge.posix.spawn": "the processes of a container's start, which loads next to nothing",
-    "kedge.posix.child_group": "many programs at once, whose outputs and ends one poll watches",
-    "kedge.posix.piped_worker": "kedge itself beside a process that has threads, with memory that both share",
-    "kedge.posix.forked_workers": "no program: work of this process that its memory is forked for",
-    "kedge.posix.bounded_children": "no program: calls that may hang for ever, each in a child that is left behind",
+    "kedge.system.process": "one program by subprocess: captured, streamed, into files, beside us, or kedge's own child",
+    "kedge.system.lean_programs": "the programs of a submission, which the import of subprocess costs more than they do",
+    "kedge.system.spawn": "the processes of a container's start, which loads next to nothing",
+    "kedge.system.child_group": "many programs at once, whose outputs and ends one poll watches",
+    "kedge.system.piped_worker": "kedge itself beside a process that has threads, with memory that both share",
+    "kedge.system.forked_workers": "no program: work of this process that its memory is forked for",
+    "kedge.system.bounded_children": "no program: calls that may hang for ever, each in a child that is left behind",
 }
 
-APART = {("kedge.remote_call.runner", "exec")}  # not in this process: the file is started by the image's Python
+APART = {("kedge.tools.functions.runner", "exec")}  # not in this process: the file is started by the image's Python
 
-OURSELVES = "kedge.posix.start_kedge"
+OURSELVES = "kedge.system.start_kedge"
 ALONE = ("kedge.__main__", "kedge.cli.bundle_start")  # they run before any module of ours can be loaded
 
 
 def part_of(module: str) -> str:
-    """`registry` for kedge.registry.client, the empty string for kedge itself."""
+    """`registry` for kedge.image.registry.client, the empty string for kedge itself."""
     return [*module.split("."), ""][1]
 
 
 def room_of(module: str) -> str:
-    """`jobs` for kedge.ops.jobs.submit."""
+    """`jobs` for kedge.jobs.submit."""
     return module.split(".")[2]
 
 
@@ -177,7 +177,7 @@ def upward_imports(package: str, rooms: tuple[str, ...]) -> list[str]:
 def test_imports_between_rooms_go_down_only() -> None:
     in_ops = {room_of(name) for name in read_modules() if name.startswith("kedge.ops.")}
     assert in_ops == set(ROOMS), "a file beside the rooms, or a room without rank"
-    wrong = upward_imports("kedge.ops", ROOMS) + upward_imports("kedge.ops.build", BUILD_ROOMS)
+    wrong = upward_imports("kedge.ops", ROOMS) + upward_imports("kedge.builds", BUILD_ROOMS)
     assert not wrong, "\n" + "\n".join(wrong)
 
 
@@ -205,7 +205,7 @@ def reach(name: str, package: str, apart: tuple[str, ...] = ()) -> set[str]:
 
 
 def test_imports_the_look_at_an_image_shares_only_the_layout_with_its_writer() -> None:
-    package = "kedge.formats.squashfs"
+    package = "kedge.image.formats.squashfs"
     looks = (f"{package}.check_image", f"{package}.compare_contents")
     written = reach(f"{package}.writer", package, apart=looks)
     assert len(written) > 5
@@ -239,7 +239,7 @@ def test_imports_processes_are_started_where_there_is_a_reason() -> None:
 
 
 def test_imports_one_module_starts_kedge() -> None:
-    """Another `python -m kedge` would load modules of the current directory: `posix/start_kedge.py` says why."""
+    """Another `python -m kedge` would load modules of the current directory: `system/start_kedge.py` says why."""
     wrong = []
     for module in read_modules().values():
         for node in module.find(ast.ImportFrom, ast.Attribute, ast.Constant, ast.List, ast.Tuple):

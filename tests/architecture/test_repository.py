@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kedge import errors
 from kedge.cli.verbs import VERBS
-from kedge.release import VERSION
+from kedge.base.release import VERSION
 from tests.builders.made_pages import make_pages
 from tests.requirements import REPOSITORY, require_program
 

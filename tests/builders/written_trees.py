@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.compression import checksum, open_codec
-from kedge.formats.squashfs import compress_pipeline, content_writer, inode_writer, table_writer
-from kedge.formats.squashfs.stored_block import choose_stored, is_hole
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.frozen import replace
-from kedge.layers import layer_process, layers_ahead, pack_layer
-from kedge.layers.flatten import flatten
-from kedge.layers.limits import FlattenOptions
-from kedge.layers.parcels import ParcelSender
-from kedge.model.packed_blocks import PackedBlocks
-from kedge.model.tree import Node
-from kedge.posix.libc import create_memory
+from kedge.image.formats.compression import checksum, open_codec
+from kedge.image.formats.squashfs import compress_pipeline, content_writer, inode_writer, table_writer
+from kedge.image.formats.squashfs.stored_block import choose_stored, is_hole
+from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.base.frozen import replace
+from kedge.image.layers import layer_process, layers_ahead, pack_layer
+from kedge.image.layers.flatten import flatten
+from kedge.image.layers.limits import FlattenOptions
+from kedge.image.layers.parcels import ParcelSender
+from kedge.base.packed_blocks import PackedBlocks
+from kedge.base.tree import Node
+from kedge.system.libc import create_memory
 from tests.builders import layers as build
 from tests.builders.generated_layers import write_tars
 from tests.builders.generated_trees import Thing, Tree

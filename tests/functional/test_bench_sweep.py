@@ -105,7 +105,7 @@ def test_a_job_of_a_comparison_submits_no_other(runner: Runner) -> None:
 
 
 def test_compare_takes_many_results(runner: Runner) -> None:
-    """Three times one result: what differs, and by how much, is tests/unit/ops/bench/test_compare.py's."""
+    """Three times one result: what differs, and by how much, is tests/unit/tools/bench/test_compare.py's."""
     if not (runner.home / "1.json").exists():
         test_sweep_as_json_has_speed_ups(runner, make_mpi_image(runner, "openmpi"))
     for name in ("2.json", "3.json"):

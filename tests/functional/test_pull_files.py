@@ -19,7 +19,7 @@ from kedge.errors import (
     NoMatchingPlatform,
     UnsupportedFormat,
 )
-from kedge.model.digest import Digest
+from kedge.base.digest import Digest
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, hash_file, make_config
 from tests.builders.sif import fixture_path

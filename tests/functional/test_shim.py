@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.main import make_parser
-from kedge.cli.shim_words import SPOKEN, translate
+from kedge.cli.shims.shim_words import SPOKEN, translate
 from kedge.errors import KedgeError, UsageError
-from kedge.release import VERSION
-from kedge.runtime.command_line.shim_file import MARK, PROGRAMS, is_shim, make_shim
-from kedge.runtime.flags import parse_words
+from kedge.base.release import VERSION
+from kedge.container.shim_file import MARK, PROGRAMS, is_shim, make_shim
+from kedge.container.flags import parse_words
 from tests.builders.busybox import read_busybox
 from tests.functional.test_cli_container import FORBIDDEN, run_kedge
 from tests.requirements import REPOSITORY, require_shared, require_user_namespaces
@@ -410,9 +410,9 @@ def test_shim_verbs_find_the_libraries(tmp_path: Path) -> None:
 def test_shim_starts_of_containers_import_nothing_heavy() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r})\n"
-        "fake = type(sys)('kedge.runtime.start_container'); fake.run_container = lambda options, say, services: 7\n"
-        "sys.modules['kedge.runtime.start_container'] = fake\n"
-        "from kedge.cli.shim_words import main\n"
+        "fake = type(sys)('kedge.container.start_container'); fake.run_container = lambda options, say, services: 7\n"
+        "sys.modules['kedge.container.start_container'] = fake\n"
+        "from kedge.cli.shims.shim_words import main\n"
         "status = main('singularity', ['-q', 'exec', '--nv', 'i', 'x']); print(*sys.modules); sys.exit(status)"
     )
     done = subprocess.run([sys.executable, "-SI", "-c", code], capture_output=True, text=True, check=False)

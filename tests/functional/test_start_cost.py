@@ -115,7 +115,7 @@ def test_start_loads_no_heavy_module(runner: Runner, image: str) -> None:
 
 def test_version_loads_next_to_nothing(runner: Runner) -> None:
     own = {name for name in list_modules(runner, *find_script(), "--version") if name.startswith("kedge")}
-    assert own == {"kedge", "kedge.cli", "kedge.cli.entry", "kedge.release"}
+    assert own == {"kedge", "kedge.cli", "kedge.cli.entry", "kedge.base.release"}
 
 
 @pytest.mark.root

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from kedge.errors import InvalidRecipe
-from kedge.ops.build.bases import bootstrap_programs
-from kedge.ops.build.bases.bootstrap_programs import plan_bootstrap
-from kedge.recipe.read_recipe import read_recipe
+from kedge.builds.bases import bootstrap_programs
+from kedge.builds.bases.bootstrap_programs import plan_bootstrap
+from kedge.builds.read_recipe import read_recipe
 from tests.builders.builds import Workshop
 
 AGENTS = ("debootstrap", "yum", "dnf", "zypper", "arch")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kedge.cli.guard import run_guarded
 from kedge.errors import KedgeError
-from kedge.host.memory import mark_attempt
+from kedge.cluster.host_memory import mark_attempt
 
 
 def eat():

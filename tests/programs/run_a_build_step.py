@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from kedge.errors import KedgeError
-from kedge.runtime.facts import Bind
-from kedge.runtime.start.build_step import StepContext, StepMemory, StepProgram, StepRoot, run_build_step
-from kedge.runtime.start.host_script import HostScript, run_host_script
+from kedge.container.facts import Bind
+from kedge.container.start.build_step import StepContext, StepMemory, StepProgram, StepRoot, run_build_step
+from kedge.container.start.host_script import HostScript, run_host_script
 
 
 def main() -> None:

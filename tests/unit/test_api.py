@@ -25,9 +25,9 @@ from kedge.errors import (
     UnknownGpu,
     UsageError,
 )
-from kedge.model.image_format import ImageFormat
-from kedge.ops.build.request import StepLabel, StepOutcome
-from kedge.release import VERSION
+from kedge.base.image_format import ImageFormat
+from kedge.builds.request import StepLabel, StepOutcome
+from kedge.base.release import VERSION
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 GUIDE = REPOSITORY / "docs/guides/python.md"

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.launch import read_count, read_seconds
 from kedge.errors import UsageError
-from kedge.model.size import format_size
-from kedge.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
-from kedge.pages.drawing import write_svg
-from kedge.posix.files import explained, refuse_others, write_atomically
+from kedge.base.size import format_size
+from kedge.answers.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
+from kedge.answers.pages.drawing import write_svg
+from kedge.system.files import explained, refuse_others, write_atomically
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.bench.compare import BenchComparison
-    from kedge.ops.bench.record import BenchRecord, Figure
-    from kedge.ops.bench.repeats import Repeats
-    from kedge.ops.bench.sweep import ScalingPoint
+    from kedge.tools.bench.compare import BenchComparison
+    from kedge.tools.bench.record import BenchRecord, Figure
+    from kedge.tools.bench.repeats import Repeats
+    from kedge.tools.bench.sweep import ScalingPoint
 
 _PLACES = {"matmul": "rows of the matrices", "allreduce": "bytes of the message", "nbody": "bodies"}
 _VERDICTS = {"faster": "good", "slower": "warning"}
@@ -42,7 +42,7 @@ def add_repeats(parser: argparse.ArgumentParser, *, warmup: int, repeats: int, s
 
 def read_repeats(arguments: argparse.Namespace) -> Repeats:
     """Return how often to measure, as the options say."""
-    from kedge.ops.bench.repeats import Repeats
+    from kedge.tools.bench.repeats import Repeats
 
     return Repeats(max(arguments.warm_up, 0), arguments.repeats)
 
@@ -118,7 +118,7 @@ def _draw(records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namesp
 
 def make_plot(records: Sequence[tuple[str, BenchRecord]]) -> BenchPlot:
     """Speed-ups if ranks or GPUs were swept; lines where figures have places on an axis; else bars."""
-    from kedge.ops.bench.sweep import list_scaling
+    from kedge.tools.bench.sweep import list_scaling
 
     (_, first), several = records[0], len(records) > 1
     where = f"{first.bench}{f' in {_name_image(first.image)}' if first.image else ', outside of containers'}"
@@ -146,7 +146,7 @@ def make_plot(records: Sequence[tuple[str, BenchRecord]]) -> BenchPlot:
 
 def _list_speed_ups(record: BenchRecord, name: str) -> list[PlotLine]:
     """A line for each work, with the ideal beside it."""
-    from kedge.ops.bench.sweep import list_scaling
+    from kedge.tools.bench.sweep import list_scaling
 
     by_name = {each.name: each for each in record.figures}
     lines: dict[str, list[PlotPoint]] = {}
@@ -178,7 +178,7 @@ def _make_point(figure: Figure, record_name: str) -> PlotPoint:
 
 def show_record(record: BenchRecord, console: Console) -> None:
     """The table, and what the figures belong to."""
-    from kedge.ops.bench.sweep import list_scaling
+    from kedge.tools.bench.sweep import list_scaling
 
     scaling = {point.name: point for point in list_scaling(record)}
     if console.json:
@@ -206,7 +206,7 @@ def show_record(record: BenchRecord, console: Console) -> None:
 
 
 def _show_product(figure: Figure) -> list[str]:
-    from kedge.ops.bench.computing import describe_product
+    from kedge.tools.bench.computing import describe_product
 
     memory, seconds = describe_product(figure)
     return [format_size(memory), f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"]
@@ -241,7 +241,7 @@ def _show_limit(figure: Figure) -> list[str]:
 
 def show_comparisons(records: Sequence[tuple[str, BenchRecord]], console: Console) -> None:
     """The ratio of each to the first, and what else differs."""
-    from kedge.ops.bench.compare import compare_records
+    from kedge.tools.bench.compare import compare_records
 
     (name, first), *others = records
     comparisons = [(other, compare_records(first, record)) for other, record in others]

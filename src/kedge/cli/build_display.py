@@ -16,7 +16,7 @@ from kedge.cli.redaction import escape_line
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.build.request import StepLabel, StepOutcome
+    from kedge.builds.request import StepLabel, StepOutcome
 
 PROGRESS_MODES = ("auto", "plain", "tty", "json")
 

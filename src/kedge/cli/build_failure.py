@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kedge.errors import KedgeError
-    from kedge.ops.build.request import BuildRequest
+    from kedge.builds.request import BuildRequest
 
 _AROUND = 2  # lines of the recipe before and after the one that failed
 _SECTION = 12  # lines of a section of a definition file

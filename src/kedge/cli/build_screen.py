@@ -20,7 +20,7 @@ from kedge.cli.progress import CountedTask, describe_task, leave_plain
 from kedge.cli.redaction import escape_line
 
 if TYPE_CHECKING:
-    from kedge.ops.build.request import StepLabel, StepOutcome
+    from kedge.builds.request import StepLabel, StepOutcome
 
 _TAIL = 6  # lines of output below a running step
 _REFRESH_SECONDS = 0.2

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.build_output import OutputLines
 from kedge.cli.redaction import escape_line
-from kedge.frozen import frozen
+from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.ops.build.request import StepLabel, StepOutcome
+    from kedge.builds.request import StepLabel, StepOutcome
 
 _FAILURE_LINES = 20  # of a failed step's output, shown again
 

@@ -51,7 +51,7 @@ def list_gpu_words() -> list[str]:
 
 def _list_site_words(environ: Mapping[str, str]) -> list[str]:
     """The sites there are profiles of."""
-    from kedge.ops.setup.site import list_known
+    from kedge.cluster.sites.find_site import list_known
 
     return sorted({site.name for site in list_known(environ)})
 

@@ -14,7 +14,7 @@ from kedge.compat.failures.failure import CAUSE, CERTAIN, CONSEQUENCE, GENERAL, 
 if TYPE_CHECKING:
     from kedge.cli.doctor_text import Paint
     from kedge.compat.failures.failure import Clue
-    from kedge.ops.diagnose.failed_logs import LogDiagnosis
+    from kedge.answers.failed_logs import LogDiagnosis
 
 _WORDS = {CAUSE: "cause", GENERAL: "error", CONSEQUENCE: "follows from another failure", NOTE: "note"}
 _MEANINGS = {CAUSE: "bad", GENERAL: "bad", CONSEQUENCE: "warning", NOTE: "note"}

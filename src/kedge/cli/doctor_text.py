@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.progress import leave_plain
 from kedge.cli.redaction import escape_controls
-from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
+from kedge.answers.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 
 if TYPE_CHECKING:
-    from kedge.doctor.diagnosis import Diagnosis
-    from kedge.doctor.finding import Finding
+    from kedge.answers.doctor.diagnosis import Diagnosis
+    from kedge.answers.doctor.finding import Finding
 
 _HEADINGS = ((FAIL, "Problems"), (WARNING, "Warnings"), (NOTE, "Notes"), (SKIPPED, "Not checked"))
 _MEANINGS = {FAIL: "bad", WARNING: "warning", NOTE: "note", SKIPPED: "dim"}
@@ -74,6 +74,6 @@ def _render_groups(diagnosis: Diagnosis, titles: dict[str, str], paint: Paint, *
 
 
 def _rank(finding: Finding, groups: dict[str, str]) -> int:
-    from kedge.doctor.diagnosis import GROUPS
+    from kedge.answers.doctor.diagnosis import GROUPS
 
     return GROUPS.index(groups.get(finding.check, GROUPS[-1]))

@@ -13,13 +13,13 @@ from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.target_options import add_target, read_target
 from kedge.errors import KedgeError, UsageError, WillNotRun
-from kedge.release import VERSION
+from kedge.base.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
-    from kedge.ops.explain.explain import Explanation
+    from kedge.answers.explain import Explanation
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,10 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Explain one image, or compare several."""
-    from kedge.ops.explain.known_tables import load_known_tables
+    from kedge.compat.known_tables import load_known_tables
 
     if arguments.html is not None:
-        from kedge.posix.files import HTML, refuse_existing_text
+        from kedge.system.files import HTML, refuse_existing_text
 
         if len(arguments.images) > 1:
             raise UsageError("--html takes one image", hint="run it once for each image")
@@ -78,9 +78,9 @@ def _is_printed(arguments: argparse.Namespace) -> bool:
 
 
 def _explain(text: str, arguments: argparse.Namespace, console: Console, tables: Tables, target: Target) -> Explanation:
-    from kedge.model.reference import Reference
-    from kedge.ops.explain.explain import explain
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.reference import Reference
+    from kedge.answers.explain import explain
+    from kedge.image.workplace import Workplace
 
     reference = Reference.parse(text)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
@@ -115,8 +115,8 @@ def _choose_status(explanations: list[Explanation], arguments: argparse.Namespac
 
 
 def _make_page(explanation: Explanation, tables: Tables) -> bytes:
-    from kedge.ops.explain.explain import chart_explanation
-    from kedge.pages.explain_page import render_explanation
+    from kedge.answers.explain import chart_explanation
+    from kedge.answers.pages.explain_page import render_explanation
 
     page = render_explanation(
         explanation.traits,
@@ -130,7 +130,7 @@ def _make_page(explanation: Explanation, tables: Tables) -> bytes:
 
 
 def _write_page(page: bytes, path: Path, *, force: bool) -> None:
-    from kedge.posix.files import atomic_output
+    from kedge.system.files import atomic_output
 
     with atomic_output(path, force=force) as file:
         file.write(page)

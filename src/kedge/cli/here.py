@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.model.size import format_size
-from kedge.ops.diagnose.here import Here, find_here
-from kedge.release import VERSION
+from kedge.base.size import format_size
+from kedge.answers.here import Here, find_here
+from kedge.base.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

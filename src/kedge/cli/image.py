@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from kedge.cli.image_names import configure_names, run_list, run_rm, run_tag
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
-from kedge.release import VERSION
+from kedge.base.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.compat.image.size_report import SizeReport
+    from kedge.compat.contents.size_report import SizeReport
 
 _IMAGE = "reference, SIF file, directory or archive"
 
@@ -46,10 +46,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _run_size(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.cli.size_text import show_size
-    from kedge.model.reference import Reference
-    from kedge.ops.explain.image_size import measure_image
-    from kedge.ops.setup.workplace import Workplace
-    from kedge.posix.files import HTML, refuse_existing_text
+    from kedge.base.reference import Reference
+    from kedge.answers.image_size import measure_image
+    from kedge.image.workplace import Workplace
+    from kedge.system.files import HTML, refuse_existing_text
 
     if arguments.page is not None:
         refuse_existing_text(arguments.page, force=arguments.force, beginning=HTML)  # before anything is read
@@ -67,8 +67,8 @@ def _run_size(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _write_page(report: SizeReport, path: Path, *, force: bool) -> None:
-    from kedge.pages.size_page import render_size
-    from kedge.posix.files import atomic_output
+    from kedge.answers.pages.size_page import render_size
+    from kedge.system.files import atomic_output
 
     page = render_size(report, made=time.strftime("%Y-%m-%d %H:%M %Z"), version=VERSION)
     with atomic_output(path, force=force) as file:
@@ -77,9 +77,9 @@ def _write_page(report: SizeReport, path: Path, *, force: bool) -> None:
 
 def _run_diff(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.cli.image_text import show_diff
-    from kedge.model.reference import Reference
-    from kedge.ops.explain.image_diff import diff_images
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.reference import Reference
+    from kedge.answers.image_diff import diff_images
+    from kedge.image.workplace import Workplace
 
     base, new = Reference.parse(arguments.base), Reference.parse(arguments.new)
     remote = base if not base.is_local else new

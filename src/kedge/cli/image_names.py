@@ -11,7 +11,7 @@ from kedge.cli.options import add_settings
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.images.local_names import NamedImage
+    from kedge.image.local_names import NamedImage
 
 
 def configure_names(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,10 +29,10 @@ def configure_names(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
 def run_list(arguments: argparse.Namespace, console: Console) -> int:
     """Print the images, the newest first."""
-    from kedge.model.size import format_size
-    from kedge.ops.images.local_names import list_named
-    from kedge.ops.setup.workplace import Workplace
-    from kedge.store.tagged_images import shorten_name
+    from kedge.base.size import format_size
+    from kedge.image.local_names import list_named
+    from kedge.image.workplace import Workplace
+    from kedge.image.store.tagged_images import shorten_name
 
     with Workplace(console.settings, console.progress).open_store() as store:
         images = [image for image in list_named(store) if _is_asked(image, arguments.name)]
@@ -53,8 +53,8 @@ def run_list(arguments: argparse.Namespace, console: Console) -> int:
 
 def run_tag(arguments: argparse.Namespace, console: Console) -> int:
     """Add the name."""
-    from kedge.ops.images.local_names import tag_image
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.image.local_names import tag_image
+    from kedge.image.workplace import Workplace
 
     workplace = Workplace(console.settings, console.progress)
     digest = tag_image(arguments.source, arguments.target, workplace)
@@ -66,9 +66,9 @@ def run_tag(arguments: argparse.Namespace, console: Console) -> int:
 
 def run_rm(arguments: argparse.Namespace, console: Console) -> int:
     """Remove the names, and what only they need."""
-    from kedge.model.size import format_size
-    from kedge.ops.images.local_names import remove_image
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.size import format_size
+    from kedge.image.local_names import remove_image
+    from kedge.image.workplace import Workplace
 
     workplace = Workplace(console.settings, console.progress)
     freed = {name: remove_image(name, workplace) for name in arguments.name}
@@ -81,7 +81,7 @@ def run_rm(arguments: argparse.Namespace, console: Console) -> int:
 
 def _is_asked(image: NamedImage, names: list[str]) -> bool:
     """Whether an image has one of the names, with or without its tag; none means all."""
-    from kedge.store.tagged_images import shorten_name
+    from kedge.image.store.tagged_images import shorten_name
 
     asked, shown = [shorten_name(name) for name in names], shorten_name(image.reference)
     return not names or shown in asked or _split_tag(shown)[0] in asked

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.model.counting import count_things
-from kedge.model.size import format_size
+from kedge.base.counting import count_things
+from kedge.base.size import format_size
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.compat.packages.constraints import PackageChange
-    from kedge.ops.explain.compare_trees import FileChange
-    from kedge.ops.explain.image_diff import ImageDiff
+    from kedge.answers.compare_trees import FileChange
+    from kedge.answers.image_diff import ImageDiff
 
 _MOST_FILES = 20
 _LONGEST_VALUE = 60

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge import errors
-from kedge.model import job_fields
+from kedge.cluster import job_fields
 
 _BAR = "\\|"  # inside a cell
 _VALUES = {  # what stands behind a key of kedge.toml, by the kind of its value

@@ -10,7 +10,7 @@ import time
 from _thread import RLock, allocate_lock  # threading's own, whose import costs more than what most verbs say
 from collections.abc import Callable
 
-from kedge.frozen import frozen
+from kedge.base.frozen import frozen
 
 TYPE_CHECKING = False  # as typing has it
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from kedge.cli.target_options import add_target, read_target
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.compat.recommend import TagChoice
-    from kedge.ops.explain.recommend import Advice
+    from kedge.answers.recommend import Advice
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,10 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Recommend a tag."""
-    from kedge.model.reference import Reference
-    from kedge.ops.explain.known_tables import find_repository, load_known_tables
-    from kedge.ops.explain.recommend import recommend_tag
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.reference import Reference
+    from kedge.compat.known_tables import find_repository, load_known_tables
+    from kedge.answers.recommend import recommend_tag
+    from kedge.image.workplace import Workplace
 
     tables = load_known_tables(console.environ, console.progress)
     repository = find_repository(arguments.image, tables)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from kedge.posix import undivided
+from kedge.system import undivided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.model.counting import count_things
-from kedge.model.size import format_size
+from kedge.base.counting import count_things
+from kedge.base.size import format_size
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.compat.image.size_report import Saving, SizeReport, SizeShare
+    from kedge.compat.contents.size_report import Saving, SizeReport, SizeShare
 
 _ROWS = 12
 

@@ -27,7 +27,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 def read_target(arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str = "") -> Target:
     """Return the target that the options name; this host where they name none."""
-    from kedge.ops.explain.targets import find_target
+    from kedge.answers.targets import find_target
 
     return find_target(
         gpu=arguments.gpu,
@@ -44,7 +44,7 @@ def read_judged_target(
     arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str, is_needed: bool
 ) -> Target | None:
     """Return the target that the options name, or this host; None where they name none and this host has no GPU."""
-    from kedge.ops.explain.targets import keep_judged
+    from kedge.answers.targets import keep_judged
 
     target = read_target(arguments, console, tables, architecture=architecture)
     is_named = bool(arguments.gpu or arguments.driver or arguments.place)

@@ -4,11 +4,11 @@ themselves: the host branches they run on stand in an ELF note."""
 
 from __future__ import annotations
 
-from kedge.compat.versions import is_driver_version, split_library_name
+from kedge.base.versions import is_driver_version, split_library_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _PLACES = ("/usr/local/cuda/compat", "/usr/local/cuda/compat/lib.real", "/usr/local/cuda/compat/lib")
 _TOOLKITS = "/usr/local"
@@ -43,7 +43,7 @@ def read_branches(view: View, carried: CarriedDriver) -> None:
     """Fill in what the library says about itself, if it says anything that can be read."""
     import json  # late: only where the image's driver is newer than the host's
 
-    from kedge.posix.elf import ElfDamage, ElfFile
+    from kedge.system.elf import ElfDamage, ElfFile
 
     path = f"{carried.folder}/libcuda.so.{carried.version}"
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 
 
 @frozen

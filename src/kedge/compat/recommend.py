@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.read_traits import split_name
+from kedge.compat.contents.read_traits import split_name
 from kedge.compat.judge import judge
 from kedge.compat.rules.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
 from kedge.compat.rules.driver_lookup import find_offered_cuda
@@ -15,12 +15,12 @@ from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.tag_candidates import list_candidates, read_candidate, resolve_image, tells_architecture
 from kedge.compat.target import join_names
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
-from kedge.compat.versions import order
-from kedge.frozen import JsonValue, frozen, replace
-from kedge.model.counting import count_things
+from kedge.base.versions import order
+from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.base.counting import count_things
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.read_traits import read_traits
-from kedge.compat.image.tag_filters import list_architectures
-from kedge.compat.image.tag_names import read_tag
+from kedge.compat.contents.read_traits import read_traits
+from kedge.compat.contents.tag_filters import list_architectures
+from kedge.compat.contents.tag_names import read_tag
 from kedge.compat.tables.load import normalize_image
 from kedge.compat.tables.rows import NgcRelease
-from kedge.compat.versions import order
-from kedge.frozen import replace
+from kedge.base.versions import order
+from kedge.base.frozen import replace
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
 

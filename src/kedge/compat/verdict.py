@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 
 # Outcomes, from best to worst; `unknown` where too little is known to say.
 NATIVE = "native"  # the driver is new enough, and there are kernels for the GPU

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kedge.errors import InvalidJob
-from kedge.frozen import frozen
-from kedge.model.job import Job
-from kedge.model.job_fields import BY_KEY, BY_NAME, find_meaning
-from kedge.model.job_rules import find_problems
-from kedge.model.job_values import change_job, name_type, read_value, shorten
-from kedge.model.nearest import propose
-from kedge.model.toml_text import find_lines, write_key
-from kedge.posix.files import explained
+from kedge.base.frozen import frozen
+from kedge.cluster.job import Job
+from kedge.cluster.job_fields import BY_KEY, BY_NAME, find_meaning
+from kedge.cluster.job_rules import find_problems
+from kedge.cluster.job_values import change_job, name_type, read_value, shorten
+from kedge.base.nearest import propose
+from kedge.base.toml_text import find_lines, write_key
+from kedge.system.files import explained
 
 FILE_NAME = "kedge.toml"
 FILE_LIMIT = 1 << 18  # bytes; a larger one is something else

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from kedge.errors import InvalidJob
-from kedge.frozen import replace
-from kedge.model.duration import shorten_duration
-from kedge.model.job import Job
-from kedge.model.job_fields import FIELDS, JobField
-from kedge.model.job_rules import check_job
-from kedge.model.memory import shorten_memory
-from kedge.model.toml_text import write_key, write_list, write_text
+from kedge.base.frozen import replace
+from kedge.base.duration import shorten_duration
+from kedge.cluster.job import Job
+from kedge.cluster.job_fields import FIELDS, JobField
+from kedge.cluster.job_rules import check_job
+from kedge.cluster.memory import shorten_memory
+from kedge.base.toml_text import write_key, write_list, write_text
 
 
 def write_description(jobs: Iterable[Job], *, site: str = "") -> str:

@@ -29,13 +29,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kedge.errors import FileProblem, JobNotFound, NoSpace
-from kedge.frozen import frozen, list_defaults, list_names, replace
-from kedge.model.job_state import JobStatus, decode_status
-from kedge.model.output_pattern import shorten_id
-from kedge.model.site import Site, expand_path
-from kedge.patterns import late_pattern
-from kedge.posix.files import explain, explained, write_atomically
-from kedge.posix.private_files import (
+from kedge.base.frozen import frozen, list_defaults, list_names, replace
+from kedge.cluster.job_state import JobStatus, decode_status
+from kedge.cluster.output_pattern import shorten_id
+from kedge.cluster.site import Site, expand_path
+from kedge.base.patterns import late_pattern
+from kedge.system.files import explain, explained, write_atomically
+from kedge.system.private_files import (
     ANY_MODE,
     OTHERS_WRITE,
     make_private,
@@ -43,7 +43,7 @@ from kedge.posix.private_files import (
     refuse_changed,
     refuse_intruders,
 )
-from kedge.settings import Settings, xdg_directory
+from kedge.system.settings import Settings, xdg_directory
 
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
 _FINAL_LIMIT = 1 << 26  # the last word has a line for each task of an array

@@ -8,11 +8,11 @@ WORLD_SIZE that leaks in from a job script makes a training hang at its first co
 
 from __future__ import annotations
 
-from kedge.frozen import NOTHING, frozen
-from kedge.launch.ranks import Rank
+from kedge.base.frozen import NOTHING, frozen
+from kedge.cluster.ranks import Rank
 from kedge.launch.rendezvous import Rendezvous
 from kedge.launch.threads import choose_omp_threads
-from kedge.plain_enum import PlainEnum
+from kedge.base.plain_enum import PlainEnum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.frozen import NOTHING, JsonValue, as_dict, frozen
+from kedge.base.frozen import NOTHING, JsonValue, as_dict, frozen
 from kedge.launch.contracts import Contract, Terms
 from kedge.launch.rendezvous import Rendezvous
 
@@ -45,7 +45,7 @@ class RankOrder(JsonValue):
         """Encode the order as one word, with the version that wrote it: on a node there may be another kedge."""
         import json  # late: who starts ranks has it loaded
 
-        from kedge.release import VERSION  # late: ranks need it for an error alone
+        from kedge.base.release import VERSION  # late: ranks need it for an error alone
 
         return json.dumps({"kedge": VERSION, **as_dict(self)}, separators=(",", ":"))
 

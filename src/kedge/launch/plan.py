@@ -10,11 +10,11 @@ import base64
 import json
 from collections.abc import Sequence
 
-from kedge.frozen import frozen, replace
+from kedge.base.frozen import frozen, replace
 from kedge.launch.contracts import Contract
 from kedge.launch.order import RankOrder
-from kedge.launch.programs.own import QRSH
-from kedge.launch.programs.program import LaunchProgram, StartRequest, flatten
+from kedge.cluster.launchers.own import QRSH
+from kedge.cluster.launchers.program import LaunchProgram, StartRequest, flatten
 from kedge.launch.shape import LaunchShape
 
 CONTAINED = "contained"  # the image's own mpirun, in one container on one node

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.frozen import JsonValue, frozen
-from kedge.model.allocation import Allocation
+from kedge.base.frozen import JsonValue, frozen
+from kedge.cluster.allocation import Allocation
 
 _FIRST, _COUNT = 20000, 12000  # below the ports that the kernel gives away (32768 and up)
 _LAUNCH_STEP = 1531  # between two launches of one job; prime to the count, so that many of them differ

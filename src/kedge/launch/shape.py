@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kedge.errors import LaunchRefused
-from kedge.frozen import JsonValue, frozen
-from kedge.launch.ranks import Rank
-from kedge.model.allocation import AllocatedNode, Allocation
-from kedge.model.counting import count_things
+from kedge.base.frozen import JsonValue, frozen
+from kedge.cluster.ranks import Rank
+from kedge.cluster.allocation import AllocatedNode, Allocation
+from kedge.base.counting import count_things
 
 
 @frozen

@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping
 
 from kedge.errors import LaunchRefused
-from kedge.frozen import list_defaults, list_names
+from kedge.base.frozen import list_defaults, list_names
 from kedge.launch.contracts import Contract
-from kedge.release import VERSION
+from kedge.base.release import VERSION
 
 _LONGEST = 60  # characters of a foreign word that a message shows
 

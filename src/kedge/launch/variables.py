@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from kedge.patterns import late_pattern
+from kedge.base.patterns import late_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

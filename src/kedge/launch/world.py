@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 from kedge.launch.probe.answers import RankAnswer
 
 _SHOWN = 8  # ranks that a sentence names

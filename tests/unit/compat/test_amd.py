@@ -10,9 +10,9 @@ from kedge.compat.recommend import recommend
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NO, UNKNOWN
-from kedge.ops.explain.targets import find_target
-from kedge.runtime.facts import Additions
-from kedge.settings import Settings
+from kedge.answers.targets import find_target
+from kedge.container.facts import Additions
+from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_host
 from tests.builders.user_threads import TABLES, read_image, start
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.compat.image.traits import Fact, ImageTraits
+from kedge.compat.traits import Fact, ImageTraits
 from kedge.compat.rules.nvidia_require_rule import (
     Evaluation,
     ExpressionValues,

@@ -11,7 +11,7 @@ import pytest
 
 from kedge.errors import FileProblem, JobNotFound
 from kedge.jobs.records import Draft, Record, Records
-from kedge.model.job_state import JobStatus, State
+from kedge.cluster.job_state import JobStatus, State
 
 NASTY = "a 'b' \"c\" $(touch x)\n`d` ünï\udce4"
 

@@ -20,10 +20,10 @@ from kedge.launch.contracts import (
     rank_variables,
     starts_one_per_node,
 )
-from kedge.launch.ranks import Rank
+from kedge.cluster.ranks import Rank
 from kedge.launch.rendezvous import Rendezvous
 from kedge.launch.shape import LaunchShape
-from kedge.model.allocation import AllocatedNode
+from kedge.cluster.allocation import AllocatedNode
 from tests.builders.rows import each_row
 
 MEETING = Rendezvous("gpu01", 24711, "kedge-4711.0")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 
 from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
-from kedge.frozen import frozen
+from kedge.base.frozen import frozen
 
 _NAME = "nccl-tests"
 _DEVICE = re.compile(

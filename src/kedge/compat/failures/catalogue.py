@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kedge.compat.failures.failure import LEVELS, SURE, Failure
 from kedge.errors import TableProblem
-from kedge.model.typed_table import make_value, read_tables
-from kedge.settings import site_file
+from kedge.base.typed_table import make_value, read_tables
+from kedge.system.settings import site_file
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

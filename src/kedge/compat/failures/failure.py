@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 
 # How a message relates to the failure; in a report they come in this order.
 CAUSE = "cause"  # it says why

@@ -10,11 +10,11 @@ import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kedge.model.mpi import CRAY, INTEL, OPEN_MPI, PMI1, PMI2, PMIX
-from kedge.patterns import late_pattern
+from kedge.cluster.mpi import CRAY, INTEL, OPEN_MPI, PMI1, PMI2, PMIX
+from kedge.base.patterns import late_pattern
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 UCX, LIBFABRIC, VERBS, PSM2, PORTALS = "ucx", "libfabric", "verbs", "psm2", "portals4"
 _PMIX_PLUGIN = late_pattern(r"mca_pmix_(?:ext\d*x?|pmix\d*x?|cray)\Z")

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kedge.launch.programs.known import list_launchers
-from kedge.model.mpi import MPICH, OPEN_MPI, MpiFacts
+from kedge.cluster.launchers.known import list_launchers
+from kedge.cluster.mpi import MPICH, OPEN_MPI, MpiFacts
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OPEN_MPI_PROGRAMS = ("orterun", "prterun", "prun", "orted")

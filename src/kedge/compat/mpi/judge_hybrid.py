@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from kedge.compat.mpi.pmi import list_pmi
 from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence
-from kedge.frozen import replace
-from kedge.model.mpi import (
+from kedge.base.frozen import replace
+from kedge.cluster.mpi import (
     DOUBTFUL,
     FAILS,
     HYBRID,

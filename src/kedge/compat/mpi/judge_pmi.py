@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kedge.compat.mpi.pmi import choose_mpi_type, list_pmi
 from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence, name_kinds
-from kedge.model.mpi import (
+from kedge.cluster.mpi import (
     DOUBTFUL,
     FAILS,
     OPEN_MPI,

@@ -13,7 +13,7 @@ from kedge.compat.mpi.judge_bind import judge_bind
 from kedge.compat.mpi.judge_hybrid import judge_hybrid
 from kedge.compat.mpi.judge_pmi import judge_pmi
 from kedge.compat.mpi.wording import explain_absence
-from kedge.model.mpi import (
+from kedge.cluster.mpi import (
     BIND,
     CONTAINED,
     DOUBTFUL,

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.c_library import LIBRARY_FOLDERS
+from kedge.compat.contents.c_library import LIBRARY_FOLDERS
 from kedge.compat.mpi.places import list_loader_folders
 from kedge.errors import KedgeError
-from kedge.formats.elf import ElfObject, parse_elf
-from kedge.frozen import frozen
+from kedge.image.formats.elf import ElfObject, parse_elf
+from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _MPI_NAME = re.compile(r"lib(?:mpi|mpich|mpi_cray|mpi_gnu_\d+)\.so\.\d+\Z")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

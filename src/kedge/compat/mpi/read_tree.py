@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.c_library import read_c_library
-from kedge.compat.image.clean_config import clean_text
-from kedge.compat.image.traits import Fact
+from kedge.compat.contents.c_library import read_c_library
+from kedge.image.clean_config import clean_text
+from kedge.compat.traits import Fact
 from kedge.compat.mpi.components import (
     list_plugin_folders,
     list_plugins,
@@ -26,14 +26,14 @@ from kedge.compat.mpi.find_launcher import find_own_launcher, find_preferred
 from kedge.compat.mpi.find_version import find_version, read_header
 from kedge.compat.mpi.identify import identify_library
 from kedge.compat.mpi.places import SHARED_PREFIXES, list_libraries, list_library_folders, list_prefixes
-from kedge.compat.versions import order
+from kedge.base.versions import order
 from kedge.errors import KedgeError
-from kedge.formats.elf import ElfObject, parse_elf
-from kedge.frozen import replace
-from kedge.model.mpi import INTEL, OPEN_MPI, MpiFacts
+from kedge.image.formats.elf import ElfObject, parse_elf
+from kedge.base.frozen import replace
+from kedge.cluster.mpi import INTEL, OPEN_MPI, MpiFacts
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _LARGEST = 96 << 20  # bytes of a library; that of MPICH has 37 MB with its symbols
 _MOST = 12  # MPIs of one tree

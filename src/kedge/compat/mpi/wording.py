@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.model.mpi import PMI1, PMI2, PMIX, MpiImage
+from kedge.cluster.mpi import PMI1, PMI2, PMIX, MpiImage
 
 _TITLES = {PMIX: "PMIx", PMI2: "PMI-2", PMI1: "PMI-1"}
 SINGLETONS_SAID = "each rank would be rank 0 of 1, and nothing would say so"

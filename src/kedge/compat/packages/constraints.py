@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from kedge.compat.packages.package import CONDA, PIP, InstalledPackage, normalize_name
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 
 _TOOLS = frozenset(("pip", "setuptools", "wheel"))
 # PEP 440; pip refuses a constraints file with any other version in it

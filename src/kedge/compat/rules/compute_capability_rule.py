@@ -6,7 +6,7 @@ Kernels run on GPUs of the same major and the same or a newer minor; PTX is comp
 
 from __future__ import annotations
 
-from kedge.compat.versions import order
+from kedge.base.versions import order
 
 NATIVE, PTX, NO, UNKNOWN = "native", "ptx", "no", "unknown"  # as the outcomes of a verdict
 

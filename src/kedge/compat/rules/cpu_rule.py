@@ -9,7 +9,7 @@ from kedge.compat.target import THIS_MACHINE
 from kedge.compat.verdict import FAIL, OK, OPEN, WARNING, Judgement
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.traits import ImageTraits
     from kedge.compat.target import Target
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from kedge.compat.rules.driver_rule import DriverNeed, HostDriver
 from kedge.compat.rules.libcuda_choice import is_data_center
-from kedge.compat.versions import major_minor, order
+from kedge.base.versions import major_minor, order
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Gpu, Target
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from kedge.compat.rules.libcuda_choice import IMAGE, choose_libcuda, cuda_major, find_branch
-from kedge.compat.versions import order
+from kedge.base.versions import order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from kedge.compat.rules.libcuda_choice import (
     NOT_DATA_CENTER,
     NOT_LISTED,
 )
-from kedge.compat.versions import order
+from kedge.base.versions import order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

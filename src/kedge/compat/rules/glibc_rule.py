@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kedge.compat.verdict import NOTE, WARNING, Judgement
-from kedge.compat.versions import order
+from kedge.base.versions import order
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.traits import ImageTraits
     from kedge.compat.target import Target
 
 _MUSL_SYSTEMS = ("alpine", "void", "chimera")

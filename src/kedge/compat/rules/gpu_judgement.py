@@ -15,11 +15,11 @@ from kedge.compat.rules.driver_text import name_cuda, name_libcuda, tell_driver
 from kedge.compat.tables.gpu_names import AMD
 from kedge.compat.tables.load import normalize_image
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, PTX, UNKNOWN, WARNING, Judgement
-from kedge.compat.versions import order
-from kedge.frozen import frozen
+from kedge.base.versions import order
+from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.tables.rows import NgcRelease
     from kedge.compat.target import Gpu, Target

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from kedge.compat.rules.driver_lookup import find_offered_cuda
 from kedge.compat.target import Gpu
 from kedge.compat.verdict import NO, NOTE, WARNING, Judgement
-from kedge.compat.versions import major_minor, order
-from kedge.frozen import frozen
+from kedge.base.versions import major_minor, order
+from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
+    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
 

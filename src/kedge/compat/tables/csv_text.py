@@ -9,8 +9,8 @@ from typing import Any
 
 from kedge.compat.tables.columns import TABLE_KINDS, CellProblem, TableKind
 from kedge.errors import TableProblem
-from kedge.frozen import frozen
-from kedge.model.nearest import propose
+from kedge.base.frozen import frozen
+from kedge.base.nearest import propose
 
 LARGEST = 8 << 20  # bytes; larger files are something else
 _LONGEST_CELL = 8192

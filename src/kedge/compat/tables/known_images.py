@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from kedge.compat.tables.columns import CellProblem, TableKind
 from kedge.compat.tables.load import read_shipped
-from kedge.frozen import frozen
+from kedge.base.frozen import frozen
 
 _ANSWERS = {"": None, "yes": True, "no": False}
 

@@ -11,10 +11,10 @@ import csv
 import io
 from collections.abc import Iterable
 
-from kedge.compat.image.traits import ImageTraits
+from kedge.compat.traits import ImageTraits
 from kedge.compat.tables.columns import RELEASES, CellProblem
 from kedge.compat.tables.rows import NgcRelease
-from kedge.compat.versions import order
+from kedge.base.versions import order
 
 # The columns of the table, and the facts they come from
 _FACTS = {

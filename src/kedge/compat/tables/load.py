@@ -14,10 +14,10 @@ from pathlib import Path
 from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TableKind, split_pattern
 from kedge.compat.tables.csv_text import LARGEST, GroupedTable, ParsedTable, parse_table
 from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
-from kedge.compat.versions import order
+from kedge.base.versions import order
 from kedge.errors import TableProblem
-from kedge.frozen import list_names, replace
-from kedge.posix.private_files import read_own_file
+from kedge.base.frozen import list_names, replace
+from kedge.system.private_files import read_own_file
 
 SHIPPED = Path(__file__).parents[2] / "data"
 _SCHEMES = ("docker://", "dockerd://", "oras://")

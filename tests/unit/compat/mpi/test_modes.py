@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from kedge.compat.mpi.modes import choose_mode, judge_modes
-from kedge.frozen import replace
-from kedge.model.mpi import (
+from kedge.base.frozen import replace
+from kedge.cluster.mpi import (
     BIND,
     CONTAINED,
     CRAY,

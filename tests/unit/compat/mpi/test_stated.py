@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.compat.image.traits import Fact, ImageTraits
+from kedge.compat.traits import Fact, ImageTraits
 from kedge.compat.mpi.stated import parse_title, read_stated_mpi
 from tests.builders.rows import each_row
 

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Bases that are made on this host: by a package manager into an empty directory, or busybox with its links.
+
+What was made is a layer in the cache, known by the header: another build with the same header takes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kedge.errors import BuildFailed, ProgramMissing
+from kedge.image.formats.singularityd import SourceRecord
+from kedge.base.frozen import replace
+from kedge.image.layers.upper_directory import UpperOptions, read_upper
+from kedge.base.manifest import ImageConfig
+from kedge.builds.bases.base_layers import as_one_layer
+from kedge.builds.bases.bootstrap_programs import plan_bootstrap
+from kedge.builds.request import NotMadeError
+from kedge.image.workplace import Workplace
+from kedge.image.sources.image_source import LayeredImage, TreeImage
+from kedge.system.confined_paths import remove_tree
+from kedge.system.files import explained
+from kedge.system.process import describe_status
+from kedge.system.programs import find_program
+from kedge.builds.step_values import Base, refuse_recipe
+from kedge.image.registry.download import download_url
+from kedge.container.facts import Bind
+from kedge.container.start.build_step import StepProgram, StepRoot, run_build_step
+from kedge.container.start.host_script import HostScript, run_host_script
+from kedge.image.store.store import Store
+
+_FORMAT = "kedge bootstrap 1"
+_SCRIPT_FOLDER = "/run/kedge"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LAST_LINES = 20
+_BUSYBOX_LIMIT = 64 << 20  # bytes
+_BUSYBOX_FILES = {
+    "etc/passwd": "root:!:0:0:root:/root:/bin/sh\n",
+    "etc/group": "root:x:0:\n",
+    "etc/hosts": "127.0.0.1\tlocalhost\n",
+}
+
+
+def find_instead(base: Base, workplace: Workplace) -> Base | None:
+    """The image to begin with where the program of an agent is not here; None where it is. Raises if there is none."""
+    if base.agent == "busybox":
+        return None
+    plan = plan_bootstrap(base)
+    if plan.program:
+        return None
+    if plan.is_same:
+        workplace.progress.warn(
+            f"{base.agent} is not installed on this host; building from docker://{plan.image} instead"
+        )
+        if base.read_field("include"):
+            workplace.progress.warn(
+                f"'Include: {base.read_field('include').text}' was not applied: install these packages in %post"
+            )
+        return replace(base, agent="docker", reference=plan.image, fields={})
+    raise ProgramMissing(
+        f"{base.place}: 'Bootstrap: {base.agent}' needs the program {base.agent}, which this host does not have",
+        hint=f"begin with the same system as an image: 'Bootstrap: docker' and 'From: {plan.image}'",
+    )
+
+
+def make_bootstrapped(
+    base: Base, workplace: Workplace, store: Store, *, anew: bool = False, makes: bool = True
+) -> LayeredImage:
+    """The base of a header whose program is here; without `makes` one that the cache has, else NotMadeError."""
+    if base.agent == "busybox":
+        return _make_busybox(base, workplace, store, anew=anew, makes=makes)
+    plan = plan_bootstrap(base)
+    said = repr((base.agent, sorted((key, word.text) for key, word in base.fields.items()), str(workplace.platform)))
+
+    def fill(folder: Path) -> None:
+        _require_making(makes=makes)
+        workplace.progress.note(f"running {Path(plan.program).name} for {base.place}")
+        _run_script(base, plan.script, folder, workplace)
+        if plan.inside:
+            _run_inside(base, plan.inside, folder, workplace)
+
+    return _make(base, said, fill, workplace, store, anew=anew)
+
+
+def _require_making(*, makes: bool) -> None:
+    if not makes:
+        raise NotMadeError
+
+
+def _make_busybox(base: Base, workplace: Workplace, store: Store, *, anew: bool, makes: bool) -> LayeredImage:
+    """busybox from `MirrorURL`, or this host's, with a link for each of its programs."""
+    mirror = base.read_field("mirrorurl").text.strip()
+    own = "" if mirror else _find_static_busybox(base)
+    said = mirror
+    if own:
+        with explained(own):
+            said = hashlib.sha256(Path(own).read_bytes()).hexdigest()
+
+    def fill(folder: Path) -> None:
+        _require_making(makes=makes)
+        with explained(folder):
+            for name in ("bin", "etc", "root", "tmp", "var/tmp", "dev", "proc", "sys"):
+                (folder / name).mkdir(parents=True, exist_ok=True)
+            for name, text in _BUSYBOX_FILES.items():
+                (folder / name).write_text(text)
+            (folder / "tmp").chmod(0o1777)
+            (folder / "var/tmp").chmod(0o1777)
+            with (folder / "bin/busybox").open("wb") as file:
+                if own:
+                    file.write(Path(own).read_bytes())
+                else:
+                    transport = workplace.open_access().transport
+                    download_url(transport, mirror, file, limit=_BUSYBOX_LIMIT)
+            (folder / "bin/busybox").chmod(0o755)
+        _run_inside(base, ("/bin/busybox", "--install", "-s", "/bin"), folder, workplace)
+
+    return _make(base, f"busybox {said} {workplace.platform}", fill, workplace, store, anew=anew)
+
+
+def _find_static_busybox(base: Base) -> str:
+    path = find_program("busybox") or ""
+    if path and b"/ld-" not in Path(path).read_bytes():  # without a loader it runs in an empty directory
+        return path
+    raise refuse_recipe(
+        base.place,
+        "'Bootstrap: busybox' needs a 'MirrorURL:' line, as this host has no static busybox",
+        "name the address of a static busybox, or begin with 'Bootstrap: docker' and 'From: busybox'",
+    )
+
+
+def _make(
+    base: Base, said: str, fill: Callable[[Path], None], workplace: Workplace, store: Store, *, anew: bool
+) -> LayeredImage:
+    mirror = base.read_field("mirrorurl").text
+    record = SourceRecord(base.agent, mirror, None, workplace.platform, 0)
+
+    def open_tree() -> TreeImage:
+        with contextlib.ExitStack() as closing:
+            folder = closing.enter_context(_make_folder(workplace))
+            fill(folder)
+            root, source = read_upper(folder, UpperOptions(keeps_root=True))
+            closing.callback(source.close)
+            if b"dev" in root.children:
+                root.children[b"dev"].children.clear()
+            image = TreeImage(root, source, record, ImageConfig(workplace.platform), is_decorated=False)
+            image.on_close = closing.pop_all().close
+            return image
+
+    return as_one_layer(open_tree, f"{_FORMAT} {said}", workplace, store, name=mirror, is_anew=anew)
+
+
+@contextlib.contextmanager
+def _make_folder(workplace: Workplace) -> Iterator[Path]:
+    place = workplace.settings.temporary_directory
+    with explained(place):
+        folder = Path(tempfile.mkdtemp(prefix="kedge-bootstrap-", dir=place))
+        folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+class _Tail:
+    """Passes on what a program prints, line by line, and keeps the end."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._progress = workplace.progress
+        self._rest = b""
+        self.lines: deque[str] = deque(maxlen=_LAST_LINES)
+
+    def write(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            text = line.decode(errors="replace").rstrip()
+            self.lines.append(text)
+            self._progress.detail(text)
+
+
+def _run_script(base: Base, script: str, folder: Path, workplace: Workplace) -> None:
+    """A script with the programs of this host, which can change the folder only."""
+    tail = _Tail(workplace)
+    with _make_folder(workplace) as place:
+        text = f"set -e\nexport ROOTFS=/rootfs LC_ALL=C\n{script}"
+        with explained(place):
+            (place / "script.sh").write_text(text, "utf-8", "surrogateescape")
+        program = HostScript(["/bin/sh", f"{_SCRIPT_FOLDER}/script.sh"])
+        bind = Bind(str(place), _SCRIPT_FOLDER, readonly=True)
+        status = run_host_script(StepRoot(str(folder)), program, tail.write, binds=[bind])
+    _require_success(base, status, tail)
+    if not any((folder / name).exists() for name in ("usr", "bin")):
+        raise BuildFailed(
+            f"{base.place}: 'Bootstrap: {base.agent}' ended without an error and made no files",
+            context={"file": base.place.file, "line": str(base.place.line), "output": "\n".join(tail.lines)},
+            hint="start from an image instead: 'Bootstrap: docker' and 'From: IMAGE'",
+        )
+
+
+def _run_inside(base: Base, argv: tuple[str, ...], folder: Path, workplace: Workplace) -> None:
+    tail = _Tail(workplace)
+    environment = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    _require_success(base, run_build_step(StepRoot(str(folder)), StepProgram(argv, environment), tail.write), tail)
+
+
+def _require_success(base: Base, status: int, tail: _Tail) -> None:
+    if status:
+        raise BuildFailed(
+            f"{base.place}: 'Bootstrap: {base.agent}' {describe_status(status)}",
+            context={"file": base.place.file, "line": str(base.place.line), "output": "\n".join(tail.lines)},
+            hint="check MirrorURL, OSVersion and Include in the header",
+        )

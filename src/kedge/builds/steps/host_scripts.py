@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""%pre and %setup: scripts of a definition file that run with the programs of this host.
+
+They see the host's programs, the directories that `script_folders.py` chooses and the image, and change the image only.
+With `--setup-on-host` they run as Apptainer runs them: as the user, with all that the user may do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from kedge.errors import BuildFailed, FileProblem
+from kedge.base.tree import NodeKind, walk
+from kedge.builds.copies.context import open_context
+from kedge.builds.request import StepLabel
+from kedge.builds.states.roots import StepWorkspace
+from kedge.builds.steps.script_folders import choose_folders
+from kedge.builds.steps.session import BuildSession
+from kedge.system.files import explained
+from kedge.system.process import describe_status, relay_program
+from kedge.system.tree_walk import walk_tree
+from kedge.builds.step_values import SCRIPT_PATH, HostScriptStep
+from kedge.container.facts import Bind
+from kedge.container.start.host_script import HostScript, run_host_script
+
+_SCRIPT_FOLDER = "/run/kedge"  # where a confined script stands
+_NAME = "script.sh"
+_MOST_FILES = 20_000
+_MOST_BYTES = 1 << 30
+_GO_TO = 'cd "$1" && shift && exec "$@"'
+
+
+def run_host_step(session: BuildSession, step: HostScriptStep, workspace: StepWorkspace, label: StepLabel) -> None:
+    """Run the script; raises BuildFailed unless it succeeds."""
+    folder = session.place.make_folder("script")
+    with explained(folder):
+        (folder / _NAME).write_bytes(step.script)
+        (folder / _NAME).chmod(0o755)
+    output = session.open_output(label)
+    run = _run_on_host if session.request.uses_host else _run_confined
+    try:
+        status = run(session, step, workspace, folder, output.write)
+    finally:
+        output.finish()
+    session.cancellation.check()
+    if status:
+        raise _explain_failure(session, step, status, output.last)
+
+
+def _run_confined(
+    session: BuildSession, step: HostScriptStep, workspace: StepWorkspace, folder: Path, write: Callable[[bytes], None]
+) -> int:
+    argv = _put_path(step.argv, f"{_SCRIPT_FOLDER}/{_NAME}")
+    return run_host_script(
+        workspace.root,
+        HostScript(argv, choose_folders(session.reach, step)),
+        write,
+        binds=[Bind(str(folder), _SCRIPT_FOLDER, readonly=True)],
+        is_cancelled=session.cancellation.is_requested,
+    )
+
+
+def _run_on_host(
+    session: BuildSession, step: HostScriptStep, workspace: StepWorkspace, folder: Path, write: Callable[[bytes], None]
+) -> int:
+    """Run a script as the user, on the host itself; the image's root is a directory."""
+    root = str(workspace.root.base)
+    environment = {**os.environ, "APPTAINER_ROOTFS": root, "SINGULARITY_ROOTFS": root}
+    argv = _put_path(step.argv, str(folder / _NAME))
+    return relay_program(
+        ["/bin/sh", "-c", _GO_TO, "sh", str(session.context.resolve()), *argv],
+        write,
+        environment=environment,
+        is_cancelled=session.cancellation.is_requested,
+        name=f"%{step.section}",
+    )
+
+
+def _put_path(argv: tuple[str, ...], path: str) -> list[str]:
+    return [word.replace(SCRIPT_PATH, path) for word in argv]
+
+
+def _explain_failure(session: BuildSession, step: HostScriptStep, status: int, last: Iterable[str]) -> BuildFailed:
+    context = {"file": step.place.file, "line": str(step.place.line), "status": str(status), "step": step.text}
+    if text := "\n".join(last):
+        context["output"] = text
+    log = f"; the whole output is in {session.log.path}" if session.log.path else ""
+    hint = f"%{step.section} may change $APPTAINER_ROOTFS only; --setup-on-host lets it change this host{log}"
+    if session.request.uses_host:
+        hint = f"run the commands of %{step.section} by hand to see why{log}"
+    return BuildFailed(f"{step.place}: %{step.section} {describe_status(status)}", context=context, hint=hint)
+
+
+def identify_surroundings(session: BuildSession, step: HostScriptStep) -> str:
+    """What a script can read of this host, for its key: all files of its directories, if few and readable.
+
+    Otherwise, or where a script may do anything, no key fits a second time, and the script runs in every build.
+    """
+    if session.request.uses_host:
+        return secrets.token_hex(16)
+    found = [_identify_folder(session, Path(path)) for path, *_ in choose_folders(session.reach, step).shown]
+    return "".join(found) if all(found) else secrets.token_hex(16)
+
+
+def _identify_folder(session: BuildSession, folder: Path) -> str:
+    """Return a digest of what is in a directory; empty where that is too much, or cannot be read."""
+    if _is_large(folder):
+        return ""
+    try:
+        origin = open_context(folder, output=session.request.output.path, ignores=False, reach=session.reach)
+        tree = origin.read_tree("/")
+        if tree is not None and sum(node.size for _, node in walk(tree) if node.kind is NodeKind.FILE) <= _MOST_BYTES:
+            return origin.digest_tree(tree)
+    except FileProblem:  # a file that cannot be read, such as the work directory of an overlay
+        pass
+    return ""
+
+
+def _is_large(folder: Path) -> bool:
+    counts = itertools.accumulate(len(entries) for _, entries in walk_tree(folder))
+    return any(count > _MOST_FILES for count in counts)

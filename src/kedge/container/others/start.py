@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What runtimes that know nothing of `/.singularity.d` are told to start: the same program, in the same environment
+and directory, that kedge itself would start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kedge.container.others.mounts import Mounts
+from kedge.container.others.request import ForeignPlan, RuntimeCall
+from kedge.container.env_scripts import collect_requests
+from kedge.container.environment.action_script import ACTION
+from kedge.container.payload import plan_payload
+
+# Variables of the user that a runtime's own program, or the shell or loader under it, would take for itself.
+_PROGRAMS_OWN = frozenset(
+    (
+        *("HOME", "PATH", "TMPDIR", "USER", "LOGNAME", "SHELL", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS"),
+        *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "GLIBC_TUNABLES"),
+    )
+)
+_PROGRAMS_PREFIXES = ("LD_", "ENROOT_", "CH_", "CONTAINERS_", "PODMAN", "PYTHON")
+
+
+@dataclass(slots=True)
+class Started:
+    """The program and its environment, and the directory that it begins in.
+
+    What an image or a device wrote is spelled out: in the environment of the runtime's own program it would tell that
+    program what to do on this host.
+    """
+
+    argv: list[str]
+    folder: str
+    inherited: dict[str, str] = field(default_factory=dict)  # may stand in the environment of the runtime's program
+    spelled: dict[str, str] = field(default_factory=dict)  # must be said: not for the program itself
+
+    @property
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        return sorted({*self.inherited, *self.spelled})
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Leave these out."""
+        for name in names:
+            self.inherited.pop(name, None)
+            self.spelled.pop(name, None)
+
+
+def plan_start(request: RuntimeCall, mounts: Mounts, plan: ForeignPlan) -> Started:
+    """Return what is to be started; says on the way what there is to say about it."""
+    options, facts = request.options, request.image.facts
+    payload = plan_payload(options, request.host, facts, request.additions, request.binds)
+    plan.notes += [*request.additions.warnings, *payload.warnings]
+    plan.details += [*request.additions.notes, *payload.notes]
+    argv = list(payload.argv)
+    plan.is_idle = not argv
+    if argv and "/" not in argv[0]:
+        argv[0] = next(
+            (path for folder in payload.search if facts.view.is_executable(path := f"{folder}/{argv[0]}")), argv[0]
+        )
+    started = Started(argv, options.pwd or payload.workdir or _choose_folder(request, mounts))
+    asked = collect_requests(options, request.host, [])
+    for name, value in payload.environ.items():
+        if name == "PWD":
+            continue  # every runtime sets it itself
+        is_own = name in _PROGRAMS_OWN or name.startswith(_PROGRAMS_PREFIXES)
+        is_users = name in asked or request.host.environ.get(name) == value or name.startswith(ACTION)
+        (started.inherited if is_users and not is_own else started.spelled)[name] = value
+    return started
+
+
+def _choose_folder(request: RuntimeCall, mounts: Mounts) -> str:
+    """The current directory where it is inside as well, else the home directory, else the root."""
+    view = request.image.facts.view
+    wanted = [mounts.home] if request.options.contain else [request.host.cwd, mounts.home]
+    for folder in wanted:
+        if view.kind(folder) == "d" or folder in mounts.empty or _is_bound(folder, mounts):
+            return folder
+    return "/"
+
+
+def _is_bound(folder: str, mounts: Mounts) -> bool:
+    return any(folder == bind.destination or folder.startswith(bind.destination + "/") for bind in mounts.binds)
+
+
+def merge_environment(program: Mapping[str, str], started: Started) -> dict[str, str]:
+    """The environment for the runtime's program: its own, and what the container is to inherit from it."""
+    return {**program, **started.inherited}

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts what a plan says, follows it, and ends it: when a rank fails, when the launch is asked to end, or is late.
+
+The launcher ends the other ranks; where it does not, it is ended with all that it started here. Processes that kedge
+starts on nodes themselves end when their standard input does.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from kedge.errors import LaunchFailed
+from kedge.base.frozen import frozen, replace
+from kedge.launch.plan import CONTAINED, LaunchPlan, StartedProcess
+from kedge.cluster.launchers.node_shell import list_shell_settings, write_node_shell
+from kedge.cluster.launchers.program import RankEnd
+from kedge.launch.follow_output import OutputFollower, RankFailure, Write
+from kedge.launch.rank_input import InputSender, make_piece
+from kedge.launch.watch_nodes import LostNode, NodeWatch
+from kedge.launch.watch_ranks import EndedRank, RankWatch
+from kedge.system.child_group import ChildGroup, GroupMember
+from kedge.base.rank_variables import OWN_TOKEN
+from kedge.container.processes.rank_sharing import find_private_directory
+
+_MOMENT = 0.1  # seconds between two looks
+_LAST_WORDS = 2.0  # seconds that output may still come from a node whose process has ended
+_LINGER = 8.0  # seconds that a launcher has to end the other ranks
+_GRACE = 3.0  # seconds between two signals
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)  # by the first srun kills all ranks, also those that ignore it
+
+
+@frozen
+class LaunchEnd:
+    """How a launch ended."""
+
+    status: int  # that of the first rank that failed; 0: none did
+    failure: RankFailure | None = None
+    is_late: bool = False  # it was ended because its time was over
+    is_cut: bool = False  # it was ended because it had done all, and did not end
+
+
+class _Launch:
+    """The processes of a plan while they run."""
+
+    def __init__(self, plan: LaunchPlan, follower: OutputFollower, environ: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._follower = follower
+        self._group = ChildGroup(follower.hear)
+        self._environ = make_environment(plan, environ)
+        self._shell = _write_shell(plan) if plan.node_shell and plan.mode != CONTAINED else None
+        self._environ |= list_shell_settings(str(self._shell), environ) if self._shell else ()
+        self._held: list[int] = []  # the ends of pipes that keep nodes running
+        self._input: InputSender | None = None  # that to the first node
+        self._ranks = RankWatch(self._group)
+        if not self._is_own:  # which knows by itself how its ranks end
+            follower.when_started = self._ranks.add
+        self._nodes = NodeWatch(plan.shape.node_count if plan.launcher == "srun" else 1, self._environ)
+        self._ended: dict[int, float] = {}  # nodes whose own process ended with 0, and when
+        self.lost: LostNode | None = None
+        self.status = 0
+        self.is_cut = False
+
+    def start(self, processes: Sequence[StartedProcess], *, reads_input: bool) -> None:
+        given = 0 if reads_input and not os.isatty(0) else None
+        self._group.hand_on_signals()
+        if self._is_own:
+            self._start_nodes(processes, given)
+            return
+        for process in processes:
+            self._group.start(process.argv, self._environ, stdin=given)
+
+    def _start_nodes(self, processes: Sequence[StartedProcess], given: int | None) -> None:
+        """Each by one process, which reads the token from its pipe; the first one's carries what rank 0 reads, too."""
+        for number, process in enumerate(processes):
+            reading, writing = os.pipe()
+            os.write(writing, make_piece(self._plan.token.encode()))
+            if number == 0:
+                self._input = InputSender(self._group, writing, given)
+                self._follower.when_taken = self._input.go_on
+            else:
+                self._held.append(writing)
+            try:
+                self._group.start(process.argv, self._environ, stdin=reading)
+            finally:
+                os.close(reading)
+
+    def watch(self, deadline: float | None, has_done_all: Callable[[], bool]) -> bool:
+        """Until all have ended, or have done all and do not end; False where the deadline came first."""
+        done_at = 0.0
+        while self._group.is_running:
+            self._note_ended(self._group.wait(_MOMENT))
+            now = time.monotonic()
+            if deadline is not None and now > deadline:
+                return False
+            self.lost = self._find_silent(now - _LAST_WORDS) or self._nodes.find_lost(self._group.pids)
+            if self.lost is not None or (self._follower.ended_at and now - self._follower.ended_at > _LINGER):
+                return True
+            done_at = done_at or (now if has_done_all() else 0.0)
+            if done_at and now - done_at > _LINGER:
+                self.is_cut = True
+                return True
+        self.lost = self._find_silent(time.monotonic())
+        return True
+
+    @property
+    def _is_own(self) -> bool:
+        return self._plan.program.is_own and self._plan.mode != CONTAINED
+
+    def _note_ended(self, members: Sequence[GroupMember]) -> None:
+        for member in members:
+            self.status = self.status or member.status
+            if member.status:
+                self._let_go()
+            elif self._is_own:
+                self._ended[member.index] = time.monotonic()
+
+    def _find_silent(self, until: float) -> LostNode | None:
+        """A node whose process ended before this time and did not say that all its ranks had."""
+        if self.status or self._follower.ended_at:
+            return None
+        silent = (node for node, ended in self._ended.items() if ended < until and node not in self._follower.finished)
+        node = next(silent, None)
+        return None if node is None else LostNode(self._plan.shape.nodes[node].name, "its connection was closed")
+
+    def find_first(self) -> EndedRank | None:
+        """The rank that failed first, as the kernel tells it, where the launcher itself did not name one."""
+        is_named = self._follower.end.rank is not None
+        return None if is_named else self._ranks.find_first(is_alone=self._plan.shape.node_count == 1)
+
+    def end(self) -> None:
+        """End whatever still runs."""
+        self._ranks.close()
+        self._let_go()
+        if self._group.pids:
+            self._group.end(grace=_GRACE, signals=_SIGNALS)
+        self._group.sweep()
+        self._group.close()
+        if self._shell:
+            self._shell.unlink(missing_ok=True)
+        self._follower.finish()
+
+    def _let_go(self) -> None:
+        for file in self._held:
+            os.close(file)
+        self._held.clear()
+        if self._input is not None:
+            self._input.close()
+
+
+def _write_shell(plan: LaunchPlan) -> Path:
+    """The script by which the launcher reaches other nodes, in a directory of the user's alone."""
+    path = Path(find_private_directory(), f"node-shell-{os.getpid()}")
+    lines = write_node_shell(*map(shlex.quote, plan.node_shell))
+    path.write_text("".join(f"{line}\n" for line in lines))
+    path.chmod(0o700)
+    return path
+
+
+def run_plan(
+    plan: LaunchPlan,
+    environ: Mapping[str, str],
+    write: Write,
+    tell: Callable[[RankFailure], None],
+    *,
+    command: Sequence[str] | None = None,
+    timeout: float | None = None,
+    follower: OutputFollower | None = None,
+    shows_rank: bool = False,
+    has_done_all: Callable[[], bool] = lambda: False,
+) -> LaunchEnd:
+    """Run it to its end; `tell` is called when a rank has failed, before the output that came after.
+
+    Once `has_done_all` says so, only seconds are left to the ranks and their launcher.
+    """
+    is_labelled = plan.program.can_label
+    follower = follower or OutputFollower(plan.program, write, token=plan.token, is_labelled=is_labelled)
+    follower.shows_rank = shows_rank
+    launch = _Launch(plan, follower, environ)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    is_whole = False
+    try:
+        launch.start(plan.list_processes(command), reads_input=command is None)
+        is_whole = launch.watch(deadline, has_done_all)
+    finally:
+        launch.end()
+    failure = None
+    if launch.lost is not None:
+        failure = _describe_loss(plan, follower, launch.lost)
+        tell(failure)
+    elif launch.status or follower.ended_at:
+        failure = describe_failure(follower, launch.find_first(), launch.status or None)
+        tell(failure)
+    follower.release()
+    status = (failure.status if failure and failure.status else launch.status) if is_whole else launch.status
+    return LaunchEnd(status or (1 if failure else 0), failure, not is_whole, launch.is_cut)
+
+
+def describe_failure(follower: OutputFollower, first: EndedRank | None, status: int | None) -> RankFailure:
+    """The rank that failed first: by its launcher, by the kernel, or by its own word that it aborts all.
+
+    Hydra kills the rank that aborts with the others: one that was killed is only the first of which the kernel told.
+    """
+    if first is None or (follower.has_abort and not first.is_certain):
+        return follower.find_failure(status)
+    follower.end = RankEnd(first.rank.rank, first.status, first.rank.host)
+    failure = follower.find_failure(status)
+    return failure if first.status is not None else replace(failure, how="ended first")
+
+
+def _describe_loss(plan: LaunchPlan, follower: OutputFollower, lost: LostNode) -> RankFailure:
+    """The first rank of a node that is gone has failed, whatever the launcher says of the others."""
+    names = [node.name.partition(".")[0] for node in plan.shape.nodes]
+    place = names.index(lost.name.partition(".")[0]) if lost.name.partition(".")[0] in names else -1
+    rank = sum(plan.shape.tasks[:place]) if place >= 0 else None
+    follower.end = RankEnd(rank, LaunchFailed.exit_code, lost.name)
+    return replace(follower.find_failure(None), how=f"is gone with its node: {lost.reason}")
+
+
+def make_environment(plan: LaunchPlan, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the launcher; it hands on the token to ranks. What kedge itself starts reads that from a pipe.
+
+    qrsh writes variables into files of the node that others can read.
+    """
+    made = dict(environ)
+    is_handed_on = not plan.program.is_own and plan.mode != CONTAINED
+    for name, value in (*plan.changes, (OWN_TOKEN, plan.token if is_handed_on else None)):
+        if value is None:
+            made.pop(name, None)
+        else:
+            made[name] = value
+    return made
