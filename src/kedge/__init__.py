@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         tags,
         unpack,
     )
-    from kedge.tools.executor import Executor
     from kedge.base.release import VERSION as __version__  # noqa: N811 - its name outside
+    from kedge.tools.executor import Executor
 
 __all__ = [
     "Advice",

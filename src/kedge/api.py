@@ -12,11 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.compat.tables.load import Tables
+from kedge.answers import explain as explaining
+from kedge.answers import search as searching
+from kedge.answers.doctor import doctor as diagnosing
 from kedge.answers.doctor.diagnosis import Diagnosis
-from kedge.errors import ProgramFailed, UsageError
+from kedge.answers.explain import Explanation
+from kedge.answers.recommend import Advice, recommend_tag
+from kedge.answers.report import clean_diagnosis
+from kedge.answers.search import SearchResult
+from kedge.answers.tags import TagListing, TagQuery, list_image_tags
+from kedge.answers.targets import find_target, keep_judged
 from kedge.base.frozen import replace
-from kedge.jobs.keywords import make_job
 from kedge.base.image_argument import is_reference
 from kedge.base.image_format import ImageFormat
 from kedge.base.progress import Progress, Silent
@@ -24,16 +30,10 @@ from kedge.base.reference import Reference
 from kedge.base.setting_values import PULL_POLICIES
 from kedge.builds import build as building
 from kedge.builds.request import BuildDisplay, BuildOutput, BuildRequest, BuildResult, BuildSecret, SilentSteps
-from kedge.answers.doctor import doctor as diagnosing
-from kedge.answers.report import clean_diagnosis
-from kedge.answers import explain as explaining
-from kedge.answers import search as searching
-from kedge.answers.explain import Explanation
 from kedge.compat.known_tables import find_repository, load_known_tables
-from kedge.answers.recommend import Advice, recommend_tag
-from kedge.answers.search import SearchResult
-from kedge.answers.tags import TagListing, TagQuery, list_image_tags
-from kedge.answers.targets import find_target, keep_judged
+from kedge.compat.tables.load import Tables
+from kedge.container.start.step import name_step, run_step
+from kedge.errors import ProgramFailed, UsageError
 from kedge.image import convert as converting
 from kedge.image import pull as pulling
 from kedge.image import push as pushing
@@ -45,14 +45,14 @@ from kedge.image.output_name import ImageOutput, read_output
 from kedge.image.pull import Pulled
 from kedge.image.push import Pushed
 from kedge.image.unpack import Unpacked
+from kedge.image.workplace import Workplace
 from kedge.jobs import submit as submitting
 from kedge.jobs.cluster import Cluster, open_cluster
 from kedge.jobs.find_job import locate_job
 from kedge.jobs.job_handle import JobHandle
-from kedge.image.workplace import Workplace
+from kedge.jobs.keywords import make_job
 from kedge.system.lean_programs import Finished
 from kedge.system.process import describe_status
-from kedge.container.start.step import name_step, run_step
 from kedge.system.settings import Settings, check_key
 
 __all__ = [

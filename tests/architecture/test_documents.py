@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.reference import Reference
 from kedge.cli.entry import CONTAINER_VERBS
 from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
-from kedge.errors import UsageError
-from kedge.base.reference import Reference
 from kedge.container.flags import parse_words
+from kedge.errors import UsageError
 from kedge.system.settings import PREFIXES, SETTINGS
 from tests.architecture.source_tree import read_modules
 from tests.builders.documents import list_commands, list_pages

@@ -6,65 +6,35 @@ from __future__ import annotations
 import ast
 import graphlib
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TypeGuard
 
 from tests.architecture.source_tree import dotted_call, read_modules
 
-# From the top; parts of one row do not import each other. docs/architecture.md says why.
-ROWS: tuple[tuple[str, ...], ...] = (
-    ("__main__",),
-    ("cli",),
-    ("",),  # the package itself, which offers the calls of `api`
-    ("executor",),  # Python functions as jobs
-    ("api",),  # the verbs as typed functions
-    ("ops",),
-    ("pages",),  # what is written for a browser
-    ("doctor",),
-    (
-        "registry",
-        "store",
-        "layers",
-        "hostpack",
-        "signing",
-        "runtime",
-        "jobs",
-        "batchscript",
-        "recipe",
-        "localqueue",
-        "remote_call",
-    ),
-    ("sites",),  # below batchscript: a script is judged by the rules that a submission is
-    ("compat",),  # below runtime: a start asks the same rules
-    ("host",),
-    ("settings_lines",),  # single settings for a start
-    ("formats", "settings"),
-    ("schedulers",),  # what each scheduler calls things: all above ask it
-    ("launch",),  # ranks and host lists: schedulers read their allocations by it, a start its own rank
-    ("model",),
-    ("posix",),
-    ("errors", "frozen", "patterns", "plain_enum", "rank_variables", "release"),
-)
-# The rooms of ops/, from the top: each may use those below it.
+# The rooms from the top: each imports only what stands below it. docs/architecture.md tells them.
 ROOMS = (
-    "bench",
-    "diagnose",
-    "jupyter",
-    "launch",
+    "__main__",
+    "cli",
+    "",  # the package itself, which offers the calls of `api`
+    "tools",
+    "api",  # the verbs as typed functions
+    "answers",
     "jobs",
-    "records",
-    "mpi",
-    "explain",
-    "containers",
-    "build",
-    "trust",
-    "images",
-    "sources",
-    "setup",
+    "launch",
+    "builds",
+    "container",
+    "compat",
+    "image",
+    "cluster",
+    "system",
+    "base",
+    "errors",
 )
-# And of ops/build: its files outside of a room (the request below them all, the builds above) are not held to this.
-BUILD_ROOMS = ("results", "steps", "copies", "states", "bases")
-RANK = {part: index for index, row in enumerate(ROWS) for part in row}
+RANK = {room: index for index, room in enumerate(ROOMS)}
+FILES = {"__main__", "", "api", "errors"}  # one module each; the others are packages with a list of what is public
+# Parts of image/ that do not know each other: `image/pull.py` and its kind join them.
+STRANGERS = ("registry", "store", "layers", "trust", "host_programs")
 
 # Who may import what is not ours: a module, or a package made for it. A module that is not named here is free for all.
 OWNERS = {
@@ -118,8 +88,8 @@ CALL_OWNERS = {
 # Who starts processes, and why it is not `run_program` of the first that does.
 STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "os.posix_spawnp")
 STARTERS = {
-    "kedge.system.process": "one program by subprocess: captured, streamed, into files, beside us, or kedge's own child",
-    "kedge.system.lean_programs": "the programs of a submission, which the import of subprocess costs more than they do",
+    "kedge.system.process": "one program by subprocess: captured, streamed, into files, beside us, kedge's own",
+    "kedge.system.lean_programs": "the programs of a submission, which cost less than the import of subprocess",
     "kedge.system.spawn": "the processes of a container's start, which loads next to nothing",
     "kedge.system.child_group": "many programs at once, whose outputs and ends one poll watches",
     "kedge.system.piped_worker": "kedge itself beside a process that has threads, with memory that both share",
@@ -133,52 +103,79 @@ OURSELVES = "kedge.system.start_kedge"
 ALONE = ("kedge.__main__", "kedge.cli.bundle_start")  # they run before any module of ours can be loaded
 
 
-def part_of(module: str) -> str:
-    """`registry` for kedge.image.registry.client, the empty string for kedge itself."""
+def room_of(module: str) -> str:
+    """`image` for kedge.image.registry.client, the empty string for kedge itself."""
     return [*module.split("."), ""][1]
 
 
-def room_of(module: str) -> str:
-    """`jobs` for kedge.jobs.submit."""
-    return module.split(".")[2]
+def imports_between_rooms() -> Iterator[tuple[str, str, str]]:
+    """Who imports what of another room: the place, the importing module, the imported one."""
+    for module in read_modules().values():
+        for imported in module.imports:
+            is_ours = imported.name.split(".")[0] == "kedge"
+            if is_ours and room_of(module.name) != room_of(imported.name):
+                yield f"{module.shown}:{imported.line}", module.name, imported.name
 
 
-def test_imports_every_part_has_a_row() -> None:
-    unknown = sorted({part_of(name) for name in read_modules()} - set(RANK))
-    assert not unknown, f"give these a row in ROWS and in docs/architecture.md: {unknown}"
+def test_imports_every_module_stands_in_a_room() -> None:
+    unknown = sorted({room_of(name) for name in read_modules()} - set(RANK))
+    assert not unknown, f"give these a place in ROOMS and in docs/architecture.md: {unknown}"
 
 
 def test_imports_go_down_only() -> None:
-    wrong = []
-    for module in read_modules().values():
-        for imported in module.imports:
-            if imported.name.split(".")[0] != "kedge":
-                continue
-            here, there = part_of(module.name), part_of(imported.name)
-            if here != there and RANK[there] <= RANK[here]:
-                wrong.append(f"{module.shown}:{imported.line} imports {imported.name}, which is not below it")
+    wrong = [
+        f"{place} imports {there}, which is not below it"
+        for place, here, there in imports_between_rooms()
+        if RANK[room_of(there)] <= RANK[room_of(here)]
+    ]
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def upward_imports(package: str, rooms: tuple[str, ...]) -> list[str]:
-    """Imports of one room of `package` that name a room which is not below it."""
+def list_public(room: str) -> list[str]:
+    """`PUBLIC` of a room, read from its source; its `__init__` imports nothing."""
+    module = read_modules()[f"kedge.{room}"]
+    assert not module.imports, f"{module.shown} imports something"
+    assigned = [each for each in module.tree.body if isinstance(each, ast.Assign)]
+    return [name for each in assigned for name in ast.literal_eval(each.value)]
+
+
+def test_imports_of_another_room_are_of_what_it_offers() -> None:
+    used = defaultdict(set)
+    for _, _, there in imports_between_rooms():
+        if room_of(there) not in FILES:
+            used[room_of(there)].add(there.removeprefix(f"kedge.{room_of(there)}."))
+    rooms = [room for room in ROOMS if room not in FILES]
+    assert {room: list_public(room) for room in rooms} == {room: sorted(used[room]) for room in rooms}
+
+
+def test_imports_of_strangers_inside_of_image() -> None:
     wrong = []
-    depth = package.count(".") + 1
     for module in read_modules().values():
-        if not module.name.startswith(f"{package}.") or (here := module.name.split(".")[depth]) not in rooms:
-            continue
+        here = module.name.split(".")[2:3]
         for imported in module.imports:
-            there = imported.name.split(".")[depth] if imported.name.startswith(f"{package}.") else ""
-            if there in rooms and there != here and rooms.index(there) <= rooms.index(here):
-                wrong.append(f"{module.shown}:{imported.line} imports {imported.name}, which is not below it")
-    return wrong
-
-
-def test_imports_between_rooms_go_down_only() -> None:
-    in_ops = {room_of(name) for name in read_modules() if name.startswith("kedge.ops.")}
-    assert in_ops == set(ROOMS), "a file beside the rooms, or a room without rank"
-    wrong = upward_imports("kedge.ops", ROOMS) + upward_imports("kedge.builds", BUILD_ROOMS)
+            there = imported.name.split(".")[2:3]
+            is_image = module.name.startswith("kedge.image.") and imported.name.startswith("kedge.image.")
+            if is_image and here != there and here[0] in STRANGERS and there[0] in STRANGERS:
+                wrong.append(f"{module.shown}:{imported.line} imports {imported.name}: they do not know each other")
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_imports_parts_of_a_package_stand_in_an_order() -> None:
+    """Modules and packages side by side: what one needs never needs it, however deep inside."""
+    graphs: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for module in read_modules().values():
+        for imported in module.imports:
+            here, there = module.name.split("."), imported.name.split(".")
+            depth = next((at for at, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
+            if depth > 0:
+                graphs[".".join(here[:depth])][here[depth]].add(there[depth])
+    circles = []
+    for package, graph in sorted(graphs.items()):
+        try:
+            list(graphlib.TopologicalSorter(graph).static_order())
+        except graphlib.CycleError as problem:
+            circles.append(f"{package}: {' -> '.join(problem.args[1])}")
+    assert not circles, "\n" + "\n".join(circles)
 
 
 def test_imports_have_no_cycle() -> None:

@@ -11,8 +11,8 @@ import tomllib
 from pathlib import Path
 
 from kedge import errors
-from kedge.cli.verbs import VERBS
 from kedge.base.release import VERSION
+from kedge.cli.verbs import VERBS
 from tests.builders.made_pages import make_pages
 from tests.requirements import REPOSITORY, require_program
 

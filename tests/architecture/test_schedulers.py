@@ -13,25 +13,23 @@ from pathlib import Path
 import pytest
 
 from kedge.cluster import schedulers
-from kedge.jobs.scripts.convert import convert_script
-from kedge.jobs.scripts.reader import read_script
-from kedge.jobs.scripts.rules import check_script
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers import choose
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.current_job import find_current_job
+from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.detect import HostSigns, detect_scheduler
+from kedge.jobs.scripts.convert import convert_script
+from kedge.jobs.scripts.reader import read_script
+from kedge.jobs.scripts.rules import check_script
 from tests.architecture.source_tree import Module, read_modules
 
 WORDS = re.compile(r"\b(?:sbatch|srun|salloc|qsub|qrsh|qstat|squeue|scontrol|sacct)\b|\b(?:SLURM|PBS|SGE)_")
 LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|ibrun|orterun)\b")
 # Names of programs and variables: who owns them
 OWNERS = (
-    "kedge.cluster.schedulers",
     "kedge.compat.mpi",  # what a family of MPI calls its launcher
+    "kedge.cluster",  # launchers, and the variables by which they tell a process its rank
     "kedge.launch",  # chooses one of them for a launch
-    "kedge.launch",  # launchers, and the variables by which they tell a process its rank
-    "kedge.cluster.job",  # the launchers that a job can name
     "kedge.container.processes.rank_sharing",
     "kedge.jobs.scripts.rules_slurm",  # what sbatch and srun do with a script
     "kedge.jobs.scripts.containers",  # Pyxis: srun is the container's runtime
@@ -46,10 +44,9 @@ NAMERS = {
     "kedge.jobs.scripts.rules_site": "TACC has ibrun instead of srun",
     "kedge.jobs.scripts.site_guess": "likewise",
     "kedge.compat.mpi.find_launcher": "mpirun of Open MPI 4 is a link to orterun",
-    "kedge.cluster.host_mpi": "likewise",
     "kedge.base.words_of_other_tools": "what users type at kedge's prompt out of habit",
     "kedge.jobs.alloc": "Pyxis: the step within an allocation",
-    "kedge.base.rank_variables": "every start of a container looks whether it is a rank, without loading a package for it",
+    "kedge.base.rank_variables": "every start looks whether it is a rank, without loading a package for it",
     "kedge.container.shim_file": "the shim of that name, for scripts written for Pyxis",
     "kedge.cli.shims.srun_words": "likewise",
 }

@@ -38,7 +38,7 @@ LISTINGS = {
     "kedge.image.node.node_cache_writer": _OWN,
     "kedge.image.image_file": "looks whether a directory is empty, and opens nothing in it",
     "kedge.container.mount_operations": "whether a name of a layer begins with '.wh.'; opens no file",
-    "kedge.image.registry.tls": "whether a directory of certificates, which the administrator makes, has names of a kind",
+    "kedge.image.registry.tls": "whether a directory of certificates, made by the administrator, has names of a kind",
     "kedge.cli.shims.srun_names": _OWN,
     "kedge.tools.bundle.gather": "the installation that runs",
 }

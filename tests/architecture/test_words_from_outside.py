@@ -100,7 +100,9 @@ def test_outside_logins_have_one_chooser() -> None:
         if module.name == "kedge.base.login_sources":
             continue
         uses = {name for _, name in list_imported(module)} & LOGIN_NAMES
-        assert not uses or module.name in LOGIN_READERS, f"{module.shown} reads logins: image/registry/credentials.py does"
+        assert not uses or module.name in LOGIN_READERS, (
+            f"{module.shown} reads logins: image/registry/credentials.py does"
+        )
         texts = [module.text, *(each.value for each in module.find(ast.Constant) if isinstance(each.value, str))]
         may_read = any(name in text for text in texts for name in LOGIN_VARIABLES)  # else there is nothing to unparse
         for node in module.find(ast.Call, ast.Subscript):
@@ -108,4 +110,6 @@ def test_outside_logins_have_one_chooser() -> None:
                 is_known = any(f"{module.name}.".startswith(f"{known}.") for known in REVEALERS)
                 assert is_known, f"{module.shown}:{node.lineno} reads a secret"
             if may_read and re.search(rf"(environ|getenv)[^\n]*({'|'.join(LOGIN_VARIABLES)})", ast.unparse(node)):
-                pytest.fail(f"{module.shown}:{node.lineno} reads a login from a variable: image/registry/credentials.py does")
+                pytest.fail(
+                    f"{module.shown}:{node.lineno} reads a login from a variable: image/registry/credentials.py does"
+                )

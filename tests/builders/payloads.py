@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.image.formats.singularityd import fixed_files
-from kedge.image.formats.singularityd.scripts import render_environment, render_runscript
-from kedge.system.views import TableView
 from kedge.container.facts import Additions, HostFacts, ImageFacts, Payload
 from kedge.container.flags import collect_binds
 from kedge.container.options import RunOptions
 from kedge.container.payload import plan_payload
+from kedge.image.formats.singularityd import fixed_files
+from kedge.image.formats.singularityd.scripts import render_environment, render_runscript
+from kedge.system.views import TableView
 
 PROGRAMS = ("/bin/sh", "/bin/bash", "/bin/true", "/bin/busybox")
 ENV = "/.singularity.d/env/"

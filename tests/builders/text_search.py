@@ -10,10 +10,10 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from kedge.base.tree import NodeKind, walk
 from kedge.image.formats.compression import inflate
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.squashfs.reader import SquashReader
-from kedge.base.tree import NodeKind, walk
 
 _COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
 

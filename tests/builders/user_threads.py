@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from kedge.compat.contents.read_traits import read_traits
-from kedge.compat.traits import ImageTraits
 from kedge.compat.judge import judge
 from kedge.compat.tables.gpu_names import make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
+from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict
 from kedge.container.devices import plan_devices
 from kedge.container.facts import Additions, HostFacts, ImageFacts

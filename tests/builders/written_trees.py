@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.frozen import replace
+from kedge.base.packed_blocks import PackedBlocks
+from kedge.base.tree import Node
 from kedge.image.formats.compression import checksum, open_codec
 from kedge.image.formats.squashfs import compress_pipeline, content_writer, inode_writer, table_writer
 from kedge.image.formats.squashfs.stored_block import choose_stored, is_hole
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.base.frozen import replace
 from kedge.image.layers import layer_process, layers_ahead, pack_layer
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.limits import FlattenOptions
 from kedge.image.layers.parcels import ParcelSender
-from kedge.base.packed_blocks import PackedBlocks
-from kedge.base.tree import Node
 from kedge.system.libc import create_memory
 from tests.builders import layers as build
 from tests.builders.generated_layers import write_tars

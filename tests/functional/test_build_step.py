@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.owner_attribute import DEVICE_ATTRIBUTE, OWNER_ATTRIBUTE
+from kedge.base.tree import walk
 from kedge.image.layers.directory_tree import FolderOptions, read_folder
 from kedge.image.layers.owners import take_noted_owner
 from kedge.image.layers.upper_directory import read_upper
-from kedge.base.owner_attribute import DEVICE_ATTRIBUTE, OWNER_ATTRIBUTE
-from kedge.base.tree import walk
 from tests.builders.build_steps import Steps, give, make_steps
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.requirements import require_program, require_root

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.release import VERSION
 from kedge.cli.entry import CONTAINER_VERBS, main
 from kedge.cli.main import make_parser
 from kedge.cli.options import find_subcommands
 from kedge.cli.verbs import VERBS
-from kedge.base.release import VERSION
 from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.functional.test_cli_errors import COMMAND, environment, run_kedge
 from tests.requirements import require_root

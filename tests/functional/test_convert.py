@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import Node, NodeKind, walk
 from kedge.errors import FileProblem, OutputExists, UnsupportedFormat, UsageError
+from kedge.image.convert import read_target
 from kedge.image.formats.identify import FileKind, identify_file
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.squashfs.reader import SquashReader
-from kedge.base.tree import Node, NodeKind, walk
-from kedge.image.convert import read_target
 from kedge.image.inspect import inspect_path
 from kedge.image.output_name import choose_tag, read_output
 from kedge.image.sources.open_local import open_sif

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.contents.table_facts import TABLE_ONLY, read_row
-from kedge.compat.traits import ImageTraits
-from kedge.compat.tables.load import load_tables
-from kedge.compat.target import Target
-from kedge.errors import ImageNotFound, InvalidReference, NetworkFailed, WillNotRun
-from kedge.base.reference import Reference
 from kedge.answers.explain import Explanation, explain
 from kedge.answers.targets import find_target
-from kedge.image.workplace import Workplace
+from kedge.base.reference import Reference
+from kedge.compat.contents.table_facts import TABLE_ONLY, read_row
+from kedge.compat.tables.load import load_tables
+from kedge.compat.target import Target
+from kedge.compat.traits import ImageTraits
+from kedge.errors import ImageNotFound, InvalidReference, NetworkFailed, WillNotRun
 from kedge.image.sources.resolve import resolve
+from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.images import MACHINE, add_rich_image
 from tests.builders.sif import fixture_path

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from kedge.answers.explain import explain
+from kedge.answers.tags import TagQuery, list_image_tags
+from kedge.base.reference import Reference
+from kedge.compat.known_tables import find_repository
 from kedge.compat.tables.load import load_tables
 from kedge.errors import CorruptImage, ImageNotFound, NetworkFailed, UsageError, WillNotRun
-from kedge.base.reference import Reference
-from kedge.answers.explain import explain
-from kedge.compat.known_tables import find_repository
-from kedge.answers.tags import TagQuery, list_image_tags
 from kedge.image.logins import RegistryOptions
-from kedge.image.workplace import Workplace
 from kedge.image.registry.client_setup import Access
 from kedge.image.registry.transport import TransportOptions
+from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.sif import fixture_path
 from tests.builders.warm_kedge import kedge

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import LimitReached, ProgramFailed
-from kedge.system.host.limits import Limits, read_limits
 from kedge.cluster.host_memory import (
     count_memory_kills,
     explain_killed,
@@ -22,6 +20,8 @@ from kedge.cluster.host_memory import (
     suggest_job,
     watch_memory,
 )
+from kedge.errors import LimitReached, ProgramFailed
+from kedge.system.host.limits import Limits, read_limits
 from kedge.system.owned_names import machine_name
 from tests.builders.control_group import enter_group, memory_group
 from tests.builders.host_tree import write_host, write_tree

@@ -126,9 +126,7 @@ def test_what_cannot_be_made_is_one_error_and_leaves_nothing(tmp_path, words, re
 
 
 def test_without_mkfs_the_error_names_the_package(tmp_path):
-    script = (
-        "import kedge.image.overlay as m; m.find_program = lambda name: None; from kedge.cli.main import main; "
-    )
+    script = "import kedge.image.overlay as m; m.find_program = lambda name: None; from kedge.cli.main import main; "
     words = f"raise SystemExit(main(['overlay', 'create', {str(tmp_path / 'o.img')!r}]))"
     done = subprocess.run([sys.executable, "-c", script + words], capture_output=True, text=True, check=False)
     assert done.returncode == 41

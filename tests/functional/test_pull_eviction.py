@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kedge.base.frozen import replace
 from kedge.base.digest import Digest
+from kedge.base.frozen import replace
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference
 from kedge.base.setting_values import LinkMode
 from kedge.image import pull as pulling
+from kedge.image.store.store import Store
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
-from kedge.image.store.store import Store
 from tests.fakes.registry import FakeRegistry
 
 

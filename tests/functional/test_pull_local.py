@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import NoMatchingPlatform
 from kedge.base.manifest import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST
+from kedge.errors import NoMatchingPlatform
 from kedge.image.sources.fetch_layers import parse_time
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, make_config

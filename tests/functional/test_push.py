@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST
 from kedge.errors import (
     AccessDenied,
     AuthenticationFailed,
@@ -22,7 +23,6 @@ from kedge.errors import (
     UsageError,
 )
 from kedge.image.formats.oci.stored_image import StoredLayer
-from kedge.base.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST
 from kedge.image.push import open_layer
 from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from kedge.base.frozen import replace
 from kedge.cli.main import main
 from kedge.compat.tables.load import Tables, load_tables
 from kedge.errors import NothingFits, SiteProblem, UnknownGpu, UsageError
-from kedge.base.frozen import replace
 from tests.builders.gpu_hosts import make_host
 from tests.fakes.http_server import Reply
 from tests.fakes.ngc import NgcSite, open_ngc

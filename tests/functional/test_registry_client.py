@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import OCI_MANIFEST, Descriptor, Manifest
 from kedge.errors import (
     AuthenticationFailed,
     ImageNotFound,
@@ -21,8 +23,6 @@ from kedge.errors import (
     RegistryProtocolError,
     UnsupportedFormat,
 )
-from kedge.base.digest import Digest
-from kedge.base.manifest import OCI_MANIFEST, Descriptor, Manifest
 from kedge.image.registry.client import RegistryClient
 from kedge.image.registry.docker_config import store_login
 from kedge.image.registry.secret import Secret

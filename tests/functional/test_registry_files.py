@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
 from kedge.errors import (
     CorruptImage,
     ImageNotFound,
@@ -17,7 +18,6 @@ from kedge.errors import (
     RegistryProtocolError,
     UnsupportedFormat,
 )
-from kedge.base.digest import Digest
 from kedge.image.registry.download import download_url, open_url
 from kedge.image.registry.library import LibraryClient, find_library
 from kedge.image.registry.secret import Secret

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, NetworkFailed, RegistryProtocolError
 from kedge.base.digest import Digest
 from kedge.base.manifest import Descriptor, Manifest
+from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, NetworkFailed, RegistryProtocolError
 from kedge.image.registry.client import RegistryClient
 from tests.builders.certificates import Authority, make_authority
 from tests.builders.registry_access import make_access

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
 from kedge.base.digest import Digest
 from kedge.base.manifest import Descriptor
+from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
 from kedge.image.registry.client import RegistryClient
 from kedge.image.registry.tag_list import next_link
 from tests.builders.registry_access import Waits, make_access

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kedge.base.reference import Reference
-from kedge.image.workplace import Workplace
 from kedge.image.sources.resolve import resolve
-from kedge.system.settings import Settings
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.system.settings import Settings
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry
 

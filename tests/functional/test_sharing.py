@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.system.spawn import start_of
 from kedge.container.options import RunOptions
 from kedge.container.processes import rank_sharing
 from kedge.container.processes.rank_sharing import find_launch, has_companions, make_key
+from kedge.system.spawn import start_of
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.programs import read_program
 from tests.requirements import require_user_namespaces

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.release import VERSION
 from kedge.cli.main import make_parser
 from kedge.cli.shims.shim_words import SPOKEN, translate
-from kedge.errors import KedgeError, UsageError
-from kedge.base.release import VERSION
-from kedge.container.shim_file import MARK, PROGRAMS, is_shim, make_shim
 from kedge.container.flags import parse_words
+from kedge.container.shim_file import MARK, PROGRAMS, is_shim, make_shim
+from kedge.errors import KedgeError, UsageError
 from tests.builders.busybox import read_busybox
 from tests.functional.test_cli_container import FORBIDDEN, run_kedge
 from tests.requirements import REPOSITORY, require_shared, require_user_namespaces

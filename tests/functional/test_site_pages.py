@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.cli.main import main
 from kedge.cli.topics import TOPICS
 from kedge.jobs.description import parse_description
-from kedge.base.tree import ContentSink, Node, NodeKind
 from tests.builders.documents import list_commands_of
 from tests.builders.squashfs_images import add_file, add_folder, write_image
 from tests.requirements import REPOSITORY

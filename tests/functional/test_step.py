@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import CannotStart, ProgramFailed
 from kedge.container.start.step import run_step
+from kedge.errors import CannotStart, ProgramFailed
 from tests.builders.containers import each_role, give_to, make_sandbox
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.requirements import require_user_namespaces

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import RequestRefused
 from kedge.base.frozen import replace
 from kedge.cluster.job import Job, Parallel
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused
 from tests.builders.queue_user import QueueUser
 from tests.requirements import require_user_namespaces
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.explain_text import list_lines
-from kedge.compat.failures.find_clues import find_clues
-from kedge.compat.verdict import MINOR, NATIVE, NO
 from kedge.answers.doctor.finding import WARNING
 from kedge.answers.doctor.gpu.fabric import check_fabric
 from kedge.answers.doctor.gpu.nvidia.libraries import check_libraries
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.errors import WillNotRun
 from kedge.answers.explain import Explanation
+from kedge.cli.explain_text import list_lines
+from kedge.compat.failures.find_clues import find_clues
+from kedge.compat.verdict import MINOR, NATIVE, NO
 from kedge.container.facts import LIBRARIES
+from kedge.errors import WillNotRun
 from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_compat_image, make_elf
 from tests.builders.nvml import FOLDER, make_gpu_tree, write_machine

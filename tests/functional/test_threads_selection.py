@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.compat.failures.find_clues import find_clues
 from kedge.answers.doctor.finding import WARNING
 from kedge.answers.doctor.gpu.nvidia.selection import check_selection
 from kedge.answers.doctor.surroundings import Surroundings
+from kedge.compat.failures.find_clues import find_clues
 from kedge.container.facts import Additions
 from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_driver_tree, make_host

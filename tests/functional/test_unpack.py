@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from kedge.errors import FileProblem, ImageNotFound, NoSpace, UnsupportedFormat
 from kedge.base.manifest import OCI_INDEX, OCI_MANIFEST
 from kedge.base.tree import ContentSink, Node, NodeKind
+from kedge.errors import FileProblem, ImageNotFound, NoSpace, UnsupportedFormat
 from kedge.image import node_cache
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox

@@ -17,14 +17,14 @@ from typing import Any
 def main() -> None:
     """Print the target, what NVML says, and a verdict for each case."""
     sys.path.insert(0, sys.argv[1])
-    from kedge.compat.traits import Fact, ImageTraits
+    from kedge.answers.targets import find_target
+    from kedge.base.frozen import as_dict, replace
     from kedge.compat.judge import judge
     from kedge.compat.tables.load import load_tables
-    from kedge.base.frozen import as_dict, replace
-    from kedge.system.host.gpu_probe import probe_gpus
-    from kedge.answers.targets import find_target
+    from kedge.compat.traits import Fact, ImageTraits
     from kedge.container.devices.nvidia.libraries import find_libraries
     from kedge.container.facts import gather_host
+    from kedge.system.host.gpu_probe import probe_gpus
     from kedge.system.settings import Settings
 
     environ = dict(os.environ)
@@ -59,8 +59,8 @@ def show(target: Any) -> dict[str, Any]:
 def describe_hidden(tables: Any) -> Any:
     """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
     from kedge.answers.host_target import describe_host
-    from kedge.system.views import DirectoryView
     from kedge.container.facts import gather_host
+    from kedge.system.views import DirectoryView
 
     class HidingView(DirectoryView):
         def resolve(self, path: str) -> str:

@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.answers.explain import Explanation, explain
+from kedge.base.digest import Digest
+from kedge.base.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST, OCI_INDEX
+from kedge.base.reference import Reference
 from kedge.compat.tables.load import load_tables
 from kedge.errors import (
     CorruptImage,
@@ -24,10 +28,6 @@ from kedge.errors import (
     RegistryProtocolError,
     UnsupportedFormat,
 )
-from kedge.base.digest import Digest
-from kedge.base.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST, OCI_INDEX
-from kedge.base.reference import Reference
-from kedge.answers.explain import Explanation, explain
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.images import kedge
@@ -347,8 +347,8 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
-    from kedge.image.formats.singularityd.inspect_report import InspectReport
     from kedge.compat.file_traits import _read_inspection
+    from kedge.image.formats.singularityd.inspect_report import InspectReport
     from kedge.image.inspect import Inspection
 
     section = {key: value for key in ("Env", "Labels", "Entrypoint", "Cmd")}

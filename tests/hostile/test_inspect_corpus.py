@@ -12,6 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kedge.base.manifest import parse_config
+from kedge.base.platform import Platform
+from kedge.base.tree import Node, NodeKind
 from kedge.errors import KedgeError
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.singularityd import SourceRecord, decorate, describe
@@ -22,9 +25,6 @@ from kedge.image.formats.singularityd.inspect_report import (
     render_text,
     select_document,
 )
-from kedge.base.manifest import parse_config
-from kedge.base.platform import Platform
-from kedge.base.tree import Node, NodeKind
 from kedge.image.inspect import inspect_path
 from tests.builders.sif import build_sif, fixture_path
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import MAXIMUM_MANIFEST, Descriptor, Manifest
 from kedge.errors import (
     AuthenticationFailed,
     CorruptImage,
@@ -18,8 +20,6 @@ from kedge.errors import (
     NetworkFailed,
     RegistryProtocolError,
 )
-from kedge.base.digest import Digest
-from kedge.base.manifest import MAXIMUM_MANIFEST, Descriptor, Manifest
 from kedge.image.registry.client import RegistryClient
 from tests.builders.registry_access import Waits, make_access
 from tests.fakes.http_server import Reply

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.errors import CorruptImage, HostileImage, KedgeError, UnsupportedFormat
 from kedge.image.formats.squashfs import layout
 from kedge.image.formats.squashfs.reader import SquashReader
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from tests.builders.squashfs_images import add_file, add_folder, add_special, fill_sample, mixed_bytes, write_image
 
 CODECS = ["none", "zstd", "gzip:1", "lz4"]

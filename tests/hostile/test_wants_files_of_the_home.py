@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
-from kedge.errors import FileProblem, InvalidRecipe
-from kedge.system.host.private_places import PrivatePlaces
 from kedge.base.progress import Silent
 from kedge.builds.copies.context import open_host_files
 from kedge.builds.host_reach import HostReach
+from kedge.errors import FileProblem, InvalidRecipe
+from kedge.system.host.private_places import PrivatePlaces
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import give_to

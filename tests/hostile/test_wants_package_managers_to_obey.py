@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.bases import bootstrap_programs
 from kedge.builds.bases.bootstrap_programs import plan_bootstrap
 from kedge.builds.read_recipe import read_recipe
+from kedge.errors import InvalidRecipe
 from tests.builders.builds import Workshop
 
 AGENTS = ("debootstrap", "yum", "dnf", "zypper", "arch")

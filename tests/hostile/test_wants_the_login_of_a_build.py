@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from kedge.builds.bases.login_owner import bind_login
-from kedge.builds.request import BuildOutput, BuildRequest
-from kedge.image.workplace import Workplace
 from kedge.builds.read_recipe import read_recipe
+from kedge.builds.request import BuildOutput, BuildRequest
 from kedge.builds.step_values import BuildArguments
 from kedge.image.registry.credentials import Credential, CredentialSources
 from kedge.image.registry.docker_config import Login
 from kedge.image.registry.secret import Secret, encode_basic
+from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.matrices import each_cell

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import NotebookProblem
+from kedge.system.lean_programs import Finished
 from kedge.tools.jupyter import bring_ipykernel, image_python
 from kedge.tools.jupyter.image_python import ImagePython, ask_python
 from kedge.tools.jupyter.kernel_in_job import read_connection
 from kedge.tools.jupyter.kernel_specs import Kernel, describe_kernel, list_kernels
 from kedge.tools.jupyter.lab import close_log, plan_lab
-from kedge.system.lean_programs import Finished
 
 ANSWER = {
     "program": "/usr/bin/python3",

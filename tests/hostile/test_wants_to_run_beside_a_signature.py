@@ -14,8 +14,8 @@ from kedge.image.formats.sif.edit import append_object, delete_object
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.singularityd.inspect_report import parse_metadata
-from kedge.image.inspect import inspect_path
 from kedge.image.image_file import identify
+from kedge.image.inspect import inspect_path
 from kedge.image.trust.crypto import load_private_pem
 from kedge.image.trust.sign import PemSigner, SignSelection, sign_image
 from tests.builders.containers import Runner, give_to, make_sandbox

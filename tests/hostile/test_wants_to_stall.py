@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.redaction import redact
-from kedge.image.clean_config import read_history_variables
 from kedge.errors import InvalidJob
+from kedge.image.clean_config import read_history_variables
 from kedge.image.formats.singularityd.derive_config import derive_section
 from kedge.image.formats.singularityd.inspect_report import InspectReport
-from kedge.jobs.description import parse_description
 from kedge.image.registry.challenge import parse_challenges
 from kedge.image.registry.netrc import parse_netrc
+from kedge.jobs.description import parse_description
 
 LONG = 40_000
 SECONDS = 5.0  # of the processor; each needs less than one, and as it was, ten and more

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import ContentSource, Node, NodeKind, walk
+from kedge.builds.copies.context import open_context
+from kedge.builds.copies.copy_files import CopiedContent
 from kedge.errors import KedgeError
 from kedge.image.layers.directory_changes import DirectorySnapshot, read_changes
 from kedge.image.layers.directory_tree import FolderOptions, read_folder
 from kedge.image.layers.upper_directory import read_upper
-from kedge.base.tree import ContentSource, Node, NodeKind, walk
-from kedge.builds.copies.context import open_context
-from kedge.builds.copies.copy_files import CopiedContent
 from kedge.system import libc
 from kedge.system.foreign_trees import has_foreign_files
 from tests.builders.builds import SHELL, Workshop

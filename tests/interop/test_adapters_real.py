@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.container.others.other_runtime_image import open_image
-from kedge.system.views import DirectoryView
-from kedge.container.others import RUNTIMES, plan_foreign
 from kedge.container.facts import Additions, Bind, HostFacts
 from kedge.container.options import RunOptions
+from kedge.container.others import RUNTIMES, plan_foreign
+from kedge.container.others.other_runtime_image import open_image
+from kedge.system.views import DirectoryView
 from tests.builders.apptainer import PEER_USER, Apptainer, apptainer_folder
 from tests.builders.images import add_rich_image, kedge
 from tests.fakes.registry import FakeRegistry

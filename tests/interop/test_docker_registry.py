@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
 from kedge.base.digest import Digest
 from kedge.base.manifest import OCI_MANIFEST, Descriptor, Manifest
+from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
 from kedge.image.registry.client import RegistryClient
 from kedge.image.registry.oras import SIF_CONFIG_BYTES, sif_config, sif_layer, sif_manifest
 from tests.builders.certificates import Authority, make_authority

@@ -58,7 +58,9 @@ def test_image_is_shared_by_blocks_and_by_nothing_else(disk: Path, monkeypatch: 
     kept = store.find_image("key")
     assert kept is not None
     monkeypatch.setattr("kedge.image.store.images.hash_file", lambda *_: pytest.fail("its change time says enough"))
-    monkeypatch.setattr("kedge.image.store.file_transfer.hash_open", lambda *_: pytest.fail("its change time says enough"))
+    monkeypatch.setattr(
+        "kedge.image.store.file_transfer.hash_open", lambda *_: pytest.fail("its change time says enough")
+    )
     assert store.deliver("key", Handing(disk / "two.sif")) is Delivery.CLONE
     assert used(disk) - before < 1.3 * len(CONTENT), "three files, one copy"
     with (disk / "one.sif").open("r+b") as file:

@@ -13,9 +13,9 @@ import pytest
 
 from kedge.cli.main import make_parser
 from kedge.cli.shims.shim_words import translate
-from kedge.errors import KedgeError
 from kedge.container.flags import HelpWanted, parse_words
 from kedge.container.options import FLAGS
+from kedge.errors import KedgeError
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.interop.recorded import find_changes, recall
 

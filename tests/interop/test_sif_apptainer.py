@@ -17,6 +17,10 @@ from typing import Any
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import ImageConfig, parse_config
+from kedge.base.platform import Platform
+from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.cli.main import main
 from kedge.image.formats.sif.data_object import DataObject
 from kedge.image.formats.sif.edit import append_object, delete_object
@@ -33,10 +37,6 @@ from kedge.image.formats.singularityd.inspect_report import (
     select_document,
 )
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.base.digest import Digest
-from kedge.base.manifest import ImageConfig, parse_config
-from kedge.base.platform import Platform
-from kedge.base.tree import ContentSink, Node, NodeKind
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.sif import fixture_path

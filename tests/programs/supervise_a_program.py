@@ -2,10 +2,10 @@
 import os
 import sys
 
+from kedge.container.processes.supervise import run_supervised
 from kedge.system import libc
 from kedge.system.libc import CLONE_NEWPID, CLONE_NEWUSER
 from kedge.system.spawn import replace_process
-from kedge.container.processes.supervise import run_supervised
 
 
 def start():

@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kedge.image.formats.singularityd import fixed_files
+from kedge.answers.image_trees import ImageTree, show_path
 from kedge.base.frozen import JsonValue, frozen
 from kedge.base.manifest import ImageConfig
 from kedge.base.tree import Node, NodeKind, walk
-from kedge.answers.image_trees import ImageTree, show_path
+from kedge.image.formats.singularityd import fixed_files
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 _ADDED_TO_SIFS = frozenset((*fixed_files.LINKS, *fixed_files.FOLDERS, *fixed_files.BIND_TARGETS, "var"))

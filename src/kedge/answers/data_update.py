@@ -11,24 +11,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from kedge.base.frozen import frozen
+from kedge.base.reference import Reference
 from kedge.compat.contents.tag_filters import is_since, read_since
 from kedge.compat.contents.tag_names import VERSION, read_tag, sort_names
+from kedge.compat.data import learned_path
+from kedge.compat.known_tables import Repository, find_repository
+from kedge.compat.registry_traits import read_registry_traits
 from kedge.compat.tables.learned import READ_FROM, has_all, make_row, write_rows
 from kedge.compat.tables.load import Tables, load_tables, merge_rows, read_learned
 from kedge.compat.tables.rows import NgcRelease
 from kedge.errors import FileProblem, KedgeError, NetworkFailed, NoSpace, RateLimited, StoreBusy, UsageError
-from kedge.base.frozen import frozen
-from kedge.base.reference import Reference
-from kedge.compat.data import learned_path
-from kedge.compat.known_tables import Repository, find_repository
-from kedge.compat.registry_traits import read_registry_traits
-from kedge.image.workplace import Workplace
-from kedge.image.sources.resolve import resolve
-from kedge.system.files import explained, write_atomically
-from kedge.system.private_files import make_private
 from kedge.image.registry.client import RegistryClient
+from kedge.image.sources.resolve import resolve
 from kedge.image.store.lease import Lease, Patience, acquire
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.system.files import explained, write_atomically
+from kedge.system.private_files import make_private
 
 DEFAULT_IMAGES = (
     "nvcr.io/nvidia/pytorch",

@@ -7,8 +7,8 @@ import heapq
 import os
 from dataclasses import dataclass
 
-from kedge.compat.contents.size_report import SizeShare
 from kedge.base.tree import Node, NodeKind
+from kedge.compat.contents.size_report import SizeShare
 
 _MOST_PARTS = 40
 _SMALLEST_SHARE = 0.01  # of the whole: smaller ones stay together

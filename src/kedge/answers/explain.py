@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.driver_chart import Chart, make_chart
-from kedge.compat.contents.read_traits import split_name
-from kedge.compat.traits import ImageTraits
-from kedge.compat.judge import judge
-from kedge.compat.recommend import advise
-from kedge.compat.tables.load import Tables
-from kedge.compat.target import Target
-from kedge.compat.verdict import Verdict
-from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
 from kedge.base.frozen import JsonValue, frozen, replace
 from kedge.base.frozen import replace as put
 from kedge.base.reference import Reference, Transport
+from kedge.compat.contents.read_traits import split_name
+from kedge.compat.driver_chart import Chart, make_chart
 from kedge.compat.image_traits import read_image_traits, read_table_traits
+from kedge.compat.judge import judge
 from kedge.compat.known_tables import propose_reference
+from kedge.compat.recommend import advise
+from kedge.compat.tables.load import Tables
+from kedge.compat.target import Target
+from kedge.compat.traits import ImageTraits
+from kedge.compat.verdict import Verdict
+from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
 from kedge.image.workplace import MORE_RETRIES, Workplace
 
 if TYPE_CHECKING:

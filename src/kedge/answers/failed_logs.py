@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.base.secret_text import mask_secrets
+from kedge.cluster.job_state import JobStatus
 from kedge.compat.failures.failure import CAUSE, CONSEQUENCE, GENERAL, Clue
 from kedge.compat.failures.find_clues import search_pieces, sort_clues
 from kedge.compat.failures.rank_labels import remove_colours, split_label
-from kedge.image.clean_config import clean_text
 from kedge.errors import FileProblem
-from kedge.base.frozen import JsonValue, frozen, replace
-from kedge.jobs.records import Record
-from kedge.cluster.job_state import JobStatus
-from kedge.base.secret_text import mask_secrets
+from kedge.image.clean_config import clean_text
 from kedge.jobs.failure_clues import list_outputs
+from kedge.jobs.records import Record
 from kedge.system.files import explained
 
 _PIECE = 1 << 20

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from kedge.answers.doctor.containers.subordinate import judge_subordinate_ids
 from kedge.answers.doctor.finding import Finding
+from kedge.container.facts import HostFacts
 from kedge.errors import UsageError
 from kedge.system.views import DirectoryView
-from kedge.container.facts import HostFacts
 
 
 def advise(user: str, environ: Mapping[str, str], root: str = "/") -> Finding:

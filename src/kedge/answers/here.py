@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import KedgeError
 from kedge.base.frozen import JsonValue, frozen
+from kedge.cluster.schedulers.choose import find_facts
+from kedge.cluster.site import Site
+from kedge.cluster.sites.find_site import detect_here
+from kedge.cluster.this_host import read_this_host
+from kedge.errors import KedgeError
+from kedge.launch.surroundings import read_allocation_here
 from kedge.system.host.gpu_devices import list_gpus
 from kedge.system.host.gpu_probe import probe_gpus
 from kedge.system.host.space import free_space
-from kedge.cluster.this_host import read_this_host
-from kedge.cluster.site import Site
-from kedge.launch.surroundings import read_allocation_here
-from kedge.cluster.sites.find_site import detect_here
-from kedge.cluster.schedulers.choose import find_facts
 from kedge.system.settings import Settings
 
 _MOST_FILES = 2000  # of the current directory that are looked at for an image

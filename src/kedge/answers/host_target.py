@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from kedge.base.frozen import replace
+from kedge.cluster.host_mpi import find_mpi
+from kedge.cluster.this_host import read_glibc
 from kedge.compat.tables.gpu_names import make_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
-from kedge.base.frozen import replace
-from kedge.system.host.cpu import read_processor
-from kedge.system.host.gpu_probe import GpuProbe, ProbedGpu, probe_gpus
-from kedge.cluster.host_mpi import find_mpi
-from kedge.cluster.this_host import read_glibc
 from kedge.container.devices.nvidia.driver import Card, Driver
 from kedge.container.devices.nvidia.libraries import find_libraries
 from kedge.container.facts import HostFacts
+from kedge.system.host.cpu import read_processor
+from kedge.system.host.gpu_probe import GpuProbe, ProbedGpu, probe_gpus
 
 
 def describe_host(host: HostFacts, tables: Tables, probe: Callable[..., GpuProbe] = probe_gpus) -> Target:

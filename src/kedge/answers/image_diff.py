@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.compat.packages.constraints import PackageChange, list_changes
-from kedge.compat.packages.package import CONDA, PIP, normalize_name
-from kedge.base.frozen import JsonValue, frozen
-from kedge.base.reference import Reference
 from kedge.answers.compare_trees import ConfigChange, FileChange, compare_configs, compare_trees
 from kedge.answers.image_trees import ImageTree, open_images, read_trees
-from kedge.image.workplace import Workplace
+from kedge.base.frozen import JsonValue, frozen
+from kedge.base.reference import Reference
+from kedge.compat.packages.constraints import PackageChange, list_changes
+from kedge.compat.packages.package import CONDA, PIP, normalize_name
 from kedge.image.sources.image_source import ImageSource, LayeredImage
+from kedge.image.workplace import Workplace
 
 
 @frozen

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from kedge.image.clean_config import shorten_command
-from kedge.compat.contents.file_types import name_type
-from kedge.compat.contents.size_report import DuplicateFiles, LayerSize, SizeReport, SizeShare
-from kedge.base.manifest import ImageConfig
-from kedge.base.reference import Reference
-from kedge.base.tree import Node, NodeKind
 from kedge.answers.directory_shares import divide_directories
 from kedge.answers.image_trees import ImageFiles, ImageTree, list_files, open_images, read_trees, show_path
 from kedge.answers.package_sizes import measure_packages
 from kedge.answers.savings import list_savings
-from kedge.image.workplace import Workplace
+from kedge.base.manifest import ImageConfig
+from kedge.base.reference import Reference
+from kedge.base.tree import Node, NodeKind
+from kedge.compat.contents.file_types import name_type
+from kedge.compat.contents.size_report import DuplicateFiles, LayerSize, SizeReport, SizeShare
+from kedge.image.clean_config import shorten_command
 from kedge.image.sources.image_source import LayeredImage
+from kedge.image.workplace import Workplace
 
 _SMALLEST_DUPLICATE = 64 << 10
 _MOST_DUPLICATES, _MOST_PATHS, _MOST_EXAMPLES = 50, 6, 3

@@ -13,6 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kedge.base.manifest import ImageConfig
+from kedge.base.reference import Reference
+from kedge.base.tree import ContentSource, Node, NodeKind, find, walk
 from kedge.compat.packages.list_packages import is_database, list_packages
 from kedge.compat.packages.package import InstalledPackage
 from kedge.errors import UsageError
@@ -20,16 +23,13 @@ from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.layer_survey import Fingerprint, FingerprintSink, assemble_records, copy_record, survey_layer
 from kedge.image.layers.limits import Ledger
 from kedge.image.layers.whiteouts import LayerRecord
-from kedge.base.manifest import ImageConfig
-from kedge.base.reference import Reference
-from kedge.base.tree import ContentSource, Node, NodeKind, find, walk
-from kedge.image.tree_view import TreeView
-from kedge.image.workplace import Workplace
 from kedge.image.sources.classify import classify
 from kedge.image.sources.fetch_layers import open_remote_image
 from kedge.image.sources.image_source import ImageSource, LayeredImage, TreeImage
 from kedge.image.sources.open_local import open_any_image
 from kedge.image.sources.resolve import resolve
+from kedge.image.tree_view import TreeView
+from kedge.image.workplace import Workplace
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ def find_origin() -> Origin:
     try:
         installed = metadata.distribution("kedge")
     except metadata.PackageNotFoundError:
-        return _describe_sources(Path(__file__).resolve().parents[4])
+        return _describe_sources(Path(__file__).resolve().parents[3])
     return read_record(installed.read_text("direct_url.json") or "{}", (installed.read_text("INSTALLER") or "").strip())
 
 

@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kedge.answers.image_trees import ImageTree
+from kedge.base.tree import Node, NodeKind, find
 from kedge.compat.contents.leftovers import is_build_tool
 from kedge.compat.contents.size_report import PackageSize, SizeShare
 from kedge.compat.packages.package import APK, CONDA, DPKG, PIP, RPM, InstalledPackage
-from kedge.base.tree import Node, NodeKind, find
 from kedge.image.tree_view import TreeView
-from kedge.answers.image_trees import ImageTree
 
 UNOWNED = "no package manager"
 _RANKS = {DPKG: 0, RPM: 0, APK: 0, CONDA: 1, PIP: 2}

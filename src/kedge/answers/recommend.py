@@ -6,7 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from kedge.answers.tags import ask_registry, list_newer
+from kedge.answers.targets import require_gpus
+from kedge.base.counting import count_things
+from kedge.base.frozen import frozen
 from kedge.compat.contents.needs import VARIANTS, Need, choose_by_needs, has_variant, is_before_release, read_need
+from kedge.compat.known_tables import Repository, propose_image
 from kedge.compat.recommend import (
     NO_KERNELS,
     NOT_KNOWN,
@@ -21,11 +26,6 @@ from kedge.compat.tables.load import Tables
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.target import Target
 from kedge.errors import NothingFits
-from kedge.base.frozen import frozen
-from kedge.base.counting import count_things
-from kedge.compat.known_tables import Repository, propose_image
-from kedge.answers.tags import ask_registry, list_newer
-from kedge.answers.targets import require_gpus
 from kedge.image.workplace import Workplace
 
 _SHOWN = 3

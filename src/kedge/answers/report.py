@@ -16,15 +16,15 @@ from pathlib import Path
 from kedge.answers.doctor.diagnosis import Diagnosis
 from kedge.answers.doctor.finding import OK
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.base.frozen import replace
-from kedge.cluster.host_memory import describe_killed, list_attempts
-from kedge.system.host.space import find_mount
 from kedge.answers.report_secrets import Censor, show_environment
-from kedge.system.config import list_settings
-from kedge.system.bounded_children import ANSWERED, LATE, BoundedTask, run_bounded
-from kedge.system.start_kedge import own_interpreter
+from kedge.base.frozen import replace
 from kedge.base.release import VERSION
+from kedge.cluster.host_memory import describe_killed, list_attempts
+from kedge.system.bounded_children import ANSWERED, LATE, BoundedTask, run_bounded
+from kedge.system.config import list_settings
+from kedge.system.host.space import find_mount
 from kedge.system.settings import home_directory, xdg_directory
+from kedge.system.start_kedge import own_interpreter
 
 _SECTION_SECONDS = 1.0
 _LONGEST_LOG = 8000  # characters of the newest log of a bug

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from kedge.base.secret_text import mask_secrets
-from kedge.image.registry.secret import HIDDEN, Secret, scrub
 from kedge.container.env_scripts import REQUEST_PREFIXES
+from kedge.image.registry.secret import HIDDEN, Secret, scrub
 
 _SECRET_NAME = re.compile(
     r"PASS(WORD|WD|PHRASE|_|$)|PWD_|TOKEN|SECRET|(API|ACCESS|PRIVATE|LICENSE|ENCRYPTION|SIGNING)_?KEY|_KEY\d*$|^KEY$|"

@@ -7,9 +7,9 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from kedge.answers.image_trees import ImageFiles, show_path
 from kedge.compat.contents.leftovers import LeftoverRule, find_leftover, list_leftover_rules
 from kedge.compat.contents.size_report import DuplicateFiles, LayerSize, PackageSize, Saving
-from kedge.answers.image_trees import ImageFiles, show_path
 
 _SMALLEST = 100_000  # bytes; less is not worth a line
 _MOST_EXAMPLES = 3

@@ -9,14 +9,14 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
 from kedge.compat.tables.load import Tables
 from kedge.errors import KedgeError, NetworkFailed, UsageError
-from kedge.base.frozen import replace
 from kedge.system.bounded_threads import answer_within
 
 if TYPE_CHECKING:
-    from kedge.image.workplace import Workplace
     from kedge.image.registry.catalog import CatalogAnswer, CatalogEntry
+    from kedge.image.workplace import Workplace
 
 NGC, HUB = "ngc", "hub"
 TABLES = "kedge's tables"

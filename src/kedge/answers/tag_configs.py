@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from kedge.compat.traits import ImageTraits
-from kedge.compat.tables.load import Tables
-from kedge.errors import KedgeError, UsageError
 from kedge.base.frozen import frozen, replace
 from kedge.base.frozen import replace as put
 from kedge.base.reference import Reference
 from kedge.compat.known_tables import Repository
 from kedge.compat.registry_traits import read_registry_traits
-from kedge.image.workplace import Workplace
+from kedge.compat.tables.load import Tables
+from kedge.compat.traits import ImageTraits
+from kedge.errors import KedgeError, UsageError
 from kedge.image.sources.resolve import resolve
+from kedge.image.workplace import Workplace
 
 _MOST_LOOKS = 100  # two or three requests each
 

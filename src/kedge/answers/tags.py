@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from kedge.answers.tag_configs import read_tag_configs
+from kedge.base.frozen import JsonValue, frozen, replace
 from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.contents.tag_filters import (
     EndedSeries,
@@ -18,14 +20,12 @@ from kedge.compat.contents.tag_filters import (
     read_since,
 )
 from kedge.compat.contents.tag_names import ATTACHMENT, TagName, is_newer, read_tag, sort_names
-from kedge.compat.traits import Fact, ImageTraits
 from kedge.compat.judge import judge
+from kedge.compat.known_tables import Repository, propose_image
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
+from kedge.compat.traits import Fact, ImageTraits
 from kedge.errors import ImageNotFound, NetworkFailed, RateLimited
-from kedge.base.frozen import JsonValue, frozen, replace
-from kedge.compat.known_tables import Repository, propose_image
-from kedge.answers.tag_configs import read_tag_configs
 from kedge.image.workplace import MORE_RETRIES, Workplace
 
 # Marks

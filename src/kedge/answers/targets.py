@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kedge.base.frozen import replace
+from kedge.base.patterns import late_pattern
+from kedge.base.platform import Platform
 from kedge.compat.tables.gpu_names import AMD, find_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE, Gpu, Target, join_names
 from kedge.errors import UsageError
-from kedge.base.frozen import replace
-from kedge.base.platform import Platform
-from kedge.base.patterns import late_pattern
 from kedge.system.settings import Settings
 
 _DRIVER = late_pattern(r"[Rr]?(\d{3}(?:\.\d{1,4}){0,3})")

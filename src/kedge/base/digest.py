@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import hashlib
 
-from kedge.errors import InvalidReference
 from kedge.base.frozen import frozen
 from kedge.base.patterns import late_pattern
+from kedge.errors import InvalidReference
 
 _LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _HEX = late_pattern(r"[0-9a-f]+\Z")

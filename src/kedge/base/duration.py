@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from kedge.errors import InvalidJob
 from kedge.base.patterns import late_pattern
+from kedge.errors import InvalidJob
 
 LONGEST = 3650 * 86400  # ten years; more is a typing error
 _FORMATS = "write it like 90m, 2h, 1d12h, 2:30:00 or 1-12:00:00"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from kedge.errors import InvalidReference
-from kedge.base.frozen import frozen
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
 from kedge.base.patterns import late_pattern
+from kedge.errors import InvalidReference
 
 DOCKER_HUB = "docker.io"
 _HUB_ALIASES = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kedge.errors import CorruptImage, InvalidReference, KedgeError, NoMatchingPlatform, UnsupportedFormat
-from kedge.base.frozen import fresh, frozen
 from kedge.base.digest import Digest
+from kedge.base.frozen import fresh, frozen
 from kedge.base.platform import Platform
+from kedge.errors import CorruptImage, InvalidReference, KedgeError, NoMatchingPlatform, UnsupportedFormat
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"

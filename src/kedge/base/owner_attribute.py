@@ -3,7 +3,8 @@
 which device an empty file stands for, where only real root can make one, and which mode a file of the image has that is
 without its setuid bits on this host.
 
-A container writes them (`container/processes/noted_files.py`); a layer has the numbers instead (`image/layers/owners.py`).
+A container writes them (`container/processes/noted_files.py`); a layer has the numbers instead
+(`image/layers/owners.py`).
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.errors import InvalidReference
 from kedge.base.frozen import frozen
+from kedge.errors import InvalidReference
 
 # uname and everyday spellings -> OCI (Go) architecture and variant
 _ALIASES = {

@@ -12,13 +12,13 @@ import os
 from collections.abc import Callable
 from enum import StrEnum
 
-from kedge.errors import InvalidReference
-from kedge.base.frozen import frozen
 from kedge.base import image_name, page_address
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
 from kedge.base.image_argument import PATHS, PLAIN, SLASHED, find_path, is_address
 from kedge.base.image_name import refuse
 from kedge.base.patterns import late_pattern
+from kedge.errors import InvalidReference
 
 _MAXIMUM_LENGTH = 16384  # signed download addresses reach a few thousand characters
 _SCHEME = late_pattern(r"([A-Za-z][A-Za-z0-9+.-]*):")

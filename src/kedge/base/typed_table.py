@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.errors import TableProblem
 from kedge.base.frozen import list_defaults, list_names
+from kedge.errors import TableProblem
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from kedge.base.frozen import frozen
 from kedge.base.patterns import late_pattern
-from kedge.system.outside import Outside
 from kedge.builds.step_values import RecipePlace, refuse_recipe
+from kedge.system.outside import Outside
 
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
 _USER = r"[A-Za-z0-9_][A-Za-z0-9_.+~%-]{0,127}"

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Iterator
 
-from kedge.errors import CorruptImage, DigestMismatch, FileProblem, NoSpace
 from kedge.base.frozen import replace
 from kedge.builds.bases.login_owner import bind_login
 from kedge.builds.convert_spec import convert_spec, names_image
@@ -25,15 +24,16 @@ from kedge.builds.results.finished_build import FinishedBuild
 from kedge.builds.results.lock_file import read_lock, write_lock
 from kedge.builds.states.build_place import BuildPlace
 from kedge.builds.states.build_state import StageResult
+from kedge.builds.step_values import Recipe, Stage
 from kedge.builds.steps.build_log import BuildLog, choose_log_folder
 from kedge.builds.steps.host_files import name_host_files
 from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.session import BuildSession, StageWaiter
 from kedge.builds.steps.stage_builder import StageBuilder
 from kedge.builds.steps.stages import list_needed, name_stages, run_stages
+from kedge.errors import CorruptImage, DigestMismatch, FileProblem, NoSpace
 from kedge.image.output_name import ImageOutput
 from kedge.image.workplace import Workplace
-from kedge.builds.step_values import Recipe, Stage
 
 _ASKING = ("always", "newer")  # policies that take what the registry has now, whatever the lock file says
 

@@ -17,14 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kedge.errors import FileProblem, UsageError
 from kedge.base.frozen import JsonValue, replace
-from kedge.image.layers.owners import OwnerLookup
-from kedge.image.layers.tar_writer import LayerResult, write_layer
-from kedge.image.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
-from kedge.image.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
 from kedge.base.image_format import ImageFormat
 from kedge.base.reference import Reference, Transport
+from kedge.base.release import VERSION
 from kedge.base.tree import Node, NodeKind, walk
 from kedge.builds.bases.bases import OpenedBase, open_base
 from kedge.builds.results.finished_build import FinishedBuild
@@ -32,12 +28,6 @@ from kedge.builds.results.image_owners import open_owners
 from kedge.builds.results.overlay_copy import copy_ext3_overlay, copy_foreign_overlay
 from kedge.builds.results.result_image import open_result
 from kedge.builds.states.build_state import BuildState, StageResult, StepLayer
-from kedge.image.output_name import ImageOutput, choose_tag
-from kedge.image.write_image import choose_options, write_image
-from kedge.image.workplace import Workplace
-from kedge.system.files import explained
-from kedge.system.foreign_trees import has_foreign_files
-from kedge.system.tree_walk import ConfinedTree
 from kedge.builds.step_values import Base, Recipe, RecipePlace, StagePlan
 from kedge.builds.typed_commands import (
     read_typed_commands,
@@ -45,10 +35,20 @@ from kedge.builds.typed_commands import (
     render_typed_dockerfile,
     select_commands,
 )
-from kedge.base.release import VERSION
-from kedge.container.record_commands import COMMANDS_FILE
 from kedge.container.mounts.overlay_base import read_base
+from kedge.container.record_commands import COMMANDS_FILE
+from kedge.errors import FileProblem, UsageError
+from kedge.image.layers.owners import OwnerLookup
+from kedge.image.layers.tar_writer import LayerResult, write_layer
+from kedge.image.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
+from kedge.image.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
+from kedge.image.output_name import ImageOutput, choose_tag
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.image.write_image import choose_options, write_image
+from kedge.system.files import explained
+from kedge.system.foreign_trees import has_foreign_files
+from kedge.system.tree_walk import ConfinedTree
 
 _UPPER, _WORK = "upper", "work"
 _MOST_COMMANDS = 16 << 20

@@ -6,14 +6,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from kedge.errors import FileProblem, UsageError
 from kedge.base.image_argument import is_reference
 from kedge.base.image_format import ImageFormat
 from kedge.base.reference import Reference
 from kedge.builds.recipe_input import STANDARD_INPUT
 from kedge.builds.request import BuildRequest, BuildResult
-from kedge.image.workplace import Workplace
+from kedge.errors import FileProblem, UsageError
 from kedge.image.sources.classify import SourceKind, classify_path
+from kedge.image.workplace import Workplace
 
 
 def names_image(request: BuildRequest) -> bool:

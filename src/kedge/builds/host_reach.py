@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.errors import FileProblem, InvalidRecipe, UsageError
-from kedge.system.host.private_places import PrivatePlaces, Standing
 from kedge.base.counting import count_things
 from kedge.base.progress import Progress
 from kedge.builds.request import BuildRequest, HostItem
 from kedge.builds.step_values import RecipePlace, refuse_recipe
+from kedge.errors import FileProblem, InvalidRecipe, UsageError
+from kedge.system.host.private_places import PrivatePlaces, Standing
 
 _MOST_NAMED = 100  # lines; a recipe with more of them has shown what it is
 

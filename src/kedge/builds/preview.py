@@ -13,14 +13,14 @@ from kedge.builds.convert_spec import names_image
 from kedge.builds.recipe_input import load_recipe
 from kedge.builds.request import BuildDisplay, BuildRequest, HostItem, NotMadeError
 from kedge.builds.states.build_state import StageResult
+from kedge.builds.step_values import Stage, StagePlan, Step
 from kedge.builds.steps.host_files import name_host_files
 from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.session import BuildSession
 from kedge.builds.steps.stage_builder import StageBuilder
 from kedge.builds.steps.stages import list_needed, name_stages
-from kedge.image.workplace import Workplace
-from kedge.builds.step_values import Stage, StagePlan, Step
 from kedge.image.store.build_steps import StepRecord
+from kedge.image.workplace import Workplace
 
 
 @dataclass(frozen=True, slots=True)

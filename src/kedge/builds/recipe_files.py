@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import InvalidRecipe, UsageError
 from kedge.base.frozen import JsonValue, replace
 from kedge.base.platform import Platform
-from kedge.system.files import atomic_output, explained, refuse_existing_text
 from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.convert.notes import ConvertedRecipe
 from kedge.builds.definition.parse import parse_stages
@@ -22,6 +20,8 @@ from kedge.builds.lint.finding import LintFinding
 from kedge.builds.lint.lint_recipe import lint_recipe
 from kedge.builds.read_recipe import decode_recipe, find_kind, read_recipe
 from kedge.builds.step_values import BuildArguments, Recipe, Stage, name_stage
+from kedge.errors import InvalidRecipe, UsageError
+from kedge.system.files import atomic_output, explained, refuse_existing_text
 
 LARGEST_RECIPE = 64 << 20  # bytes
 _STANDARD_INPUT = "-"

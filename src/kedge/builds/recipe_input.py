@@ -7,17 +7,17 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kedge.errors import FileProblem, InvalidRecipe, UsageError
 from kedge.base.frozen import frozen
 from kedge.base.nearest import propose
 from kedge.base.platform import Platform
 from kedge.base.secret_text import mask_value
-from kedge.builds.request import BuildRequest
-from kedge.image.workplace import Workplace
-from kedge.system.files import explained
 from kedge.builds.dockerfile.scope import PROXY_NAMES
 from kedge.builds.read_recipe import read_recipe
+from kedge.builds.request import BuildRequest
 from kedge.builds.step_values import BuildArguments, Recipe
+from kedge.errors import FileProblem, InvalidRecipe, UsageError
+from kedge.image.workplace import Workplace
+from kedge.system.files import explained
 
 _MAXIMUM_RECIPE = 64 << 20  # bytes
 STANDARD_INPUT = "-"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from kedge.errors import InvalidRecipe, KedgeError
 from kedge.base.frozen import NOTHING, frozen
+from kedge.errors import InvalidRecipe, KedgeError
 from kedge.system.outside import Outside
 
 SCRIPT_PATH = "\0"  # in the words of a HostScriptStep: the path of its script, wherever that was put

@@ -12,14 +12,14 @@ from kedge.cli.launch import add_container_flags, add_launcher, read_container_o
 from kedge.cli.options import add_settings
 
 if TYPE_CHECKING:
-    from kedge.cli.console import Console
     from kedge.base.frozen import JsonValue
+    from kedge.cli.console import Console
     from kedge.launch.plan import LaunchPlan
+    from kedge.launch.request import LaunchRequest
     from kedge.tools.bench.allreduce import AllreduceResult
     from kedge.tools.bench.pi import PiResult
     from kedge.tools.bench.record import BenchRecord
     from kedge.tools.bench.ways import ImageTools
-    from kedge.launch.request import LaunchRequest
 
 _HOST = "/"  # the host's own root is an image, too
 _WAYS = ("auto", "nccl-tests", "nccl", "gloo", "mpi")
@@ -116,10 +116,10 @@ def _read_request(arguments: argparse.Namespace, *more: str) -> LaunchRequest:
 
 
 def _run_pi(arguments: argparse.Namespace, console: Console) -> PiResult:
-    from kedge.tools.bench.pi import measure_pi
+    from kedge.cluster.sites.find_site import choose_site
     from kedge.launch.check_world import check_world
     from kedge.launch.prepare import plan_launch
-    from kedge.cluster.sites.find_site import choose_site
+    from kedge.tools.bench.pi import measure_pi
 
     plan = plan_launch(_read_request(arguments), choose_site(console.settings, console.environ), console.environ)
     _tell_reasons(plan, console)
@@ -132,10 +132,10 @@ def _run_pi(arguments: argparse.Namespace, console: Console) -> PiResult:
 def _run_allreduce(arguments: argparse.Namespace, console: Console) -> AllreduceResult:
     from kedge.base.frozen import replace
     from kedge.cluster.memory import parse_memory
+    from kedge.cluster.sites.find_site import choose_site
     from kedge.tools.bench.allreduce import Measurement, measure_allreduce, plan_allreduce
     from kedge.tools.bench.surroundings import count_gpus, count_nodes, read_rates
     from kedge.tools.bench.ways import choose_way
-    from kedge.cluster.sites.find_site import choose_site
 
     counted = count_gpus(console.environ)
     gpus = int(arguments.way in _FOR_GPUS) if counted is None else counted
@@ -157,8 +157,8 @@ def _run_allreduce(arguments: argparse.Namespace, console: Console) -> Allreduce
 
 
 def _find_tools(request: LaunchRequest, console: Console) -> ImageTools:
-    from kedge.tools.bench.ways import look_for_tools
     from kedge.compat.mpi_for_launch import read_launched_mpi
+    from kedge.tools.bench.ways import look_for_tools
 
     image = read_launched_mpi(request.image, console.environ)
     return look_for_tools(request.image, request.options, console.environ, has_mpi=image.mpi is not None)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.launch import read_count, read_seconds
-from kedge.errors import UsageError
-from kedge.base.size import format_size
 from kedge.answers.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
 from kedge.answers.pages.drawing import write_svg
+from kedge.base.size import format_size
+from kedge.cli.launch import read_count, read_seconds
+from kedge.errors import UsageError
 from kedge.system.files import explained, refuse_others, write_atomically
 
 if TYPE_CHECKING:

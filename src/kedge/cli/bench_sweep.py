@@ -19,9 +19,9 @@ from kedge.errors import KedgeError, UsageError
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.cluster.job import Job
-    from kedge.tools.bench.record import BenchRecord
     from kedge.jobs.cluster import Cluster
     from kedge.jobs.submit import SubmitPlan
+    from kedge.tools.bench.record import BenchRecord
 
 _SWEPT = {"nodes": "nodes", "tasks": "ranks", "gpus": "GPUs", "bodies": "bodies", "intervals": "intervals"}
 _MOST = 64  # runs
@@ -92,10 +92,10 @@ def run_points(
 
 def measure_on(arguments: argparse.Namespace, console: Console) -> list[tuple[str, BenchRecord]]:
     """The record of each queue: the same command as a job there, all at once."""
-    from kedge.tools.bench.record import read_record
     from kedge.jobs.cluster import open_cluster
     from kedge.jobs.job_handle import JobHandle
     from kedge.jobs.submit import submit
+    from kedge.tools.bench.record import read_record
 
     queues = [name.strip() for name in arguments.on.split(",") if name.strip()]
     if console.environ.get("KEDGE_JOB_NAME") == f"bench-{arguments.command}":

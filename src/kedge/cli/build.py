@@ -7,20 +7,20 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.setting_values import PULL_POLICIES
 from kedge.cli.build_display import PROGRESS_MODES
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_dry_run, add_settings, add_verify
 from kedge.cli.pull import FORMS
-from kedge.errors import OutputExists
-from kedge.base.setting_values import PULL_POLICIES
 from kedge.container.options import list_switches
+from kedge.errors import OutputExists
 
 if TYPE_CHECKING:
+    from kedge.builds.preview import PreviewedStage
+    from kedge.builds.request import BuildRequest, BuildResult
     from kedge.cli.build_steps import StepBoard
     from kedge.cli.console import Console
     from kedge.errors import KedgeError
-    from kedge.builds.preview import PreviewedStage
-    from kedge.builds.request import BuildRequest, BuildResult
     from kedge.image.workplace import Workplace
     from kedge.system.settings import Settings
 
@@ -249,9 +249,9 @@ def _choose_settings(request: BuildRequest, console: Console) -> Settings:
 
 def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> int:
     """Show what would be done."""
+    from kedge.builds.preview import preview
     from kedge.cli.build_steps import StepBoard
     from kedge.cli.redaction import escape_line
-    from kedge.builds.preview import preview
 
     shown = preview(request, workplace, StepBoard())
     if console.json:
@@ -271,8 +271,8 @@ def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> i
 
 
 def _show_previewed(stage: PreviewedStage, console: Console) -> None:
-    from kedge.cli.redaction import escape_line
     from kedge.base.size import format_size
+    from kedge.cli.redaction import escape_line
 
     facts = [stage.digest[:19]] if stage.digest else []
     if stage.size:
@@ -288,8 +288,8 @@ def _show_previewed(stage: PreviewedStage, console: Console) -> None:
 
 def _build(request: BuildRequest, workplace: Workplace, console: Console, display: StepBoard) -> BuildResult:
     """Build with the display; what failed is shown before the error is."""
-    from kedge.errors import KedgeError
     from kedge.builds.build import build
+    from kedge.errors import KedgeError
 
     try:
         return build(request, workplace, display)
@@ -320,8 +320,8 @@ def _show_failure(problem: KedgeError, request: BuildRequest, console: Console, 
 
 
 def _show_result(result: BuildResult, console: Console) -> None:
-    from kedge.cli.progress import format_seconds
     from kedge.base.size import format_size
+    from kedge.cli.progress import format_seconds
 
     for warning in result.warnings:
         console.progress.warn(warning)

@@ -15,8 +15,8 @@ from kedge.cli.progress import CountedTask
 from kedge.cli.redaction import escape_line
 
 if TYPE_CHECKING:
-    from kedge.cli.console import Console
     from kedge.builds.request import StepLabel, StepOutcome
+    from kedge.cli.console import Console
 
 PROGRESS_MODES = ("auto", "plain", "tty", "json")
 

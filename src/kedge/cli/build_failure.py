@@ -12,8 +12,8 @@ from kedge.cli.redaction import escape_controls, escape_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kedge.errors import KedgeError
     from kedge.builds.request import BuildRequest
+    from kedge.errors import KedgeError
 
 _AROUND = 2  # lines of the recipe before and after the one that failed
 _SECTION = 12  # lines of a section of a definition file

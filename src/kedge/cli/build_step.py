@@ -3,8 +3,9 @@
 
 `kedge build-step --remove DIRECTORY` removes what a step left that was killed, with the files of subordinate ids.
 
-REQUEST is the number of an open file with the request (`container/start/build_step.py` writes it), so that variables with
-secrets are in no command line. What kedge itself cannot do is written to the open file REPORT, as `--json` prints it.
+REQUEST is the number of an open file with the request (`container/start/build_step.py` writes it), so that variables
+with secrets are in no command line. What kedge itself cannot do is written to the open file
+REPORT, as `--json` prints it.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ def _remove(folder: str) -> int:
     """Delete a directory as root of a namespace with the subordinate ids of a step."""
     from pathlib import Path  # late, all: few steps are killed
 
-    from kedge.system.confined_paths import remove_tree
     from kedge.container.facts import gather_host
     from kedge.container.mounting import enter_user_namespace
+    from kedge.system.confined_paths import remove_tree
 
     try:
         enter_user_namespace(gather_host(os.environ), as_root=True, has_many=True, is_step=True)

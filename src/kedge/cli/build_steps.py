@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen
 from kedge.cli.build_output import OutputLines
 from kedge.cli.redaction import escape_line
-from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
     from kedge.builds.request import StepLabel, StepOutcome

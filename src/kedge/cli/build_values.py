@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import KedgeError, UsageError
 from kedge.base.frozen import replace
 from kedge.base.image_format import ImageFormat
 from kedge.base.nearest import propose
 from kedge.builds.request import BuildOutput, BuildSecret
+from kedge.errors import KedgeError, UsageError
 from kedge.image.output_name import read_output
 from kedge.system.files import explained
 

@@ -11,14 +11,14 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.build_values import choose_update, read_build_arguments, read_export, read_pairs, read_secret
-from kedge.errors import FileProblem, InvalidSetting, UsageError
-from kedge.image.formats.identify import FileKind, identify_file
 from kedge.base.frozen import frozen, replace
 from kedge.base.image_argument import is_address, is_reference
 from kedge.base.image_format import ImageFormat
 from kedge.base.nearest import propose
 from kedge.builds.request import BuildOutput, BuildRequest
+from kedge.cli.build_values import choose_update, read_build_arguments, read_export, read_pairs, read_secret
+from kedge.errors import FileProblem, InvalidSetting, UsageError
+from kedge.image.formats.identify import FileKind, identify_file
 from kedge.image.output_name import read_output
 from kedge.system.files import explained
 

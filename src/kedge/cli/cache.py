@@ -7,14 +7,14 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
+from kedge.base.size import format_size
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import CorruptImage, UsageError
-from kedge.base.size import format_size
 from kedge.image import cache
-from kedge.system.config import format_size as format_exactly
 from kedge.image.node.node_cache_writer import NodeCache, list_node, report_node
-from kedge.system.settings import SETTINGS, SettingSource, parse_value
 from kedge.image.store.eviction import CacheItem, ItemKind
+from kedge.system.config import format_size as format_exactly
+from kedge.system.settings import SETTINGS, SettingSource, parse_value
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from kedge.base.patterns import late_pattern
 from kedge.cli.options import GlobalOptions, measure_width
 from kedge.cli.progress import (
     OWN_HEADS,
@@ -27,7 +28,6 @@ from kedge.cli.progress import (
 )
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.errors import UsageError
-from kedge.base.patterns import late_pattern
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kedge.base.counting import count_things
+from kedge.base.frozen import as_dict, list_names
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import TableProblem
-from kedge.base.frozen import as_dict, list_names
-from kedge.base.counting import count_things
 
 if TYPE_CHECKING:
+    from kedge.answers.data_update import ImageUpdate
     from kedge.cli.console import Console
     from kedge.compat.data import Section
-    from kedge.answers.data_update import ImageUpdate
 
 _FEW = 3  # rows that are shown whole; more make a table
 _SHORT = {
@@ -86,8 +86,8 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.compat.tables.load import load_tables
     from kedge.compat.data import learned_path, show_rows
+    from kedge.compat.tables.load import load_tables
 
     tables = load_tables(learned_path(console.environ))
     for problem in tables.problems[:_FEW]:

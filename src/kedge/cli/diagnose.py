@@ -13,8 +13,8 @@ from kedge.cli.options import add_settings
 from kedge.errors import FailureFound, FileProblem, JobNotFound, KedgeError
 
 if TYPE_CHECKING:
-    from kedge.cli.console import Console
     from kedge.answers.failed_logs import LogDiagnosis
+    from kedge.cli.console import Console
 
 _STANDARD_INPUT = "-"
 _WIDEST = 100  # columns: longer lines are hard to read
@@ -35,8 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Search the logs and explain them; 85 where a known failure was found."""
-    from kedge.cli.status import warn_of_site_failures
     from kedge.answers.failed_logs import join_diagnoses
+    from kedge.cli.status import warn_of_site_failures
 
     states: list[dict[str, object]] = []
     parts = [_diagnose(word, states, console) for word in arguments.logs]
@@ -61,8 +61,8 @@ def _diagnose(word: str, states: list[dict[str, object]], console: Console) -> L
 
 
 def _diagnose_job(word: str, states: list[dict[str, object]], console: Console) -> LogDiagnosis:
-    from kedge.cli.status import describe_state
     from kedge.answers.failed_logs import diagnose_files, list_job_files
+    from kedge.cli.status import describe_state
     from kedge.jobs.find_job import locate_job
     from kedge.jobs.status import read_status
 

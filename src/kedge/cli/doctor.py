@@ -15,9 +15,9 @@ from kedge.cli.redaction import redact, redact_arguments
 from kedge.errors import DoctorFailed, UsageError
 
 if TYPE_CHECKING:
-    from kedge.cli.console import Console
     from kedge.answers.doctor.diagnosis import Diagnosis
     from kedge.answers.doctor.surroundings import Surroundings
+    from kedge.cli.console import Console
 
 _MOST_PATIENCE = 100
 _PRINTED = "-"  # for the name of a file: standard output

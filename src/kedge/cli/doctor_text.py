@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kedge.answers.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 from kedge.cli.progress import leave_plain
 from kedge.cli.redaction import escape_controls
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 
 if TYPE_CHECKING:
     from kedge.answers.doctor.diagnosis import Diagnosis

@@ -8,18 +8,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.release import VERSION
 from kedge.cli.explain_text import show_comparison, show_explanation
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.target_options import add_target, read_target
 from kedge.errors import KedgeError, UsageError, WillNotRun
-from kedge.base.release import VERSION
 
 if TYPE_CHECKING:
+    from kedge.answers.explain import Explanation
     from kedge.cli.console import Console
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
-    from kedge.answers.explain import Explanation
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,8 +78,8 @@ def _is_printed(arguments: argparse.Namespace) -> bool:
 
 
 def _explain(text: str, arguments: argparse.Namespace, console: Console, tables: Tables, target: Target) -> Explanation:
-    from kedge.base.reference import Reference
     from kedge.answers.explain import explain
+    from kedge.base.reference import Reference
     from kedge.image.workplace import Workplace
 
     reference = Reference.parse(text)

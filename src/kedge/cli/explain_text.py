@@ -6,23 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
+from kedge.base.patterns import late_pattern
+from kedge.base.size import format_size
 from kedge.cli.progress import leave_plain
 from kedge.cli.redaction import escape_controls
 from kedge.compat.contents.table_facts import TABLE_ONLY
 from kedge.compat.traits import TITLES
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING
 from kedge.errors import KedgeError
-from kedge.base.counting import count_things
-from kedge.base.size import format_size
-from kedge.base.patterns import late_pattern
 
 if TYPE_CHECKING:
+    from kedge.answers.explain import Explanation
     from kedge.cli.console import Console
-    from kedge.compat.traits import ImageTraits, Layer
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits, Layer
     from kedge.compat.verdict import Judgement, Verdict
-    from kedge.answers.explain import Explanation
 
 UNKNOWN = "unknown"
 # of a name with a registry, what stands before tag and digest

@@ -7,11 +7,11 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
+from kedge.base.nearest import propose
 from kedge.cli.options import find_subcommands
 from kedge.cli.topics import GUIDES, TASKS, TOPICS, list_sections, read_topic
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
-from kedge.base.nearest import propose
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

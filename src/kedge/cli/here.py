@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.base.size import format_size
 from kedge.answers.here import Here, find_here
 from kedge.base.release import VERSION
+from kedge.base.size import format_size
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.release import VERSION
 from kedge.cli.image_names import configure_names, run_list, run_rm, run_tag
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
-from kedge.base.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -45,9 +45,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _run_size(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.cli.size_text import show_size
-    from kedge.base.reference import Reference
     from kedge.answers.image_size import measure_image
+    from kedge.base.reference import Reference
+    from kedge.cli.size_text import show_size
     from kedge.image.workplace import Workplace
     from kedge.system.files import HTML, refuse_existing_text
 
@@ -76,9 +76,9 @@ def _write_page(report: SizeReport, path: Path, *, force: bool) -> None:
 
 
 def _run_diff(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.cli.image_text import show_diff
-    from kedge.base.reference import Reference
     from kedge.answers.image_diff import diff_images
+    from kedge.base.reference import Reference
+    from kedge.cli.image_text import show_diff
     from kedge.image.workplace import Workplace
 
     base, new = Reference.parse(arguments.base), Reference.parse(arguments.new)

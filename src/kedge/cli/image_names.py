@@ -31,8 +31,8 @@ def run_list(arguments: argparse.Namespace, console: Console) -> int:
     """Print the images, the newest first."""
     from kedge.base.size import format_size
     from kedge.image.local_names import list_named
-    from kedge.image.workplace import Workplace
     from kedge.image.store.tagged_images import shorten_name
+    from kedge.image.workplace import Workplace
 
     with Workplace(console.settings, console.progress).open_store() as store:
         images = [image for image in list_named(store) if _is_asked(image, arguments.name)]

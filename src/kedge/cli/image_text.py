@@ -10,10 +10,10 @@ from kedge.base.counting import count_things
 from kedge.base.size import format_size
 
 if TYPE_CHECKING:
-    from kedge.cli.console import Console
-    from kedge.compat.packages.constraints import PackageChange
     from kedge.answers.compare_trees import FileChange
     from kedge.answers.image_diff import ImageDiff
+    from kedge.cli.console import Console
+    from kedge.compat.packages.constraints import PackageChange
 
 _MOST_FILES = 20
 _LONGEST_VALUE = 60

@@ -7,11 +7,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.image_argument import is_reference
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls, escape_json
-from kedge.image.formats.singularityd.inspect_report import ReportSelection, render_document, render_text, select_document
-from kedge.base.image_argument import is_reference
+from kedge.image.formats.singularityd.inspect_report import (
+    ReportSelection,
+    render_document,
+    render_text,
+    select_document,
+)
 from kedge.image.inspect import Inspection, inspect_path
 from kedge.image.sources.classify import SourceKind, classify_path
 

@@ -21,11 +21,11 @@ from kedge.cli.container import (
     write_output,
 )
 from kedge.cli.signals import raised_signals
-from kedge.errors import UsageError
 from kedge.container import instance as instances
-from kedge.system.process_tree import parse_signal
 from kedge.container.flags import HelpWanted, parse_words
 from kedge.container.options import RunOptions
+from kedge.errors import UsageError
+from kedge.system.process_tree import parse_signal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

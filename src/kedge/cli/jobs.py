@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
-from kedge.errors import UsageError
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.choose import find_facts
+from kedge.errors import UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

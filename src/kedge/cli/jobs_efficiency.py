@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.cli.redaction import escape_line
 from kedge.base.duration import format_duration
 from kedge.base.size import format_size
+from kedge.cli.redaction import escape_line
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.job_options import add_job_options, list_given, read_job_options
 from kedge.cli.options import add_dry_run, add_settings
-from kedge.errors import NotebookProblem, UsageError
 from kedge.cluster.job import Job
+from kedge.errors import NotebookProblem, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,11 +142,11 @@ def _remove(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _lab(arguments: argparse.Namespace, console: Console) -> int:
+    from kedge.system.spawn import replace_process
+    from kedge.system.start_kedge import own_command
     from kedge.tools.jupyter.image_python import ask_python
     from kedge.tools.jupyter.install import locate_image
     from kedge.tools.jupyter.lab import choose_port, close_log, hand_over_token, plan_lab, require_lab
-    from kedge.system.spawn import replace_process
-    from kedge.system.start_kedge import own_command
 
     image = locate_image(arguments.image)
     if _list_job_words(arguments, console):
@@ -206,9 +206,9 @@ def _lab_in_job(arguments: argparse.Namespace, console: Console, image: str) -> 
 
 def _start(arguments: argparse.Namespace, console: Console) -> int:
     """Become the kernel, or stand for the one in a job."""
-    from kedge.tools.jupyter.kernel_command import require_packages
     from kedge.system.spawn import replace_process
     from kedge.system.start_kedge import own_command
+    from kedge.tools.jupyter.kernel_command import require_packages
 
     command = _read_command(arguments)
     require_packages(command)
@@ -224,8 +224,8 @@ def _start(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _start_in_job(arguments: argparse.Namespace, console: Console, command: KernelCommand) -> int:
-    from kedge.tools.jupyter.kernel_in_job import read_connection, run_in_job
     from kedge.system.start_kedge import own_command
+    from kedge.tools.jupyter.kernel_in_job import read_connection, run_in_job
 
     connection = read_connection(arguments.connection_file)
     on_node = own_command("jupyter", "start", "--on-node", *command.start_words("-"))

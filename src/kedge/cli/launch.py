@@ -9,16 +9,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_dry_run, add_settings
-from kedge.errors import UsageError
-from kedge.launch.contracts import Contract, name_task
 from kedge.cluster.job import LAUNCHERS
 from kedge.cluster.mpi import MODES
 from kedge.container.options import FLAGS, Flag
+from kedge.errors import UsageError
+from kedge.launch.contracts import Contract, name_task
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.launch.plan import LaunchPlan
     from kedge.launch.follow_output import RankFailure
+    from kedge.launch.plan import LaunchPlan
     from kedge.launch.request import LaunchRequest
 
 _PREFIX = "container_"

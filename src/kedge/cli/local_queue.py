@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import UsageError
-from kedge.base.frozen import as_dict
-from kedge.jobs.local.directives import OPTIONS
 from kedge.base.duration import format_duration
+from kedge.base.frozen import as_dict
+from kedge.errors import UsageError
 from kedge.jobs import local_queue as operations
+from kedge.jobs.local.directives import OPTIONS
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

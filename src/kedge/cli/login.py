@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kedge.cli.console import Console
     from kedge.base.reference import Reference
+    from kedge.cli.console import Console
     from kedge.image.registry.access_options import AccessOptions
 
 

@@ -12,10 +12,10 @@ from kedge.errors import JobNotFound, SchedulerFailed, UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.jobs.records import Record
     from kedge.jobs.cluster import Cluster
     from kedge.jobs.find_job import FoundJob
     from kedge.jobs.logs import LogFile
+    from kedge.jobs.records import Record
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 
+from kedge.base.release import VERSION
 from kedge.cli.options import GLOBALS, GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals, stop_raising
 from kedge.cli.verbs import GROUPS, VERBS, VerbModule, find_verb, load_verb
 from kedge.errors import UsageError
-from kedge.base.release import VERSION
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
-from kedge.errors import LaunchRefused
 from kedge.cluster.mpi import MODES, MpiFacts
+from kedge.errors import LaunchRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 
-from kedge.cli.container import open_standard_streams, report, run_words, write_message
-from kedge.launch.order import RankOrder
 from kedge.base.rank_variables import OWN_TOKEN
+from kedge.cli.container import open_standard_streams, report, run_words, write_message
 from kedge.container.options import RunOptions
+from kedge.launch.order import RankOrder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

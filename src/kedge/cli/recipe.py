@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from kedge.cli.redaction import escape_controls, escape_line
 
 if TYPE_CHECKING:
-    from kedge.cli.console import Console
-    from kedge.builds.recipe_files import ListedStage, RecipeGraph
     from kedge.builds.lint.finding import LintFinding
+    from kedge.builds.recipe_files import ListedStage, RecipeGraph
+    from kedge.cli.console import Console
 
 _FILE = "definition file or Dockerfile; '-' for standard input"
 _KINDS = ("dockerfile", "definition")
@@ -50,10 +50,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.cli.build_values import read_build_arguments
     from kedge.base.platform import Platform
     from kedge.builds.recipe_files import list_steps, open_recipe, parse_syntax, show_syntax
     from kedge.builds.step_values import BuildArguments
+    from kedge.cli.build_values import read_build_arguments
 
     file = open_recipe(arguments.file, arguments.kind)
     if arguments.ast:

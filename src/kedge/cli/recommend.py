@@ -11,9 +11,9 @@ from kedge.cli.options import add_settings
 from kedge.cli.target_options import add_target, read_target
 
 if TYPE_CHECKING:
+    from kedge.answers.recommend import Advice
     from kedge.cli.console import Console
     from kedge.compat.recommend import TagChoice
-    from kedge.answers.recommend import Advice
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,9 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Recommend a tag."""
+    from kedge.answers.recommend import recommend_tag
     from kedge.base.reference import Reference
     from kedge.compat.known_tables import find_repository, load_known_tables
-    from kedge.answers.recommend import recommend_tag
     from kedge.image.workplace import Workplace
 
     tables = load_known_tables(console.environ, console.progress)

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
-from kedge.base.frozen import replace
 from kedge.image import remotes
 from kedge.image.registry.secret import Secret
 

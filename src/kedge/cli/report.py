@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kedge.base.release import VERSION
 from kedge.cli.console import has_style, paint_text
 from kedge.cli.options import GlobalOptions
 from kedge.cli.progress import leave_plain
@@ -22,7 +23,6 @@ from kedge.cli.redaction import escape_controls, escape_json, redact, redact_arg
 from kedge.cli.signals import Terminated
 from kedge.errors import FileProblem, KedgeError, LimitReached
 from kedge.system.start_kedge import find_bundle, find_bundle_copy, own_interpreter
-from kedge.base.release import VERSION
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _understand(problem: BaseException) -> KedgeError | None:
     if isinstance(problem, KedgeError):
         return problem
     if isinstance(problem, MemoryError):
-        from kedge.system.host.limits import read_limits
         from kedge.cluster.host_memory import make_memory_error
+        from kedge.system.host.limits import read_limits
 
         return make_memory_error("this command", read_limits())
     if isinstance(problem, RuntimeError) and "start new thread" in str(problem):

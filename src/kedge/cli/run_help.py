@@ -7,10 +7,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.image_argument import is_reference
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls
-from kedge.base.image_argument import is_reference
 from kedge.image.inspect import inspect_path
 from kedge.image.sources.classify import SourceKind, classify_path
 

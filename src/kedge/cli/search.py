@@ -6,13 +6,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
-from kedge.base.counting import count_things
 
 if TYPE_CHECKING:
-    from kedge.cli.console import Console
     from kedge.answers.search import SearchResult
+    from kedge.cli.console import Console
     from kedge.image.registry.catalog import CatalogEntry
 
 _MOST = 100
@@ -38,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Search, and print what was found."""
-    from kedge.compat.known_tables import load_known_tables
     from kedge.answers.search import search
+    from kedge.compat.known_tables import load_known_tables
     from kedge.image.workplace import Workplace
 
     if not 1 <= arguments.limit <= _MOST:

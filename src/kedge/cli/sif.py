@@ -8,12 +8,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
 from kedge.cli.options import read_image_path
 from kedge.errors import CorruptImage, OutputExists
+from kedge.image import sif
 from kedge.image.formats.sif import edit, listing
 from kedge.system.host.limits import choose_threads, read_limits
-from kedge.base.counting import count_things
-from kedge.image import sif
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

@@ -6,15 +6,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kedge.cli.job_options import add_job_options, read_job_options
-from kedge.cli.options import add_dry_run
-from kedge.errors import NoScheduler
-from kedge.base.frozen import as_dict
 from kedge.base.counting import count_things
 from kedge.base.duration import shorten_duration
+from kedge.base.frozen import as_dict
+from kedge.cli.job_options import add_job_options, read_job_options
+from kedge.cli.options import add_dry_run
 from kedge.cluster.job import Job
 from kedge.cluster.memory import shorten_memory
 from kedge.cluster.schedulers.choose import find_facts
+from kedge.errors import NoScheduler
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

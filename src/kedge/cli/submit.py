@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kedge.base.frozen import frozen, replace
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import UsageError
-from kedge.base.frozen import frozen, replace
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ import argparse
 import shutil
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.target_options import add_target, read_judged_target
 from kedge.errors import UsageError
-from kedge.base.frozen import replace
 
 if TYPE_CHECKING:
-    from kedge.cli.console import Console
     from kedge.answers.tags import TagListing, TagQuery, TagRow
+    from kedge.cli.console import Console
 
 _SHOWN = 30
 _GAP = 3  # columns of a terminal between two of a table; before and after them it has one
@@ -65,9 +65,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """List the tags."""
+    from kedge.answers.tags import list_image_tags
     from kedge.base.reference import Reference
     from kedge.compat.known_tables import find_repository, load_known_tables
-    from kedge.answers.tags import list_image_tags
     from kedge.image.workplace import Workplace
 
     query = _read_query(arguments, console)
@@ -87,9 +87,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
-    from kedge.compat.contents.tag_filters import read_cuda_range, read_since
-    from kedge.base.platform import Platform
     from kedge.answers.tags import TagQuery
+    from kedge.base.platform import Platform
+    from kedge.compat.contents.tag_filters import read_cuda_range, read_since
 
     if arguments.limit is not None and (arguments.limit < 1 or arguments.all):
         raise UsageError("--limit takes a number, 1 or more, and cannot be combined with --all")

@@ -7,9 +7,9 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from kedge.base.setting_values import PULL_POLICIES
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
-from kedge.base.setting_values import PULL_POLICIES
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _unpack_or_mount(arguments: argparse.Namespace, console: Console) -> int:
     """Unpack one image for a start, or name the file that squashfuse can mount instead."""
-    from kedge.errors import FileProblem, NoSpace
     from kedge.base.reference import Reference
+    from kedge.errors import FileProblem, NoSpace
     from kedge.image.unpack import unpack
     from kedge.image.workplace import Workplace
 

@@ -10,8 +10,8 @@ import argparse
 import importlib
 from collections.abc import Sequence
 
-from kedge.errors import UsageError
 from kedge.base.frozen import frozen
+from kedge.errors import UsageError
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
 from kedge.cli.options import read_image_path
 from kedge.cli.sign import add_keysdir, open_trust
-from kedge.errors import KeyNotFound, UsageError
-from kedge.image.formats.sif.reader import describe_type
-from kedge.base.frozen import replace
-from kedge.image import signatures
-from kedge.image.keys import open_fetch
 from kedge.container.flags import read_truth
+from kedge.errors import KeyNotFound, UsageError
+from kedge.image import signatures
+from kedge.image.formats.sif.reader import describe_type
+from kedge.image.keys import open_fetch
 from kedge.image.trust.certificates import CertificateFiles
 from kedge.image.trust.keyring import KeyRing
 from kedge.image.trust.keyserver import DEFAULT_SERVER

@@ -16,11 +16,11 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kedge.errors import LimitReached, ProgramFailed
 from kedge.base.frozen import as_dict, frozen
+from kedge.base.size import format_size
+from kedge.errors import LimitReached, ProgramFailed
 from kedge.system.host.cgroups import read_hierarchies
 from kedge.system.host.limits import Limits, read_limits
-from kedge.base.size import format_size
 from kedge.system.owned_names import own_name, owner_is_gone
 from kedge.system.programs import find_program
 

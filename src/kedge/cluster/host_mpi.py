@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.cluster.launchers.known import list_launchers
 from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, UNKNOWN_FAMILY, MpiFacts
+from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.system.process import run_program
 from kedge.system.programs import find_program
 

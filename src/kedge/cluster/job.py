@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from kedge.errors import InvalidJob
 from kedge.base.frozen import frozen
+from kedge.errors import InvalidJob
 
 # what a job can name; a site's profile names the usual one
 LAUNCHERS = ("srun", "ibrun", "mpirun", "mpiexec", "qrsh", "local", "none")

@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from kedge.errors import InvalidJob
 from kedge.base.frozen import frozen
 from kedge.cluster.job import Job, Parallel
 from kedge.cluster.job_fields import BY_NAME, FIELDS, JobField
 from kedge.cluster.job_values import MOST, VARIABLE_NAME
+from kedge.errors import InvalidJob
 
 PLACEHOLDERS = ("name", "id", "index")
 _SLURM_PATTERNS = {"j": "{id}", "A": "{id}", "x": "{name}", "a": "{index}"}

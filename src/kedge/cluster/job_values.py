@@ -11,12 +11,12 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 
-from kedge.errors import InvalidJob
-from kedge.base.frozen import replace
 from kedge.base.duration import parse_duration
+from kedge.base.frozen import replace
+from kedge.base.patterns import late_pattern
 from kedge.cluster.job import Job, JobArray, Parallel, parse_dependencies
 from kedge.cluster.job_fields import BY_NAME, JobField
-from kedge.base.patterns import late_pattern
+from kedge.errors import InvalidJob
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import accumulate
 
 from kedge.base.frozen import JsonValue, frozen
-from kedge.cluster.hosts import parse_counts
 from kedge.base.rank_variables import OWN
+from kedge.cluster.hosts import parse_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

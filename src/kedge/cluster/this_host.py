@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from kedge.cluster.allocation import ThisHost
 from kedge.system.host.gpu_devices import count_visible
 from kedge.system.host.limits import read_limits
-from kedge.cluster.allocation import ThisHost
 
 
 def read_this_host(environ: Mapping[str, str]) -> ThisHost:

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from kedge.compat.mpi.modes import choose_mode, judge_modes
 from kedge.base.frozen import JsonValue, frozen
 from kedge.cluster.mpi import MpiHost, MpiImage, MpiVerdict
+from kedge.compat.mpi.modes import choose_mode, judge_modes
 
 
 @frozen

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kedge.base.frozen import JsonValue, frozen, list_names
+from kedge.base.nearest import propose
+from kedge.base.versions import order
 from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
 from kedge.compat.tables.gpu_names import find_gpu, find_models
 from kedge.compat.tables.load import SHIPPED, Tables, check_file, load_tables, normalize_image
 from kedge.compat.tables.rows import NgcRelease
-from kedge.base.versions import order
 from kedge.errors import TableProblem, UnknownGpu, UsageError
-from kedge.base.frozen import JsonValue, frozen, list_names
-from kedge.base.nearest import propose
 from kedge.system.files import explained
 from kedge.system.settings import xdg_directory
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.base.versions import major_minor, order
 from kedge.compat.contents.read_traits import read_traits
-from kedge.compat.traits import ImageTraits
 from kedge.compat.judge import judge
 from kedge.compat.rules.driver_branches import find_newest, list_branches
 from kedge.compat.rules.driver_lookup import find_offered_cuda
 from kedge.compat.tables.load import Tables, normalize_image
 from kedge.compat.target import Target
+from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import NATIVE, UNKNOWN
-from kedge.base.versions import major_minor, order
-from kedge.base.frozen import JsonValue, frozen, replace
 
 _LONGEST_LABEL = 16
 

@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.image.clean_config import clean_text
-from kedge.compat.contents.read_traits import read_traits
-from kedge.compat.traits import Fact, ImageTraits
-from kedge.errors import UsageError
-from kedge.image.formats.singularityd.derive_config import read_oci_words
 from kedge.base.frozen import replace
 from kedge.base.reference import Reference
+from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.image_files import find_machine, look_inside
 from kedge.compat.registry_traits import name_reference, read_layered_traits
+from kedge.compat.traits import Fact, ImageTraits
+from kedge.errors import UsageError
+from kedge.image.clean_config import clean_text
+from kedge.image.formats.singularityd.derive_config import read_oci_words
 from kedge.image.inspect import Inspection, inspect_path
 from kedge.image.inspect_remote import inspect_remote_sif
 from kedge.image.open_view import list_words, open_view, read_file_environment
-from kedge.image.workplace import Workplace
 from kedge.image.sources.classify import Source
 from kedge.image.sources.image_source import LayeredImage
 from kedge.image.sources.open_local import open_any_image
+from kedge.image.workplace import Workplace
 from kedge.system.files import explained
 
 if TYPE_CHECKING:

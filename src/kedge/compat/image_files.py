@@ -10,15 +10,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kedge.base.platform import Platform
+from kedge.base.versions import order
 from kedge.compat.carried_driver import find_carried, read_branches
 from kedge.compat.contents.c_library import LIBRARY_FOLDERS, read_c_library
-from kedge.image.clean_config import clean_text
 from kedge.compat.contents.toolkit_version import read_toolkit
-from kedge.compat.traits import Fact
 from kedge.compat.mpi.read_tree import find_mpis
-from kedge.base.versions import order
+from kedge.compat.traits import Fact
 from kedge.errors import InvalidReference
-from kedge.base.platform import Platform
+from kedge.image.clean_config import clean_text
 from kedge.system.elf import identify_machine
 
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
+from kedge.base.reference import Reference
 from kedge.compat.contents.read_traits import read_traits, split_name
 from kedge.compat.contents.table_facts import TABLE_ONLY
 from kedge.compat.contents.tag_filters import list_architectures
 from kedge.compat.contents.tag_names import read_tag
+from kedge.compat.registry_traits import name_reference, read_registry_traits
 from kedge.compat.traits import ImageTraits
 from kedge.errors import FileProblem, ImageNotFound, KedgeError, NetworkFailed, NoSpace, RateLimited
-from kedge.base.frozen import replace
-from kedge.base.reference import Reference
-from kedge.compat.registry_traits import name_reference, read_registry_traits
-from kedge.image.workplace import Workplace
 from kedge.image.sources.classify import Source, SourceKind, classify
 from kedge.image.sources.resolve import resolve
+from kedge.image.workplace import Workplace
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from kedge.errors import KedgeError
 from kedge.base.frozen import as_dict, list_names
-from kedge.cluster.mpi import MpiFacts, MpiImage
 from kedge.base.release import VERSION
-from kedge.system.settings import Settings
+from kedge.cluster.mpi import MpiFacts, MpiImage
+from kedge.errors import KedgeError
 from kedge.image.store.file_facts import FileFacts
 from kedge.image.store.layout import Layout
+from kedge.system.settings import Settings
 
 _RULES = 1  # counts up when images are read in another way
 

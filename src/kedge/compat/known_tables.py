@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.compat.tables.load import Tables, load_tables, normalize_image
-from kedge.compat.tag_candidates import resolve_image
-from kedge.errors import InvalidReference
 from kedge.base.frozen import frozen
 from kedge.base.nearest import propose
 from kedge.base.progress import Progress
 from kedge.base.reference import Reference, Transport
 from kedge.compat.data import learned_path
+from kedge.compat.tables.load import Tables, load_tables, normalize_image
+from kedge.compat.tag_candidates import resolve_image
+from kedge.errors import InvalidReference
 
 
 @frozen

@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import KedgeError
 from kedge.base.frozen import replace
 from kedge.base.image_argument import find_path
 from kedge.cluster.mpi import MpiImage
 from kedge.compat.known_mpis import describe_file, recall_image
+from kedge.errors import KedgeError
 from kedge.image.image_file import identify
 from kedge.image.node_cache import find_by_reference
 from kedge.system.settings import Settings
@@ -53,10 +53,10 @@ def _describe_state(image: str, place: str) -> str:
 
 
 def _recall(image: str, environ: Mapping[str, str]) -> MpiImage:
-    from kedge.compat.tables.load import load_tables  # late: most launches have a file
     from kedge.base.reference import Reference
     from kedge.compat.data import learned_path
     from kedge.compat.mpi_of_image import read_image_mpi
+    from kedge.compat.tables.load import load_tables  # late: most launches have a file
     from kedge.image.workplace import Workplace
 
     try:

@@ -7,18 +7,18 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.contents.c_library import LIBRARY_FOLDERS
-from kedge.compat.mpi.places import VARIABLES, list_libraries, list_library_folders
-from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.base.frozen import replace
 from kedge.cluster.host_mpi import find_mpi
-from kedge.cluster.this_host import read_glibc
 from kedge.cluster.mpi import UNKNOWN_FAMILY, MpiFacts, MpiHost
+from kedge.cluster.schedulers.mpi_types import LIST_COMMAND, parse_mpi_types
+from kedge.cluster.this_host import read_glibc
+from kedge.compat.contents.c_library import LIBRARY_FOLDERS
 from kedge.compat.known_mpis import describe_file, recall_host
+from kedge.compat.mpi.places import VARIABLES, list_libraries, list_library_folders
+from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.system.process import run_program
 from kedge.system.programs import find_program
 from kedge.system.views import DirectoryView
-from kedge.cluster.schedulers.mpi_types import LIST_COMMAND, parse_mpi_types
 
 if TYPE_CHECKING:
     from kedge.system.views import View

@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
+from kedge.cluster.mpi import MpiFacts, MpiImage
 from kedge.compat.contents.c_library import read_c_library
 from kedge.compat.mpi.program_mpi import NeededMpi, find_needed_by, find_needed_mpi
 from kedge.compat.mpi.read_tree import find_mpis
 from kedge.compat.mpi.stated import read_stated_mpi
 from kedge.errors import KedgeError
 from kedge.image.formats.elf import read_elf
-from kedge.base.frozen import replace
-from kedge.cluster.mpi import MpiFacts, MpiImage
 from kedge.image.inspect import inspect_path
 from kedge.image.open_view import open_view, read_file_environment
 from kedge.system.files import explained
 
 if TYPE_CHECKING:
-    from kedge.compat.tables.load import Tables
     from kedge.base.reference import Reference
+    from kedge.compat.tables.load import Tables
     from kedge.image.workplace import Workplace
     from kedge.system.views import View
 

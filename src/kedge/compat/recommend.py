@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
+from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.base.versions import order
 from kedge.compat.contents.read_traits import split_name
 from kedge.compat.judge import judge
 from kedge.compat.rules.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
@@ -15,14 +18,11 @@ from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.tag_candidates import list_candidates, read_candidate, resolve_image, tells_architecture
 from kedge.compat.target import join_names
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
-from kedge.base.versions import order
-from kedge.base.frozen import JsonValue, frozen, replace
-from kedge.base.counting import count_things
 
 if TYPE_CHECKING:
-    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 # Why nothing fits; empty where something does
 NO_KERNELS, NO_DRIVER, NO_PROCESSOR, NOT_KNOWN, SEVERAL = "kernels", "driver", "processor", "not-known", "several"

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.image.clean_config import clean_text, list_commands, shorten_command
-from kedge.compat.contents.read_traits import read_config_traits
-from kedge.compat.traits import ImageTraits, Layer
 from kedge.base.frozen import replace
 from kedge.base.manifest import ImageConfig, Index, Manifest
 from kedge.base.reference import Reference, Transport
+from kedge.compat.contents.read_traits import read_config_traits
+from kedge.compat.traits import ImageTraits, Layer
+from kedge.image.clean_config import clean_text, list_commands, shorten_command
 from kedge.image.sources.resolve import Resolved, read_config, refuse_artifacts
 
 if TYPE_CHECKING:

@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
+from kedge.base.versions import order
 from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.contents.tag_filters import list_architectures
 from kedge.compat.contents.tag_names import read_tag
 from kedge.compat.tables.load import normalize_image
 from kedge.compat.tables.rows import NgcRelease
-from kedge.base.versions import order
-from kedge.base.frozen import replace
 
 if TYPE_CHECKING:
-    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 _ALIASES = {"torch": "pytorch", "tf": "tensorflow", "triton": "tritonserver", "rapids": "rapidsai", "hpc-sdk": "nvhpc"}
 _NVIDIA = "nvcr.io/nvidia/"

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import UsageError
 from kedge.container.flags import read_variable
 from kedge.container.options import RunOptions
+from kedge.errors import UsageError
 
 
 def find_passphrase(options: RunOptions, image: str, environ: Mapping[str, str]) -> str:
@@ -51,9 +51,9 @@ def _unlock(image: str, key: Path) -> str:
     from kedge.errors import KeyUnusable
     from kedge.image.formats.sif.layout import DataType
     from kedge.image.formats.sif.reader import SifReader
-    from kedge.system.files import explained
     from kedge.image.trust.crypto import unlock_message
     from kedge.image.trust.keyfiles import read_key_file
+    from kedge.system.files import explained
 
     with explained(image), Path(image).open("rb") as file:
         reader = SifReader(file, image)

@@ -13,8 +13,6 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kedge.errors import CannotStart, KedgeError, all_errors
-from kedge.system.spawn import close_all, fork_process, list_inherited
 from kedge.container.mount_operations import Squashfuse
 from kedge.container.mounts.squashfuse import needs_company
 from kedge.container.processes.supervise import run_as_init
@@ -27,6 +25,8 @@ from kedge.container.start_container import (
     limit_resources,
     prepare_container,
 )
+from kedge.errors import CannotStart, KedgeError, all_errors
+from kedge.system.spawn import close_all, fork_process, list_inherited
 
 if TYPE_CHECKING:
     from kedge.container.options import RunOptions

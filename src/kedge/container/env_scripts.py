@@ -9,9 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kedge.system.views import View
     from kedge.container.facts import HostFacts, ImageFacts
     from kedge.container.options import RunOptions
+    from kedge.system.views import View
 
     Lookup = Callable[[str], str | None]  # the value of a variable, None when it is unset
     Step = tuple[str, str]  # what, and the path of a script

@@ -11,10 +11,10 @@ from __future__ import annotations
 import errno
 import os
 
+from kedge.container.mounting import refuse_text
 from kedge.system.elf import ElfDamage, ElfFile
 from kedge.system.memory_program import StartAttempt, hand_over, is_own_program
 from kedge.system.spawn import ELFMAG
-from kedge.container.mounting import refuse_text
 
 _GLANCE = 4096
 _MUCH = 64 << 10  # bytes of arguments and variables, of which the kernel may take no more

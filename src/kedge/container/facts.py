@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import pwd
     from collections.abc import Mapping
 
-    from kedge.system.views import View
     from kedge.container.image_users import ImageUser
     from kedge.container.options import RunOptions
+    from kedge.system.views import View
 
 
 # What is known before a plan is made: who asks, where, on what host; and what parts of a plan hand to each other.

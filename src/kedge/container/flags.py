@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kedge.errors import KedgeError
     from kedge.container.options import RunOptions
+    from kedge.errors import KedgeError
 
 
 # From the words of a command line, and the variables that stand for flags, to RunOptions.
@@ -332,9 +332,9 @@ def _check_values(options: RunOptions) -> None:
 def _explain_unknown(verb: str, name: str, word: str = "") -> KedgeError:
     """`word` is the cluster of letters that an unknown letter stands in: `-it`."""
     # late, all of it: only for a mistake
-    from kedge.errors import UsageError
     from kedge.base.nearest import propose
     from kedge.base.words_of_other_tools import explain_option
+    from kedge.errors import UsageError
 
     others = [flag.verbs[0] for flag in FLAGS if name.lstrip("-") in (*flag.names, flag.short)]
     hint = explain_option(verb, word) or explain_option(verb, name)

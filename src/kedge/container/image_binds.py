@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import os
 
-from kedge.system.libc import MS_NODEV, MS_NOSUID, MS_RDONLY
-from kedge.system.views import DirectoryView
-from kedge.image.image_file import ImageFile, identify, make_absolute
 from kedge.container.mount_operations import OLD, SESSION, BindMount, FilePart, Fuse2fs, MakeDirectory
 from kedge.container.mounting import plan_squashfs
+from kedge.image.image_file import ImageFile, identify, make_absolute
+from kedge.system.libc import MS_NODEV, MS_NOSUID, MS_RDONLY
+from kedge.system.views import DirectoryView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.image.formats.sif.layout import SifDescriptor
     from kedge.container.facts import Bind
     from kedge.container.mount_operations import Operation
+    from kedge.image.formats.sif.layout import SifDescriptor
 
 _FILE_SYSTEMS = {1: "squashfs", 2: "ext3"}  # by SIF's number: those that can be mounted
 

@@ -9,10 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import InstanceProblem, RuntimeUnsuited
 from kedge.base.frozen import replace
-from kedge.system.files import explained, write_atomically
-from kedge.system.spawn import start_of
 from kedge.container.facts import ImageFacts, gather_host
 from kedge.container.mounting import HostRoot
 from kedge.container.options import CONTAINER_SETTINGS, VENDORS, settle_options
@@ -22,6 +19,9 @@ from kedge.container.processes.rank_sharing import shapes_container
 from kedge.container.processes.supervise import run_supervised
 from kedge.container.start import joined_container as inside  # after joining, nothing of the host can be imported
 from kedge.container.start_container import add_fakeroot_namespaces, become, choose_restrictions, end_with
+from kedge.errors import InstanceProblem, RuntimeUnsuited
+from kedge.system.files import explained, write_atomically
+from kedge.system.spawn import start_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,8 +66,8 @@ def start_instance(options: RunOptions, name: str, environ: Mapping[str, str], s
 
 def _start_claimed(options: RunOptions, folder: InstanceDirectory, instance: Instance, say: Say) -> Instance:
     # late, both: commands in an instance need none of it
-    from kedge.container.services import StartServices
     from kedge.container.detach import start_detached
+    from kedge.container.services import StartServices
 
     logs = [_open_log(Path(path)) for path in (instance.log_out, instance.log_err)]
     try:

@@ -7,11 +7,11 @@ import os
 import time
 from dataclasses import dataclass
 
+from kedge.container.facts import read_memory
+from kedge.container.processes.instance_records import Instance
 from kedge.system.host.cgroups import find_least, read_hierarchies
 from kedge.system.host.limits import MEMORY_FILES
 from kedge.system.process_tree import Process, count_memory, list_processes
-from kedge.container.facts import read_memory
-from kedge.container.processes.instance_records import Instance
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -57,14 +57,14 @@ def _list_members(first: int) -> list[Process]:
 
 def _find_space(pid: int) -> str:
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 - as below
+        return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
         return ""  # it ended meanwhile, or is another user's
 
 
 def _read_seconds(pid: int) -> float:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - every process, every second
+        with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         return sum(map(int, fields[11:15])) / _TICKS  # own and waited-for, user and system
     except (OSError, ValueError):
@@ -73,7 +73,7 @@ def _read_seconds(pid: int) -> float:
 
 def _read_blocks(pid: int) -> tuple[int, int]:
     try:
-        with open(f"/proc/{pid}/io", "rb") as file:  # noqa: PTH123 - as above
+        with open(f"/proc/{pid}/io", "rb") as file:
             fields = dict(line.split(b": ") for line in file.read().splitlines())
         return int(fields[b"read_bytes"]), int(fields[b"write_bytes"])
     except (OSError, ValueError, KeyError):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from kedge.errors import KedgeError, UsageError
 from kedge.base.image_argument import is_reference
 from kedge.container.env_scripts import split_pairs
+from kedge.errors import KedgeError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ import os
 import stat
 
 from kedge.base.frozen import frozen, list_names
+from kedge.container.facts import is_privileged
 from kedge.system import libc
 from kedge.system.libc import MS_NODEV, MS_NOSUID, MS_RDONLY
 from kedge.system.views import MAXIMUM_LINKS, DirectoryView, split_path
-from kedge.container.facts import is_privileged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final, Literal
 
-    from kedge.system.views import View
     from kedge.container.facts import Payload
+    from kedge.system.views import View
 
     Policy = Literal["must", "warn", "may", "later"]
 
@@ -853,8 +853,8 @@ def _check_owner(upper: str) -> None:
 
 
 def _explain(reasons: list[str], upper: str) -> Exception:
-    from kedge.errors import MountFailed  # late: only when something is wrong
     from kedge.container.missing_proc import explain_missing_proc
+    from kedge.errors import MountFailed  # late: only when something is wrong
 
     return explain_missing_proc() or MountFailed(
         f"cannot mount the overlay {upper} over the image on this node"

@@ -8,35 +8,6 @@ import os
 import sys
 
 from kedge.base.frozen import replace
-from kedge.system import libc
-from kedge.system.libc import (
-    CLONE_NEWIPC,
-    CLONE_NEWNET,
-    CLONE_NEWNS,
-    CLONE_NEWPID,
-    CLONE_NEWUSER,
-    CLONE_NEWUTS,
-    MNT_DETACH,
-    MOUNT_ATTR_NODEV,
-    MOUNT_ATTR_NOSUID,
-    MOUNT_ATTR_RDONLY,
-    MS_BIND,
-    MS_NOATIME,
-    MS_NODEV,
-    MS_NODIRATIME,
-    MS_NOEXEC,
-    MS_NOSUID,
-    MS_RDONLY,
-    MS_REC,
-    MS_RELATIME,
-    MS_REMOUNT,
-    MS_SLAVE,
-    MS_UNBINDABLE,
-    PR_CAPBSET_DROP,
-    PR_SET_DUMPABLE,
-    PR_SET_NO_NEW_PRIVS,
-)
-from kedge.system.spawn import ELFMAG, fork_process, replace_process
 from kedge.container.facts import LIBRARIES, choose_home, is_privileged
 from kedge.container.flags import list_names
 from kedge.container.mount_operations import (
@@ -89,21 +60,50 @@ from kedge.image.node_cache import (
     node_directory,
     own_directory,
 )
+from kedge.system import libc
+from kedge.system.libc import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUSER,
+    CLONE_NEWUTS,
+    MNT_DETACH,
+    MOUNT_ATTR_NODEV,
+    MOUNT_ATTR_NOSUID,
+    MOUNT_ATTR_RDONLY,
+    MS_BIND,
+    MS_NOATIME,
+    MS_NODEV,
+    MS_NODIRATIME,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_RDONLY,
+    MS_REC,
+    MS_RELATIME,
+    MS_REMOUNT,
+    MS_SLAVE,
+    MS_UNBINDABLE,
+    PR_CAPBSET_DROP,
+    PR_SET_DUMPABLE,
+    PR_SET_NO_NEW_PRIVS,
+)
+from kedge.system.spawn import ELFMAG, fork_process, replace_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kedge.system.views import View
-    from kedge.container.image_users import ImageUser
     from kedge.container.facts import Additions, Bind, HostFacts, ImageFacts, Payload
-    from kedge.image.image_file import ImageFile
+    from kedge.container.image_users import ImageUser
     from kedge.container.mount_operations import FileMount, Making, Mount, Operation, Policy, Setting
     from kedge.container.mounts.ext3 import ExtServers
     from kedge.container.mounts.overlay_options import OverlayLayer
     from kedge.container.mounts.squashfuse import FuseServer
     from kedge.container.options import RunOptions
     from kedge.container.processes.fakeroot_namespaces import FakerootNamespaces
+    from kedge.image.image_file import ImageFile
+    from kedge.system.views import View
 
     HandOver = Callable[[list[str], list[str], dict[str, str]], OSError]
 
@@ -1318,8 +1318,8 @@ class Builder:
             self.host_root.restore()
 
     def _explain(self, operation: Operation, problem: OSError) -> Exception:
-        from kedge.errors import MountFailed  # late: success needs no errors
         from kedge.container.missing_proc import explain_missing_proc
+        from kedge.errors import MountFailed  # late: success needs no errors
 
         return explain_missing_proc() or MountFailed(
             f"cannot {describe(operation)}: {problem.strerror or problem}",

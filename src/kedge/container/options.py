@@ -9,8 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kedge.system.views import View
     from kedge.container.step_options import StepOptions
+    from kedge.system.views import View
 
 
 # The vendors of GPUs: one row each. Flags, variables, the plan, other runtimes and doctor loop over this table.

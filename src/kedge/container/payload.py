@@ -29,10 +29,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kedge.system.views import View
     from kedge.container.env_scripts import Entrypoint, Step
     from kedge.container.facts import Additions, Bind, HostFacts, ImageFacts
     from kedge.container.options import RunOptions
+    from kedge.system.views import View
 
 
 # Keeps out what silently changes programs in a container: the host's module paths, preloads and locale.

@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.image.formats.enroot import add_enroot_files, has_enroot_files
 from kedge.base.frozen import JsonValue, replace
 from kedge.base.reference import Reference
-from kedge.image.cached_image import CachedFile, CachedFormat, find_cached_file
-from kedge.image.make_layers import make_section
-from kedge.image.write_image import WriteOptions, open_writer
-from kedge.image.workplace import Workplace
-from kedge.image.sources.image_source import ImageSource, LayeredImage
-from kedge.image.registry.access_options import AccessOptions
 from kedge.cluster.schedulers.slurm import FACTS
+from kedge.image.cached_image import CachedFile, CachedFormat, find_cached_file
+from kedge.image.formats.enroot import add_enroot_files, has_enroot_files
+from kedge.image.make_layers import make_section
+from kedge.image.registry.access_options import AccessOptions
+from kedge.image.sources.image_source import ImageSource, LayeredImage
 from kedge.image.store.held_images import Holds
 from kedge.image.store.images import Handing
 from kedge.image.store.layout import Layout
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.image.write_image import WriteOptions, open_writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.errors import OutputExists, UsageError
 from kedge.base.frozen import JsonValue
+from kedge.container.shim_file import ALL_PROGRAMS, PROGRAMS, is_shim, make_shim
+from kedge.errors import OutputExists, UsageError
 from kedge.system.files import explained, write_atomically
 from kedge.system.private_files import make_private
 from kedge.system.start_kedge import own_package, own_python
-from kedge.container.shim_file import ALL_PROGRAMS, PROGRAMS, is_shim, make_shim
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 
-from kedge.system.spawn import close_all, list_inherited_directories, run_attached
 from kedge.base.rank_variables import COUNTED
 from kedge.container.facts import (
     Additions,
@@ -18,7 +17,6 @@ from kedge.container.facts import (
     read_memory,
 )
 from kedge.container.flags import collect_binds
-from kedge.image.image_file import ImageFile, compare_machine, identify
 from kedge.container.mount_operations import Fuse2fs, Gocryptfs, Overlay, Squashfuse, render_plan
 from kedge.container.mounting import (
     OTHER_NAMESPACES,
@@ -50,6 +48,9 @@ from kedge.container.mounting import (
     wants_layers_above,
     wants_user_namespace,
 )
+from kedge.container.options import CONTAINER_SETTINGS, is_granted, settle_options
+from kedge.container.payload import plan_payload
+from kedge.image.image_file import ImageFile, compare_machine, identify
 from kedge.image.node_cache import (
     IMAGES,
     ROOT,
@@ -61,9 +62,8 @@ from kedge.image.node_cache import (
     read_config,
     reference_path,
 )
-from kedge.container.options import CONTAINER_SETTINGS, is_granted, settle_options
-from kedge.container.payload import plan_payload
 from kedge.system.settings_lines import read_configured
+from kedge.system.spawn import close_all, list_inherited_directories, run_attached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -502,8 +502,8 @@ def choose_restrictions(options: RunOptions, host: HostFacts) -> Restrictions:
     restrictions = Restrictions(is_root=options.fakeroot or host.uid == 0)
     if wants_user_namespace(options, host.uid) and is_own_interpreter():
         # late: where the system's Python runs this it is not needed
-        from kedge.system.memory_program import can_hand_over
         from kedge.container.exec_from_memory import ExecFromMemory, explain_exposure
+        from kedge.system.memory_program import can_hand_over
 
         if can_hand_over():
             restrictions.hand_over = ExecFromMemory(explains=options.json)

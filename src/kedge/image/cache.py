@@ -7,15 +7,15 @@ import errno
 import os
 from pathlib import Path
 
-from kedge.errors import FileProblem, KedgeError
 from kedge.base.frozen import frozen
-from kedge.system.host.space import Space, free_space
 from kedge.base.progress import Progress
 from kedge.base.size import format_size
-from kedge.system.settings import Settings
+from kedge.errors import FileProblem, KedgeError
 from kedge.image.store.eviction import CacheItem, ItemKind, KindUsage
 from kedge.image.store.layout import explain_root
 from kedge.image.store.store import Store, Verified
+from kedge.system.host.space import Space, free_space
+from kedge.system.settings import Settings
 
 _DAY = 86400.0
 _WARN_FRACTION = 0.1  # of the quota: warn if less is left

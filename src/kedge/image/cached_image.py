@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.base.reference import Reference, Transport
-from kedge.image.write_image import WriteOptions, choose_options
-from kedge.image.workplace import Workplace
 from kedge.image.sources.classify import Source, classify
 from kedge.image.sources.image_source import ImageSource
 from kedge.image.sources.resolve import Resolved, resolve_by_policy
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.image.write_image import WriteOptions, choose_options
 
 # Imports inside the functions below are late for start-up cost: a cached image needs none of them.
 
@@ -142,9 +142,9 @@ class _Place:
 
     def _require_room(self, resolved: Resolved) -> None:
         """Require room before the download: for missing layers, and for a file about as large as all of them."""
-        from kedge.system.host.space import require_space
         from kedge.base.image_format import ImageFormat
         from kedge.image.pull import estimate_size
+        from kedge.system.host.space import require_space
 
         missing = sum(x.size for x in resolved.manifest.layers if not self.store.has_blob(x.digest, x.size))
         needed = missing + estimate_size(resolved.compressed_size, ImageFormat.SQUASHFS)

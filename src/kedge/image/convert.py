@@ -7,18 +7,18 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.errors import FileProblem, UsageError
 from kedge.base.frozen import JsonValue
 from kedge.base.image_format import ImageFormat
 from kedge.base.reference import Reference
+from kedge.errors import FileProblem, UsageError
 from kedge.image.output_name import ImageOutput, choose_tag, read_output
 from kedge.image.recompress_sif import repack_sif
-from kedge.image.write_image import choose_options, write_image
-from kedge.image.workplace import Workplace
 from kedge.image.sources.classify import SourceKind, classify
 from kedge.image.sources.fetch_sif import check_architecture
 from kedge.image.sources.image_source import ImageSource, TreeImage
 from kedge.image.sources.open_local import open_any_image, open_local_image
+from kedge.image.workplace import Workplace
+from kedge.image.write_image import choose_options, write_image
 
 
 @dataclass(frozen=True, slots=True)

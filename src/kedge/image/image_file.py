@@ -336,8 +336,8 @@ def _refuse_opening(path: str, problem: OSError | ValueError) -> KedgeError:
 
 def _propose_reference(path: str) -> str:
     """Return what was probably meant by the name of a file that is not there."""
-    from kedge.errors import InvalidReference
     from kedge.base.reference import Reference, Transport
+    from kedge.errors import InvalidReference
 
     plain = "check the spelling; give an image in a registry as docker://ubuntu:22.04"
     try:

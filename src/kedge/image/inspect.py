@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from kedge.base.manifest import ImageConfig
 from kedge.errors import CorruptImage, FileProblem, UnsupportedFormat
 from kedge.image.formats.identify import PROBE, FileKind, find_payload, identify_file, refuse_as_sif
 from kedge.image.formats.sif.layout import DataType
@@ -16,7 +17,6 @@ from kedge.image.formats.singularityd.decorate_tree import report_config
 from kedge.image.formats.singularityd.documents import SourceRecord
 from kedge.image.formats.singularityd.inspect_report import InspectReport, parse_metadata, read_report
 from kedge.image.formats.squashfs.view import SquashView
-from kedge.base.manifest import ImageConfig
 from kedge.system.files import explain, explained
 from kedge.system.views import DirectoryView
 

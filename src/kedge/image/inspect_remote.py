@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from kedge.base.manifest import ImageConfig
+from kedge.base.reference import Reference
 from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
 from kedge.image.formats.identify import FileKind, identify_file
 from kedge.image.formats.sif.reader import SeekableBytes, SifReader
 from kedge.image.formats.singularityd import SourceRecord, describe
-from kedge.base.manifest import ImageConfig
-from kedge.base.reference import Reference
 from kedge.image.inspect import Inspection, inspect_config, inspect_file, inspect_path
-from kedge.image.workplace import Workplace
 from kedge.image.sources.classify import Source, classify
 from kedge.image.sources.fetch_layers import make_record
 from kedge.image.sources.fetch_sif import SifSource, find_sif_source
@@ -27,6 +26,7 @@ from kedge.image.sources.image_source import ImageSource
 from kedge.image.sources.open_local import open_any_image
 from kedge.image.sources.resolve import read_config, refuse_artifacts, resolve
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
 
 _WINDOW = 256 << 10  # bytes read at once: a header, its table and the documents of usual images fit into one
 _MAXIMUM_WINDOWS = 64

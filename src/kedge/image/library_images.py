@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.errors import InvalidReference, UsageError
 from kedge.base.reference import Reference, Transport
+from kedge.errors import InvalidReference, UsageError
 from kedge.image.sources.fetch_sif import choose_library
 
 if TYPE_CHECKING:
-    from kedge.image.workplace import Workplace
     from kedge.image.registry.library import LibraryFind
+    from kedge.image.workplace import Workplace
 
 _SHORTEST = 3  # characters; libraries take no shorter query
 _SCHEME = "library://"

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.errors import ImageNotFound, InvalidReference, KedgeError
-from kedge.base.frozen import JsonValue, frozen
 from kedge.base.digest import Digest
+from kedge.base.frozen import JsonValue, frozen
 from kedge.base.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference, Transport
-from kedge.image.workplace import Workplace
+from kedge.errors import ImageNotFound, InvalidReference, KedgeError
 from kedge.image.node.node_cache_writer import NodeCache
 from kedge.image.node_cache import reference_path
 from kedge.image.store.resolved_names import NameRecord
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
 
 _LISTED = 10_000  # names, the newest first
 

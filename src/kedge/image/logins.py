@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.errors import AuthenticationFailed, InvalidReference, UsageError
 from kedge.base.progress import Progress, Silent
 from kedge.base.reference import Reference, Transport
+from kedge.errors import AuthenticationFailed, InvalidReference, UsageError
 from kedge.image.registry.access_options import AccessOptions
 from kedge.image.registry.client import RegistryClient
 from kedge.image.registry.client_setup import Access

@@ -17,14 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kedge.image.formats.compression import GzipLayerCompressor
-from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer
-from kedge.image.formats.singularityd.derive_config import derive_section
-from kedge.image.formats.singularityd.documents import BUILD_KEY, write_build
-from kedge.image.formats.singularityd.inspect_report import parse_metadata
-from kedge.base.frozen import replace
-from kedge.image.layers.tar_writer import LayerResult, write_layer
 from kedge.base.digest import Digest
+from kedge.base.frozen import replace
 from kedge.base.manifest import (
     DOCKER_LAYER_GZIP,
     DOCKER_LAYER_TAR,
@@ -37,6 +31,12 @@ from kedge.base.manifest import (
 )
 from kedge.base.progress import Progress, Silent
 from kedge.base.tree import Buffer, ContentSource, Node
+from kedge.image.formats.compression import GzipLayerCompressor
+from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer
+from kedge.image.formats.singularityd.derive_config import derive_section
+from kedge.image.formats.singularityd.documents import BUILD_KEY, write_build
+from kedge.image.formats.singularityd.inspect_report import parse_metadata
+from kedge.image.layers.tar_writer import LayerResult, write_layer
 from kedge.image.sources.image_source import ImageSource, LayeredImage, TreeImage
 from kedge.system.files import explained
 

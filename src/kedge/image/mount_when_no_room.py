@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.errors import FileProblem, KedgeError, NoSpace
 from kedge.base.reference import Reference, Transport
+from kedge.errors import FileProblem, KedgeError, NoSpace
 from kedge.image.cached_image import CachedFormat, provide_cached
-from kedge.image.write_image import write_sif
-from kedge.image.workplace import Workplace
 from kedge.image.node.node_cache_writer import NodeCache
+from kedge.image.workplace import Workplace
+from kedge.image.write_image import write_sif
 
 
 def find_mountable(text: str, workplace: Workplace, problem: NoSpace | FileProblem, *, policy: str) -> Path:

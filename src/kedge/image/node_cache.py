@@ -9,7 +9,7 @@ This is the only description of its files; `node_cache_writer` and `unpack_lock`
     images/IDENTITY/size     bytes that the root takes
     images/IDENTITY/boot     the boot in which it was unpacked, until all of it is certain to be on the disk
     images/IDENTITY/oci-config.json   of an image made from layers
-    images/IDENTITY/owners   owners and modes that the unpacked files do not have (image/layers/owners.py); older ones lack it
+    images/IDENTITY/owners   owners and modes that the unpacked files do not have (layers/owners.py); older ones lack it
     images/IDENTITY.lock     held by the process that unpacks it
     names/REFERENCE          the identity that a reference had when it was last resolved; its time is when that was
     files/STATE              the identity of a file's content, and the paths under which it was seen in this state

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.image.clean_config import split_variables
 from kedge.errors import UnsupportedFormat
+from kedge.image.clean_config import split_variables
 from kedge.image.formats.identify import FileKind, find_payload, identify_file
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.singularityd.derive_config import derive_section

@@ -7,12 +7,12 @@ import re
 import shlex
 from pathlib import Path
 
-from kedge.errors import OutputExists, UsageError
-from kedge.image.formats.identify import ARCHIVES, FileKind, identify_file
 from kedge.base.frozen import frozen
 from kedge.base.image_argument import is_address
 from kedge.base.image_format import ImageFormat
 from kedge.base.reference import Reference, Transport
+from kedge.errors import OutputExists, UsageError
+from kedge.image.formats.identify import ARCHIVES, FileKind, identify_file
 from kedge.system.files import explained, refuse_existing, require_writable
 
 # The format that an ending stands for, longest endings first. Apptainer's users call SIF files .simg, too.

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from kedge.base.frozen import JsonValue
 from kedge.errors import OutputExists, ProgramMissing, UnsupportedFormat, UsageError
 from kedge.image.formats.sif.data_object import DataObject
 from kedge.image.formats.sif.edit import append_object
 from kedge.image.formats.sif.layout import DataType, FileSystem, PartitionType, SifDescriptor, pack_partition_extra
 from kedge.image.formats.sif.reader import SifReader
-from kedge.base.frozen import JsonValue
 from kedge.system.files import atomic_output, explained, temporary_beside
 from kedge.system.process import run_program
 from kedge.system.programs import find_program

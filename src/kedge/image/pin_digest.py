@@ -6,10 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, KedgeError, NoMatchingPlatform
 from kedge.base.frozen import frozen, replace
-from kedge.cluster.job import NOW, StagedImage
 from kedge.base.progress import Silent
+from kedge.cluster.job import NOW, StagedImage
+from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, KedgeError, NoMatchingPlatform
 from kedge.system.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def _find_tagged(image: StagedImage) -> Reference | None:
 
 def _ask(reference: Reference, settings: Settings, architecture: str) -> tuple[Digest, tuple[str, ...]]:
     """The digest of the manifest for these nodes; does not wait for a registry that does not answer."""
-    from kedge.image.workplace import LOOKUP_PATIENCE, Workplace
     from kedge.image.sources.resolve import resolve
+    from kedge.image.workplace import LOOKUP_PATIENCE, Workplace
 
     listener = _Listener()
     asked = replace(settings, retries=0, architecture=architecture or settings.architecture)

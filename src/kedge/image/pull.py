@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists
-from kedge.base.frozen import replace
 from kedge.base.digest import Digest
+from kedge.base.frozen import replace
 from kedge.base.image_format import ImageFormat
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference, Transport
+from kedge.errors import CorruptImage, FileProblem, HostileImage, KedgeError, NoSpace, OutputExists
 from kedge.image.output_name import ImageOutput, choose_tag
-from kedge.image.workplace import Workplace
 from kedge.image.sources.classify import Source, SourceKind, classify
 from kedge.image.sources.resolve import Resolved, compare_platform, resolve
-from kedge.system.files import explained
 from kedge.image.store.images import Handing
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.system.files import explained
 
 if TYPE_CHECKING:
     from kedge.image.sources.fetch_sif import SifSource
@@ -173,9 +173,9 @@ def image_key(reference: Reference, digest: Digest, codec: str) -> str:
 
 def _pull_local(request: PullRequest, source: Source, plan: Pulled, workplace: Workplace) -> Pulled:
     from kedge.image.recompress_sif import repack_sif
-    from kedge.image.write_image import choose_options, write_image
     from kedge.image.sources.fetch_sif import check_architecture
     from kedge.image.sources.open_local import open_local_image
+    from kedge.image.write_image import choose_options, write_image
 
     tag = choose_tag(request.reference, request.form, request.tag)
     options = choose_options(workplace, force=request.force, tag=tag)
@@ -287,8 +287,8 @@ class _Puller:
         return _measure(plan)
 
     def _convert_into(self, file: BinaryIO, resolved: Resolved, target: Path) -> None:
-        from kedge.image.write_image import choose_options, write_sif
         from kedge.image.sources.fetch_layers import open_remote_image
+        from kedge.image.write_image import choose_options, write_sif
 
         self._require_room(resolved, target)
         image = open_remote_image(resolved, self.workplace, self.store)

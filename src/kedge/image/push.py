@@ -17,21 +17,21 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from kedge.base.digest import Digest
+from kedge.base.frozen import JsonValue
+from kedge.base.manifest import MAXIMUM_MANIFEST, OCI_MANIFEST, Descriptor, Manifest, parse_manifest
+from kedge.base.reference import Reference, Transport
 from kedge.errors import FileProblem, KedgeError, UsageError
 from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.image.formats.sif.reader import SifReader
-from kedge.base.frozen import JsonValue
-from kedge.base.digest import Digest
-from kedge.base.manifest import MAXIMUM_MANIFEST, OCI_MANIFEST, Descriptor, Manifest, parse_manifest
-from kedge.base.reference import Reference, Transport
 from kedge.image.make_layers import LayerOptions, as_stored_image, compress_layers
-from kedge.image.workplace import Workplace
-from kedge.image.sources.image_source import ImageSource
-from kedge.image.sources.open_local import open_local_image
-from kedge.system.files import explained
 from kedge.image.registry.client import RegistryClient
 from kedge.image.registry.oras import SIF_CONFIG_BYTES, sif_config, sif_layer, sif_manifest
+from kedge.image.sources.image_source import ImageSource
+from kedge.image.sources.open_local import open_local_image
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.system.files import explained
 
 _PIECE = 1 << 20
 _ASKED = 500  # remembered names that are looked at for a repository to mount from

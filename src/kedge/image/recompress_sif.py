@@ -11,8 +11,8 @@ from kedge.image.formats.sif.data_object import DataObject
 from kedge.image.formats.sif.layout import DataType, SifDescriptor
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.sif.writer import SifBuilder
-from kedge.image.write_image import WriteOptions, check_copy, write_squashfs
 from kedge.image.sources.open_local import open_sif
+from kedge.image.write_image import WriteOptions, check_copy, write_squashfs
 from kedge.system.files import atomic_output, copy_range, explained
 
 

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.errors import AuthenticationFailed, InvalidSetting, KedgeError, UsageError
 from kedge.base.frozen import replace
 from kedge.base.nearest import propose
-from kedge.system.exclusive_change import sole_change
-from kedge.system.files import explained, write_atomically
+from kedge.errors import AuthenticationFailed, InvalidSetting, KedgeError, UsageError
 from kedge.image.registry.remote_services import SERVICES, find_services
 from kedge.image.registry.remote_yaml import (
     FILE_NAME,
@@ -27,6 +25,8 @@ from kedge.image.registry.remote_yaml import (
 )
 from kedge.image.registry.secret import Secret
 from kedge.image.registry.transport import HttpRequest, HttpTransport
+from kedge.system.exclusive_change import sole_change
+from kedge.system.files import explained, write_atomically
 from kedge.system.settings import apptainer_directory
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

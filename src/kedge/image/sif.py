@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.base.frozen import JsonValue
 from kedge.errors import CorruptImage, HostileImage, UsageError
 from kedge.image.formats.check_file import check_file
 from kedge.image.formats.sif.data_object import DataObject
@@ -29,7 +30,6 @@ from kedge.image.formats.sif.layout import (
 )
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.squashfs.check_image import CheckOptions
-from kedge.base.frozen import JsonValue
 from kedge.system.files import explained
 
 _TYPE_BASE = 0x4000  # `--datatype 4` is type 0x4004

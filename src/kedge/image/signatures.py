@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kedge.base.progress import Progress, Silent
 from kedge.errors import KedgeError, KeyNotFound, UsageError
 from kedge.image.formats.sif.layout import SifDescriptor
 from kedge.image.formats.sif.reader import SifReader
-from kedge.base.progress import Progress, Silent
 from kedge.image.keys import Fetch, KeySummary, fetch_key, summarize
-from kedge.system.files import explained
-from kedge.system.settings import home_directory
 from kedge.image.trust.certificates import CertificateFiles, load_certified_key
 from kedge.image.trust.crypto import PassphraseNeeded, SigningKey, load_private_pem, load_public_pem
 from kedge.image.trust.keyfiles import read_key_file
@@ -24,6 +22,8 @@ from kedge.image.trust.keyserver import DEFAULT_SERVER
 from kedge.image.trust.openpgp.keys import KeyBlock, merge_blocks
 from kedge.image.trust.sign import AskPassphrase, DocumentSigner, PemSigner, SignSelection, sign_image, unlock_key
 from kedge.image.trust.verify import REMOTE, FindKeys, KnownKey, Material, VerifyReport, VerifySelection, verify_image
+from kedge.system.files import explained
+from kedge.system.settings import home_directory
 
 _ChooseKey = Callable[[Sequence[KeySummary]], int | None]  # None: nobody chose
 _PREFIXES = ("KEDGE_", "APPTAINER_", "SINGULARITY_")

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from kedge.base.frozen import frozen, replace
+from kedge.base.reference import Reference, Transport
 from kedge.errors import (
     FileProblem,
     ImageNotFound,
@@ -23,22 +25,20 @@ from kedge.errors import (
     RateLimited,
     UnsupportedFormat,
 )
-from kedge.base.frozen import frozen, replace
-from kedge.base.reference import Reference, Transport
-from kedge.image.workplace import LOOKUP_PATIENCE, Workplace
-from kedge.image.sources.classify import Source, classify
-from kedge.system.files import explained
 from kedge.image.image_file import ImageFile, identify
 from kedge.image.node.node_cache_writer import Build, Built, NodeCache
 from kedge.image.node.tag_lookups import describe_login, find_current
 from kedge.image.node_cache import find_by_reference, is_volatile
+from kedge.image.sources.classify import Source, classify
 from kedge.image.store.store import Store
+from kedge.image.workplace import LOOKUP_PATIENCE, Workplace
+from kedge.system.files import explained
 
 if TYPE_CHECKING:
-    from kedge.image.layers.sandbox import SandboxSink
     from kedge.base.digest import Digest
     from kedge.base.manifest import ImageConfig
     from kedge.base.progress import Progress, Task
+    from kedge.image.layers.sandbox import SandboxSink
     from kedge.image.sources.image_source import ImageSource, LayeredImage
     from kedge.image.sources.resolve import Resolved
 

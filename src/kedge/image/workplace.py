@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import FileProblem, NoSpace
 from kedge.base.frozen import frozen, replace
 from kedge.base.platform import Platform
 from kedge.base.progress import Progress, Silent
+from kedge.errors import FileProblem, NoSpace
+from kedge.image.store.store import Store
 from kedge.system.files import explained
 from kedge.system.settings import Settings
-from kedge.image.store.store import Store
 
 if TYPE_CHECKING:
     from kedge.image.registry.access_options import AccessOptions

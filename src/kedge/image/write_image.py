@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from kedge.base.image_format import ImageFormat
+from kedge.base.manifest import ImageConfig
+from kedge.base.progress import Progress, Silent
+from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.errors import CorruptImage, FaultyImage, UsageError
 from kedge.image.formats.check_file import check_file, check_stretch
 from kedge.image.formats.go_json import encode_json, encode_text
@@ -24,13 +28,9 @@ from kedge.image.formats.squashfs.check_image import CheckOptions
 from kedge.image.formats.squashfs.view import SquashView
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.image.layers.sandbox import SandboxSink
-from kedge.base.image_format import ImageFormat
-from kedge.base.manifest import ImageConfig
-from kedge.base.progress import Progress, Silent
-from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.image.make_layers import LayerOptions, as_stored_image
-from kedge.image.workplace import Workplace
 from kedge.image.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage
+from kedge.image.workplace import Workplace
 from kedge.system.files import atomic_output, copy_range
 
 _BLOCK = 4096

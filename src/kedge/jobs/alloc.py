@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from kedge.errors import InvalidJob, ProgramMissing, SchedulerFailed, UsageError
 from kedge.base.frozen import frozen
 from kedge.cluster.job import NOW, Job, Parallel, StagedImage
+from kedge.cluster.schedulers.container_words import pyxis_options, uses_pyxis
+from kedge.cluster.sites.check_request import check_request
+from kedge.errors import InvalidJob, ProgramMissing, SchedulerFailed, UsageError
 from kedge.jobs.cluster import Cluster
 from kedge.jobs.stage_image import place_image, pull_image, read_architecture
 from kedge.jobs.submit import find_kedge, judge_image
 from kedge.system.programs import find_program
-from kedge.system.spawn import replace_process
-from kedge.cluster.schedulers.container_words import pyxis_options, uses_pyxis
 from kedge.system.settings import Settings
-from kedge.cluster.sites.check_request import check_request
+from kedge.system.spawn import replace_process
 
 _ANY_SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 

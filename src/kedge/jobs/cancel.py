@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.errors import JobNotFound, UsageError
 from kedge.cluster.job import JobArray
+from kedge.cluster.schedulers.advice import is_unreachable
+from kedge.cluster.schedulers.array_numbers import can_renumber, find_number
+from kedge.cluster.schedulers.choose import find_facts
+from kedge.errors import JobNotFound, UsageError
 from kedge.jobs.cluster import Cluster
 from kedge.jobs.find_job import FoundJob
 from kedge.jobs.status import look_up_foreign, read_status
 from kedge.system.process_tree import parse_signal
-from kedge.cluster.schedulers.advice import is_unreachable
-from kedge.cluster.schedulers.array_numbers import can_renumber, find_number
-from kedge.cluster.schedulers.choose import find_facts
 
 
 def cancel_jobs(cluster: Cluster, jobs: Sequence[FoundJob], signal: str = "") -> None:

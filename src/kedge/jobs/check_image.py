@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import KedgeError, WillNotRun
 from kedge.cluster.job import Job, StagedImage
 from kedge.cluster.site import Queue, Site
+from kedge.errors import KedgeError, WillNotRun
 from kedge.jobs.stage_image import ImageWords
 from kedge.system.settings import Settings
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
-    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
     from kedge.compat.verdict import Verdict
 
 # Imports inside the functions below are late: most jobs and sites need none of them.
@@ -65,8 +65,8 @@ def warn_unseen_gpus(
     job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
 ) -> ImageWords:
     """A warning if nodes have GPUs that the job did not request, so that a CUDA image would not see them."""
-    from kedge.compat.data import learned_path
     from kedge.cluster.schedulers.container_words import uses_pyxis
+    from kedge.compat.data import learned_path
 
     queue = site.find_queue(job.queue)
     if queue is None or not image.path or uses_pyxis(job, site):  # Pyxis adds them itself
@@ -99,9 +99,9 @@ def _judge(
     image: StagedImage, site: Site, queue: Queue, settings: Settings, environ: Mapping[str, str]
 ) -> _Judged | None:
     """The verdict; None if nothing is known of the image."""
+    from kedge.compat.data import learned_path
     from kedge.compat.judge import judge
     from kedge.compat.tables.load import load_tables
-    from kedge.compat.data import learned_path
     from kedge.jobs.queue_target import describe_queues
 
     try:
@@ -153,8 +153,8 @@ def read_staged_traits(image: StagedImage, architecture: str, settings: Settings
 
 def _read_file(path: str, tables: Tables) -> ImageTraits | None:
     """Traits from the config in a SIF; reading the files inside would take longer than the submission."""
-    from kedge.compat.contents.read_traits import read_config_traits
     from kedge.base.manifest import parse_config
+    from kedge.compat.contents.read_traits import read_config_traits
     from kedge.image.image_file import identify
 
     raw = identify(path).read_config()

@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import KedgeError
 from kedge.base.frozen import frozen, replace
 from kedge.base.image_argument import is_reference
 from kedge.cluster.job import NOW, Job, StagedImage
+from kedge.cluster.schedulers.container_words import runtime_of
 from kedge.cluster.site import Site
+from kedge.errors import KedgeError
 from kedge.launch.learning_needs import (
     CONTRACTS,
     Surroundings,
@@ -23,7 +24,6 @@ from kedge.launch.learning_needs import (
     list_user_sites,
     read_surroundings,
 )
-from kedge.cluster.schedulers.container_words import runtime_of
 
 
 @frozen

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.compat.mpi.judge_pmi import judge_pmi
-from kedge.errors import KedgeError, LaunchRefused
 from kedge.base.image_argument import is_reference
 from kedge.cluster.job import Job, Parallel, StagedImage
 from kedge.cluster.mpi import FAILS, INTEL, SINGLETONS, MpiHost, MpiImage
-from kedge.cluster.site import Site
-from kedge.compat.mpi_for_launch import read_launched_mpi
 from kedge.cluster.schedulers.choose import find_facts
 from kedge.cluster.schedulers.container_words import runtime_of
+from kedge.cluster.site import Site
+from kedge.compat.mpi.judge_pmi import judge_pmi
+from kedge.compat.mpi_for_launch import read_launched_mpi
+from kedge.errors import KedgeError, LaunchRefused
 from kedge.system.settings import Settings
 
 FABRIC = "FI_PROVIDER"  # the variable by which libfabric, and so Intel MPI, is told what to use
@@ -45,8 +45,8 @@ def advise_unpulled(
     """Advise about Intel MPI of an image that the job pulls: its config or the tables tell of it."""
     if not image.reference and not is_reference(image.path):
         return ()
-    from kedge.compat.tables.load import load_tables  # late: images in files are read without tables
     from kedge.compat.data import learned_path
+    from kedge.compat.tables.load import load_tables  # late: images in files are read without tables
     from kedge.jobs.check_image import read_staged_traits
 
     queue = site.find_queue(job.queue)

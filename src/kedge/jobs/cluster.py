@@ -8,15 +8,15 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from kedge.errors import KedgeError, NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed, rebuild_error
 from kedge.base.frozen import frozen, replace
-from kedge.jobs.records import Records, find_record_root
-from kedge.cluster.site import Site
-from kedge.cluster.sites.find_site import choose_site, require_settings
-from kedge.system.lean_programs import Finished
-from kedge.system.owned_names import find_user_name
 from kedge.cluster.schedulers.backend import Backend, Query
 from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.site import Site
+from kedge.cluster.sites.find_site import choose_site, require_settings
+from kedge.errors import KedgeError, NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed, rebuild_error
+from kedge.jobs.records import Records, find_record_root
+from kedge.system.lean_programs import Finished
+from kedge.system.owned_names import find_user_name
 from kedge.system.settings import Settings
 
 _PATIENCE = 120.0  # seconds; a controller that restarts answers within that

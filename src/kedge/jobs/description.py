@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kedge.errors import InvalidJob
 from kedge.base.frozen import frozen
+from kedge.base.nearest import propose
+from kedge.base.toml_text import find_lines, write_key
 from kedge.cluster.job import Job
 from kedge.cluster.job_fields import BY_KEY, BY_NAME, find_meaning
 from kedge.cluster.job_rules import find_problems
 from kedge.cluster.job_values import change_job, name_type, read_value, shorten
-from kedge.base.nearest import propose
-from kedge.base.toml_text import find_lines, write_key
+from kedge.errors import InvalidJob
 from kedge.system.files import explained
 
 FILE_NAME = "kedge.toml"

@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from kedge.errors import InvalidJob
-from kedge.base.frozen import replace
 from kedge.base.duration import shorten_duration
+from kedge.base.frozen import replace
+from kedge.base.toml_text import write_key, write_list, write_text
 from kedge.cluster.job import Job
 from kedge.cluster.job_fields import FIELDS, JobField
 from kedge.cluster.job_rules import check_job
 from kedge.cluster.memory import shorten_memory
-from kedge.base.toml_text import write_key, write_list, write_text
+from kedge.errors import InvalidJob
 
 
 def write_description(jobs: Iterable[Job], *, site: str = "") -> str:

@@ -11,19 +11,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from kedge.errors import FileProblem, InvalidJob, SchedulerFailed
-from kedge.base.frozen import JsonValue, frozen, replace
-from kedge.jobs.encoding import decode_job
-from kedge.jobs.records import Record
 from kedge.base.duration import shorten_duration
+from kedge.base.frozen import JsonValue, frozen, replace
 from kedge.cluster.job import Job, Parallel
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.job_usage import JobUsage
 from kedge.cluster.memory import shorten_memory
+from kedge.cluster.schedulers.choose import find_usage_reader
+from kedge.errors import FileProblem, InvalidJob, SchedulerFailed
 from kedge.jobs.cluster import Cluster
+from kedge.jobs.encoding import decode_job
+from kedge.jobs.records import Record
 from kedge.jobs.run_records import read_run_record
 from kedge.jobs.status import JobView
-from kedge.cluster.schedulers.choose import find_usage_reader
 
 _TIME_MARGIN, _MEMORY_MARGIN, _CPU_MARGIN = 1.25, 1.2, 1.1
 _IDLE_GPU = 1  # per cent of load that nobody needs a GPU for

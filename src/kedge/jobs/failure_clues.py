@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kedge.cluster.job_state import JobStatus, State
 from kedge.compat.failures.failure import Clue
 from kedge.compat.failures.find_clues import search_pieces, sort_clues
-from kedge.jobs.records import Record
-from kedge.cluster.job_state import JobStatus, State
 from kedge.jobs.logs import find_logs
+from kedge.jobs.records import Record
 
 _HEAD, _TAIL = 64 << 10, 1 << 20  # bytes of a file that are searched; 'kedge diagnose' searches all
 _FAILED = (State.FAILED, State.OUT_OF_MEMORY, State.NODE_FAILED, State.TIMEOUT)

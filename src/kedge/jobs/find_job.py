@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kedge.errors import JobNotFound, SiteProblem, UsageError
 from kedge.base.frozen import frozen, replace
-from kedge.jobs.records import Record
+from kedge.errors import JobNotFound, SiteProblem, UsageError
 from kedge.jobs.cluster import Cluster, open_cluster
+from kedge.jobs.records import Record
 from kedge.jobs.submitted_ids import recover_ids
 from kedge.system.settings import Settings
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.errors import JobStuck
-from kedge.jobs.encoding import decode_job
-from kedge.jobs.records import Record
 from kedge.cluster.job import Job
 from kedge.cluster.job_state import JobStatus, State
+from kedge.errors import JobStuck
 from kedge.jobs.cancel import cancel_jobs
 from kedge.jobs.cluster import Cluster
+from kedge.jobs.encoding import decode_job
 from kedge.jobs.find_job import FoundJob
 from kedge.jobs.logs import find_logs, read_log
+from kedge.jobs.records import Record
 from kedge.jobs.status import read_status
 from kedge.jobs.wait import explain_stuck, require_success, wait_for
 

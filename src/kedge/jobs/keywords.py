@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kedge.errors import InvalidJob
+from kedge.base.nearest import propose
 from kedge.cluster.job import Job
 from kedge.cluster.job_fields import BY_KEY, BY_NAME, find_meaning
 from kedge.cluster.job_rules import find_problems
 from kedge.cluster.job_values import change_job, read_value
-from kedge.base.nearest import propose
+from kedge.errors import InvalidJob
 
 
 def make_job(keywords: Mapping[str, object], *, needs_command: bool = True) -> Job:

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kedge.errors import FileProblem, JobNotFound
 from kedge.base.frozen import frozen
-from kedge.jobs.records import Record
 from kedge.cluster.job import JobArray
 from kedge.cluster.output_pattern import fill_pattern
+from kedge.errors import FileProblem, JobNotFound
+from kedge.jobs.records import Record
 from kedge.system.files import explained
 
 _PIECE = 1 << 16

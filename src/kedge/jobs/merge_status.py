@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from kedge.errors import InvalidJob
 from kedge.base.frozen import replace
-from kedge.jobs.records import Ending, Record
 from kedge.cluster.job import MOST_INDICES, JobArray
 from kedge.cluster.job_state import JobStatus, State
+from kedge.errors import InvalidJob
+from kedge.jobs.records import Ending, Record
 
 _SIGNALS = 128
 _ENDED, _KILLED = 15, 9  # SIGTERM, SIGKILL

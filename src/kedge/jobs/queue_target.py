@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kedge.base.frozen import replace
+from kedge.base.nearest import propose
+from kedge.base.versions import order
+from kedge.cluster.site import Queue, Site
+from kedge.cluster.sites.find_site import choose_site
 from kedge.compat.tables.gpu_names import find_gpu, make_gpu
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Gpu, Target
-from kedge.base.versions import order
 from kedge.errors import SiteProblem, UnknownGpu
-from kedge.base.frozen import replace
-from kedge.base.nearest import propose
-from kedge.cluster.site import Queue, Site
 from kedge.jobs.seen_nodes import Remembered, recall_nodes
-from kedge.cluster.sites.find_site import choose_site
 from kedge.system.settings import Settings
 
 

@@ -28,12 +28,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import FileProblem, JobNotFound, NoSpace
 from kedge.base.frozen import frozen, list_defaults, list_names, replace
+from kedge.base.patterns import late_pattern
 from kedge.cluster.job_state import JobStatus, decode_status
 from kedge.cluster.output_pattern import shorten_id
 from kedge.cluster.site import Site, expand_path
-from kedge.base.patterns import late_pattern
+from kedge.errors import FileProblem, JobNotFound, NoSpace
 from kedge.system.files import explain, explained, write_atomically
 from kedge.system.private_files import (
     ANY_MODE,

@@ -10,22 +10,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.base.frozen import replace
+from kedge.cluster.job import Job
+from kedge.cluster.schedulers.choose import SCHEDULERS, find_facts
+from kedge.cluster.site import Site
+from kedge.cluster.sites.detect import detect_site
+from kedge.cluster.sites.find_site import detect_here, look_around
+from kedge.cluster.sites.profile import find_folders, list_signs, list_sites, load_site
+from kedge.errors import FileProblem, KedgeError, UsageError
 from kedge.jobs.scripts.convert import Conversion, convert_script
 from kedge.jobs.scripts.findings import ScriptFinding, Severity
 from kedge.jobs.scripts.reader import read_script
 from kedge.jobs.scripts.rules import check_script, know_nothing
 from kedge.jobs.scripts.script import BatchScript
 from kedge.jobs.scripts.site_guess import guess_site
-from kedge.errors import FileProblem, KedgeError, UsageError
-from kedge.base.frozen import replace
-from kedge.cluster.job import Job
-from kedge.cluster.site import Site
-from kedge.cluster.sites.find_site import detect_here, look_around
 from kedge.system.files import atomic_output, explained, refuse_existing_text
-from kedge.cluster.schedulers.choose import SCHEDULERS, find_facts
 from kedge.system.settings import Settings
-from kedge.cluster.sites.detect import detect_site
-from kedge.cluster.sites.profile import find_folders, list_signs, list_sites, load_site
 
 _MOST_BYTES = 1 << 20  # far more than a batch script has
 TARGETS = ("toml", *SCHEDULERS)
@@ -244,10 +244,10 @@ def _write_description(job: Job, site: Site | None) -> str:
 def _render(job: Job, site: Site, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """The script that `kedge submit` would write, without a record, for the current directory."""
     from kedge.cluster.job_rules import check_job
-    from kedge.jobs.submit import find_kedge
     from kedge.cluster.schedulers.backend import ScriptContext
     from kedge.cluster.schedulers.choose import find_backend
     from kedge.cluster.sites.check_request import check_request
+    from kedge.jobs.submit import find_kedge
 
     checked = check_request(check_job(job), site, environ=environ)
     directory = str(Path.cwd() / job.directory)

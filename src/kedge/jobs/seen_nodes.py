@@ -15,18 +15,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import KedgeError
 from kedge.base.frozen import as_dict, frozen
-from kedge.jobs.records import find_record_root
+from kedge.base.patterns import late_pattern
 from kedge.base.progress import Progress, Silent
+from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.cluster.site import Site, expand_path
 from kedge.cluster.sites.find_site import choose_site
-from kedge.base.patterns import late_pattern
+from kedge.cluster.sites.profile import find_folders, load_site
+from kedge.errors import KedgeError
+from kedge.jobs.records import find_record_root
 from kedge.system.files import write_atomically
 from kedge.system.private_files import make_private, read_own_file
-from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.system.settings import Settings
-from kedge.cluster.sites.profile import find_folders, load_site
 
 STALE_AFTER = 90 * 86400.0  # seconds; drivers are replaced a few times a year
 _VERSION = 1

@@ -5,6 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kedge.cluster.job import Job, StagedImage
+from kedge.cluster.schedulers.choose import find_facts
+from kedge.cluster.schedulers.container_words import runtime_of
+from kedge.cluster.site import Site
+from kedge.jobs.stage_image import FileStaging
 from kedge.launch.start_model import (
     BUNDLE,
     INSTALLED,
@@ -16,11 +21,6 @@ from kedge.launch.start_model import (
     estimate_start,
     find_server,
 )
-from kedge.cluster.job import Job, StagedImage
-from kedge.cluster.site import Site
-from kedge.jobs.stage_image import FileStaging
-from kedge.cluster.schedulers.choose import find_facts
-from kedge.cluster.schedulers.container_words import runtime_of
 
 ALWAYS, NEVER = "always", "never"
 _MOUNTS = Path("/proc/self/mountinfo")

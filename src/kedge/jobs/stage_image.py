@@ -10,11 +10,11 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import FileProblem, InvalidJob, KedgeError, ProgramFailed
 from kedge.base.frozen import frozen
 from kedge.cluster.job import NOW, Job, StagedImage
-from kedge.cluster.site import Site, expand_path
 from kedge.cluster.schedulers.choose import list_facts
+from kedge.cluster.site import Site, expand_path
+from kedge.errors import FileProblem, InvalidJob, KedgeError, ProgramFailed
 from kedge.system.settings import Settings, xdg_directory
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start

@@ -8,11 +8,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from kedge.errors import FileProblem, JobNotFound, SchedulerFailed
 from kedge.base.frozen import frozen, replace
-from kedge.jobs.records import Record
 from kedge.cluster.job import JobArray
 from kedge.cluster.job_state import JobStatus, State
+from kedge.cluster.schedulers.choose import find_facts
+from kedge.errors import FileProblem, JobNotFound, SchedulerFailed
 from kedge.jobs.cluster import Cluster
 from kedge.jobs.merge_status import (
     count_tasks,
@@ -23,8 +23,8 @@ from kedge.jobs.merge_status import (
     make_status,
     merge,
 )
+from kedge.jobs.records import Record
 from kedge.jobs.submitted_ids import recover_id, recover_ids
-from kedge.cluster.schedulers.choose import find_facts
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -231,7 +231,9 @@ def _restore(record: Record, statuses: Sequence[JobStatus]) -> list[JobStatus]:
     """The statuses with the user's array indices, if the scheduler numbers tasks its own way."""
     if not record.is_array or find_facts(record.scheduler).has_array_lists:
         return list(statuses)
-    from kedge.cluster.schedulers.array_numbers import restore_indices  # late: only for arrays that the scheduler renumbers
+    from kedge.cluster.schedulers.array_numbers import (
+        restore_indices,  # late: only for arrays that the scheduler renumbers
+    )
 
     return restore_indices(record.scheduler, JobArray.parse(str(record.job["array"])), statuses)
 

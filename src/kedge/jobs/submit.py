@@ -7,6 +7,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from kedge.base.frozen import frozen, replace
+from kedge.cluster.job import NOW, Dependency, Job, Parallel, StagedImage
+from kedge.cluster.output_pattern import fill_pattern
+from kedge.cluster.schedulers.backend import ScriptContext
+from kedge.cluster.schedulers.choose import list_facts
+from kedge.cluster.site import Site
+from kedge.cluster.sites.check_request import check_request
+from kedge.cluster.sites.rules import find_hidden_root
 from kedge.errors import (
     FileProblem,
     InvalidJob,
@@ -16,13 +24,9 @@ from kedge.errors import (
     RequestRefused,
     SchedulerFailed,
 )
-from kedge.base.frozen import frozen, replace
+from kedge.jobs.cluster import Cluster
 from kedge.jobs.encoding import encode_job
 from kedge.jobs.records import Draft, Record
-from kedge.cluster.job import NOW, Dependency, Job, Parallel, StagedImage
-from kedge.cluster.output_pattern import fill_pattern
-from kedge.cluster.site import Site
-from kedge.jobs.cluster import Cluster
 from kedge.jobs.stage_image import (
     FileStaging,
     ImageWords,
@@ -34,12 +38,8 @@ from kedge.jobs.submitted_ids import recover_id, show_output
 from kedge.system.files import require_writable
 from kedge.system.lean_programs import Finished, run_into_files_here
 from kedge.system.programs import find_program
-from kedge.system.start_kedge import own_program
-from kedge.cluster.schedulers.backend import ScriptContext
-from kedge.cluster.schedulers.choose import list_facts
 from kedge.system.settings import Settings
-from kedge.cluster.sites.check_request import check_request
-from kedge.cluster.sites.rules import find_hidden_root
+from kedge.system.start_kedge import own_program
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

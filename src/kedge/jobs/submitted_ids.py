@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import contextlib
 
-from kedge.errors import FileProblem, SchedulerFailed
-from kedge.jobs.records import Record
 from kedge.cluster.output_pattern import fill_pattern
+from kedge.errors import FileProblem, SchedulerFailed
 from kedge.jobs.cluster import Cluster
+from kedge.jobs.records import Record
 from kedge.system.private_files import read_own_file
 
 _ANSWER_LIMIT = 1 << 20  # bytes of what a submit command prints

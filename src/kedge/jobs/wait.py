@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kedge.errors import InvalidJob, JobFailed, JobStuck, KedgeError, SchedulerFailed
-from kedge.jobs.encoding import decode_job
-from kedge.jobs.records import Record
 from kedge.cluster.job_state import JobStatus, State
+from kedge.errors import InvalidJob, JobFailed, JobStuck, KedgeError, SchedulerFailed
 from kedge.jobs.cluster import Cluster
+from kedge.jobs.encoding import decode_job
 from kedge.jobs.failure_clues import find_failure_clue
 from kedge.jobs.find_job import FoundJob
 from kedge.jobs.merge_status import have_scripts_ended
+from kedge.jobs.records import Record
 from kedge.jobs.status import choose_tasks, look_up, look_up_many, read_status
 
 _Notice = Callable[[FoundJob, Sequence[JobStatus]], None]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 
-from kedge.compat.mpi.pmi import find_served, is_served
 from kedge.base.frozen import frozen, replace
+from kedge.cluster.ranks import Rank, find_launcher, find_rank
+from kedge.compat.mpi.pmi import find_served, is_served
 from kedge.launch.contracts import Contract, rank_command, rank_variables
 from kedge.launch.order import RankOrder
-from kedge.cluster.ranks import Rank, find_launcher, find_rank
 from kedge.launch.variables import find_leaking
 
 TYPE_CHECKING = False

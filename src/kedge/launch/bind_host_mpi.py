@@ -12,19 +12,19 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from kedge.base.frozen import frozen, replace
+from kedge.base.versions import order
+from kedge.cluster.mpi import FAILS, MPICH, OPEN_MPI, MpiFacts, MpiHost, MpiImage
 from kedge.compat.contents.c_library import LIBRARY_FOLDERS
 from kedge.compat.mpi.judge_bind import choose_bound, judge_bind
-from kedge.base.versions import order
+from kedge.compat.mpi_for_launch import find_launched_path
+from kedge.container.facts import LIBRARIES
 from kedge.errors import LaunchRefused
-from kedge.base.frozen import frozen, replace
 from kedge.image.host_programs.library_closure import ClosedObjects, close_over
-from kedge.cluster.mpi import FAILS, MPICH, OPEN_MPI, MpiFacts, MpiHost, MpiImage
 from kedge.image.inspect import inspect_path
 from kedge.image.open_view import open_view, read_file_environment
-from kedge.compat.mpi_for_launch import find_launched_path
 from kedge.system.files import explained
 from kedge.system.tree_walk import walk_tree
-from kedge.container.facts import LIBRARIES
 
 FOLDER = "/.kedge/mpi/lib"
 # What the image has for itself, in the version that its programs were made with

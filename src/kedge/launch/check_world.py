@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from kedge.errors import KedgeError, LaunchFailed, LaunchRefused
 from kedge.base.frozen import replace
+from kedge.errors import KedgeError, LaunchFailed, LaunchRefused
 from kedge.launch.contracts import Contract
+from kedge.launch.follow_output import OutputFollower, RankFailure
 from kedge.launch.plan import CONTAINED, LaunchPlan
 from kedge.launch.probe.answers import MARK, RankAnswer, read_answers, read_failures
 from kedge.launch.probe.words import find_probe, probe_words
-from kedge.launch.world import AskedWorld, compare_world
-from kedge.launch.follow_output import OutputFollower, RankFailure
 from kedge.launch.run_plan import run_plan
+from kedge.launch.world import AskedWorld, compare_world
 
 INSIDE = "/.kedge-probe"  # where the probe is in the container, if it is mounted
 _SHOWN = 12  # lines of what the launcher said

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kedge.compat.mpi.modes import judge_modes
-from kedge.compat.mpi.pmi import choose_mpi_type, list_pmi
-from kedge.errors import LaunchRefused
 from kedge.base.frozen import frozen, replace
-from kedge.launch.contracts import Contract
 from kedge.cluster.allocation import Allocation
 from kedge.cluster.mpi import (
     CONTAINED,
@@ -26,9 +22,13 @@ from kedge.cluster.mpi import (
     MpiImage,
     MpiVerdict,
 )
-from kedge.cluster.site import Site
-from kedge.launch.request import AUTO, LaunchRequest
 from kedge.cluster.schedulers.choose import find_facts
+from kedge.cluster.site import Site
+from kedge.compat.mpi.modes import judge_modes
+from kedge.compat.mpi.pmi import choose_mpi_type, list_pmi
+from kedge.errors import LaunchRefused
+from kedge.launch.contracts import Contract
+from kedge.launch.request import AUTO, LaunchRequest
 
 
 @frozen

@@ -9,10 +9,10 @@ WORLD_SIZE that leaks in from a job script makes a training hang at its first co
 from __future__ import annotations
 
 from kedge.base.frozen import NOTHING, frozen
+from kedge.base.plain_enum import PlainEnum
 from kedge.cluster.ranks import Rank
 from kedge.launch.rendezvous import Rendezvous
 from kedge.launch.threads import choose_omp_threads
-from kedge.base.plain_enum import PlainEnum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

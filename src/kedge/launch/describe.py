@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kedge.base.frozen import as_dict
+from kedge.base.secret_text import mask_value, mask_words
+from kedge.cluster.ranks import own_variables
 from kedge.launch.contracts import Contract, rank_command, rank_variables
 from kedge.launch.plan import CONTAINED, LaunchPlan
-from kedge.cluster.ranks import own_variables
 from kedge.launch.variables import find_leaking
-from kedge.base.secret_text import mask_value, mask_words
 
 
 def describe_plan(plan: LaunchPlan, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen
 from kedge.compat.packages.python_search import (
     FoundPackage,
     find_package,
@@ -24,7 +25,6 @@ from kedge.compat.packages.python_search import (
 )
 from kedge.compat.packages.torch_launchers import TORCHRUN, TorchLauncher, describe_torch, find_torch_launcher
 from kedge.errors import KedgeError, LaunchRefused
-from kedge.base.frozen import frozen
 from kedge.image.inspect import inspect_path
 from kedge.image.open_view import open_view, read_file_environment
 from kedge.system.views import DirectoryView

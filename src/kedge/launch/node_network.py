@@ -10,13 +10,13 @@ import os
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 
-from kedge.errors import LaunchRefused, ProgramFailed, ProgramMissing
 from kedge.base.frozen import frozen
-from kedge.cluster.network_interfaces import read_interfaces
-from kedge.launch.contracts import Contract
 from kedge.cluster.interfaces import InterfaceChoice, NetworkInterface, choose_interface
-from kedge.launch.order import RankOrder
+from kedge.cluster.network_interfaces import read_interfaces
 from kedge.cluster.ranks import Rank
+from kedge.errors import LaunchRefused, ProgramFailed, ProgramMissing
+from kedge.launch.contracts import Contract
+from kedge.launch.order import RankOrder
 
 _PATIENCE = 10.0  # seconds for a name: name servers give up after five, and then the next is asked
 NO_INTERFACE = (InterfaceChoice("", ""), "")

@@ -11,10 +11,10 @@ import json
 from collections.abc import Sequence
 
 from kedge.base.frozen import frozen, replace
-from kedge.launch.contracts import Contract
-from kedge.launch.order import RankOrder
 from kedge.cluster.launchers.own import QRSH
 from kedge.cluster.launchers.program import LaunchProgram, StartRequest, flatten
+from kedge.launch.contracts import Contract
+from kedge.launch.order import RankOrder
 from kedge.launch.shape import LaunchShape
 
 CONTAINED = "contained"  # the image's own mpirun, in one container on one node

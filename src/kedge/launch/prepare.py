@@ -7,37 +7,37 @@ import functools
 import os
 from collections.abc import Mapping
 
-from kedge.errors import LaunchRefused
 from kedge.base.frozen import frozen, replace
-from kedge.cluster.network_interfaces import read_interfaces
-from kedge.cluster.this_host import read_this_host
-from kedge.launch.contracts import Contract, starts_one_per_node
+from kedge.base.rank_variables import OWN_TOKEN
+from kedge.cluster.allocation import Allocation
 from kedge.cluster.interfaces import InterfaceChoice
-from kedge.launch.order import RankOrder
-from kedge.launch.plan import CONTAINED, LaunchPlan
 from kedge.cluster.launchers.known import find_launch_program
 from kedge.cluster.launchers.open_mpi import list_settings
 from kedge.cluster.launchers.program import StartRequest
-from kedge.cluster.ranks import find_launcher
-from kedge.launch.rendezvous import Rendezvous, choose_rendezvous
-from kedge.launch.shape import LaunchShape, choose_shape
-from kedge.launch.threads import choose_omp_threads
-from kedge.launch.variables import MASKING, list_handed_on
-from kedge.cluster.allocation import Allocation
 from kedge.cluster.mpi import BIND, OPEN_MPI, MpiHost, MpiImage
+from kedge.cluster.network_interfaces import read_interfaces
+from kedge.cluster.ranks import find_launcher
+from kedge.cluster.schedulers.choose import find_facts
 from kedge.cluster.site import Site
+from kedge.cluster.this_host import read_this_host
+from kedge.errors import LaunchRefused
 from kedge.launch.choose_launcher import LauncherChoice, LauncherFacts, choose_launcher
+from kedge.launch.contracts import Contract, starts_one_per_node
 from kedge.launch.node_network import NO_INTERFACE, describe_first_node
+from kedge.launch.order import RankOrder
+from kedge.launch.plan import CONTAINED, LaunchPlan
+from kedge.launch.rendezvous import Rendezvous, choose_rendezvous
 from kedge.launch.request import LaunchRequest
+from kedge.launch.shape import LaunchShape, choose_shape
 from kedge.launch.surroundings import (
     list_busy_ports,
     read_allocation_here,
     take_number,
 )
+from kedge.launch.threads import choose_omp_threads
+from kedge.launch.variables import MASKING, list_handed_on
 from kedge.system.programs import find_program
 from kedge.system.start_kedge import own_start_command
-from kedge.base.rank_variables import OWN_TOKEN
-from kedge.cluster.schedulers.choose import find_facts
 
 _PORTS = 50  # that are tried
 
@@ -125,8 +125,8 @@ class _Needs:
 def _check_needs(request: LaunchRequest, environ: Mapping[str, str]) -> _Needs:
     if request.contract in (Contract.NONE, Contract.RANKS, Contract.MULTIPROC):
         return _Needs()
-    from kedge.launch.learning_needs import check_needs, read_surroundings  # late: most launches are others
     from kedge.compat.mpi_for_launch import find_launched_path
+    from kedge.launch.learning_needs import check_needs, read_surroundings  # late: most launches are others
 
     found = check_needs(
         request.image,

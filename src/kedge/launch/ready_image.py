@@ -25,8 +25,8 @@ def make_image_ready(
     if find_path(request.image) or request.image.startswith("instance:"):
         return request
     from kedge.container.flags import parse_words  # late, all of these: most images are files
-    from kedge.image.node_cache import is_volatile
     from kedge.container.start_container import unpack_in_child
+    from kedge.image.node_cache import is_volatile
 
     options = parse_words("exec", [*request.options, request.image, "true"], environ)
     if is_volatile(request.image) or "--disable-cache" in options.pull_words:

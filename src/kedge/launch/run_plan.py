@@ -14,18 +14,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import LaunchFailed
 from kedge.base.frozen import frozen, replace
-from kedge.launch.plan import CONTAINED, LaunchPlan, StartedProcess
+from kedge.base.rank_variables import OWN_TOKEN
 from kedge.cluster.launchers.node_shell import list_shell_settings, write_node_shell
 from kedge.cluster.launchers.program import RankEnd
+from kedge.container.processes.rank_sharing import find_private_directory
+from kedge.errors import LaunchFailed
 from kedge.launch.follow_output import OutputFollower, RankFailure, Write
+from kedge.launch.plan import CONTAINED, LaunchPlan, StartedProcess
 from kedge.launch.rank_input import InputSender, make_piece
 from kedge.launch.watch_nodes import LostNode, NodeWatch
 from kedge.launch.watch_ranks import EndedRank, RankWatch
 from kedge.system.child_group import ChildGroup, GroupMember
-from kedge.base.rank_variables import OWN_TOKEN
-from kedge.container.processes.rank_sharing import find_private_directory
 
 _MOMENT = 0.1  # seconds between two looks
 _LAST_WORDS = 2.0  # seconds that output may still come from a node whose process has ended

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kedge.errors import LaunchRefused
-from kedge.base.frozen import JsonValue, frozen
-from kedge.cluster.ranks import Rank
-from kedge.cluster.allocation import AllocatedNode, Allocation
 from kedge.base.counting import count_things
+from kedge.base.frozen import JsonValue, frozen
+from kedge.cluster.allocation import AllocatedNode, Allocation
+from kedge.cluster.ranks import Rank
+from kedge.errors import LaunchRefused
 
 
 @frozen

@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from kedge.errors import LaunchFailed
 from kedge.base.frozen import replace
-from kedge.launch.order import RankOrder
+from kedge.base.rank_variables import OWN_LAUNCH, OWN_TOKEN
 from kedge.cluster.launchers.own import label_line, tell_end
 from kedge.cluster.ranks import Rank, own_variables
+from kedge.errors import LaunchFailed
 from kedge.launch.line_buffer import LineBuffer
+from kedge.launch.order import RankOrder
 from kedge.launch.rank_input import TAKEN, InputReceiver, read_first_piece
 from kedge.system.child_group import ChildGroup, GroupMember
 from kedge.system.start_kedge import own_start_command
-from kedge.base.rank_variables import OWN_LAUNCH, OWN_TOKEN
 
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 _MOMENT = 0.1

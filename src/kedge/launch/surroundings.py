@@ -11,13 +11,13 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import FileProblem
-from kedge.cluster.this_host import read_this_host
-from kedge.cluster.hosts import MOST_TEXT
 from kedge.cluster.allocation import Allocation
-from kedge.image.node_cache import own_directory
-from kedge.container.processes.rank_sharing import find_private_directory
+from kedge.cluster.hosts import MOST_TEXT
 from kedge.cluster.schedulers.current_allocation import find_allocation
+from kedge.cluster.this_host import read_this_host
+from kedge.container.processes.rank_sharing import find_private_directory
+from kedge.errors import FileProblem
+from kedge.image.node_cache import own_directory
 
 _PORT_FILES = ("/proc/net/tcp", "/proc/net/tcp6")
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.base.frozen import frozen
 from kedge.base.counting import count_things
+from kedge.base.frozen import frozen
 
 
 @frozen

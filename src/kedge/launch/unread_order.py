@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from kedge.errors import LaunchRefused
 from kedge.base.frozen import list_defaults, list_names
-from kedge.launch.contracts import Contract
 from kedge.base.release import VERSION
+from kedge.errors import LaunchRefused
+from kedge.launch.contracts import Contract
 
 _LONGEST = 60  # characters of a foreign word that a message shows
 

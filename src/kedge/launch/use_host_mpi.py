@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from kedge.base.frozen import replace
 from kedge.cluster.mpi import MpiHost, MpiImage
-from kedge.launch.request import LaunchRequest
 from kedge.launch.bind_host_mpi import bind_host_mpi, read_image_libraries
+from kedge.launch.request import LaunchRequest
 
 
 def use_host_mpi(

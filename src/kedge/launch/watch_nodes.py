@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.base.frozen import frozen
-from kedge.system.host.connections import list_peers
 from kedge.cluster.launchers.srun import list_trial_words, read_lost_node
+from kedge.errors import ProgramFailed, ProgramMissing
+from kedge.system.host.connections import list_peers
 from kedge.system.process import run_program
 
 _EVERY = 1.0  # seconds between two looks

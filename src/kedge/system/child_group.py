@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.base.frozen import frozen
+from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.system.libc import PR_SET_CHILD_SUBREAPER
 from kedge.system.process_tree import find_family, signal_all
 from kedge.system.programs import find_program

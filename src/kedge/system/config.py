@@ -9,11 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.errors import InvalidSetting
 from kedge.base.toml_text import write_text
+from kedge.errors import InvalidSetting
 from kedge.system.exclusive_change import sole_change
 from kedge.system.files import explained, write_atomically
-from kedge.system.settings import SETTINGS, Setting, Settings, SettingSource, check_key, parse_value, read_file, user_file
+from kedge.system.settings import (
+    SETTINGS,
+    Setting,
+    Settings,
+    SettingSource,
+    check_key,
+    parse_value,
+    read_file,
+    user_file,
+)
 
 
 @dataclass(frozen=True, slots=True)

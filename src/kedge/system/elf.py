@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """ELF files: machine, segments, sections and notes. The one module that knows where their fields lie.
 
-`image/formats/elf.py` reads by it what dynamic linking needs. A start reads it too, so it imports next to nothing. The file
-may be an image's: every count, offset and length is bounded before it is used. Specification: System V ABI, chapters 4
-and 5; constants as in <elf.h>.
+`image/formats/elf.py` reads by it what dynamic linking needs. A start reads it too, so it imports next to nothing. The
+file may be an image's: every count, offset and length is bounded before it is used. Specification: System V ABI,
+chapters 4 and 5; constants as in <elf.h>.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.base.frozen import frozen
+from kedge.errors import ProgramFailed, ProgramMissing
 from kedge.system.files import explained
 from kedge.system.programs import find_program
 from kedge.system.spawn import list_inherited

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What programs without a C library share: the head of bundles (hostpack/bundle/head), the probe (launch/probe). No header
+// What programs without a C library share: the head of bundles (tools/bundle/head), the probe (launch/probe). No header
 // of a system is included, so that any compiler for the machine will do.
 
 #if defined(__x86_64__)

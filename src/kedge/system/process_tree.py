@@ -8,8 +8,8 @@ import os
 import signal
 from collections.abc import Iterable
 
-from kedge.errors import UsageError
 from kedge.base.frozen import frozen
+from kedge.errors import UsageError
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import FileProblem, InvalidSetting
 from kedge.base.frozen import NOTHING, frozen
 from kedge.base.setting_values import PARSERS, LinkMode, ValueRefused
+from kedge.errors import FileProblem, InvalidSetting
 from kedge.system.files import explained
 from kedge.system.private_files import find_foreign_hand, make_refusal
 

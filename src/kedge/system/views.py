@@ -2,7 +2,8 @@
 """Read a directory tree or an image by path, with symbolic links followed inside it only.
 
 `follow_links` is the one follower, `View` the one protocol. A directory and a table for tests are here, an image in
-`image/tree_view.py` and `image/formats/squashfs/view.py`, a tree with mounts over it in `container/environment/bound_view.py`.
+`image/tree_view.py` and `image/formats/squashfs/view.py`, a tree with mounts over it in
+`container/environment/bound_view.py`.
 Two walks stay apart: `container/mount_operations.py`, for a tree that others change meanwhile, and the flattener's in
 `image/layers/assemble.py`, which makes directories and refuses links that leave the image.
 """

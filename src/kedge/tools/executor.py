@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from kedge.api import open_jobs
-from kedge.errors import JobFailed, KedgeError, UsageError
 from kedge.base.frozen import replace
-from kedge.jobs.keywords import make_job
 from kedge.cluster.job import IndexRange, Job, JobArray
+from kedge.errors import JobFailed, KedgeError, UsageError
 from kedge.jobs.cluster import Cluster
 from kedge.jobs.job_handle import JobHandle
+from kedge.jobs.keywords import make_job
 from kedge.jobs.merge_status import find_ended
 from kedge.jobs.status import survey
 from kedge.jobs.submit import plan_submit, submit

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.image.formats.oci.writer import write_layout
-from kedge.base.reference import Reference
 from kedge.answers.image_diff import ImageDiff, diff_images
+from kedge.base.reference import Reference
 from kedge.image.convert import ConvertRequest, convert, read_target
+from kedge.image.formats.oci.writer import write_layout
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.oci_images import make_image

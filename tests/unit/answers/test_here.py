@@ -7,9 +7,9 @@ import os
 import shlex
 from pathlib import Path
 
+from kedge.answers.here import find_here, list_next
 from kedge.cli.verbs import VERBS
 from kedge.cluster.site import Queue, Site
-from kedge.answers.here import find_here, list_next
 from kedge.system.settings import Settings
 from tests.builders.rows import each_row
 

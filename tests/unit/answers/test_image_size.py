@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.contents.size_report import SizeReport
-from kedge.image.formats.oci.writer import write_layout
-from kedge.base.reference import Reference
 from kedge.answers.image_size import measure_image
-from kedge.image.convert import ConvertRequest, convert, read_target
-from kedge.image.workplace import Workplace
 from kedge.answers.pages.size_page import render_size
+from kedge.base.reference import Reference
+from kedge.compat.contents.size_report import SizeReport
+from kedge.image.convert import ConvertRequest, convert, read_target
+from kedge.image.formats.oci.writer import write_layout
+from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.oci_images import make_image
 

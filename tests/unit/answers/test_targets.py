@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from kedge.answers.host_target import describe_host
+from kedge.answers.targets import find_target, parse_driver, require_gpus
+from kedge.base.frozen import replace
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE
 from kedge.errors import SiteProblem, UnknownGpu, UsageError
-from kedge.base.frozen import replace
-from kedge.system.host.gpu_probe import GpuProbe, ProbedGpu
-from kedge.answers.host_target import describe_host
 from kedge.jobs.queue_target import split_queue
-from kedge.answers.targets import find_target, parse_driver, require_gpus
 from kedge.jobs.seen_nodes import NodeFacts, Remembered
+from kedge.system.host.gpu_probe import GpuProbe, ProbedGpu
 from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_driver_tree, make_host
 from tests.builders.rows import each_row

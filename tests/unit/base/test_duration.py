@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.errors import InvalidJob
 from kedge.base.duration import LONGEST, format_duration, parse_duration, shorten_duration
 from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, parse_dependencies
 from kedge.cluster.memory import parse_memory, shorten_memory
+from kedge.errors import InvalidJob
 from tests.builders.rows import each_row
 
 GIB = 1 << 30

@@ -9,8 +9,8 @@ import pickle
 import pytest
 
 from kedge.api import BuildOptions
-from kedge.base.frozen import NOTHING, JsonValue, as_dict, fresh, frozen, list_defaults, list_names, replace
 from kedge.base.digest import Digest
+from kedge.base.frozen import NOTHING, JsonValue, as_dict, fresh, frozen, list_defaults, list_names, replace
 from kedge.cluster.job import Job
 from tests.builders.rows import each_row
 

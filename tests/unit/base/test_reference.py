@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.errors import InvalidReference, KedgeError
-from kedge.base.frozen import replace
 from kedge.base import image_argument, image_name, reference
 from kedge.base.digest import Digest
+from kedge.base.frozen import replace
 from kedge.base.reference import Reference, Transport
+from kedge.errors import InvalidReference, KedgeError
 from tests.builders.rows import each_row
 
 A = "a" * 64

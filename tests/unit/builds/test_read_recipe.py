@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.read_recipe import decode_recipe, find_kind, read_recipe
 from kedge.builds.step_values import BuildArguments
+from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 
 DEFINITION = b"Bootstrap: docker\nFrom: debian\n"

@@ -9,9 +9,9 @@ import pytest
 
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import GlobalOptions, Parser, add_globals
-from kedge.errors import InvalidJob, KedgeError, UsageError
 from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.cluster.job_fields import FIELDS
+from kedge.errors import InvalidJob, KedgeError, UsageError
 from kedge.system.settings import SETTINGS
 from tests.builders.rows import each_row
 

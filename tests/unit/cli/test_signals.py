@@ -28,7 +28,7 @@ from tests.builders.rows import each_row
 from tests.builders.signal_points import Point, SignalAt, list_points
 
 LOCKS = ("/threading.py", "/contextlib.py")
-STARTS = ("/subprocess.py", "/posix/process.py", "/posix/forked_workers.py", "/posix/writer_processes.py")
+STARTS = ("/subprocess.py", "/system/process.py", "/system/forked_workers.py", "/system/writer_processes.py")
 
 
 def raise_at(point: Point, work: Callable[[], object], number: int = signal.SIGTERM) -> bool:
@@ -198,7 +198,7 @@ def test_no_temporary_file_is_left_at_any_point(tmp_path: Path) -> None:
         with atomic_output(tmp_path / "x.sif") as file:
             file.write(b"x")
 
-    points = list_points(work, ("/posix/files.py", "/contextlib.py"))
+    points = list_points(work, ("/system/files.py", "/contextlib.py"))
     assert len(points) > 20, points
     for point in points:
         raise_at(point, work)

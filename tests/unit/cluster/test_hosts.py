@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.errors import LaunchRefused
 from kedge.cluster.hosts import MOST_HOSTS, parse_counts, parse_host_pairs, parse_hosts, parse_node_file
 from kedge.cluster.hosts import parse_pe_hostfile as parse_pe
+from kedge.errors import LaunchRefused
 from tests.builders.host_lists import make_host_list
 from tests.builders.rows import each_row
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kedge.cli.options import GLOBALS
-from kedge.errors import InvalidJob
 from kedge.base.frozen import list_names, replace
+from kedge.cli.options import GLOBALS
 from kedge.cluster.job import LAUNCHERS, RUNTIMES, Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.cluster.job_fields import BY_KEY, BY_NAME, FIELDS, GROUPS, find_meaning
 from kedge.cluster.job_rules import check_job, find_problems
 from kedge.cluster.job_values import KINDS, MOST, change_job, read_value
+from kedge.errors import InvalidJob
 from tests.builders.rows import each_row
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.system.host.gpu_devices import count_visible, list_gpus
 from kedge.cluster.this_host import read_this_host
+from kedge.system.host.gpu_devices import count_visible, list_gpus
 
 
 @pytest.fixture

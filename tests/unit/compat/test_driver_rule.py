@@ -6,12 +6,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from kedge.base.versions import order
 from kedge.compat.rules import driver_rule as rule
 from kedge.compat.rules.driver_rule import DriverNeed, HostDriver, compare_drivers, judge_driver
 from kedge.compat.rules.driver_text import tell_driver
 from kedge.compat.rules.libcuda_choice import CUDA_BRANCHES
 from kedge.compat.tables.load import load_tables
-from kedge.base.versions import order
 from kedge.container.devices import plan_devices
 from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host

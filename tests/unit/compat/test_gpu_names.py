@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
+from kedge.cluster.sites.profile import SHIPPED as PROFILES
 from kedge.compat.tables import gpu_index
 from kedge.compat.tables.gpu_index import find_capability
 from kedge.compat.tables.gpu_names import find_gpu, make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.errors import UnknownGpu
-from kedge.cluster.sites.profile import SHIPPED as PROFILES
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.errors import KedgeError, UsageError
 from kedge.container.facts import Bind
 from kedge.container.flags import BIND_GRAMMAR, MOUNT_GRAMMAR, collect_binds, parse_bind, parse_mount
 from kedge.container.options import RunOptions
+from kedge.errors import KedgeError, UsageError
 from tests.builders.rows import each_row
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.system import libc
 from kedge.container.mount_operations import OPEN_DIRECTORY, ContainerView, Maker, Walk, make_inside, open_inside
+from kedge.system import libc
 from tests.unit.system.test_views import make_tree
 
 WRONG = (("/loop", "Too many levels"), ("/nothing", "No such file"), ("/etc/passwd/x", "Not a directory"))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import kedge
-from kedge.errors import InvalidSetting, KedgeError, UsageError
 from kedge.container.flags import USAGES, HelpWanted, find_flag, parse_words, read_truth
 from kedge.container.options import FLAGS, GROUPS, REFUSALS, Flag, RunOptions
+from kedge.errors import InvalidSetting, KedgeError, UsageError
 from tests.builders.rows import each_row
 
 SOURCES = Path(kedge.__file__).parent

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from kedge.container.image_users import find_image_user
 from kedge.errors import CannotStart
 from kedge.system.views import TableView
-from kedge.container.image_users import find_image_user
 from tests.builders.rows import each_row
 
 PASSWD = (

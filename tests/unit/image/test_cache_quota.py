@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.system.host.space import Space
 from kedge.base.progress import Silent
 from kedge.image import cache
+from kedge.system.host.space import Space
 from kedge.system.settings import Settings
 
 GIB = 1 << 30

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.manifest import parse_config
+from kedge.base.platform import Platform
+from kedge.base.tree import Node, NodeKind, find
 from kedge.errors import CorruptImage, FileProblem, KedgeError, UnsupportedFormat
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.sif.writer import SifBuilder
@@ -27,11 +30,8 @@ from kedge.image.formats.singularityd.inspect_report import (
     select_document,
 )
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.base.manifest import parse_config
-from kedge.base.platform import Platform
-from kedge.base.tree import Node, NodeKind, find
-from kedge.image.tree_view import TreeView
 from kedge.image.inspect import inspect_config, inspect_path
+from kedge.image.tree_view import TreeView
 from kedge.system.views import DirectoryView
 from tests.builders.rows import each_row
 from tests.builders.sif import fixture_path

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import ImageNotFound, InvalidReference
 from kedge.base.digest import Digest
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference
+from kedge.errors import ImageNotFound, InvalidReference
 from kedge.image.local_names import find_named, list_named, name_image, read_name, tag_image
-from kedge.image.workplace import Workplace
-from kedge.image.sources.resolve import resolve
 from kedge.image.node_cache import reference_path
+from kedge.image.sources.resolve import resolve
+from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 
 LAYER = {

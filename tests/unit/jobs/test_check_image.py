@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import WillNotRun
 from kedge.base.frozen import replace
-from kedge.jobs.records import Records
 from kedge.cluster.job import Job
-from kedge.cluster.site import Queue, Site
-from kedge.jobs.cluster import Cluster
-from kedge.jobs.submit import SubmitPlan, plan_submit
 from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.site import Queue, Site
+from kedge.errors import WillNotRun
+from kedge.jobs.cluster import Cluster
+from kedge.jobs.records import Records
+from kedge.jobs.submit import SubmitPlan, plan_submit
 from kedge.system.settings import Settings
 from tests.builders.images import kedge, make_config
 from tests.builders.oci_images import make_tar

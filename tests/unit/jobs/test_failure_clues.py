@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import JobFailed
-from kedge.jobs.records import Draft, Record, Records
 from kedge.cluster.job_state import JobStatus, State
+from kedge.errors import JobFailed
 from kedge.jobs.failure_clues import find_failure_clue
 from kedge.jobs.find_job import FoundJob
+from kedge.jobs.records import Draft, Record, Records
 from kedge.jobs.wait import require_success
 
 FAILED = JobStatus("12", State.FAILED, "FAILED", exit_code=1)

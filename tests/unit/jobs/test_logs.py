@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem
-from kedge.jobs.records import Draft, Record, Records
 from kedge.jobs import logs as job_logs
 from kedge.jobs.logs import LogFile, find_logs, follow_logs, read_log, require_logs
+from kedge.jobs.records import Draft, Record, Records
 
 
 def make_record(folder: Path, *, array: str = "", error: str = "") -> Record:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kedge.base.frozen import replace
-from kedge.jobs.records import Draft, Record, Records
 from kedge.cluster.job_state import JobStatus, State
-from kedge.jobs.merge_status import find_ended, is_settled, lacks_tasks, merge
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
+from kedge.jobs.merge_status import find_ended, is_settled, lacks_tasks, merge
+from kedge.jobs.records import Draft, Record, Records
 
 
 def make_record(folder: Path, *, array: str = "", time_limit: int | None = None, age: float = 100) -> Record:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kedge.base.progress import Progress, Silent
+from kedge.cluster.sites.profile import find_folders, load_site
 from kedge.jobs.seen_nodes import (
     NodeFacts,
     find_job_queue,
@@ -21,7 +22,6 @@ from kedge.jobs.seen_nodes import (
     remember_node,
 )
 from kedge.system.settings import Settings
-from kedge.cluster.sites.profile import find_folders, load_site
 
 FACTS = NodeFacts(
     driver="535.104.05",

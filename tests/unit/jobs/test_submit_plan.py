@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import RequestRefused
-from kedge.jobs.records import Records
 from kedge.cluster.job import Job
-from kedge.cluster.site import Site
-from kedge.jobs.cluster import Cluster
-from kedge.jobs.submit import plan_submit
 from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused
+from kedge.jobs.cluster import Cluster
+from kedge.jobs.records import Records
+from kedge.jobs.submit import plan_submit
 from kedge.system.settings import Settings
 from tests.builders.squashfs_images import write_image
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import JobFailed, JobStuck, SchedulerFailed
 from kedge.base.frozen import replace
-from kedge.jobs.records import Draft, Record, Records
 from kedge.cluster.job_state import State
+from kedge.cluster.schedulers.backend import Query
+from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.cluster.site import Site
+from kedge.errors import JobFailed, JobStuck, SchedulerFailed
 from kedge.jobs import wait as job_waiting
 from kedge.jobs.cluster import Cluster
 from kedge.jobs.find_job import FoundJob
+from kedge.jobs.records import Draft, Record, Records
 from kedge.jobs.wait import wait_for, wait_for_all
-from kedge.cluster.schedulers.backend import Query
-from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
 
 LINE = "{id}|{index}|{state}|ada|gpu||1794728396|N/A|N/A|10:00|{reason}|train\n"
 

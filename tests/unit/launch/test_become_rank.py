@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import LaunchRefused
 from kedge.base.frozen import replace
-from kedge.launch.order import RankOrder
 from kedge.cluster.ranks import Rank, own_variables
+from kedge.errors import LaunchRefused
 from kedge.launch.become_rank import prepare_rank
+from kedge.launch.order import RankOrder
 
 ORDER = RankOrder("ranks", (2,), "127.0.0.1", 20007, "kedge-1.0", hosts=("n1",), cpus=(4,), command_at=2)
 WORDS = ("exec", "app.sif", "python", "train.py")

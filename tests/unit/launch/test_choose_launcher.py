@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kedge.errors import LaunchRefused
 from kedge.base.frozen import replace
-from kedge.launch.contracts import Contract
 from kedge.cluster.allocation import AllocatedNode, Allocation
 from kedge.cluster.mpi import CONTAINED, HYBRID, PMI_ONLY, MpiFacts, MpiHost, MpiImage
 from kedge.cluster.site import Site
+from kedge.errors import LaunchRefused
 from kedge.launch.choose_launcher import LauncherChoice, LauncherFacts, choose_launcher
+from kedge.launch.contracts import Contract
 from kedge.launch.request import LaunchRequest
 from tests.builders.rows import each_row
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.cluster.allocation import AllocatedNode
+from kedge.cluster.ranks import Rank
 from kedge.errors import LaunchRefused
 from kedge.launch.contracts import (
     Contract,
@@ -20,10 +22,8 @@ from kedge.launch.contracts import (
     rank_variables,
     starts_one_per_node,
 )
-from kedge.cluster.ranks import Rank
 from kedge.launch.rendezvous import Rendezvous
 from kedge.launch.shape import LaunchShape
-from kedge.cluster.allocation import AllocatedNode
 from tests.builders.rows import each_row
 
 MEETING = Rendezvous("gpu01", 24711, "kedge-4711.0")

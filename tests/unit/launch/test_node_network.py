@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import LaunchRefused
 from kedge.cluster.interfaces import LinkKind, NetworkInterface
-from kedge.launch.order import RankOrder
 from kedge.cluster.ranks import Rank
+from kedge.errors import LaunchRefused
 from kedge.launch.node_network import (
     NodeNetwork,
     describe_first_node,
@@ -17,6 +16,7 @@ from kedge.launch.node_network import (
     look_up_name,
     require_place,
 )
+from kedge.launch.order import RankOrder
 
 SLOW = NetworkInterface("eno1", LinkKind.ETHERNET, ("10.1.0.5",), True, 1000, ("10.1.0.0/16", "0.0.0.0/0"))
 FAST = NetworkInterface("ens5", LinkKind.ETHERNET, ("fd00::5", "10.2.0.5"), True, 9000, ("10.2.0.0/16",))

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from kedge.errors import LaunchRefused
 from kedge.base.frozen import replace
+from kedge.base.release import VERSION
+from kedge.errors import LaunchRefused
 from kedge.launch.contracts import Terms
 from kedge.launch.order import RankOrder
 from kedge.launch.rendezvous import Rendezvous
-from kedge.base.release import VERSION
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 

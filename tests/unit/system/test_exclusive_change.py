@@ -14,13 +14,13 @@ from typing import NoReturn
 import pytest
 
 from kedge.errors import FileProblem, StoreBusy
-from kedge.system.config import set_setting, unset_setting
-from kedge.image.remotes import RemoteConfig
-from kedge.system import exclusive_change
-from kedge.system.exclusive_change import lock_beside, sole_change
 from kedge.image.registry.docker_config import read_auth_file, remove_login, store_login
 from kedge.image.registry.remote_yaml import Remote
 from kedge.image.registry.secret import Secret
+from kedge.image.remotes import RemoteConfig
+from kedge.system import exclusive_change
+from kedge.system.config import set_setting, unset_setting
+from kedge.system.exclusive_change import lock_beside, sole_change
 
 PATIENCE = 60  # seconds, for machines under load
 REMOTES = "Active: one\nRemotes:\n  one:\n    URI: one.example\n    System: false\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.container.shim_file import make_shim
 from kedge.system import start_kedge
 from kedge.system.bundle_copy import discard_copy, find_damage
-from kedge.container.shim_file import make_shim
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import kedge
+from kedge.base.release import VERSION
 from kedge.system import start_kedge
 from kedge.system.start_kedge import own_command, own_start_command
-from kedge.base.release import VERSION
 from tests.requirements import REPOSITORY
 
 PACKAGE = Path(kedge.__file__).parent

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.image.layers.directory_tree import FolderOptions, read_folder
 from kedge.base.tree import find
+from kedge.container.mount_operations import ContainerView
+from kedge.image.layers.directory_tree import FolderOptions, read_folder
 from kedge.image.tree_view import TreeView
 from kedge.system import libc
 from kedge.system.views import DirectoryView, TableView
-from kedge.container.mount_operations import ContainerView
 
 if TYPE_CHECKING:
     from kedge.system.views import View

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from kedge.answers.doctor.finding import FAIL, SKIPPED, WARNING, Finding
 from kedge.answers.doctor.surroundings import Check
-from kedge.base.frozen import NOTHING, frozen
 from kedge.base.counting import count_things
+from kedge.base.frozen import NOTHING, frozen
 
 GROUPS = ("Containers", "GPU", "Cluster", "Storage", "Network", "Environment", "Image")  # of Check.group
 

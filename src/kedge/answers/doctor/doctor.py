@@ -14,9 +14,9 @@ from kedge.answers.doctor.finding import FAIL, WARNING, Finding
 from kedge.answers.doctor.run_checks import TOTAL_SECONDS, run_checks
 from kedge.answers.doctor.run_checks import list_checks as list_table
 from kedge.answers.doctor.surroundings import Check, Surroundings
-from kedge.errors import KedgeError
 from kedge.base.frozen import replace
 from kedge.cluster.site import Site
+from kedge.errors import KedgeError
 from kedge.system.files import atomic_output
 from kedge.system.settings import Settings
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from kedge.compat.driver_chart import Chart
-from kedge.compat.tables.load import Tables
-from kedge.compat.target import Target
 from kedge.answers.doctor.finding import WARNING, Finding
 from kedge.answers.doctor.image_findings import NAME, explain_problem, judge_image
 from kedge.answers.doctor.surroundings import Check, Surroundings
-from kedge.errors import KedgeError
+from kedge.answers.explain import Explanation, chart_explanation, explain
+from kedge.answers.targets import find_target
 from kedge.base.frozen import replace
 from kedge.base.progress import Silent
 from kedge.base.reference import Reference
 from kedge.cluster.site import Site
-from kedge.answers.explain import Explanation, chart_explanation, explain
+from kedge.compat.driver_chart import Chart
 from kedge.compat.known_tables import load_known_tables
-from kedge.answers.targets import find_target
+from kedge.compat.tables.load import Tables
+from kedge.compat.target import Target
+from kedge.errors import KedgeError
 from kedge.image.workplace import Workplace
 from kedge.system.bounded_threads import answer_within
 

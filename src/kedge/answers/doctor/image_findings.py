@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kedge.compat.traits import ImageTraits
-from kedge.compat.target import Target
-from kedge.compat.verdict import FORWARD, MINOR, NATIVE, NO, PTX, UNKNOWN, Judgement, Verdict
-from kedge.base.versions import is_at_least
 from kedge.answers.doctor.environment.leaking_variables import list_user_sites
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.base.versions import is_at_least
+from kedge.compat.target import Target
+from kedge.compat.traits import ImageTraits
+from kedge.compat.verdict import FORWARD, MINOR, NATIVE, NO, PTX, UNKNOWN, Judgement, Verdict
 from kedge.errors import KedgeError
 from kedge.system.settings import home_directory
 

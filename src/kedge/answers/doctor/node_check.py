@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import time
 
-from kedge.compat.tables.load import load_tables
-from kedge.compat.target import Target
 from kedge.answers.doctor.finding import NOTE, OK, Finding
 from kedge.answers.doctor.surroundings import Check, Surroundings
-from kedge.cluster.site import Site
 from kedge.answers.host_target import describe_host
-from kedge.jobs.seen_nodes import NodeFacts, Remembered, find_job_place, recall_nodes, remember_node
+from kedge.cluster.site import Site
+from kedge.compat.tables.load import load_tables
+from kedge.compat.target import Target
 from kedge.container.facts import gather_host
+from kedge.jobs.seen_nodes import NodeFacts, Remembered, find_job_place, recall_nodes, remember_node
 
 NAME = "compute-nodes"
 _DOCS = "kedge help doctor compute-nodes"

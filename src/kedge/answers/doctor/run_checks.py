@@ -15,12 +15,12 @@ from kedge.answers.doctor.check_list import CHECKS, import_checks
 from kedge.answers.doctor.diagnosis import Diagnosis
 from kedge.answers.doctor.finding import FAIL, LEVELS, SKIPPED, WARNING, Finding
 from kedge.answers.doctor.surroundings import Check, Surroundings
-from kedge.errors import KedgeError, UsageError
 from kedge.base.frozen import as_dict, replace
-from kedge.system.host.limits import read_limits
 from kedge.base.nearest import propose
 from kedge.base.size import format_size
+from kedge.errors import KedgeError, UsageError
 from kedge.system.bounded_children import ANSWERED, LATE, REFUSED, BoundedTask, TaskOutcome, run_bounded
+from kedge.system.host.limits import read_limits
 from kedge.system.process import describe_status
 
 TOTAL_SECONDS = 1.8  # for all checks: below two with the start of the program

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 
-from kedge.base.frozen import frozen
 from kedge.answers.pages.drawing import BLACK, MUTED, Box, Dot, Label, Shape, Sheet, Stroke, make_sheet
 from kedge.answers.pages.markup import clean_text
+from kedge.base.frozen import frozen
 
 _COLOURS = ("#2f6fa8", "#c4622d", "#3a8a52", "#8a4a9e", "#a08020", "#3f8f95", "#b0406a", "#606060")
 _GRID, _LIMIT = "#dddddd", "#b03030"

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kedge.compat.driver_chart import Chart, ChartRow
-from kedge.compat.verdict import NATIVE, NO, OUTCOMES, UNKNOWN
-from kedge.base.versions import major_minor
-from kedge.base.frozen import frozen
 from kedge.answers.pages.document import make_section
 from kedge.answers.pages.markup import Markup, clean_text, format_sentence, join_markup, make_element
 from kedge.answers.pages.symbols import find_outcome_look, make_mark
+from kedge.base.frozen import frozen
+from kedge.base.versions import major_minor
+from kedge.compat.driver_chart import Chart, ChartRow
+from kedge.compat.verdict import NATIVE, NO, OUTCOMES, UNKNOWN
 
 _MOST_ROWS, _MOST_COLUMNS = 30, 16
 _CELL, _LINE, _GAP, _HEAD = 27, 22, 15, 60  # _HEAD: `here`, the branch, and the CUDA it offers

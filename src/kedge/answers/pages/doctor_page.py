@@ -6,19 +6,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kedge.compat.driver_chart import Chart
-from kedge.compat.traits import ImageTraits
-from kedge.compat.verdict import Verdict
 from kedge.answers.doctor.finding import FAIL, LEVELS, NOTE, OK, SKIPPED, WARNING, Finding
-from kedge.base.frozen import frozen
-from kedge.base.counting import count_things
 from kedge.answers.pages.chart_picture import make_chart_picture
 from kedge.answers.pages.document import Imprint, fit_page, make_page, make_section, make_table
 from kedge.answers.pages.facts_part import make_facts, make_summary
 from kedge.answers.pages.layers_picture import make_layers_picture
 from kedge.answers.pages.markup import Markup, format_sentence, make_element
 from kedge.answers.pages.symbols import MarkStyle, find_level_look, find_outcome_look, make_mark
-from kedge.answers.pages.verdict_part import list_judgements, make_banner, make_label, make_level_line, make_point, make_remedy
+from kedge.answers.pages.verdict_part import (
+    list_judgements,
+    make_banner,
+    make_label,
+    make_level_line,
+    make_point,
+    make_remedy,
+)
+from kedge.base.counting import count_things
+from kedge.base.frozen import frozen
+from kedge.compat.driver_chart import Chart
+from kedge.compat.traits import ImageTraits
+from kedge.compat.verdict import Verdict
 
 _MOST_FINDINGS = 60
 

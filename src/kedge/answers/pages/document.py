@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kedge.base.frozen import frozen, list_names, replace
 from kedge.answers.pages.markup import Markup, clean_text, join_markup, make_element
 from kedge.answers.pages.stylesheet import STYLE
 from kedge.answers.pages.symbols import draw_marks
+from kedge.base.frozen import frozen, list_names, replace
 
 T = TypeVar("T")
 LARGEST_PAGE = 100_000  # bytes

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.base.frozen import frozen
 from kedge.answers.pages.markup import Markup, make_element
+from kedge.base.frozen import frozen
 
 BLACK, MUTED = "#222222", "#555555"
 

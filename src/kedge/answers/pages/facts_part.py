@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kedge.compat.traits import TITLES, Fact, ImageTraits
-from kedge.compat.target import Gpu, Target
-from kedge.base.size import format_size
 from kedge.answers.pages.document import make_section, make_table
 from kedge.answers.pages.markup import Markup, format_sentence, make_element
+from kedge.base.size import format_size
+from kedge.compat.target import Gpu, Target
+from kedge.compat.traits import TITLES, Fact, ImageTraits
 
 UNKNOWN_VALUE = Markup('<span class="quiet">unknown</span>')
 _MOST_ROWS = 60

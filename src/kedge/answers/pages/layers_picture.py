@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.compat.traits import Layer
-from kedge.base.frozen import frozen
-from kedge.base.size import format_size
 from kedge.answers.pages.document import make_section
 from kedge.answers.pages.markup import Markup, clean_text, make_element
+from kedge.base.frozen import frozen
+from kedge.base.size import format_size
+from kedge.compat.traits import Layer
 
 _MOST_BARS = 12
 _SMALLEST_SHARE = 0.01  # below it a layer is one of the `N more`

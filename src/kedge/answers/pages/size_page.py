@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kedge.compat.contents.size_report import Saving, SizeReport, SizeShare
-from kedge.compat.traits import Layer
-from kedge.base.counting import count_things
-from kedge.base.size import format_size
 from kedge.answers.pages.document import Imprint, fit_page, make_page, make_section, make_table
 from kedge.answers.pages.layers_picture import make_layers_picture
 from kedge.answers.pages.markup import Markup, format_sentence, make_element
 from kedge.answers.pages.symbols import MarkStyle
 from kedge.answers.pages.treemap_picture import draw_treemap
 from kedge.answers.pages.verdict_part import make_banner, make_level_line, make_point, make_remedy
+from kedge.base.counting import count_things
+from kedge.base.size import format_size
+from kedge.compat.contents.size_report import Saving, SizeReport, SizeShare
+from kedge.compat.traits import Layer
 
 _MOST_ROWS = 25
 _CAN_GO, _OPTIONAL = MarkStyle("exclamation", "fair", "Can go"), MarkStyle("letter", "other", "Optional")

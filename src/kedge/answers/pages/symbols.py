@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from kedge.compat import verdict
 from kedge.answers.doctor import finding
-from kedge.base.frozen import frozen
 from kedge.answers.pages.markup import Markup, join_markup, make_element
+from kedge.base.frozen import frozen
+from kedge.compat import verdict
 
 _SHAPES = {
     "check": "M3 8.6l3.3 3.2L13 4.6",

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kedge.compat.contents.size_report import SizeShare
+from kedge.answers.pages.markup import Markup, clean_text, make_element
 from kedge.base.frozen import frozen
 from kedge.base.size import format_size
-from kedge.answers.pages.markup import Markup, clean_text, make_element
+from kedge.compat.contents.size_report import SizeShare
 
 _WIDTH, _HEIGHT = 960.0, 420.0
 _LETTER, _LINE = 6.6, 14.0  # the room of a letter and of a line

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement, Verdict
 from kedge.answers.pages.markup import Markup, clean_text, format_advice, format_sentence, join_markup, make_element
 from kedge.answers.pages.symbols import MarkStyle, find_level_look, find_outcome_look, make_mark
+from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement, Verdict
 
 _ORDER = (FAIL, WARNING, NOTE, OPEN, OK)
 _MOST_JUDGEMENTS = 40

@@ -12,16 +12,16 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kedge.container.facts import Bind
+from kedge.container.start.build_step import StepRoot
+from kedge.container.start.host_script import HostScript, run_host_script
 from kedge.errors import NamespaceRefused, ProgramFailed
-from kedge.system.host.private_places import find_homes
 from kedge.image.host_programs.python_environment import start_on_host
 from kedge.image.workplace import Workplace
 from kedge.system.confined_paths import remove_tree
 from kedge.system.files import explained
+from kedge.system.host.private_places import find_homes
 from kedge.system.process import describe_status
-from kedge.container.facts import Bind
-from kedge.container.start.build_step import StepRoot
-from kedge.container.start.host_script import HostScript, run_host_script
 
 _PATIENCE = 120.0  # seconds
 _SHOWN = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/libx32/", "/etc/")  # to every such script

@@ -8,13 +8,13 @@ import hashlib
 import json
 from pathlib import Path
 
-from kedge.errors import KedgeError, UnsupportedFormat
 from kedge.base.tree import Node, NodeKind, walk
+from kedge.errors import KedgeError, UnsupportedFormat
 from kedge.image.make_layers import as_tree
-from kedge.image.workplace import Workplace
+from kedge.image.node.node_cache_writer import NodeCache
 from kedge.image.sources.content_digest import hash_content, identify_settled
 from kedge.image.sources.image_source import ImageSource
-from kedge.image.node.node_cache_writer import NodeCache
+from kedge.image.workplace import Workplace
 
 
 def identify_image_file(path: Path, workplace: Workplace) -> str:

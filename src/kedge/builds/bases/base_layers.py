@@ -13,17 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from kedge.base.manifest import OCI_LAYER_ZSTD, Descriptor, parse_config
 from kedge.errors import CorruptImage
 from kedge.image.formats.singularityd.documents import SourceRecord
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.tar_writer import LayerResult, write_layer
-from kedge.base.manifest import OCI_LAYER_ZSTD, Descriptor, parse_config
 from kedge.image.make_layers import as_tree, make_config, make_manifest, make_section
-from kedge.image.workplace import Workplace
 from kedge.image.sources.image_source import ImageSource, LayeredImage, choose_reading
-from kedge.system.files import explained
 from kedge.image.store.build_steps import StepRecord
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.system.files import explained
 
 _FORMAT = "kedge base 2"  # raise it when the same image gives another layer
 _PIECE = 1 << 20

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from kedge.errors import InvalidReference
 from kedge.base.frozen import replace
 from kedge.base.reference import Reference, Transport
 from kedge.builds.step_values import Base, refuse_recipe
+from kedge.errors import InvalidReference
 
 _PREFIXES = {
     "docker": "docker://",

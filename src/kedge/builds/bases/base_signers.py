@@ -7,9 +7,9 @@ import os
 import re
 from pathlib import Path
 
+from kedge.builds.step_values import Base
 from kedge.errors import KedgeError, SignatureInvalid
 from kedge.image.signatures import Trust, VerifyRequest, open_ring, verify_file
-from kedge.builds.step_values import Base
 
 
 def verify_fingerprints(base: Base, path: Path) -> None:

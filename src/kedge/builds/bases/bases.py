@@ -12,18 +12,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kedge.errors import InvalidReference
-from kedge.base.frozen import frozen, replace
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen, replace
 from kedge.base.manifest import Descriptor, ImageConfig
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference, Transport
 from kedge.builds.bases.base_references import name_reference
 from kedge.builds.request import NotMadeError
-from kedge.image.workplace import Workplace
-from kedge.image.sources.classify import Source, SourceKind, classify
 from kedge.builds.step_values import Base, refuse_recipe
+from kedge.errors import InvalidReference
+from kedge.image.sources.classify import Source, SourceKind, classify
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
 
 if TYPE_CHECKING:
     from kedge.image.sources.image_source import ImageSource, LayeredImage

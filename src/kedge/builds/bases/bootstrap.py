@@ -13,26 +13,26 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kedge.errors import BuildFailed, ProgramMissing
-from kedge.image.formats.singularityd import SourceRecord
 from kedge.base.frozen import replace
-from kedge.image.layers.upper_directory import UpperOptions, read_upper
 from kedge.base.manifest import ImageConfig
 from kedge.builds.bases.base_layers import as_one_layer
 from kedge.builds.bases.bootstrap_programs import plan_bootstrap
 from kedge.builds.request import NotMadeError
-from kedge.image.workplace import Workplace
+from kedge.builds.step_values import Base, refuse_recipe
+from kedge.container.facts import Bind
+from kedge.container.start.build_step import StepProgram, StepRoot, run_build_step
+from kedge.container.start.host_script import HostScript, run_host_script
+from kedge.errors import BuildFailed, ProgramMissing
+from kedge.image.formats.singularityd import SourceRecord
+from kedge.image.layers.upper_directory import UpperOptions, read_upper
+from kedge.image.registry.download import download_url
 from kedge.image.sources.image_source import LayeredImage, TreeImage
+from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
 from kedge.system.confined_paths import remove_tree
 from kedge.system.files import explained
 from kedge.system.process import describe_status
 from kedge.system.programs import find_program
-from kedge.builds.step_values import Base, refuse_recipe
-from kedge.image.registry.download import download_url
-from kedge.container.facts import Bind
-from kedge.container.start.build_step import StepProgram, StepRoot, run_build_step
-from kedge.container.start.host_script import HostScript, run_host_script
-from kedge.image.store.store import Store
 
 _FORMAT = "kedge bootstrap 1"
 _SCRIPT_FOLDER = "/run/kedge"

@@ -13,9 +13,9 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from kedge.builds.step_values import Base, refuse_recipe
 from kedge.system.outside import Outside
 from kedge.system.programs import find_program
-from kedge.builds.step_values import Base, refuse_recipe
 
 # releases of Ubuntu; every other suite is Debian's, unless the mirror says otherwise
 _UBUNTU = frozenset(

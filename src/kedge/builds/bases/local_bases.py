@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 import shlex
 
-from kedge.errors import InvalidReference
-from kedge.system.host.private_places import find_homes
 from kedge.base.progress import Progress
 from kedge.base.reference import Transport
 from kedge.builds.bases.base_references import name_reference
 from kedge.builds.host_reach import HostReach
 from kedge.builds.step_values import Base, refuse_recipe
+from kedge.errors import InvalidReference
+from kedge.system.host.private_places import find_homes
 
 _PARTS = (".singularity.d", "bin/sh", "usr/bin/sh", "etc/os-release", "etc/passwd")  # one of them is in any
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.errors import KedgeError
 from kedge.base.frozen import replace
 from kedge.builds.bases.base_references import name_reference
 from kedge.builds.bases.named_contexts import settle_context
 from kedge.builds.request import BuildRequest
-from kedge.image.workplace import Workplace
 from kedge.builds.step_values import Base, Recipe
+from kedge.errors import KedgeError
+from kedge.image.workplace import Workplace
 
 
 def bind_login(workplace: Workplace, request: BuildRequest, recipe: Recipe) -> Workplace:

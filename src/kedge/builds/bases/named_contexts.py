@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import InvalidReference
 from kedge.base.frozen import replace
 from kedge.builds.bases.base_references import name_reference
 from kedge.builds.step_values import Base, CopyOrigin, RecipePlace, refuse_recipe
+from kedge.errors import InvalidReference
 
 _IMAGES = ("docker-image://", "docker://", "oci:", "oci-archive:", "docker-archive:")
 

@@ -18,6 +18,13 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from kedge.base.digest import Digest
+from kedge.base.tree import Node, NodeKind
+from kedge.builds.addresses import read_git_address
+from kedge.builds.copies.git_repositories import GitAccess, clone_repository
+from kedge.builds.copies.lent_content import LentContent, lend_tree
+from kedge.builds.request import NotMadeError
+from kedge.builds.step_values import CopyStep, RecipePlace, refuse_recipe
 from kedge.errors import DigestMismatch, InvalidReference, KedgeError
 from kedge.image.formats.compression import inflate
 from kedge.image.layers.directory_tree import FolderOptions, FolderSource, read_file, read_folder
@@ -26,21 +33,14 @@ from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.limits import FlattenOptions
 from kedge.image.layers.tar_layout import BLOCK, ZERO_BLOCK, is_header
 from kedge.image.layers.tar_writer import LayerResult
-from kedge.base.digest import Digest
-from kedge.base.tree import Node, NodeKind
-from kedge.builds.copies.git_repositories import GitAccess, clone_repository
-from kedge.builds.copies.lent_content import LentContent, lend_tree
-from kedge.builds.request import NotMadeError
 from kedge.image.make_layers import FileSpool
-from kedge.image.workplace import Workplace
-from kedge.system.confined_paths import remove_tree
-from kedge.system.files import explained
-from kedge.builds.addresses import read_git_address
-from kedge.builds.step_values import CopyStep, RecipePlace, refuse_recipe
 from kedge.image.registry.download import download_url, open_url
 from kedge.image.registry.secret import redact_url
 from kedge.image.store.build_steps import StepRecord
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.system.confined_paths import remove_tree
+from kedge.system.files import explained
 
 _FORMAT = "kedge added file 1"
 _FILE_MODE = 0o600  # of what comes from an address

@@ -18,14 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.errors import FileProblem, InvalidRecipe
-from kedge.system.host.limits import read_limits
-from kedge.system.host.private_places import Standing
-from kedge.image.layers.directory_tree import FolderSource, identify_content
 from kedge.base.tree import Node, NodeKind, copy_node, walk
 from kedge.builds.host_reach import HostReach
-from kedge.builds.states.merged_view import MergedView, ViewEntry, ViewLevel
-from kedge.system.files import explained
 from kedge.builds.patterns import (
     BadPattern,
     IgnorePattern,
@@ -37,8 +31,14 @@ from kedge.builds.patterns import (
     parse_ignore_file,
     unescape,
 )
+from kedge.builds.states.merged_view import MergedView, ViewEntry, ViewLevel
 from kedge.builds.step_values import RecipePlace
+from kedge.errors import FileProblem, InvalidRecipe
+from kedge.image.layers.directory_tree import FolderSource, identify_content
 from kedge.image.store.file_digests import FileDigests, now
+from kedge.system.files import explained
+from kedge.system.host.limits import read_limits
+from kedge.system.host.private_places import Standing
 
 IGNORE_FILE = ".dockerignore"
 _MAXIMUM_IGNORE = 1 << 20  # bytes

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from kedge.image.layers.whiteouts import WHITEOUT_PREFIX
 from kedge.base.tree import Node, NodeKind, copy_node, find
 from kedge.builds.copies.copy_attributes import ROOT, Owner
 from kedge.builds.states.merged_view import MergedView
-from kedge.system.views import follow_links
 from kedge.builds.step_values import RecipePlace, refuse_recipe
+from kedge.image.layers.whiteouts import WHITEOUT_PREFIX
+from kedge.system.views import follow_links
 
 _NEW_DIRECTORY = 0o755
 

@@ -14,16 +14,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import KedgeError, ProgramFailed, ProgramMissing
 from kedge.base.frozen import NOTHING, frozen
+from kedge.builds.addresses import GitAddress, read_git_address
+from kedge.builds.step_values import CopyStep, refuse_recipe
+from kedge.errors import KedgeError, ProgramFailed, ProgramMissing
+from kedge.image.registry.secret import Secret, redact_url
 from kedge.system.confined_paths import remove_tree
 from kedge.system.files import explained
 from kedge.system.outside import Outside
 from kedge.system.process import make_memory_file, run_program
 from kedge.system.views import DirectoryView
-from kedge.builds.addresses import GitAddress, read_git_address
-from kedge.builds.step_values import CopyStep, refuse_recipe
-from kedge.image.registry.secret import Secret, redact_url
 
 TOKEN_SECRET = "GIT_AUTH_TOKEN."  # with a host behind it: the id of a secret
 _PATIENCE = 1800.0  # seconds for one fetch

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import json
 
-from kedge.image.formats.singularityd.documents import format_build_date
 from kedge.base.frozen import replace
-from kedge.image.layers.upper_directory import make_whiteout
-from kedge.image.layers.whiteouts import WHITEOUT_PREFIX
+from kedge.base.release import VERSION
 from kedge.base.tree import Node, NodeKind
 from kedge.builds.copies.copy_attributes import Owner, find_owner
 from kedge.builds.copies.copy_layer import CopyLayer
-from kedge.builds.states.merged_view import MergedView
 from kedge.builds.definition.settle_files import settle_files
+from kedge.builds.states.merged_view import MergedView
 from kedge.builds.step_values import DirectoryStep, WriteFilesStep
-from kedge.base.release import VERSION
+from kedge.image.formats.singularityd.documents import format_build_date
+from kedge.image.layers.upper_directory import make_whiteout
+from kedge.image.layers.whiteouts import WHITEOUT_PREFIX
 
 _MAXIMUM_FILE = 16 << 20  # bytes of a file that is merged with
 

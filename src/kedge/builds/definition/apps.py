@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kedge.image.formats.go_json import encode_json, encode_text
 from kedge.builds.definition.definition import Definition, Script
 from kedge.builds.definition.parse import read_labels
 from kedge.builds.go_strings import cut_comment, trim
 from kedge.builds.step_values import CopyStep, RecipePlace, TreeFile, refuse_recipe
+from kedge.image.formats.go_json import encode_json, encode_text
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _WHOLE_IMAGE = "/.singularity.d/env/94-appsbase.sh"

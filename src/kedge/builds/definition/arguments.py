@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.definition.definition import Definition
 from kedge.builds.go_strings import trim
 from kedge.builds.step_values import RecipePlace, ValuesTooLong, refuse_recipe
+from kedge.errors import InvalidRecipe
 
 _TEMPLATE = re.compile(r"\{\{[\t\n\f\r ]*([0-9A-Za-z_]+)[\t\n\f\r ]*\}\}")
 _COMMENT = re.compile(r"#[^!]")

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kedge.image.formats.go_json import clean_text, encode_json, encode_text
-from kedge.image.formats.singularityd import fixed_files
-from kedge.image.formats.singularityd.scripts import render_environment, render_runscript
+from kedge.base.release import VERSION
 from kedge.builds.definition.definition import Definition, Script
 from kedge.builds.go_strings import cut_comment, trim
 from kedge.builds.step_values import RecipePlace, TreeFile, WriteFilesStep
-from kedge.base.release import VERSION
+from kedge.image.formats.go_json import clean_text, encode_json, encode_text
+from kedge.image.formats.singularityd import fixed_files
+from kedge.image.formats.singularityd.scripts import render_environment, render_runscript
 
 _FOLDER = "/.singularity.d"
 _SCHEMA = "org.label-schema"

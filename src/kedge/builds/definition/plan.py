@@ -10,11 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kedge.image.formats.singularityd import fixed_files
-from kedge.image.formats.singularityd.derive_config import derive_section
-from kedge.image.formats.singularityd.inspect_report import InspectReport
 from kedge.base.frozen import replace
-from kedge.system.outside import Outside
 from kedge.builds.definition.apps import (
     App,
     list_app_copies,
@@ -27,8 +23,8 @@ from kedge.builds.definition.arguments import expand_arguments
 from kedge.builds.definition.definition import Definition, FilesSection, Script, replace_bytes
 from kedge.builds.definition.metadata import render_script, write_foundation, write_metadata
 from kedge.builds.definition.parse import parse_stage, parse_stages
-from kedge.builds.go_strings import cut_comment, split_words, trim
 from kedge.builds.definition.settle_files import BUILD_LABELS
+from kedge.builds.go_strings import cut_comment, split_words, trim
 from kedge.builds.step_values import (
     SCRIPT_PATH,
     Base,
@@ -46,6 +42,10 @@ from kedge.builds.step_values import (
     number_stage,
     refuse_recipe,
 )
+from kedge.image.formats.singularityd import fixed_files
+from kedge.image.formats.singularityd.derive_config import derive_section
+from kedge.image.formats.singularityd.inspect_report import InspectReport
+from kedge.system.outside import Outside
 
 # bases that bring a /.singularity.d of their own, which stays
 _IMAGES_OF_THIS_KIND = ("localimage", "library", "oras", "shub")

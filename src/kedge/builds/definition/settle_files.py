@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from kedge.image.formats.go_json import clean_text, encode_json, encode_text
 from kedge.base.frozen import frozen, replace
 from kedge.builds.step_values import Step, TreeFile, WriteFilesStep
+from kedge.image.formats.go_json import clean_text, encode_json, encode_text
 
 BUILD_LABELS = "/.build.labels"  # $APPTAINER_LABELS
 _HISTORY = "/.singularity.d/bootstrap_history"

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kedge.errors import InvalidRecipe
 from kedge.base.nearest import propose
 from kedge.builds.dockerfile.checks import check_content
 from kedge.builds.dockerfile.content import read_content
@@ -43,6 +42,7 @@ from kedge.builds.step_values import (
     number_stage,
     refuse_recipe,
 )
+from kedge.errors import InvalidRecipe
 
 
 @dataclass(slots=True)

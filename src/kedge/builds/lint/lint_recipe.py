@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.lint.finding import WARNING, LintFinding
 from kedge.builds.lint.recipe_view import LintRecipe, view_definition, view_dockerfile
 from kedge.builds.lint.rules_bases import check_bases
@@ -22,6 +21,7 @@ from kedge.builds.lint.rules_secrets import check_secrets
 from kedge.builds.lint.rules_steps import check_steps
 from kedge.builds.read_recipe import decode_recipe, find_kind, read_recipe
 from kedge.builds.step_values import BuildArguments, ValuesTooLong
+from kedge.errors import InvalidRecipe
 
 _IGNORE = re.compile(r"\s*#\s*kedge:\s*ignore(?:\s*=\s*([\w, -]+))?\s*\Z")
 

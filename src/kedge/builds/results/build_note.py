@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 
-from kedge.image.formats.go_json import clean_text
+from kedge.base.release import VERSION
 from kedge.base.secret_text import mask_value
 from kedge.builds.request import BuildRequest
 from kedge.builds.states.build_state import StageResult
-from kedge.builds.steps.session import BuildSession
 from kedge.builds.step_values import Recipe
-from kedge.base.release import VERSION
+from kedge.builds.steps.session import BuildSession
+from kedge.image.formats.go_json import clean_text
 
 
 def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> str:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from kedge.base.frozen import frozen
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
 from kedge.base.image_format import ImageFormat
 from kedge.base.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
 from kedge.builds.results.finished_build import FinishedBuild
 from kedge.builds.steps.session import BuildSession
-from kedge.system.tree_walk import measure_files
 from kedge.image.store.build_steps import StepRecord
 from kedge.image.store.images import Handing
+from kedge.system.tree_walk import measure_files
 
 if TYPE_CHECKING:
     from kedge.image.sources.image_source import LayeredImage

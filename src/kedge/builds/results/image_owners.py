@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from kedge.image.layers.owners import OwnerLookup, OwnerTable
-from kedge.image.layers.privileges import make_mode_usable
 from kedge.base.reference import Reference
 from kedge.base.tree import Node, find
-from kedge.image.workplace import Workplace
+from kedge.image.layers.owners import OwnerLookup, OwnerTable
+from kedge.image.layers.privileges import make_mode_usable
 from kedge.image.sources.classify import SourceKind, classify
 from kedge.image.sources.image_source import TreeImage
 from kedge.image.sources.open_local import open_any_image
+from kedge.image.workplace import Workplace
 
 
 class TreeOwners:

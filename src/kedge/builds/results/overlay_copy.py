@@ -12,12 +12,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from kedge.container.start.step import run_step
 from kedge.errors import FileProblem, UnsupportedFormat
+from kedge.image.image_file import identify
 from kedge.image.workplace import Workplace
 from kedge.system.confined_paths import remove_tree
 from kedge.system.files import explained
-from kedge.image.image_file import identify
-from kedge.container.start.step import run_step
 
 _SOURCE, _TARGET = "/mnt", "/srv"
 _PACKED = "host:cp"  # an image of that one program

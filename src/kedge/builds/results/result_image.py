@@ -12,12 +12,6 @@ import hashlib
 import json
 from typing import Any, BinaryIO
 
-from kedge.errors import DigestMismatch
-from kedge.image.formats.singularityd import SourceRecord
-from kedge.image.formats.singularityd.documents import BUILD_KEY, write_build
-from kedge.image.layers.layer_source import LayerSource
-from kedge.image.layers.limits import FlattenOptions
-from kedge.image.layers.tar_writer import LayerResult
 from kedge.base.digest import Digest
 from kedge.base.manifest import (
     DOCKER_LAYER_GZIP,
@@ -35,6 +29,12 @@ from kedge.base.manifest import (
 )
 from kedge.builds.results.finished_build import FinishedBuild
 from kedge.builds.states.layer_reading import read_layer
+from kedge.errors import DigestMismatch
+from kedge.image.formats.singularityd import SourceRecord
+from kedge.image.formats.singularityd.documents import BUILD_KEY, write_build
+from kedge.image.layers.layer_source import LayerSource
+from kedge.image.layers.limits import FlattenOptions
+from kedge.image.layers.tar_writer import LayerResult
 from kedge.image.sources.image_source import LayeredImage
 from kedge.image.store.store import Store
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from kedge.system.host.space import require_space
+from kedge.image.node.node_cache_writer import NodeCache
+from kedge.image.node_cache import ROOT, hold_image, node_directory
 from kedge.image.workplace import Workplace
 from kedge.system.files import explained
 from kedge.system.foreign_trees import remove_with_foreign
+from kedge.system.host.space import require_space
 from kedge.system.owned_names import own_name, owner_is_gone
-from kedge.image.node.node_cache_writer import NodeCache
-from kedge.image.node_cache import ROOT, hold_image, node_directory
 
 COPIES = "kedge-bind"  # of what a step may change, and nobody keeps
 _BUILDS = "builds"

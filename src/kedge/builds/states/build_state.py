@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kedge.base.frozen import frozen, replace
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen, replace
 from kedge.base.manifest import Descriptor
 from kedge.builds.bases.bases import OpenedBase
 from kedge.builds.cache_keys import state_key

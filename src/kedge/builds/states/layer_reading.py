@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kedge.image.layers.layer_source import LayerSource
 from kedge.builds.states.build_state import StepLayer
-from kedge.system.files import explained
+from kedge.image.layers.layer_source import LayerSource
 from kedge.image.store.store import Store
+from kedge.system.files import explained
 
 _PIECE = 1 << 20
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kedge.base.tree import Node
 from kedge.errors import KedgeError
 from kedge.image.layers.directory_tree import FolderOptions, FolderReading
 from kedge.image.layers.owners import OwnerTable, take_noted_mode, take_noted_owner
-from kedge.base.tree import Node
 from kedge.system.files import explain
 from kedge.system.tree_walk import ConfinedTree
 from kedge.system.views import follow_links, read_last_link
@@ -62,8 +62,8 @@ _Directory = tuple[int, ...]  # the levels whose directories make one of the vie
 class MergedView:
     """Levels, lowest first, as one tree; a `posix.views.View`.
 
-    Levels are read by the walker (`system/tree_walk.py`): who changes a directory of the host meanwhile makes kedge fail
-    or see the one or the other, and never leads it out of that directory.
+    Levels are read by the walker (`system/tree_walk.py`): who changes a directory of the host meanwhile makes kedge
+    fail or see the one or the other, and never leads it out of that directory.
 
     Every file is root's, whoever owns it on this host, unless the levels' owners say otherwise. Directories of kedge's
     own (`is_own`) are read also where modes forbid it; of the host's own files extended attributes are not read.

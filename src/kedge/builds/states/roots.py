@@ -17,8 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from kedge.errors import FileProblem
 from kedge.base.frozen import frozen
+from kedge.base.tree import ContentSource, Node, copy_tree
+from kedge.builds.states.build_place import BuildPlace
+from kedge.builds.states.build_state import BuildState, StepLayer
+from kedge.builds.states.layer_reading import read_layer
+from kedge.builds.states.merged_view import MergedView, ViewLevel, view_directory
+from kedge.container.processes.subordinate_ids import knows_others
+from kedge.container.start.build_step import StepRoot
+from kedge.errors import FileProblem
 from kedge.image.layers.apply_layer import apply_layer
 from kedge.image.layers.directory_changes import read_changes, take_snapshot
 from kedge.image.layers.directory_tree import FolderOptions, FolderSource, read_folder
@@ -27,20 +34,13 @@ from kedge.image.layers.owners import LevelOwners, OwnerTable, collect_owners, n
 from kedge.image.layers.sandbox import SandboxSink
 from kedge.image.layers.unpack_squashfs import measure_tree
 from kedge.image.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
-from kedge.base.tree import ContentSource, Node, copy_tree
-from kedge.builds.states.build_place import BuildPlace
-from kedge.builds.states.build_state import BuildState, StepLayer
-from kedge.builds.states.layer_reading import read_layer
-from kedge.builds.states.merged_view import MergedView, ViewLevel, view_directory
+from kedge.image.node.node_cache_writer import Built
+from kedge.image.node_cache import read_owners
+from kedge.image.store.store import Store
 from kedge.system.confined_paths import remove_tree
 from kedge.system.files import explained
 from kedge.system.foreign_trees import remove_with_foreign
 from kedge.system.views import DirectoryView
-from kedge.image.node.node_cache_writer import Built
-from kedge.image.node_cache import read_owners
-from kedge.container.processes.subordinate_ids import knows_others
-from kedge.container.start.build_step import StepRoot
-from kedge.image.store.store import Store
 
 _TRIES = 3
 _MOUNT_POINTS = ("dev", "proc", "sys")  # all that an empty base has

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import KedgeError
 from kedge.builds.request import StepLabel
+from kedge.errors import KedgeError
 from kedge.system.files import explained
 
 _KEPT = 50  # logs

@@ -6,14 +6,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from kedge.errors import KedgeError
 from kedge.builds.copies.context import open_host_files
+from kedge.builds.patterns import BadPattern, expand_braces
 from kedge.builds.request import HostItem
+from kedge.builds.step_values import CopyStep, HostScriptStep, Stage, Step, name_place
 from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.script_folders import choose_folders
 from kedge.builds.steps.session import BuildSession
-from kedge.builds.patterns import BadPattern, expand_braces
-from kedge.builds.step_values import CopyStep, HostScriptStep, Stage, Step, name_place
+from kedge.errors import KedgeError
 
 
 def name_host_files(session: BuildSession, origins: FileOrigins, stages: Sequence[Stage]) -> None:

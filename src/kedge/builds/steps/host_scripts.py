@@ -13,19 +13,19 @@ import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kedge.errors import BuildFailed, FileProblem
 from kedge.base.tree import NodeKind, walk
 from kedge.builds.copies.context import open_context
 from kedge.builds.request import StepLabel
 from kedge.builds.states.roots import StepWorkspace
+from kedge.builds.step_values import SCRIPT_PATH, HostScriptStep
 from kedge.builds.steps.script_folders import choose_folders
 from kedge.builds.steps.session import BuildSession
+from kedge.container.facts import Bind
+from kedge.container.start.host_script import HostScript, run_host_script
+from kedge.errors import BuildFailed, FileProblem
 from kedge.system.files import explained
 from kedge.system.process import describe_status, relay_program
 from kedge.system.tree_walk import walk_tree
-from kedge.builds.step_values import SCRIPT_PATH, HostScriptStep
-from kedge.container.facts import Bind
-from kedge.container.start.host_script import HostScript, run_host_script
 
 _SCRIPT_FOLDER = "/run/kedge"  # where a confined script stands
 _NAME = "script.sh"

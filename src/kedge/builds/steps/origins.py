@@ -12,19 +12,19 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.errors import FileProblem
 from kedge.base.frozen import replace
-from kedge.image.layers.directory_tree import FolderSource
 from kedge.base.tree import Node, NodeKind
 from kedge.builds.bases.bases import OpenedBase
 from kedge.builds.bases.named_contexts import settle_origin
 from kedge.builds.copies.context import FileOrigin, open_context, open_host_files
 from kedge.builds.states.build_state import BuildState
+from kedge.builds.step_values import Base, CopyOrigin, RecipePlace, StepMount, refuse_recipe
 from kedge.builds.steps.session import BuildSession, StageWaiter
+from kedge.errors import FileProblem
+from kedge.image.layers.directory_tree import FolderSource
+from kedge.image.store.file_digests import FileDigests
 from kedge.system.private_files import is_out_of_reach
 from kedge.system.views import follow_links
-from kedge.builds.step_values import Base, CopyOrigin, RecipePlace, StepMount, refuse_recipe
-from kedge.image.store.file_digests import FileDigests
 
 
 @dataclass(slots=True)

@@ -16,16 +16,16 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen
 from kedge.compat.packages.constraints import PackageChange, list_replaced, read_pinned_names, render_constraints
 from kedge.compat.packages.package import InstalledPackage
 from kedge.compat.packages.python_packages import list_python_packages
 from kedge.compat.packages.system_packages import list_conda_packages
 from kedge.errors import PackageReplaced
-from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.builds.step_values import RecipePlace
+    from kedge.system.views import View
 
 CONSTRAINTS_PATH = "/run/kedge-constraints.txt"  # inside a step
 _VARIABLES = ("PIP_CONSTRAINT", "UV_CONSTRAINT")

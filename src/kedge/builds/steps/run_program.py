@@ -9,22 +9,22 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from kedge.errors import BuildFailed, KedgeError, NoMatchingPlatform, ProgramFailed
 from kedge.base.frozen import replace
-from kedge.cluster.host_memory import KillWatch
 from kedge.base.platform import Platform
 from kedge.builds.request import StepLabel
 from kedge.builds.states.roots import StepWorkspace
+from kedge.builds.step_values import RunStep
 from kedge.builds.steps.build_log import StepOutput
 from kedge.builds.steps.protect import CONSTRAINTS_PATH, Protection
 from kedge.builds.steps.session import BuildSession
 from kedge.builds.steps.step_deaths import StepDeath, describe_death
 from kedge.builds.steps.step_mounts import FolderFinder, MountPreparation, PreparedMounts
-from kedge.builds.step_values import RunStep
+from kedge.cluster.host_memory import KillWatch
 from kedge.container.image_users import ImageUser, find_image_user
-from kedge.image.image_file import runs_here
 from kedge.container.processes.subordinate_ids import STEP_IDS
 from kedge.container.start.build_step import StepProgram, run_build_step
+from kedge.errors import BuildFailed, KedgeError, NoMatchingPlatform, ProgramFailed
+from kedge.image.image_file import runs_here
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
 _DISK_FULL = "No space left on device"

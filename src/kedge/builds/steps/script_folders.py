@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 import shlex
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.host_reach import HostReach
 from kedge.builds.request import HostItem
-from kedge.system.files import explained
-from kedge.system.tree_walk import ConfinedTree
 from kedge.builds.step_values import HostScriptStep, refuse_recipe
 from kedge.container.start.build_step import StepContext
+from kedge.errors import InvalidRecipe
+from kedge.system.files import explained
+from kedge.system.tree_walk import ConfinedTree
 
 _PROGRAMS = ("/usr/", "/etc/")  # which such a script sees anyway; few sites have homes there
 

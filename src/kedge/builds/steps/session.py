@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import UsageError
 from kedge.builds.bases.bases import OpenedBase, open_base
 from kedge.builds.bases.local_bases import name_local_base
 from kedge.builds.bases.named_contexts import settle_context
@@ -20,12 +19,13 @@ from kedge.builds.host_reach import HostReach
 from kedge.builds.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
 from kedge.builds.states.build_place import BuildPlace
 from kedge.builds.states.build_state import StageResult, StepLayer
+from kedge.builds.step_values import Base
 from kedge.builds.steps.build_log import BuildLog, StepOutput
 from kedge.builds.steps.stages import Cancellation
+from kedge.errors import UsageError
+from kedge.image.store.store import Store
 from kedge.image.workplace import Workplace
 from kedge.system.files import explained
-from kedge.builds.step_values import Base
-from kedge.image.store.store import Store
 
 if TYPE_CHECKING:
     from kedge.builds.copies.added_files import AddedFiles

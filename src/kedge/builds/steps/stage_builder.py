@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kedge.errors import KedgeError
+from kedge.builds.cache_keys import step_key
 from kedge.builds.copies.copy_files import digest_copy
+from kedge.builds.definition.settle_files import add_labels
 from kedge.builds.request import StepLabel
 from kedge.builds.states.build_state import BuildState, StageResult, StepLayer
+from kedge.builds.step_values import ConfigStep, CopyStep, HostScriptStep, RunStep, Stage, StagePlan, Step, name_place
 from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.session import BuildSession, StageWaiter
 from kedge.builds.steps.stages import StageCancelled
-from kedge.builds.cache_keys import step_key
-from kedge.builds.definition.settle_files import add_labels
-from kedge.builds.step_values import ConfigStep, CopyStep, HostScriptStep, RunStep, Stage, StagePlan, Step, name_place
+from kedge.errors import KedgeError
 from kedge.image.store.build_steps import StepRecord
 
 if TYPE_CHECKING:

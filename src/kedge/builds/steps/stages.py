@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from kedge.errors import BuildFailed
 from kedge.builds.step_values import Stage, name_stage
+from kedge.errors import BuildFailed
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

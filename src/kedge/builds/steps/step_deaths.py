@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 
 from kedge.base.frozen import frozen
-from kedge.system.host.limits import read_limits
 from kedge.cluster.host_memory import KillWatch, explain_memory, suggest_job
+from kedge.system.host.limits import read_limits
 from kedge.system.process import describe_status
 
 _SIGKILL = 128 + 9

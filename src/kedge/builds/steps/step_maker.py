@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import MountFailed
-from kedge.image.layers.overlay_directory import NoOverlayForm
-from kedge.image.layers.tar_writer import LayerResult, write_layer
 from kedge.base.tree import ContentSource, Node
 from kedge.builds.copies.context import FileOrigin
 from kedge.builds.copies.copy_files import CopiedContent, make_copy
@@ -18,11 +15,6 @@ from kedge.builds.copies.write_files import make_directory_layer, write_files_la
 from kedge.builds.request import StepLabel
 from kedge.builds.states.build_state import BuildState, StepLayer
 from kedge.builds.states.roots import PrivateRoot, StageRoot, StepWorkspace
-from kedge.builds.steps.host_scripts import run_host_step
-from kedge.builds.steps.origins import FileOrigins
-from kedge.builds.steps.protect import Protection, freeze_packages
-from kedge.builds.steps.run_program import refuse_other_machine, run_in_workspace
-from kedge.builds.steps.session import BuildSession, StageWaiter
 from kedge.builds.step_values import (
     CopyStep,
     DirectoryStep,
@@ -32,7 +24,15 @@ from kedge.builds.step_values import (
     StepMount,
     WriteFilesStep,
 )
+from kedge.builds.steps.host_scripts import run_host_step
+from kedge.builds.steps.origins import FileOrigins
+from kedge.builds.steps.protect import Protection, freeze_packages
+from kedge.builds.steps.run_program import refuse_other_machine, run_in_workspace
+from kedge.builds.steps.session import BuildSession, StageWaiter
 from kedge.container.image_users import ImageUser, find_image_user
+from kedge.errors import MountFailed
+from kedge.image.layers.overlay_directory import NoOverlayForm
+from kedge.image.layers.tar_writer import LayerResult, write_layer
 
 _COMPRESSION, _LEVEL = "zstd", 1  # a third of the time of zstd's usual level, and about as small as gzip
 

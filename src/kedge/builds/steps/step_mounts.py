@@ -14,18 +14,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.errors import UsageError
 from kedge.builds.states.build_place import COPIES, passing_folder
 from kedge.builds.states.roots import copy_folder
+from kedge.builds.step_values import CopyOrigin, InlineFile, RunStep, StepMount, refuse_recipe
 from kedge.builds.steps.session import BuildSession, read_secret
+from kedge.container.facts import Bind
+from kedge.container.image_users import ImageUser
+from kedge.container.start.build_step import StepFile, StepFolder, StepMemory
+from kedge.errors import UsageError
+from kedge.image.store.cache_mounts import CacheMounts
 from kedge.system.confined_paths import remove_tree
 from kedge.system.files import explain, explained
 from kedge.system.owned_names import own_name
-from kedge.builds.step_values import CopyOrigin, InlineFile, RunStep, StepMount, refuse_recipe
-from kedge.container.image_users import ImageUser
-from kedge.container.facts import Bind
-from kedge.container.start.build_step import StepFile, StepFolder, StepMemory
-from kedge.image.store.cache_mounts import CacheMounts
 
 _SECRETS = "/run/secrets"
 _AGENT_SOCKET = "/run/buildkit/ssh_agent.{}"

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.cli.shims.shim_meaning import Meaning
-from kedge.errors import UsageError
 from kedge.base.nearest import propose
 from kedge.base.words_of_other_tools import CONTAINER_HABITS
+from kedge.cli.shims.shim_meaning import Meaning
+from kedge.errors import UsageError
 from kedge.system.files import explained
 
 _IDLE = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kedge.base.nearest import propose
+from kedge.base.release import VERSION
+from kedge.base.words_of_other_tools import VERB_HABITS
 from kedge.cli.shims.shim_meaning import DOCKER_SPOKEN, Meaning
 from kedge.errors import UsageError
-from kedge.base.nearest import propose
-from kedge.base.words_of_other_tools import VERB_HABITS
-from kedge.base.release import VERSION
 
 _BUILD_IDLE = (
     *(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.cli.shims.shim_meaning import DOCKER_SPOKEN, Meaning, run_shim
 from kedge.base.release import VERSION
+from kedge.cli.shims.shim_meaning import DOCKER_SPOKEN, Meaning, run_shim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

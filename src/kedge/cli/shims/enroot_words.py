@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 
+from kedge.base.release import VERSION
 from kedge.cli.shims.enroot_start import data_folder, find_container, is_set, translate_exec, translate_start
 from kedge.cli.shims.shim_meaning import ENROOT_SPOKEN, Meaning, run_shim
 from kedge.cli.shims.shim_options import read_options
-from kedge.base.release import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def translate(program: str, words: Sequence[str], environ: Mapping[str, str]) ->
     if verb in _VERBS and {"-h", "--help"} & set(rest[:1]):
         return Meaning(text=f"usage: {program} {_USAGES[verb]}\n")
     if verb not in _VERBS:
-        from kedge.errors import UsageError  # late, both: only for an error
         from kedge.base.nearest import propose
+        from kedge.errors import UsageError  # late, both: only for an error
 
         if verb in _MISSING:
             raise UsageError(f"kedge does not support '{program} {verb}'", hint=_MISSING[verb])

@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _choose_programs(names: Sequence[str]) -> list[str]:
     """The files behind the names, each once."""
-    from kedge.errors import UsageError
     from kedge.base.nearest import propose
+    from kedge.errors import UsageError
 
     for name in names:
         if name not in ALL_PROGRAMS:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import sys
 
-from kedge.errors import UsageError
 from kedge.base.release import VERSION
+from kedge.errors import UsageError
 
 _ANSWERS = ("buildcfg", "plugin")
 

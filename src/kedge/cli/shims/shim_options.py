@@ -62,8 +62,8 @@ def read_options(
 
 
 def _refuse(verb: str, word: str, wants_value: bool, known: list[str]) -> Exception:
-    from kedge.errors import UsageError  # late, both: only for an error
     from kedge.base.nearest import propose
+    from kedge.errors import UsageError  # late, both: only for an error
 
     if wants_value:
         return UsageError(f"'{verb} {word}' needs a value")

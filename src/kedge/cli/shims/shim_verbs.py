@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.errors import FileProblem, UsageError
 from kedge.base.image_argument import is_reference
 from kedge.base.nearest import propose
 from kedge.base.words_of_other_tools import VERB_HABITS
 from kedge.container.options import list_switches
+from kedge.errors import FileProblem, UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from kedge.cli.entry import CONTAINER_VERBS, end_on_interrupt
 from kedge.base.release import VERSION
+from kedge.cli.entry import CONTAINER_VERBS, end_on_interrupt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from kedge.cluster.schedulers.slurm import FACTS
 from kedge.errors import UsageError
 from kedge.system.files import explained, write_atomically
 from kedge.system.private_files import make_private
-from kedge.cluster.schedulers.slurm import FACTS
 from kedge.system.settings import xdg_directory
 
 _KEPT = 60 * 86400  # seconds; longer than jobs run

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from kedge.errors import LaunchRefused
 from kedge.cluster.launchers.hydra import HYDRA
 from kedge.cluster.launchers.ibrun import IBRUN
 from kedge.cluster.launchers.intel import INTEL
@@ -11,6 +10,7 @@ from kedge.cluster.launchers.open_mpi import OPEN_MPI
 from kedge.cluster.launchers.own import LOCAL, QRSH
 from kedge.cluster.launchers.program import LaunchProgram
 from kedge.cluster.launchers.srun import SRUN
+from kedge.errors import LaunchRefused
 
 PROGRAMS: dict[str, LaunchProgram] = {
     "srun": SRUN,

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kedge.cluster.launchers.program import Groups, RankEnd, StartRequest, read_number
 from kedge.base.patterns import late_pattern
+from kedge.cluster.launchers.program import Groups, RankEnd, StartRequest, read_number
 
 # [1,0]<stdout>:text of Open MPI 4, [prterun-host-123@1,0]<stdout>: text of Open MPI 5
 _LABEL = late_pattern(

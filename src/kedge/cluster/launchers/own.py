@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from kedge.cluster.launchers.program import Groups, RankEnd, StartRequest
 from kedge.base.patterns import late_pattern
+from kedge.cluster.launchers.program import Groups, RankEnd, StartRequest
 
 _LABEL = late_pattern(r"([0-9]{1,9})([:+]) (.*)", re.DOTALL)  # +: the line goes on with the next one of this rank
 _END = late_pattern(r"kedge: rank ([0-9]{1,9}) ended with ([0-9]{1,3}) on (\S+)")

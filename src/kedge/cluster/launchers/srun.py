@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from kedge.cluster.launchers.program import Groups, RankEnd, StartRequest, glue, read_number
 from kedge.base.patterns import late_pattern
+from kedge.cluster.launchers.program import Groups, RankEnd, StartRequest, glue, read_number
 
 _LABEL = late_pattern(r" *([0-9]{1,9}): ?(.*)", re.DOTALL)
 _END = late_pattern(r"srun: error: (\S+): tasks? ([0-9]+)[-,0-9]*: (.*)")

@@ -7,11 +7,11 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from kedge.errors import RequestRefused
 from kedge.cluster.job import Job
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.shell_words import quote
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused
 
 _REQUESTS = {"kedge": "KEDGEENV_", "apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 _ROOT = "/"  # nobody wants the node's root over that of the image

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kedge.errors import LaunchRefused
 from kedge.cluster.allocation import Allocation, ThisHost
 from kedge.cluster.schedulers.choose import find_allocation_reader
 from kedge.cluster.schedulers.current_job import find_current_job
+from kedge.errors import LaunchRefused
 
 
 def find_allocation(environ: Mapping[str, str], read: Callable[[str], str], host: ThisHost) -> Allocation:

@@ -7,11 +7,11 @@ behind the launcher's own words (`launch/programs`). Fragments are shell, alread
 
 from __future__ import annotations
 
-from kedge.errors import RequestRefused
 from kedge.cluster.job import LAUNCHERS, Job, Parallel
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.backend import Dialect
 from kedge.cluster.schedulers.shell_words import quote
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -65,7 +65,10 @@ def launch_words(job: Job, site: Site, dialect: Dialect, *, force: bool = False)
     launcher = _find_launcher(job, site, dialect)
     if launcher == "none":
         return []
-    from kedge.cluster.launchers.program import ShellText, StartRequest  # late: most scripts have `kedge launch` instead
+    from kedge.cluster.launchers.program import (  # late: most scripts have `kedge launch` instead
+        ShellText,
+        StartRequest,
+    )
 
     request = StartRequest(
         1 if is_single else job.task_count,

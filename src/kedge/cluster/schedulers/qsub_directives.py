@@ -10,13 +10,13 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from kedge.errors import InvalidJob, RequestRefused
 from kedge.base.frozen import frozen
 from kedge.cluster.job import Job, JobArray
 from kedge.cluster.output_pattern import make_file_name, split_pattern
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.shell_words import quote, require_word
+from kedge.cluster.site import Queue, Site
+from kedge.errors import InvalidJob, RequestRefused
 
 Words = tuple[str, ...]  # an option and its values
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from kedge.errors import InvalidJob
 from kedge.cluster.job import Dependency, DependencyKind, JobArray
+from kedge.errors import InvalidJob
 
 # of 1024 or 1000, by the letter behind a size
 POWERS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}

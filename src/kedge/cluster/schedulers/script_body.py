@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.errors import RequestRefused
 from kedge.base.frozen import replace
-from kedge.cluster.job import DependencyKind, Job, JobArray, Parallel
-from kedge.cluster.site import Site
 from kedge.base.release import VERSION
+from kedge.cluster.job import DependencyKind, Job, JobArray, Parallel
 from kedge.cluster.schedulers.backend import Dialect, ScriptContext
 from kedge.cluster.schedulers.container_words import (
     container_words,
@@ -30,6 +28,8 @@ from kedge.cluster.schedulers.launch_words import (
     uses_launch,
 )
 from kedge.cluster.schedulers.shell_words import quote
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused
 
 _FIND_MODULES = (
     "if ! type module >/dev/null 2>&1; then",

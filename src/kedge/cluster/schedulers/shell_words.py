@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import shlex
 
-from kedge.errors import InvalidJob
 from kedge.base.patterns import late_pattern
+from kedge.errors import InvalidJob
 
 # blanks and quotes end a word, # begins a comment, and a backslash at its end makes PBS read on in the next line
 _UNUSABLE = late_pattern(r"[\s\"'\\#\x00-\x1f\x7f]")

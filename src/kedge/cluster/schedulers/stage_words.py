@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from kedge.cluster.job import Job
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.backend import Dialect, ScriptContext
 from kedge.cluster.schedulers.launch_words import node_words
+from kedge.cluster.site import Site
 
 _WHY = "# names that nobody guesses: whoever made a file first would own it"
 

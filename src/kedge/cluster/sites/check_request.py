@@ -7,14 +7,14 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from kedge.errors import RequestRefused
-from kedge.base.frozen import frozen, replace
 from kedge.base.duration import shorten_duration
+from kedge.base.frozen import frozen, replace
 from kedge.cluster.job import Job
 from kedge.cluster.job_fields import BY_NAME
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.choose import find_facts, find_language
+from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.rules import RULES, QueueRequest, UnmetRequest, check_paths, count_memory, spread_tasks
+from kedge.errors import RequestRefused
 
 _ROUNDS = 32  # of mending; every rule mends itself at once, so a few are enough
 _OTHER_QUEUE = 3  # what it costs to be sent to a queue that was not asked for

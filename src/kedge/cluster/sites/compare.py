@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.base.frozen import frozen
 from kedge.base.duration import shorten_duration
+from kedge.base.frozen import frozen
 from kedge.cluster.memory import shorten_memory
 from kedge.cluster.site import Queue, Site
 

@@ -8,20 +8,20 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed
 from kedge.base.frozen import replace
+from kedge.cluster.schedulers.advice import find_advice, find_missing_setup
+from kedge.cluster.schedulers.choose import find_discovery, find_facts
 from kedge.cluster.site import Site
+from kedge.cluster.sites.compare import Difference, compare_sites
+from kedge.cluster.sites.detect import detect_scheduler
 from kedge.cluster.sites.find_site import look_around, require_settings
+from kedge.cluster.sites.profile import check_name, user_folder
+from kedge.cluster.sites.writer import write_profile
+from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed
 from kedge.system.files import atomic_output, explained, refuse_existing_text
 from kedge.system.owned_names import find_user_name
 from kedge.system.private_files import make_private
 from kedge.system.process import run_program
-from kedge.cluster.schedulers.advice import find_advice, find_missing_setup
-from kedge.cluster.schedulers.choose import find_discovery, find_facts
-from kedge.cluster.sites.compare import Difference, compare_sites
-from kedge.cluster.sites.detect import detect_scheduler
-from kedge.cluster.sites.profile import check_name, user_folder
-from kedge.cluster.sites.writer import write_profile
 
 _PATIENCE = 60.0  # seconds for each program
 _SHORT_PATIENCE = 15.0  # for optional answers: clients of a database that is down wait long

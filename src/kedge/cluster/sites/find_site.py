@@ -8,12 +8,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import NoScheduler
 from kedge.base.frozen import frozen
-from kedge.cluster.site import Site
-from kedge.system.programs import find_program
 from kedge.cluster.schedulers.choose import find_facts
-from kedge.system.settings import Settings
+from kedge.cluster.site import Site
 from kedge.cluster.sites.profile import (
     SiteSummary,
     find_folders,
@@ -22,6 +19,9 @@ from kedge.cluster.sites.profile import (
     list_sites,
     load_site,
 )
+from kedge.errors import NoScheduler
+from kedge.system.programs import find_program
+from kedge.system.settings import Settings
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

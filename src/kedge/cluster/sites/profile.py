@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kedge.errors import FileProblem, SiteProblem
 from kedge.base.frozen import frozen
-from kedge.cluster.site import Queue, Site
-from kedge.system.files import explained
 from kedge.cluster.schedulers.facts import SchedulerFacts
-from kedge.system.settings import xdg_directory
+from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.profile_text import find_known_table, parse_toml
 from kedge.cluster.sites.schema import QUEUE_KEYS, SITE_KEYS, Key, Unusable
+from kedge.errors import FileProblem, SiteProblem
+from kedge.system.files import explained
+from kedge.system.settings import xdg_directory
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
-from kedge.base.frozen import NOTHING, frozen, replace
 from kedge.base.duration import shorten_duration
+from kedge.base.frozen import NOTHING, frozen, replace
 from kedge.cluster.job import Job
-from kedge.cluster.site import Queue, Site, expand_path
 from kedge.cluster.schedulers.choose import find_facts
+from kedge.cluster.site import Queue, Site, expand_path
 
 _SOME_ACCOUNT = "PROJECT"  # stands for the one only the user knows
 _HOUR = 3600

@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from kedge.errors import InvalidJob
-from kedge.base.frozen import frozen
 from kedge.base.duration import parse_duration
+from kedge.base.frozen import frozen
 from kedge.cluster.job import LAUNCHERS, RUNTIMES
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.choose import SCHEDULERS
+from kedge.cluster.site import Queue, Site
+from kedge.errors import InvalidJob
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kedge.errors import KedgeError
+from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.cluster.site import Site
 from kedge.cluster.sites.find_site import choose_site
-from kedge.cluster.schedulers.current_job import find_current_job
+from kedge.errors import KedgeError
 from kedge.system.settings import Settings
 
 

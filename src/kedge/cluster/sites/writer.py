@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kedge.base.frozen import list_defaults
 from kedge.base.duration import shorten_duration
+from kedge.base.frozen import list_defaults
+from kedge.base.toml_text import write_key, write_list, write_text
 from kedge.cluster.memory import shorten_memory
 from kedge.cluster.site import Queue, Site
-from kedge.base.toml_text import write_key, write_list, write_text
 from kedge.cluster.sites.schema import QUEUE_KEYS, SITE_KEYS, Key, parse_size, parse_table, parse_time
 
 

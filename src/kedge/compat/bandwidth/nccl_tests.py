@@ -11,8 +11,8 @@ import math
 import re
 from collections.abc import Iterable
 
-from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
 from kedge.base.frozen import frozen
+from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
 
 _NAME = "nccl-tests"
 _DEVICE = re.compile(

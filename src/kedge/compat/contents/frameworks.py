@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.image.clean_config import clean_text
-from kedge.compat.traits import UNKNOWN, Fact
-from kedge.base.versions import order
 from kedge.base.patterns import late_pattern
+from kedge.base.versions import order
+from kedge.compat.traits import UNKNOWN, Fact
+from kedge.image.clean_config import clean_text
 
 # Framework, the variables with its version, the variables with NVIDIA's monthly release; the first that fits wins.
 _FRAMEWORKS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.contents.read_traits import read_traits, split_name
-from kedge.compat.traits import Fact, ImageTraits
-from kedge.compat.tables.known_images import find_known_image
 from kedge.base.frozen import replace
+from kedge.compat.contents.read_traits import read_traits, split_name
+from kedge.compat.tables.known_images import find_known_image
+from kedge.compat.traits import Fact, ImageTraits
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables

@@ -10,9 +10,9 @@ import functools
 import re
 from collections.abc import Mapping
 
+from kedge.base.frozen import frozen, list_names
 from kedge.compat.tables.columns import TableKind
 from kedge.compat.tables.load import read_shipped
-from kedge.base.frozen import frozen, list_names
 
 
 @frozen

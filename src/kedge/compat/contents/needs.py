@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.compat.contents.tag_filters import VersionRange, read_version_range
-from kedge.compat.tables.rows import NgcRelease
-from kedge.errors import UsageError
 from kedge.base.frozen import frozen
 from kedge.base.nearest import propose
 from kedge.base.patterns import late_pattern
+from kedge.compat.contents.tag_filters import VersionRange, read_version_range
+from kedge.compat.tables.rows import NgcRelease
+from kedge.errors import UsageError
 
 _NEED = late_pattern(r"\s*([A-Za-z][A-Za-z0-9 _-]*?)\s*((?:[<>=]|\d).*)?\Z")
 _FRAMEWORKS = {"pytorch": "PyTorch", "torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "mxnet": "MXNet"}

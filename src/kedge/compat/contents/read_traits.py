@@ -9,6 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
+from kedge.base.patterns import late_pattern
+from kedge.base.versions import order
+from kedge.compat.contents.distributions import find_glibc, read_history_system, read_label_system, read_tag_system
+from kedge.compat.contents.frameworks import find_framework
+from kedge.compat.contents.table_facts import list_row_notes, read_row
+from kedge.compat.traits import TITLES, UNKNOWN, Fact, ImageTraits
 from kedge.image.clean_config import (
     clean_text,
     list_commands,
@@ -16,17 +23,10 @@ from kedge.image.clean_config import (
     split_variables,
     strip_build,
 )
-from kedge.compat.contents.distributions import find_glibc, read_history_system, read_label_system, read_tag_system
-from kedge.compat.contents.frameworks import find_framework
-from kedge.compat.contents.table_facts import list_row_notes, read_row
-from kedge.compat.traits import TITLES, UNKNOWN, Fact, ImageTraits
-from kedge.base.versions import order
-from kedge.base.frozen import replace
-from kedge.base.patterns import late_pattern
 
 if TYPE_CHECKING:
-    from kedge.compat.tables.load import Tables
     from kedge.base.manifest import ImageConfig
+    from kedge.compat.tables.load import Tables
 
 _LONGEST_REQUIREMENT = 16_000  # characters; those of CUDA 12.8 have about 3,000
 _MOST_REQUIREMENTS = 32

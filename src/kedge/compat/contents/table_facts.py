@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.image.clean_config import strip_build
-from kedge.compat.traits import UNKNOWN, Fact
-from kedge.compat.tables.rows import NgcRelease
-from kedge.base.versions import order
 from kedge.base.patterns import late_pattern
+from kedge.base.versions import order
+from kedge.compat.tables.rows import NgcRelease
+from kedge.compat.traits import UNKNOWN, Fact
+from kedge.image.clean_config import strip_build
 
 TABLE_ONLY = "From built-in tables only"  # begins the note that says so
 _PARENTHESIS = late_pattern(r"\s*\(.*\)\s*\Z")

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kedge.compat.contents.tag_names import DATE, VERSION, TagName
-from kedge.compat.tables.rows import NgcRelease
-from kedge.base.versions import is_at_least, order
-from kedge.errors import UsageError
 from kedge.base.frozen import frozen
 from kedge.base.patterns import late_pattern
+from kedge.base.versions import is_at_least, order
+from kedge.compat.contents.tag_names import DATE, VERSION, TagName
+from kedge.compat.tables.rows import NgcRelease
+from kedge.errors import UsageError
 
 _TERM = late_pattern(r"\s*(>=|<=|==|=|>|<)?\s*v?(\d{1,2}(?:\.\d{1,3}){0,3})\s*\Z")
 _SINCE = late_pattern(r"(?:(20\d\d)-(0[1-9]|1[0-2])(?:-(\d\d))?|v?(\d{1,9}(?:\.\d{1,9}){0,3}))\Z")

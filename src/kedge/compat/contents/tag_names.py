@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kedge.compat.contents.distributions import read_tag_system
-from kedge.base.versions import order
 from kedge.base.frozen import frozen
 from kedge.base.patterns import late_pattern
+from kedge.base.versions import order
+from kedge.compat.contents.distributions import read_tag_system
 
 # Kinds of tags, in the order in which they are listed
 MOVING, VERSION, DATE, OTHER, ATTACHMENT = "moving", "version", "date", "other", "attachment"

@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Callable
 
-from kedge.image.clean_config import clean_text
-from kedge.compat.traits import UNKNOWN, Fact
 from kedge.base.versions import order
+from kedge.compat.traits import UNKNOWN, Fact
+from kedge.image.clean_config import clean_text
 
 _LARGEST = 64 << 10  # bytes; theirs have three thousand
 _LONGEST = 30

@@ -11,9 +11,9 @@ import os
 import re
 from pathlib import Path
 
+from kedge.base.typed_table import make_value, read_tables
 from kedge.compat.failures.failure import LEVELS, SURE, Failure
 from kedge.errors import TableProblem
-from kedge.base.typed_table import make_value, read_tables
 from kedge.system.settings import site_file
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start

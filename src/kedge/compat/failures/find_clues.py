@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from kedge.base.frozen import replace
+from kedge.base.secret_text import mask_secrets
 from kedge.compat.failures.catalogue import load_catalogue
 from kedge.compat.failures.failure import CAUSE, CONSEQUENCE, GENERAL, LEVELS, NOTE, Clue
 from kedge.compat.failures.log_search import LogSearch, Occurrence, Sighting
 from kedge.image.clean_config import clean_text
-from kedge.base.frozen import replace
-from kedge.base.secret_text import mask_secrets
 
 _LONGEST_LINE = 240
 _ARCHITECTURE = re.compile(r"\b(?:sm|compute)_(\d{1,2})(\d)")  # `sm_86`, which people know as 8.6

@@ -11,10 +11,10 @@ import functools
 import re
 from collections.abc import Iterator
 
+from kedge.base.frozen import frozen
 from kedge.compat.failures.catalogue import Catalogue
 from kedge.compat.failures.failure import Failure
 from kedge.compat.failures.rank_labels import remove_colours, split_label
-from kedge.base.frozen import frozen
 
 _LOOK_AHEAD = 8192  # bytes that are kept for lines that belong together
 _LEAST_PIECE, _MOST_WAITING = 1 << 18, 1 << 10  # bytes, and pieces, that are searched at once

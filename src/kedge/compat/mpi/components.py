@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kedge.cluster.mpi import CRAY, INTEL, OPEN_MPI, PMI1, PMI2, PMIX
 from kedge.base.patterns import late_pattern
+from kedge.cluster.mpi import CRAY, INTEL, OPEN_MPI, PMI1, PMI2, PMIX
 
 if TYPE_CHECKING:
     from kedge.system.views import View

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kedge.cluster.host_mpi import read_definitions
+from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI
 from kedge.compat.contents.c_library import TRIPLETS
-from kedge.compat.traits import Fact
 from kedge.compat.mpi.identify import find_open_mpi_version, read_file_version, read_package
 from kedge.compat.packages.rpm_database import list_rpm_packages
 from kedge.compat.packages.system_packages import list_apk_packages, list_conda_packages, list_dpkg_packages
-from kedge.cluster.host_mpi import read_definitions
-from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI
+from kedge.compat.traits import Fact
 
 if TYPE_CHECKING:
     from kedge.system.views import View

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.image.formats.elf import ElfObject
 from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PARASTATION, UNKNOWN_FAMILY
+from kedge.image.formats.elf import ElfObject
 
 _OPEN_MPI_PARTS = ("libopen-rte", "libopen-pal", "libopal")
 _OPEN_MPI_NAMES = re.compile(r"libmpi\.so\.(?:20|4\d)\Z")

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from kedge.compat.mpi.pmi import list_pmi
-from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence
 from kedge.base.frozen import replace
 from kedge.cluster.mpi import (
     DOUBTFUL,
@@ -20,6 +18,8 @@ from kedge.cluster.mpi import (
     MpiImage,
     MpiVerdict,
 )
+from kedge.compat.mpi.pmi import list_pmi
+from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence
 
 _SRUN = "start ranks with srun, or with the image's own mpirun on one node"
 

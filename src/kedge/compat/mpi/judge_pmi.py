@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from kedge.compat.mpi.pmi import choose_mpi_type, list_pmi
-from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence, name_kinds
 from kedge.cluster.mpi import (
     DOUBTFUL,
     FAILS,
@@ -19,6 +17,8 @@ from kedge.cluster.mpi import (
     MpiImage,
     MpiVerdict,
 )
+from kedge.compat.mpi.pmi import choose_mpi_type, list_pmi
+from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence, name_kinds
 
 _INTEL_LIBRARY = "I_MPI_PMI_LIBRARY"
 

@@ -9,10 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.compat.mpi.judge_bind import judge_bind
-from kedge.compat.mpi.judge_hybrid import judge_hybrid
-from kedge.compat.mpi.judge_pmi import judge_pmi
-from kedge.compat.mpi.wording import explain_absence
 from kedge.cluster.mpi import (
     BIND,
     CONTAINED,
@@ -29,6 +25,10 @@ from kedge.cluster.mpi import (
     MpiImage,
     MpiVerdict,
 )
+from kedge.compat.mpi.judge_bind import judge_bind
+from kedge.compat.mpi.judge_hybrid import judge_hybrid
+from kedge.compat.mpi.judge_pmi import judge_pmi
+from kedge.compat.mpi.wording import explain_absence
 
 _PREFERENCE = (
     (PMI_ONLY, WORKS),

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen
 from kedge.compat.contents.c_library import LIBRARY_FOLDERS
 from kedge.compat.mpi.places import list_loader_folders
 from kedge.errors import KedgeError
 from kedge.image.formats.elf import ElfObject, parse_elf
-from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
     from kedge.system.views import View

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
+from kedge.base.versions import order
+from kedge.cluster.mpi import INTEL, OPEN_MPI, MpiFacts
 from kedge.compat.contents.c_library import read_c_library
-from kedge.image.clean_config import clean_text
-from kedge.compat.traits import Fact
 from kedge.compat.mpi.components import (
     list_plugin_folders,
     list_plugins,
@@ -26,11 +27,10 @@ from kedge.compat.mpi.find_launcher import find_own_launcher, find_preferred
 from kedge.compat.mpi.find_version import find_version, read_header
 from kedge.compat.mpi.identify import identify_library
 from kedge.compat.mpi.places import SHARED_PREFIXES, list_libraries, list_library_folders, list_prefixes
-from kedge.base.versions import order
+from kedge.compat.traits import Fact
 from kedge.errors import KedgeError
+from kedge.image.clean_config import clean_text
 from kedge.image.formats.elf import ElfObject, parse_elf
-from kedge.base.frozen import replace
-from kedge.cluster.mpi import INTEL, OPEN_MPI, MpiFacts
 
 if TYPE_CHECKING:
     from kedge.system.views import View

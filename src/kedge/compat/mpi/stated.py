@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.mpi.components import UCX
 from kedge.base.versions import order
 from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PARASTATION, UNKNOWN_FAMILY, MpiFacts
+from kedge.compat.mpi.components import UCX
 
 if TYPE_CHECKING:
     from kedge.compat.traits import ImageTraits

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from kedge.compat.packages.package import CONDA, PIP, InstalledPackage, normalize_name
 from kedge.base.frozen import JsonValue, frozen
+from kedge.compat.packages.package import CONDA, PIP, InstalledPackage, normalize_name
 
 _TOOLS = frozenset(("pip", "setuptools", "wheel"))
 # PEP 440; pip refuses a constraints file with any other version in it

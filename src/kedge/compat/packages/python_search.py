@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.packages.python_packages import find_site_directories
 from kedge.base.frozen import frozen
+from kedge.compat.packages.python_packages import find_site_directories
 
 if TYPE_CHECKING:
     from kedge.system.views import View

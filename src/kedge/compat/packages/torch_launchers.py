@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.image.clean_config import clean_text
-from kedge.compat.packages.python_search import FoundPackage, find_package, find_program
 from kedge.base.frozen import frozen
+from kedge.compat.packages.python_search import FoundPackage, find_package, find_program
+from kedge.image.clean_config import clean_text
 
 if TYPE_CHECKING:
     from kedge.system.views import View

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.base.versions import order
 from kedge.base.frozen import frozen
+from kedge.base.versions import order
 
 if TYPE_CHECKING:
     from kedge.compat.tables.load import Tables

@@ -6,14 +6,14 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from kedge.base.versions import major_minor, order
 from kedge.compat.rules.driver_rule import DriverNeed, HostDriver
 from kedge.compat.rules.libcuda_choice import is_data_center
-from kedge.base.versions import major_minor, order
 
 if TYPE_CHECKING:
-    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Gpu, Target
+    from kedge.compat.traits import ImageTraits
 
 _OWN_SOURCES = ("image", "file", "label")  # facts of the very image, not of a table
 

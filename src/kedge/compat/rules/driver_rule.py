@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from kedge.compat.rules.libcuda_choice import IMAGE, choose_libcuda, cuda_major, find_branch
 from kedge.base.versions import order
+from kedge.compat.rules.libcuda_choice import IMAGE, choose_libcuda, cuda_major, find_branch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.verdict import NOTE, WARNING, Judgement
 from kedge.base.versions import order
+from kedge.compat.verdict import NOTE, WARNING, Judgement
 
 if TYPE_CHECKING:
-    from kedge.compat.traits import ImageTraits
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 _MUSL_SYSTEMS = ("alpine", "void", "chimera")
 _GLVND_SINCE = (2, 34)  # hosts from here on have graphics loaders that older images cannot load

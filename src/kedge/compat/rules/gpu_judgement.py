@@ -6,6 +6,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen
+from kedge.base.versions import order
 from kedge.compat.rules import compute_capability_rule as kernel_rule
 from kedge.compat.rules import driver_rule
 from kedge.compat.rules.compute_capability_rule import read_kernels
@@ -15,14 +17,12 @@ from kedge.compat.rules.driver_text import name_cuda, name_libcuda, tell_driver
 from kedge.compat.tables.gpu_names import AMD
 from kedge.compat.tables.load import normalize_image
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, PTX, UNKNOWN, WARNING, Judgement
-from kedge.base.versions import order
-from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.tables.rows import NgcRelease
     from kedge.compat.target import Gpu, Target
+    from kedge.compat.traits import ImageTraits
 
 RANKS = (NATIVE, MINOR, FORWARD, PTX, UNKNOWN, NO)  # what is worse decides
 _LEVELS = {NATIVE: OK, FORWARD: NOTE, MINOR: WARNING, PTX: WARNING, NO: FAIL, UNKNOWN: OPEN}

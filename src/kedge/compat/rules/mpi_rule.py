@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
+from kedge.cluster.mpi import DOUBTFUL, FAILS, SINGLETONS, WORKS, MpiHost, MpiImage
 from kedge.compat.mpi.judge_hybrid import judge_hybrid
 from kedge.compat.mpi.pmi import choose_mpi_type
 from kedge.compat.mpi.stated import parse_title, read_stated_mpi
 from kedge.compat.verdict import NOTE, OK, WARNING, Judgement
-from kedge.base.frozen import replace
-from kedge.cluster.mpi import DOUBTFUL, FAILS, SINGLETONS, WORKS, MpiHost, MpiImage
 
 if TYPE_CHECKING:
-    from kedge.compat.traits import ImageTraits
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 _LEVELS = {WORKS: OK, DOUBTFUL: NOTE, FAILS: WARNING, SINGLETONS: WARNING}
 _USUAL = ("pmix", "pmi2")  # what srun has at most sites

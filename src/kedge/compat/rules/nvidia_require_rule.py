@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen
+from kedge.base.versions import major_minor, order
 from kedge.compat.rules.driver_lookup import find_offered_cuda
 from kedge.compat.target import Gpu
 from kedge.compat.verdict import NO, NOTE, WARNING, Judgement
-from kedge.base.versions import major_minor, order
-from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.compat.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 _VERSIONS = ("cuda", "driver", "arch")

@@ -7,10 +7,10 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kedge.compat.tables.columns import TABLE_KINDS, CellProblem, TableKind
-from kedge.errors import TableProblem
 from kedge.base.frozen import frozen
 from kedge.base.nearest import propose
+from kedge.compat.tables.columns import TABLE_KINDS, CellProblem, TableKind
+from kedge.errors import TableProblem
 
 LARGEST = 8 << 20  # bytes; larger files are something else
 _LONGEST_CELL = 8192

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from kedge.base.frozen import replace
+from kedge.base.nearest import find_near
+from kedge.base.patterns import late_pattern
 from kedge.compat.tables.gpu_index import has_model_first, split_name
 from kedge.compat.tables.load import Tables
 from kedge.compat.tables.rows import GpuModel
 from kedge.compat.target import Gpu
 from kedge.errors import UnknownGpu
-from kedge.base.frozen import replace
-from kedge.base.nearest import find_near
-from kedge.base.patterns import late_pattern
 
 _GRES = late_pattern(r"(?:gres[:/=])?gpus?[:=]|(?::\d+)?(?:\((?:S|IDX):.*\))?\Z", re.IGNORECASE)  # `gpu:a100:4(S:0-1)`
 _SM = late_pattern(r"(?:sm|compute)_?(\d{1,2})(\d)[af]?\Z|(?:cc ?)?(\d{1,2})\.(\d)\Z", re.IGNORECASE)

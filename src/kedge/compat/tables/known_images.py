@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
+from kedge.base.frozen import frozen
 from kedge.compat.tables.columns import CellProblem, TableKind
 from kedge.compat.tables.load import read_shipped
-from kedge.base.frozen import frozen
 
 _ANSWERS = {"": None, "yes": True, "no": False}
 

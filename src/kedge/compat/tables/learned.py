@@ -11,10 +11,10 @@ import csv
 import io
 from collections.abc import Iterable
 
-from kedge.compat.traits import ImageTraits
+from kedge.base.versions import order
 from kedge.compat.tables.columns import RELEASES, CellProblem
 from kedge.compat.tables.rows import NgcRelease
-from kedge.base.versions import order
+from kedge.compat.traits import ImageTraits
 
 # The columns of the table, and the facts they come from
 _FACTS = {

@@ -11,12 +11,12 @@ import functools
 from collections.abc import Iterable
 from pathlib import Path
 
+from kedge.base.frozen import list_names, replace
+from kedge.base.versions import order
 from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TableKind, split_pattern
 from kedge.compat.tables.csv_text import LARGEST, GroupedTable, ParsedTable, parse_table
 from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
-from kedge.base.versions import order
 from kedge.errors import TableProblem
-from kedge.base.frozen import list_names, replace
 from kedge.system.private_files import read_own_file
 
 SHIPPED = Path(__file__).parents[2] / "data"

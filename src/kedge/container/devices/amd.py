@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.system.ld_cache import MAXIMUM_SIZE, read_cache
 from kedge.container.facts import Additions, Bind
+from kedge.system.ld_cache import MAXIMUM_SIZE, read_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 
-from kedge.system.private_files import find_foreign_hand
 from kedge.container.devices.cdi_hooks import apply_hooks, as_list, as_mappings
 from kedge.container.env_scripts import is_name
 from kedge.container.facts import Additions, Bind
+from kedge.system.private_files import find_foreign_hand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from kedge.system.views import View
     from kedge.container.facts import HostFacts, ImageFacts
     from kedge.container.options import RunOptions
+    from kedge.system.views import View
 
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _MAXIMUM_SIZE = 8 << 20

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from kedge.system.views import View
     from kedge.container.facts import Additions, HostFacts, ImageFacts
     from kedge.container.options import RunOptions
+    from kedge.system.views import View
 
 _PROGRAMS = ("nvidia-ctk", "nvidia-cdi-hook", "hook")  # words before the hook's own name
 _NEEDLESS = ("chmod", "disable-device-node-modification")  # modes are the host's; the driver makes no nodes here

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
+from kedge.cluster.schedulers.choose import list_facts
 from kedge.container.devices.driver_report import Lack
 from kedge.container.options import find_other_vendor, find_vendor
-from kedge.cluster.schedulers.choose import list_facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kedge.system.views import View
-    from kedge.container.facts import HostFacts
     from kedge.cluster.schedulers.facts import SchedulerFacts
+    from kedge.container.facts import HostFacts
+    from kedge.system.views import View
 
 _GRANTS = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")  # and those of each scheduler
 

@@ -11,8 +11,8 @@ from kedge.container.facts import LIBRARIES, Payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.container.env_scripts import Entrypoint, EnvironmentInputs
+    from kedge.system.views import View
 
 ACTION = "KEDGE_ACTION_"  # with a number behind it: the variables
 _PIECE = 24_000  # characters, of at most 4 bytes; the kernel takes 128 KiB for one variable

@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kedge.system.views import View
     from kedge.container.facts import Bind
+    from kedge.system.views import View
 
 
 class BoundView:

@@ -8,15 +8,15 @@ kin the driver's libraries are in LD_LIBRARY_PATH, too: the scripts that would p
 
 from __future__ import annotations
 
-from kedge.container.image_users import find_image_user
 from kedge.container.facts import LIBRARIES, Payload
+from kedge.container.image_users import find_image_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.container.facts import Additions
     from kedge.container.options import RunOptions
     from kedge.container.step_options import StepOptions
+    from kedge.system.views import View
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # as Docker has it
 

@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.system import libc
-from kedge.system.spawn import fork_process, replace_process, run_detached
 from kedge.container.facts import is_privileged
-from kedge.container.mount_operations import OLD, Fuse2fs
 from kedge.container.fuse_confinement import confine_mounter
 from kedge.container.fuse_program import (
     detach_streams,
@@ -25,11 +22,14 @@ from kedge.container.fuse_program import (
     read_message,
     server_environment,
 )
+from kedge.container.mount_operations import OLD, Fuse2fs
+from kedge.system import libc
+from kedge.system.spawn import fork_process, replace_process, run_detached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.errors import KedgeError
     from kedge.container.mount_operations import Operation
+    from kedge.errors import KedgeError
 
 _PATIENCE = 30.0  # seconds until a mount must be there; a journal may have to be replayed first
 _PAUSE = 0.002

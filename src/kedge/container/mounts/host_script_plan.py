@@ -7,7 +7,6 @@ file system, which is all that it can change. In its place Apptainer gives it th
 
 from __future__ import annotations
 
-from kedge.system.libc import MS_NOSUID, MS_RDONLY
 from kedge.container.mount_operations import (
     DEVICES,
     GUARDED,
@@ -31,13 +30,14 @@ from kedge.container.mount_operations import (
     SetUmask,
     Tmpfs,
 )
+from kedge.system.libc import MS_NOSUID, MS_RDONLY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.container.facts import Bind
     from kedge.container.mount_operations import Operation
     from kedge.container.step_options import StepOptions
+    from kedge.system.views import View
 
 _TREE = f"{SESSION}/script"  # the script's root
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")

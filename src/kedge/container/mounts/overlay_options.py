@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 import stat
 
-from kedge.system.libc import file_system_type
-from kedge.image.image_file import identify, make_absolute
-from kedge.container.mount_operations import NO_KERNEL_UPPER, UPPER, WORK
 from kedge.container.fuse_program import find_program
+from kedge.container.mount_operations import NO_KERNEL_UPPER, UPPER, WORK
+from kedge.image.image_file import identify, make_absolute
+from kedge.system.libc import file_system_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.errors import KedgeError
     from kedge.container.facts import HostFacts
-    from kedge.image.image_file import ImageFile
     from kedge.container.options import RunOptions
     from kedge.container.step_options import StepOptions
+    from kedge.errors import KedgeError
+    from kedge.image.image_file import ImageFile
 
 FOLDER, SQUASHFS, EXT3 = "folder", "squashfs", "ext3"
 _SMALLEST_TMPFS = 64 << 20
@@ -138,8 +138,8 @@ def _parse_overlay(text: str, host: HostFacts) -> list[OverlayLayer]:
 
 def _refuse_address(path: str) -> None:
     """Raise unless the path is marked as one by its beginning: `docker://x` is not x in a directory `docker:`."""
-    from kedge.errors import UsageError  # late, both: hardly any path has `://` in it
     from kedge.base.image_argument import is_address
+    from kedge.errors import UsageError  # late, both: hardly any path has `://` in it
 
     if is_address(path):
         raise UsageError(f"--overlay takes a file or directory, not {path}", hint="pull the image first")

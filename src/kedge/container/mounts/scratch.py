@@ -12,9 +12,9 @@ from kedge.container.facts import Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.errors import KedgeError
     from kedge.container.facts import HostFacts
     from kedge.container.options import RunOptions
+    from kedge.errors import KedgeError
 
 
 class _ScratchPlan:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import errno
 import os
 
-from kedge.system import libc
-from kedge.system.spawn import fork_process, replace_process, run_detached
 from kedge.container.fuse_confinement import restrict_server
 from kedge.container.fuse_program import (
     detach_streams,
@@ -20,6 +18,8 @@ from kedge.container.fuse_program import (
     server_environment,
     start_server,
 )
+from kedge.system import libc
+from kedge.system.spawn import fork_process, replace_process, run_detached
 
 _DEVICE = "/dev/fuse"
 _NAMES = ("squashfuse_ll", "squashfuse")  # the first has threads, and keeps attributes as long as it is mounted

@@ -7,7 +7,6 @@ back into it (links are copied), and the missing ones are made beside them. All 
 
 from __future__ import annotations
 
-from kedge.system.libc import MS_RDONLY
 from kedge.container.mount_operations import (
     LOWER,
     MAY,
@@ -20,11 +19,12 @@ from kedge.container.mount_operations import (
     Tmpfs,
     make_point,
 )
+from kedge.system.libc import MS_RDONLY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.container.mount_operations import Operation
+    from kedge.system.views import View
 
 _OPTIONS = "mode=755"
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from kedge.errors import UsageError
+from kedge.container.facts import Additions, Bind, HostFacts
+from kedge.container.options import RunOptions
 from kedge.container.others import apptainer, charliecloud, enroot, podman
 from kedge.container.others.request import Adapter, ForeignImage, ForeignPlan, RuntimeCall
 from kedge.container.others.rules import HONOURED, IGNORED, OWN, REFUSED, flag_name, is_given, option_names, show_option
-from kedge.container.facts import Additions, Bind, HostFacts
-from kedge.container.options import RunOptions
+from kedge.errors import UsageError
 
 __all__ = [
     "RUNTIMES",

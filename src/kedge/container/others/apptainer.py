@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kedge.container.env_scripts import REQUEST_PREFIXES
+from kedge.container.facts import Bind
+from kedge.container.options import FLAGS
 from kedge.container.others.request import ForeignPlan, RuntimeCall
 from kedge.container.others.rules import (
     EXPANDED,
@@ -19,9 +22,6 @@ from kedge.container.others.rules import (
     rule_gpus,
     valued,
 )
-from kedge.container.env_scripts import REQUEST_PREFIXES
-from kedge.container.facts import Bind
-from kedge.container.options import FLAGS
 
 _PREFIXES = ("APPTAINER_", "SINGULARITY_")
 _BINDS = ("BIND", "BINDPATH", "MOUNT")

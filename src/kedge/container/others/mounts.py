@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kedge.container.others.request import RuntimeCall
 from kedge.container.facts import LIBRARIES, Bind, choose_home
 from kedge.container.flags import list_names
 from kedge.container.mounting import is_system_directory
 from kedge.container.mounts.scratch import list_scratch
+from kedge.container.others.request import RuntimeCall
 
 
 @dataclass(slots=True)

@@ -8,20 +8,20 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from kedge.errors import FileProblem, KedgeError, RuntimeUnsuited, UsageError
 from kedge.base.image_argument import find_path
 from kedge.base.progress import Progress, Silent
 from kedge.base.reference import Reference, Transport
-from kedge.image.workplace import Workplace
-from kedge.system.views import DirectoryView, TableView
-from kedge.container.others import Adapter, ForeignImage
 from kedge.container.facts import HostFacts, ImageFacts
-from kedge.image.image_file import ImageFile, compare_machine, identify
 from kedge.container.mounts.overlay_options import explain_readonly_image
-from kedge.image.node_cache import find_by_reference, find_unpacked, hold_image, is_volatile, read_config
 from kedge.container.options import RunOptions
+from kedge.container.others import Adapter, ForeignImage
 from kedge.container.start_container import choose_architecture, find_on_node, unpack_in_child
+from kedge.errors import FileProblem, KedgeError, RuntimeUnsuited, UsageError
+from kedge.image.image_file import ImageFile, compare_machine, identify
+from kedge.image.node_cache import find_by_reference, find_unpacked, hold_image, is_volatile, read_config
+from kedge.image.workplace import Workplace
 from kedge.system.settings import SETTINGS, Settings
+from kedge.system.views import DirectoryView, TableView
 
 Say = Callable[[str, str], None]
 

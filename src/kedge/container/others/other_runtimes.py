@@ -11,15 +11,15 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kedge.errors import KedgeError, RuntimeUnsuited, UsageError
-from kedge.container.others.other_runtime_image import open_image
-from kedge.system.process import run_program
-from kedge.system.spawn import replace_process
-from kedge.container.others import Adapter, ForeignPlan, apply_rules, find_adapter, plan_foreign
-from kedge.container.shim_file import is_shim
 from kedge.container.facts import Additions, HostFacts, ImageFacts, gather_host
 from kedge.container.flags import collect_binds
 from kedge.container.options import RunOptions
+from kedge.container.others import Adapter, ForeignPlan, apply_rules, find_adapter, plan_foreign
+from kedge.container.others.other_runtime_image import open_image
+from kedge.container.shim_file import is_shim
+from kedge.errors import KedgeError, RuntimeUnsuited, UsageError
+from kedge.system.process import run_program
+from kedge.system.spawn import replace_process
 
 Say = Callable[[str, str], None]
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.base.frozen import replace
+from kedge.container.facts import Additions, Bind
+from kedge.container.options import VENDORS, Vendor
 from kedge.container.others.mounts import plan_mounts
 from kedge.container.others.request import ForeignPlan, RuntimeCall
 from kedge.container.others.rules import (
@@ -22,8 +24,6 @@ from kedge.container.others.rules import (
     valued,
 )
 from kedge.container.others.start import merge_environment, plan_start
-from kedge.container.facts import Additions, Bind
-from kedge.container.options import VENDORS, Vendor
 
 _LIKE_KEDGE = honoured("done by kedge")
 _INITS = (

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kedge.errors import RuntimeUnsuited
-from kedge.container.others.rules import FieldRule
 from kedge.container.facts import Additions, Bind, HostFacts, ImageFacts
 from kedge.container.options import RunOptions
+from kedge.container.others.rules import FieldRule
+from kedge.errors import RuntimeUnsuited
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kedge.container.others.mounts import Mounts
-from kedge.container.others.request import ForeignPlan, RuntimeCall
 from kedge.container.env_scripts import collect_requests
 from kedge.container.environment.action_script import ACTION
+from kedge.container.others.mounts import Mounts
+from kedge.container.others.request import ForeignPlan, RuntimeCall
 from kedge.container.payload import plan_payload
 
 # Variables of the user that a runtime's own program, or the shell or loader under it, would take for itself.

@@ -13,8 +13,8 @@ from kedge.container.processes.process_identities import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.call_notices import CallNotice
     from kedge.container.processes.file_calls import GivenFile
+    from kedge.system.call_notices import CallNotice
 
 
 class DeviceRecorder(OwnerRecorder):

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import os
 
-from kedge.system import libc
-from kedge.system.libc import AT_EMPTY_PATH, PR_SET_KEEPCAPS
 from kedge.container.processes.emulated_calls import (
     ATTRIBUTES,
     CAPSET,
@@ -40,6 +38,8 @@ from kedge.container.seccomp import (
     load,
     mask,
 )
+from kedge.system import libc
+from kedge.system.libc import AT_EMPTY_PATH, PR_SET_KEEPCAPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,9 +13,6 @@ import stat
 import struct
 
 from kedge.base.owner_attribute import MODE_ATTRIBUTE, NAME_ATTRIBUTE, OWNER_ATTRIBUTE
-from kedge.system import libc
-from kedge.system.call_notices import refuse
-from kedge.system.libc import CAP_CHOWN
 from kedge.container.processes.emulated_calls import IDENTITY_CALLS, STATUS_PLACES
 from kedge.container.processes.noted_files import (
     EXECUTE,
@@ -31,6 +28,9 @@ from kedge.container.processes.noted_files import (
     open_target,
 )
 from kedge.container.processes.process_identities import SAME, Identity, read_capabilities, read_umask
+from kedge.system import libc
+from kedge.system.call_notices import refuse
+from kedge.system.libc import CAP_CHOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import os
 import stat
 import struct
 
-from kedge.system.call_notices import refuse
 from kedge.container.processes.noted_files import EXECUTE, HERE, open_target
 from kedge.container.processes.process_identities import Identity, ProcessIdentities
+from kedge.system.call_notices import refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

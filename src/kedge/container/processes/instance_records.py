@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from kedge.container.processes.rank_sharing import find_private_directory
 from kedge.errors import InstanceProblem, UsageError
 from kedge.system.files import explained, write_atomically
 from kedge.system.owned_names import machine_name
 from kedge.system.private_files import make_private
-from kedge.system.spawn import start_of
-from kedge.container.processes.rank_sharing import find_private_directory
 from kedge.system.settings import xdg_directory
+from kedge.system.spawn import start_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 

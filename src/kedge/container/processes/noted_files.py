@@ -23,13 +23,13 @@ from kedge.base.owner_attribute import (
     encode_mode,
     encode_owner,
 )
-from kedge.system import libc
 from kedge.container.mount_operations import name_descriptor, open_inside
+from kedge.system import libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.call_notices import CallNotice
     from kedge.container.processes.process_identities import Identity
+    from kedge.system.call_notices import CallNotice
 
 READ, WRITE, EXECUTE = 4, 2, 1
 HERE = 0xFFFFFF9C  # AT_FDCWD

@@ -17,15 +17,15 @@ import errno
 import os
 import select
 
-from kedge.system import libc
-from kedge.system.call_notices import CallNotice, NoticeFile, Refusal, memories
-from kedge.system.libc import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS
-from kedge.system.spawn import close_all, fork_detached, fork_process, list_inherited, list_private
 from kedge.container.processes.emulated_calls import IDENTITY_CALLS, REFUSED_CALLS
 from kedge.container.processes.file_calls import LOOKS, FileCalls, GivenFile
 from kedge.container.processes.identity_calls import IdentityCalls
 from kedge.container.processes.process_identities import Identity, ProcessIdentities
 from kedge.container.seccomp import ALLOW, AUDIT_ARCHITECTURES, assemble, give
+from kedge.system import libc
+from kedge.system.call_notices import CallNotice, NoticeFile, Refusal, memories
+from kedge.system.libc import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS
+from kedge.system.spawn import close_all, fork_detached, fork_process, list_inherited, list_private
 
 _NODES = ("mknod", "mknodat")
 _CHANGES_OF_OWNERS = ("chown", "lchown", "fchown", "fchownat")

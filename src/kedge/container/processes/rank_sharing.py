@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 
+from kedge.base.rank_variables import HYDRA, LAUNCHES, LOCAL_SIZES, OWN_LAUNCH, OWN_PREFIX, PER_TASK
+from kedge.container.options import VENDORS
+from kedge.container.processes.join_namespaces import join_namespaces
+from kedge.image.node_cache import own_directory
 from kedge.system import libc
 from kedge.system.libc import PR_SET_DUMPABLE
 from kedge.system.spawn import parent_of, start_of
-from kedge.base.rank_variables import HYDRA, LAUNCHES, LOCAL_SIZES, OWN_LAUNCH, OWN_PREFIX, PER_TASK
-from kedge.image.node_cache import own_directory
-from kedge.container.options import VENDORS
-from kedge.container.processes.join_namespaces import join_namespaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

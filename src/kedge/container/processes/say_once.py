@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import time
 
-from kedge.system.spawn import start_of
 from kedge.base.rank_variables import HYDRA, LAUNCH_NAMES, RANKS
-from kedge.image.node_cache import own_directory
 from kedge.container.processes.rank_sharing import find_launch, find_private_directory, make_digest
+from kedge.image.node_cache import own_directory
+from kedge.system.spawn import start_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kedge.system.views import View
     from kedge.container.facts import HostFacts
+    from kedge.system.views import View
 
 _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin")
 _OWN_MAPS = ("uid_map", "gid_map")

@@ -11,15 +11,15 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from kedge.errors import MountFailed, NamespaceRefused
 from kedge.base.frozen import NOTHING, frozen
-from kedge.system.kedge_child import OWN_FAILURE, read_error
-from kedge.system.process import make_memory_file, relay_program, run_program
-from kedge.system.start_kedge import own_start_command
 from kedge.container.facts import Bind
 from kedge.container.flags import parse_bind
 from kedge.container.mounts.step_points import StepPoints
 from kedge.container.step_options import OWNERS
+from kedge.errors import MountFailed, NamespaceRefused
+from kedge.system.kedge_child import OWN_FAILURE, read_error
+from kedge.system.process import make_memory_file, relay_program, run_program
+from kedge.system.start_kedge import own_start_command
 
 _PREFIXES = ("KEDGE", "APPTAINER", "SINGULARITY")  # a user's wishes for containers are not for the steps of a build
 _KEPT = ("KEDGE_NODEDIR", "KEDGE_SITE_CONFIG")

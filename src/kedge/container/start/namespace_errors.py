@@ -6,8 +6,8 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from kedge.errors import NamespaceRefused
 from kedge.container.mounting import OTHER_NAMESPACES
+from kedge.errors import NamespaceRefused
 
 _NO_MOUNTS = (
     "user.max_mnt_namespaces or the limit of another namespace is 0 or used up",

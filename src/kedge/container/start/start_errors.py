@@ -7,9 +7,9 @@ import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from kedge.errors import CannotStart
 from kedge.container.mounting import OTHER_NAMESPACES
 from kedge.container.start.namespace_errors import explain_refusal
+from kedge.errors import CannotStart
 
 if TYPE_CHECKING:
     from kedge.container.options import RunOptions

@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.container.processes.supervise import run_supervised
+from kedge.image.node_cache import LOCK
 from kedge.system.confined_paths import remove_tree
 from kedge.system.files import TEMPORARY_PREFIX
 from kedge.system.owned_names import own_name
-from kedge.image.node_cache import LOCK
-from kedge.container.processes.supervise import run_supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from kedge.image.formats.singularityd.decorate_tree import TreeEditor
 from kedge.base.tree import ContentSink, Node, find
+from kedge.image.formats.singularityd.decorate_tree import TreeEditor
 
 if TYPE_CHECKING:
     from kedge.system.views import View

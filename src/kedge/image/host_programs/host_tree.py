@@ -13,10 +13,10 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 
-from kedge.errors import FileProblem
-from kedge.system.host.private_places import find_homes
 from kedge.base.tree import ContentSink, Node, NodeKind
+from kedge.errors import FileProblem
 from kedge.system.files import explain, explained
+from kedge.system.host.private_places import find_homes
 from kedge.system.views import follow_links
 
 _SMALL = 128 << 10

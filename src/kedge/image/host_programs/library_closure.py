@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kedge.base.frozen import frozen
+from kedge.base.platform import Platform
 from kedge.base.versions import order
 from kedge.errors import KedgeError
 from kedge.image.formats.elf import ElfObject, read_elf
-from kedge.base.frozen import frozen
 from kedge.image.host_programs.linker import Linker, Needer
 from kedge.image.host_programs.rules import is_driver_object
-from kedge.base.platform import Platform
 
 _C_LIBRARY = re.compile(
     r"(?:ld-linux|ld64|ld-)[\w.-]*so.*|lib(?:c|m|dl|rt|pthread|util|resolv|nsl|crypt|anl|mvec|BrokenLocale|thread_db"

@@ -15,6 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.base.manifest import ImageConfig, parse_config
+from kedge.base.nearest import propose
+from kedge.base.platform import Platform
+from kedge.base.tree import ContentSink, Node
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat
 from kedge.image.formats.elf import ElfObject
 from kedge.image.host_programs import rules
@@ -22,10 +26,6 @@ from kedge.image.host_programs.host_tree import HostTree
 from kedge.image.host_programs.linker import Linker, Needer, name_musl_paths, write_cache
 from kedge.image.host_programs.python_environment import StartsPython, ask_python, start_on_host
 from kedge.image.host_programs.shebang import read_interpreter
-from kedge.base.manifest import ImageConfig, parse_config
-from kedge.base.nearest import propose
-from kedge.base.platform import Platform
-from kedge.base.tree import ContentSink, Node
 from kedge.system.programs import find_program
 
 _MAXIMUM_SCRIPTS = 5  # a script may name a script as its interpreter; the kernel stops there too

@@ -11,6 +11,7 @@ import os
 import stat
 from pathlib import Path
 
+from kedge.base.tree import Node
 from kedge.errors import HostileImage
 from kedge.image.layers.content_spool import ContentSpool
 from kedge.image.layers.layer_source import LayerSource
@@ -20,7 +21,6 @@ from kedge.image.layers.member_names import show_name
 from kedge.image.layers.privileges import choose_privileges
 from kedge.image.layers.sandbox import TreeBuilder
 from kedge.image.layers.whiteouts import OPAQUE_MARK, is_opaque
-from kedge.base.tree import Node
 from kedge.system.confined_paths import open_writable, remove_entry
 from kedge.system.files import explained
 

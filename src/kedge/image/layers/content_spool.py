@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from kedge.errors import KedgeError
 from kedge.base.tree import Buffer
+from kedge.errors import KedgeError
 from kedge.system.confined_paths import open_folder, remove_tree
 from kedge.system.files import explained, temporary_beside
 from kedge.system.undivided import Undivided

@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 
 from kedge.base.frozen import frozen
+from kedge.base.tree import Node, NodeKind
 from kedge.image.layers.directory_tree import FolderOptions, FolderReading, FolderSource
 from kedge.image.layers.layer_tree import strip_marks
 from kedge.image.layers.owners import hand_down, take_named_notes
 from kedge.image.layers.tar_writer import refuse_whiteout
 from kedge.image.layers.upper_directory import UpperOptions, make_whiteout, settle_owner
 from kedge.image.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
-from kedge.base.tree import Node, NodeKind
 from kedge.system.tree_walk import ConfinedTree, Entries, join_names
 
 _Seen = tuple[int, int, bool]  # inode, ctime in nanoseconds, whether it is a directory

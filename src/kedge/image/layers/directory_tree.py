@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from kedge.errors import FileProblem, KedgeError
 from kedge.base.progress import Progress, Silent
 from kedge.base.tree import Node, NodeKind, Xattrs
+from kedge.errors import FileProblem, KedgeError
 from kedge.system.files import explain, explained
 from kedge.system.tree_walk import ConfinedFolder, ConfinedTree, explain_change
 

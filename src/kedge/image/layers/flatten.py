@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
+from kedge.base.packed_blocks import PackedSink
+from kedge.base.progress import Task
+from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.errors import CorruptImage
 from kedge.image.layers.assemble import Assembler
 from kedge.image.layers.layer_entries import HardLink
@@ -21,9 +24,6 @@ from kedge.image.layers.piece_feed import PieceFeed
 from kedge.image.layers.plain_files import PlainRun
 from kedge.image.layers.tar_reader import Member, TarReader
 from kedge.image.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, LayerRecord
-from kedge.base.packed_blocks import PackedSink
-from kedge.base.progress import Task
-from kedge.base.tree import ContentSink, Node, NodeKind, walk
 
 # The rules:
 #  1. A name in a higher layer hides the same name in lower ones. Two directories merge; the highest layer that names a

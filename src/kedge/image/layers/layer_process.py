@@ -8,11 +8,11 @@ import os
 import threading
 from collections.abc import Iterator
 
+from kedge.base.packed_blocks import Packing
 from kedge.errors import LimitReached
 from kedge.image.layers.layer_source import LayerSource, count_bytes
 from kedge.image.layers.limits import Ledger
 from kedge.image.layers.parcels import Parts, receive_parcels
-from kedge.base.packed_blocks import Packing
 from kedge.system.piped_worker import PipedWorker
 from kedge.system.threads import start_thread
 

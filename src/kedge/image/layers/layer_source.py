@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
 from kedge.errors import DigestMismatch
 from kedge.image.formats.compression import inflate
-from kedge.base.frozen import frozen
 from kedge.image.layers.aside_hash import AsideHash
 from kedge.image.layers.limits import Ledger
-from kedge.base.digest import Digest
 
 PIECE = 1 << 19  # the most bytes that a layer is inflated to at once
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.image.layers.assemble import Assembler
 from kedge.image.layers.flatten import LayerReading
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.layers_ahead import LayersAhead
 from kedge.image.layers.limits import FlattenOptions, Ledger
 from kedge.image.layers.whiteouts import OPAQUE_MARK, Cover, LayerRecord, is_opaque
-from kedge.base.tree import ContentSink, Node, NodeKind, walk
 
 OVERLAY_PREFIXES = (b"user.overlay.", b"trusted.overlay.", b"user.fuseoverlayfs.")
 

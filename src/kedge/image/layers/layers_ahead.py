@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from kedge.base.packed_blocks import Packing
 from kedge.image.layers.layer_process import LayerProcess
 from kedge.image.layers.layer_source import PIECE, LayerSource, inflate_layer
 from kedge.image.layers.limits import Ledger
 from kedge.image.layers.parcels import LARGEST_PARCEL, Parts
 from kedge.image.layers.piece_feed import FAREWELL, OWN_PLACES, PieceFeed, SharedPlaces
-from kedge.base.packed_blocks import Packing
 from kedge.system.undivided import Undivided
 
 _AT_ONCE = 8  # layers that are inflated at the same time, at most

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from kedge.errors import HostileImage
 from kedge.base.progress import Progress, Silent
+from kedge.errors import HostileImage
 
 
 @dataclass(frozen=True, slots=True)

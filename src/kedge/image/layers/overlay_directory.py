@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kedge.base.tree import Node
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.layer_tree import find_implied, is_whiteout, read_layer_tree
 from kedge.image.layers.limits import FlattenOptions
@@ -18,7 +19,6 @@ from kedge.image.layers.member_names import show_name
 from kedge.image.layers.privileges import Privileges, choose_privileges
 from kedge.image.layers.sandbox import SandboxSink
 from kedge.image.layers.whiteouts import OPAQUE_MARK, is_opaque
-from kedge.base.tree import Node
 from kedge.system.confined_paths import name_in
 
 _PRIVILEGED_MARK = (b"trusted.overlay.opaque", b"y")  # what the kernel reads where real root mounts

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kedge.image.layers.privileges import make_mode_usable
-from kedge.image.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX, is_opaque
 from kedge.base.owner_attribute import (
     DEVICE_ATTRIBUTE,
     MODE_ATTRIBUTE,
@@ -31,6 +29,8 @@ from kedge.base.owner_attribute import (
 )
 from kedge.base.owner_records import decode_records, encode_records
 from kedge.base.tree import Node, NodeKind, walk
+from kedge.image.layers.privileges import make_mode_usable
+from kedge.image.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX, is_opaque
 
 _NOTED, _DEVICE = OWNER_ATTRIBUTE.encode(), DEVICE_ATTRIBUTE.encode()
 _MODE, _NAMED = MODE_ATTRIBUTE.encode(), NAME_ATTRIBUTE.encode()

@@ -16,16 +16,16 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
+from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
+from kedge.base.tree import Buffer, NodeKind
 from kedge.image.formats.compression import BlockCodec, checksum, open_codec
 from kedge.image.formats.squashfs.stored_block import choose_stored, is_hole
-from kedge.base.frozen import frozen
 from kedge.image.layers.layer_source import LayerSource, inflate_layer
 from kedge.image.layers.limits import FlattenOptions, Ledger
 from kedge.image.layers.parcels import Parcel, ParcelSender
 from kedge.image.layers.piece_feed import PieceFeed
 from kedge.image.layers.tar_reader import TarReader
-from kedge.base.digest import Digest
-from kedge.base.tree import Buffer, NodeKind
 
 _UNIT = 2 << 20  # bytes that are compressed together
 _CHUNK = 1 << 20

@@ -17,10 +17,10 @@ import struct
 from array import array
 from collections.abc import Iterator, Sequence
 
-from kedge.errors import KedgeError, rebuild_error
-from kedge.image.formats.squashfs.layout import BLOCK_SIZE_MASK
 from kedge.base.packed_blocks import PackedBlocks
 from kedge.base.tree import Buffer
+from kedge.errors import KedgeError, rebuild_error
+from kedge.image.formats.squashfs.layout import BLOCK_SIZE_MASK
 
 LARGEST_PARCEL = 4 << 20
 _MOST_NUMBERS = 1 << 15

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Iterator
 from typing import cast
 
-from kedge.image.layers.parcels import Parts
 from kedge.base.packed_blocks import PackedBlocks
+from kedge.image.layers.parcels import Parts
 from kedge.system.threads import start_thread
 
 OWN_PLACES = 16  # pieces between the thread that inflates and the one that reads, where nothing else is said

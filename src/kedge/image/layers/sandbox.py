@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kedge.base.progress import Progress, Silent
+from kedge.base.tree import Node, NodeKind, walk
 from kedge.errors import HostileImage
 from kedge.image.layers.content_spool import ContentSpool, name_token
 from kedge.image.layers.member_names import show_name
 from kedge.image.layers.privileges import Privileges, choose_privileges, make_special
-from kedge.base.progress import Progress, Silent
-from kedge.base.tree import Node, NodeKind, walk
 from kedge.system.confined_paths import Descent, open_folder, remove_tree
 from kedge.system.files import explained, refuse_existing, remove_abandoned, temporary_beside
 

@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterator
 from typing import NoReturn, cast
 
+from kedge.base.packed_blocks import PackedBlocks, PackedSink
+from kedge.base.tree import Buffer, ContentSink, NodeKind, Xattrs
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.image.layers.limits import Ledger
 from kedge.image.layers.member_names import MAXIMUM_COMPONENT, MAXIMUM_PATH, show_name, split_name
@@ -45,8 +47,6 @@ from kedge.image.layers.tar_sparse import (
     parse_header_pairs,
     parse_pax_map,
 )
-from kedge.base.packed_blocks import PackedBlocks, PackedSink
-from kedge.base.tree import Buffer, ContentSink, NodeKind, Xattrs
 
 Piece = bytes | PackedBlocks  # the tar as it is, or a part of a large file's content in its place
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kedge.base.tree import Buffer
 from kedge.image.layers.tar_layout import parse_number
 from kedge.image.layers.tar_pax import MAXIMUM_EXTENSION, Records
-from kedge.base.tree import Buffer
 
 MAXIMUM_PIECES = 65536
 MAXIMUM_SIZE = 1 << 62

@@ -10,14 +10,14 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
+from kedge.base.tree import Buffer, ContentSource, Node, NodeKind, walk
 from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.image.formats.compression import GzipLayerCompressor, StreamCompressor
-from kedge.base.frozen import frozen
 from kedge.image.layers.member_names import show_name
 from kedge.image.layers.tar_layout import BLOCK, HEADER, ZERO_BLOCK
 from kedge.image.layers.whiteouts import WHITEOUT_PREFIX
-from kedge.base.digest import Digest
-from kedge.base.tree import Buffer, ContentSource, Node, NodeKind, walk
 
 _FLAGS = {
     NodeKind.FILE: b"0",

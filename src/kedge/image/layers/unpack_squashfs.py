@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from kedge.image.layers.privileges import choose_privileges, make_mode_usable, make_special
-from kedge.image.layers.sandbox import refuse_way_out
 from kedge.base.progress import Progress
 from kedge.base.tree import Node, NodeKind, walk
+from kedge.image.layers.privileges import choose_privileges, make_mode_usable, make_special
+from kedge.image.layers.sandbox import refuse_way_out
 from kedge.system.confined_paths import open_folder
 from kedge.system.forked_workers import share_work
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kedge.base.progress import Progress, Silent
+from kedge.base.tree import Node, NodeKind
 from kedge.errors import UnsupportedFormat
 from kedge.image.layers.capability_attribute import make_capability_general
 from kedge.image.layers.directory_tree import FolderOptions, FolderSource, is_mostly_hole, read_folder
@@ -20,8 +22,6 @@ from kedge.image.layers.member_names import show_name
 from kedge.image.layers.owners import OwnerLookup, OwnerTable, hand_down_owners, take_noted_mode, take_noted_owner
 from kedge.image.layers.tar_writer import refuse_whiteout
 from kedge.image.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX
-from kedge.base.progress import Progress, Silent
-from kedge.base.tree import Node, NodeKind
 
 _OPAQUE = frozenset(prefix + b"opaque" for prefix in OVERLAY_PREFIXES)
 _ELSEWHERE = frozenset(prefix + name for prefix in OVERLAY_PREFIXES for name in (b"redirect", b"metacopy"))

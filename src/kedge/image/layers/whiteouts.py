@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kedge.image.layers.layer_entries import Entries, Run
 from kedge.base.tree import Node, NodeKind
+from kedge.image.layers.layer_entries import Entries, Run
 
 WHITEOUT_PREFIX = b".wh."
 OPAQUE_NAME = b".wh..wh..opq"

@@ -16,15 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import KedgeError, NoSpace
 from kedge.base.frozen import JsonValue, frozen
-from kedge.system.host.limits import read_limits
-from kedge.system.host.space import free_space, require_space
 from kedge.base.progress import Progress, Silent
 from kedge.base.size import format_size
-from kedge.system.confined_paths import remove_tree
-from kedge.system.files import TEMPORARY_PREFIX, explained, temporary_beside, write_atomically
-from kedge.system.owned_names import owner_is_gone
+from kedge.errors import KedgeError, NoSpace
 from kedge.image.node_cache import (
     BOOT,
     CONFIG,
@@ -45,6 +40,11 @@ from kedge.image.node_cache import (
     reference_path,
     reference_record,
 )
+from kedge.system.confined_paths import remove_tree
+from kedge.system.files import TEMPORARY_PREFIX, explained, temporary_beside, write_atomically
+from kedge.system.host.limits import read_limits
+from kedge.system.host.space import free_space, require_space
+from kedge.system.owned_names import owner_is_gone
 from kedge.system.settings import Settings
 
 if TYPE_CHECKING:

@@ -13,13 +13,19 @@ import time
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
 from kedge.base.frozen import frozen, replace
+from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
 from kedge.image.registry.challenge import Challenge
 from kedge.image.registry.credentials import Credential
 from kedge.image.registry.ngc_keys import NGC_REGISTRY, is_ngc_address
 from kedge.image.registry.proxies import is_loopback
-from kedge.image.registry.response_errors import BODY_LIMIT, Situation, explain_refused, explain_response, read_error_body
+from kedge.image.registry.response_errors import (
+    BODY_LIMIT,
+    Situation,
+    explain_refused,
+    explain_response,
+    read_error_body,
+)
 from kedge.image.registry.secret import Secret, encode_basic, redact_url, scrub
 from kedge.image.registry.transport import HttpRequest, HttpTransport, Response, split_url
 

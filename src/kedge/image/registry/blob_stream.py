@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from kedge.errors import DigestMismatch, RegistryProtocolError
 from kedge.base.frozen import frozen
 from kedge.base.patterns import late_pattern
+from kedge.errors import DigestMismatch, RegistryProtocolError
 from kedge.image.registry.connection_errors import explain_break
 from kedge.image.registry.secret import redact_url
 from kedge.image.registry.transport import Response

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from kedge.image.clean_config import clean_text
-from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
 from kedge.base.image_name import is_tag
+from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
+from kedge.image.clean_config import clean_text
 from kedge.image.registry.response_errors import is_web_page
 from kedge.image.registry.secret import redact_url
 from kedge.image.registry.transport import HttpRequest, HttpTransport, Response, split_url

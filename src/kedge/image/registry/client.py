@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypeVar
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import ACCEPTED_MANIFESTS, MAXIMUM_MANIFEST, Descriptor, Index, Manifest, parse_manifest
 from kedge.errors import (
     CorruptImage,
     DigestMismatch,
@@ -21,8 +23,6 @@ from kedge.errors import (
     NetworkFailed,
     RegistryProtocolError,
 )
-from kedge.base.digest import Digest
-from kedge.base.manifest import ACCEPTED_MANIFESTS, MAXIMUM_MANIFEST, Descriptor, Index, Manifest, parse_manifest
 from kedge.image.registry.blob_stream import BlobStream, open_stream
 from kedge.image.registry.client_setup import Access
 from kedge.image.registry.mirrors import Endpoint

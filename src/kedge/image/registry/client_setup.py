@@ -9,13 +9,13 @@ from pathlib import Path
 
 from kedge.base.frozen import frozen, replace
 from kedge.base.progress import Progress, Silent
+from kedge.base.release import VERSION
 from kedge.image.registry.access_options import AccessOptions
 from kedge.image.registry.credentials import CredentialSources
 from kedge.image.registry.mirrors import Registries, load_registries, user_configuration
 from kedge.image.registry.proxies import Proxies
 from kedge.image.registry.tls import CERTIFICATE_FOLDERS
 from kedge.image.registry.transport import HttpTransport, TransportOptions
-from kedge.base.release import VERSION
 from kedge.system.settings import home_directory
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kedge.errors import NetworkFailed
 from kedge.base.frozen import frozen
 from kedge.base.size import format_size
+from kedge.errors import NetworkFailed
 from kedge.image.registry.secret import redact_url
 
 

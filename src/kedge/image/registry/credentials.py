@@ -12,15 +12,15 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kedge.errors import InvalidSetting, KedgeError, ProgramFailed, UsageError
 from kedge.base.frozen import NOTHING, frozen
 from kedge.base.login_sources import NGC_VARIABLES, PAIRS, list_auth_files
 from kedge.base.patterns import late_pattern
-from kedge.system.private_files import find_foreign_hand
+from kedge.errors import InvalidSetting, KedgeError, ProgramFailed, UsageError
 from kedge.image.registry.docker_config import AuthFile, Login, normalize_key, read_auth_file
 from kedge.image.registry.netrc import NetrcEntry, parse_netrc
 from kedge.image.registry.ngc_keys import NGC_REGISTRY, NGC_USER, holds_ngc_key, is_ngc_registry
 from kedge.image.registry.secret import Secret, encode_basic
+from kedge.system.private_files import find_foreign_hand
 from kedge.system.settings import apptainer_directory
 
 _ENROOT_NAMES = {

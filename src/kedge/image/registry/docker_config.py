@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import InvalidSetting
 from kedge.base.frozen import NOTHING, frozen
+from kedge.errors import InvalidSetting
+from kedge.image.registry.secret import Secret
 from kedge.system.exclusive_change import sole_change
 from kedge.system.files import write_atomically
-from kedge.image.registry.secret import Secret
 
 _MAXIMUM = 4 << 20
 _HUB_KEY = "https://index.docker.io/v1/"

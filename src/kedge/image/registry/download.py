@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
+from kedge.base.digest import Digest
+from kedge.base.size import format_size
 from kedge.errors import (
     AccessDenied,
     AuthenticationFailed,
@@ -17,8 +19,6 @@ from kedge.errors import (
     NetworkFailed,
     UnsupportedFormat,
 )
-from kedge.base.digest import Digest
-from kedge.base.size import format_size
 from kedge.image.registry.blob_stream import BlobStream, open_stream
 from kedge.image.registry.response_errors import BODY_LIMIT, Situation, explain_response, read_error_body
 from kedge.image.registry.secret import redact_url

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from kedge.errors import ImageNotFound, InvalidReference, InvalidSetting, KedgeError, RegistryProtocolError
 from kedge.base.digest import Digest
+from kedge.errors import ImageNotFound, InvalidReference, InvalidSetting, KedgeError, RegistryProtocolError
 from kedge.image.registry.blob_stream import BlobStream, open_stream
 from kedge.image.registry.remote_services import find_services
 from kedge.image.registry.remote_yaml import Remote, active_remote

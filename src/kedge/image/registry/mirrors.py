@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import AccessDenied, InvalidSetting
 from kedge.base.frozen import frozen
 from kedge.base.patterns import late_pattern
+from kedge.errors import AccessDenied, InvalidSetting
 
 _MAXIMUM = 1 << 20
 _LOCATION = late_pattern(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(:\d{1,5})?(/[A-Za-z0-9._-]+)*/?\Z")

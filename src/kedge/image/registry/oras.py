@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from kedge.errors import UnsupportedFormat
 from kedge.base.digest import Digest
 from kedge.base.manifest import OCI_MANIFEST, SIF_CONFIG, SIF_LAYER, Descriptor, Manifest
+from kedge.errors import UnsupportedFormat
 
 SIF_CONFIG_BYTES = b"{}"
 TITLE = "org.opencontainers.image.title"

@@ -12,15 +12,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from kedge.errors import AccessDenied, AuthenticationFailed, KedgeError
 from kedge.base.frozen import replace
-from kedge.system.bounded_threads import answer_within
+from kedge.errors import AccessDenied, AuthenticationFailed, KedgeError
 from kedge.image.registry.client import RegistryClient
 from kedge.image.registry.client_setup import Access
 from kedge.image.registry.connection_errors import ConnectionFailure, FailureKind
 from kedge.image.registry.mirrors import Endpoint
 from kedge.image.registry.secret import redact_url, scrub
 from kedge.image.registry.transport import HttpRequest, HttpTransport, split_url
+from kedge.system.bounded_threads import answer_within
 
 
 @dataclass(frozen=True, slots=True)

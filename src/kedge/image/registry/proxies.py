@@ -7,8 +7,8 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
-from kedge.errors import InvalidSetting
 from kedge.base.frozen import NOTHING, frozen
+from kedge.errors import InvalidSetting
 from kedge.image.registry.secret import Secret, encode_basic, redact_url
 
 

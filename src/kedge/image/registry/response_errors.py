@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kedge.base.frozen import frozen
 from kedge.errors import (
     AccessDenied,
     AuthenticationFailed,
@@ -15,7 +16,6 @@ from kedge.errors import (
     RateLimited,
     RegistryProtocolError,
 )
-from kedge.base.frozen import frozen
 from kedge.image.registry.secret import Secret, redact_url, scrub
 from kedge.image.registry.transport import Response
 

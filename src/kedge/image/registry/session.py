@@ -7,8 +7,8 @@ import threading
 from collections.abc import Mapping
 from urllib.parse import quote, urljoin
 
-from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
 from kedge.base.frozen import NOTHING, frozen, replace
+from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
 from kedge.image.registry.auth import Authenticator
 from kedge.image.registry.challenge import Challenge, parse_challenges
 from kedge.image.registry.client_setup import Access

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from urllib.parse import urljoin
 
-from kedge.errors import RegistryProtocolError
 from kedge.base.frozen import frozen
 from kedge.base.image_name import is_tag
 from kedge.base.patterns import late_pattern
+from kedge.errors import RegistryProtocolError
 from kedge.image.registry.response_errors import explain_web_page, is_web_page
 from kedge.image.registry.secret import redact_url
 from kedge.image.registry.session import Call, Session

@@ -9,9 +9,9 @@ import ssl
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kedge.errors import InvalidSetting
 from kedge.base.frozen import frozen
 from kedge.base.patterns import late_pattern
+from kedge.errors import InvalidSetting
 from kedge.system.start_kedge import find_bundle_copy
 
 # Where distributions keep the bundle; interpreters built elsewhere (conda, uv) look in places that are not here.

@@ -22,8 +22,8 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import urllib3
 import urllib3.exceptions as faults
 
-from kedge.errors import NetworkFailed, RegistryProtocolError
 from kedge.base.frozen import NOTHING, frozen, replace
+from kedge.errors import NetworkFailed, RegistryProtocolError
 from kedge.image.registry.connection_errors import (
     BRIEF,
     TRANSIENT,

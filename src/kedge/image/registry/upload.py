@@ -12,6 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 from urllib.parse import quote, urljoin
 
+from kedge.base.digest import Digest
+from kedge.base.frozen import frozen, replace
+from kedge.base.manifest import Descriptor
+from kedge.base.patterns import late_pattern
 from kedge.errors import (
     AccessDenied,
     AuthenticationFailed,
@@ -20,10 +24,6 @@ from kedge.errors import (
     NetworkFailed,
     RegistryProtocolError,
 )
-from kedge.base.frozen import frozen, replace
-from kedge.base.digest import Digest
-from kedge.base.manifest import Descriptor
-from kedge.base.patterns import late_pattern
 from kedge.image.registry.auth import append_query
 from kedge.image.registry.session import Call, Session
 from kedge.image.registry.transport import READ_SIZE, Response

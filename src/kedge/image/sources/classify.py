@@ -12,10 +12,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.errors import UsageError
-from kedge.image.formats.identify import ARCHIVES, FileKind, identify_file
 from kedge.base.frozen import frozen, replace
 from kedge.base.reference import Reference, Transport
+from kedge.errors import UsageError
+from kedge.image.formats.identify import ARCHIVES, FileKind, identify_file
 from kedge.system.files import explained
 
 if TYPE_CHECKING:

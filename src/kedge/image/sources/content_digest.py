@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kedge.errors import CorruptImage
-from kedge.system.files import explained
 from kedge.image.image_file import ImageFile, identify
+from kedge.system.files import explained
 
 _FORMAT = b"kedge unpacked 1\0"  # raise it when the unpacked files change
 _SLICE = 64 << 20  # bytes that one thread hashes at a time

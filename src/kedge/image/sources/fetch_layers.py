@@ -8,21 +8,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from kedge.errors import CorruptImage
-from kedge.image.formats.singularityd import SourceRecord
-from kedge.image.formats.singularityd.documents import add_build
-from kedge.image.layers.layer_source import LayerSource
 from kedge.base.digest import Digest
 from kedge.base.manifest import Descriptor, ImageConfig
 from kedge.base.platform import Platform
 from kedge.base.progress import Task
 from kedge.base.reference import Reference
-from kedge.image.workplace import Workplace
+from kedge.errors import CorruptImage
+from kedge.image.formats.singularityd import SourceRecord
+from kedge.image.formats.singularityd.documents import add_build
+from kedge.image.layers.layer_source import LayerSource
 from kedge.image.sources.image_source import LayeredImage, choose_reading
 from kedge.image.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts
 from kedge.image.store.download import IngestOptions
 from kedge.image.store.parallel_downloads import Ingest
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
 
 if TYPE_CHECKING:
     from kedge.image.registry.blob_stream import BlobStream

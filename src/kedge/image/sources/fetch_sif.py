@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import ImageNotFound, InvalidSetting
-from kedge.image.formats.identify import PROBE, FileKind, identify_bytes, identify_file, refuse_as_sif
-from kedge.image.formats.sif.reader import SifReader
 from kedge.base.digest import Digest
 from kedge.base.manifest import SIF_LAYER, Descriptor
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference, Transport
-from kedge.image.workplace import Workplace
-from kedge.image.sources.classify import Source
-from kedge.image.sources.fetch_layers import choose_ingest, short_name
-from kedge.image.sources.resolve import Resolved, compare_platform, resolve
-from kedge.system.files import explained
+from kedge.errors import ImageNotFound, InvalidSetting
+from kedge.image.formats.identify import PROBE, FileKind, identify_bytes, identify_file, refuse_as_sif
+from kedge.image.formats.sif.reader import SifReader
 from kedge.image.registry.blob_stream import BlobStream
 from kedge.image.registry.download import download_url, open_url
 from kedge.image.registry.library import KNOWN_LIBRARY, LibraryClient, find_library
 from kedge.image.registry.oras import find_sif
 from kedge.image.registry.transport import HttpTransport
-from kedge.system.settings import home_directory
+from kedge.image.sources.classify import Source
+from kedge.image.sources.fetch_layers import choose_ingest, short_name
+from kedge.image.sources.resolve import Resolved, compare_platform, resolve
 from kedge.image.store.download import OpenAt
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.system.files import explained
+from kedge.system.settings import home_directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from kedge.image.formats.singularityd import ConversionRecord, SourceRecord
 from kedge.base.frozen import frozen
+from kedge.base.manifest import ImageConfig, Manifest
+from kedge.base.tree import ContentSink, ContentSource, Node, copy_tree
+from kedge.image.formats.singularityd import ConversionRecord, SourceRecord
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.limits import FlattenOptions
-from kedge.base.manifest import ImageConfig, Manifest
-from kedge.base.tree import ContentSink, ContentSource, Node, copy_tree
 from kedge.image.workplace import Workplace
 
 

@@ -10,6 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from kedge.base.manifest import ImageConfig, parse_config
+from kedge.base.platform import Platform
+from kedge.base.progress import Progress
+from kedge.base.reference import Reference, Transport
+from kedge.base.tree import ContentSink, ContentSource, Node, NodeKind, find
 from kedge.errors import FileProblem, InvalidReference, KedgeError, NoMatchingPlatform, UsageError
 from kedge.image.formats.enroot import read_section
 from kedge.image.formats.go_json import encode_json, encode_text
@@ -28,17 +33,12 @@ from kedge.image.host_programs import describe_host, pack_host
 from kedge.image.host_programs.python_environment import StartsPython, start_on_host
 from kedge.image.layers.directory_tree import FolderOptions, read_folder
 from kedge.image.layers.layer_source import LayerSource
-from kedge.base.manifest import ImageConfig, parse_config
-from kedge.base.platform import Platform
-from kedge.base.progress import Progress
-from kedge.base.reference import Reference, Transport
-from kedge.base.tree import ContentSink, ContentSource, Node, NodeKind, find
-from kedge.image.tree_view import TreeView
-from kedge.image.workplace import Workplace
 from kedge.image.sources.classify import SourceKind, classify
 from kedge.image.sources.fetch_layers import image_platform, parse_time
 from kedge.image.sources.image_source import ImageSource, LayeredImage, PackedTree, TreeImage, choose_reading
 from kedge.image.sources.resolve import compare_platform
+from kedge.image.tree_view import TreeView
+from kedge.image.workplace import Workplace
 from kedge.system.elf import identify_machine
 from kedge.system.files import explained
 

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from kedge.errors import InvalidReference
 from kedge.base.digest import Digest
 from kedge.base.reference import Reference, Transport
-from kedge.image.workplace import Workplace
+from kedge.errors import InvalidReference
 from kedge.image.sources.resolve import resolve
+from kedge.image.workplace import Workplace
 
 
 def ask_digest(reference: Reference, workplace: Workplace) -> Digest:

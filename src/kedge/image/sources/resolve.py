@@ -13,20 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kedge.errors import (
-    AccessDenied,
-    AuthenticationFailed,
-    CorruptImage,
-    FileProblem,
-    ImageNotFound,
-    NetworkFailed,
-    NoMatchingPlatform,
-    RateLimited,
-    RegistryProtocolError,
-    UnsupportedFormat,
-)
-from kedge.base.frozen import frozen
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
 from kedge.base.manifest import (
     MAXIMUM_CONFIG,
     MAXIMUM_MANIFEST,
@@ -39,9 +27,21 @@ from kedge.base.manifest import (
 )
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference
-from kedge.image.workplace import Workplace
+from kedge.errors import (
+    AccessDenied,
+    AuthenticationFailed,
+    CorruptImage,
+    FileProblem,
+    ImageNotFound,
+    NetworkFailed,
+    NoMatchingPlatform,
+    RateLimited,
+    RegistryProtocolError,
+    UnsupportedFormat,
+)
 from kedge.image.store.resolved_names import NameRecord
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
 
 if TYPE_CHECKING:
     from kedge.image.registry.client import RegistryClient

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kedge.errors import DigestMismatch, KedgeError
 from kedge.base.frozen import frozen
+from kedge.errors import DigestMismatch, KedgeError
 from kedge.system.files import explained
 
 _WINDOW = 4 << 20  # bytes of the newest pieces that are kept in memory

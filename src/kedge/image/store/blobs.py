@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from kedge.errors import DigestMismatch, FileProblem
 from kedge.base.digest import Digest
 from kedge.base.manifest import Descriptor
-from kedge.system.files import explain, explained
+from kedge.errors import DigestMismatch, FileProblem
 from kedge.image.store.layout import Layout, is_listed, sync_folder
+from kedge.system.files import explain, explained
 
 PIECE = 1 << 20
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import InvalidReference
-from kedge.base.frozen import NOTHING, frozen
 from kedge.base.digest import Digest
+from kedge.base.frozen import NOTHING, frozen
 from kedge.base.manifest import Descriptor
 from kedge.base.patterns import late_pattern
+from kedge.errors import InvalidReference
 from kedge.image.store.blobs import Blobs
 from kedge.image.store.image_records import read_fields
 from kedge.image.store.layout import Layout, is_listed

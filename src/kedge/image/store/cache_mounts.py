@@ -14,14 +14,14 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kedge.errors import FileProblem, StoreBusy
 from kedge.base.frozen import frozen
-from kedge.system.files import explained
-from kedge.system.private_files import find_intruder
+from kedge.errors import FileProblem, StoreBusy
 from kedge.image.store.image_records import read_fields
 from kedge.image.store.layout import Layout, hash_text
 from kedge.image.store.lease import Patience, acquire
 from kedge.image.store.use_marks import Use
+from kedge.system.files import explained
+from kedge.system.private_files import find_intruder
 
 _DATA, _ABOUT = "data", "about.json"
 _MOST_PRIVATE = 64  # directories of one name at the same time

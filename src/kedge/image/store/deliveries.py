@@ -13,8 +13,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import KedgeError
 from kedge.base.frozen import frozen, replace
+from kedge.errors import KedgeError
 from kedge.image.store.image_records import read_digest, read_fields
 from kedge.image.store.layout import Layout, hash_text
 

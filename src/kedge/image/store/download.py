@@ -16,14 +16,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from kedge.errors import DigestMismatch, KedgeError, NetworkFailed, RegistryProtocolError, StoreBusy
 from kedge.base.frozen import frozen
 from kedge.base.manifest import Descriptor
 from kedge.base.size import format_size
-from kedge.system.files import explained
+from kedge.errors import DigestMismatch, KedgeError, NetworkFailed, RegistryProtocolError, StoreBusy
 from kedge.image.store.blob_stream import Flow
 from kedge.image.store.blobs import PIECE, Blobs, Hash, new_hash
 from kedge.image.store.lease import Lease, Patience, acquire
+from kedge.system.files import explained
 
 _SMALL = 64 << 10  # pieces below this are gathered, so that each costs less
 _GATHERED = 256 << 10

@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from kedge.base.frozen import frozen
-from kedge.system.owned_names import is_running, owner_is_gone
 from kedge.image.store.build_steps import drop_orphaned_steps, read_step
 from kedge.image.store.cache_mounts import list_mounts
 from kedge.image.store.deliveries import read_delivery
@@ -21,6 +20,7 @@ from kedge.image.store.layout import Layout
 from kedge.image.store.lease import STALE_AFTER, read_clock, read_lease
 from kedge.image.store.resolved_names import read_name
 from kedge.image.store.use_marks import find_used
+from kedge.system.owned_names import is_running, owner_is_gone
 
 
 class ItemKind(StrEnum):

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from kedge.errors import FileProblem, OutputExists
+from kedge.image.store.blobs import hash_open, new_hash
+from kedge.image.store.layout import sync_folder
 from kedge.system.files import (
     atomic_output,
     explained,
@@ -24,8 +26,6 @@ from kedge.system.files import (
     remove_abandoned,
     temporary_beside,
 )
-from kedge.image.store.blobs import hash_open, new_hash
-from kedge.image.store.layout import sync_folder
 
 Result = TypeVar("Result")
 

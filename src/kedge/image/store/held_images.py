@@ -15,9 +15,9 @@ import shutil
 import time
 from pathlib import Path
 
+from kedge.image.store.layout import Layout
 from kedge.system.files import explained
 from kedge.system.owned_names import own_name
-from kedge.image.store.layout import Layout
 
 _FORGOTTEN_AFTER = 30 * 86400.0  # seconds; its owner, a job on a node, was killed together with the node
 

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.errors import FileProblem, KedgeError
 from kedge.base.frozen import frozen, replace
 from kedge.base.setting_values import LinkMode
-from kedge.system.files import apply_umask, explained
+from kedge.errors import FileProblem, KedgeError
 from kedge.image.store import file_transfer
 from kedge.image.store.blobs import hash_file, hash_open
 from kedge.image.store.deliveries import Deliveries, DeliveryRecord, open_delivered
@@ -27,6 +26,7 @@ from kedge.image.store.image_records import ImageRecord, record_path
 from kedge.image.store.layout import Layout, is_listed, sync_folder
 from kedge.image.store.lease import Lease, Patience, acquire
 from kedge.image.store.use_marks import Use
+from kedge.system.files import apply_umask, explained
 
 Build = Callable[[BinaryIO], None]
 

@@ -24,9 +24,9 @@ import os
 import time
 from pathlib import Path
 
-from kedge.errors import FileProblem
-from kedge.base.frozen import frozen
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
+from kedge.errors import FileProblem
 from kedge.system.confined_paths import remove_tree
 from kedge.system.files import explain, explained
 from kedge.system.owned_names import own_name, owner_is_gone

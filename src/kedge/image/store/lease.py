@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from kedge.errors import KedgeError, StoreBusy
 from kedge.base.frozen import frozen
+from kedge.errors import KedgeError, StoreBusy
 from kedge.system.files import explained
 from kedge.system.lease_holders import Holder, claim_name
 from kedge.system.owned_names import is_running, own_name

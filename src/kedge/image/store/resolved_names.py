@@ -9,10 +9,10 @@ import os
 import time
 from pathlib import Path
 
-from kedge.errors import KedgeError
-from kedge.base.frozen import frozen
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
 from kedge.base.platform import Platform
+from kedge.errors import KedgeError
 from kedge.image.store.layout import Layout, hash_text
 
 _NAME_LIMIT = 64 << 10  # bytes; a record is a few hundred

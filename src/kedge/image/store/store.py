@@ -11,12 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from kedge.errors import InvalidSetting, KedgeError
-from kedge.base.frozen import frozen
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen
 from kedge.base.manifest import OCI_LAYER_ZSTD, Descriptor
 from kedge.base.platform import Platform
-from kedge.system.files import atomic_output
+from kedge.errors import InvalidSetting, KedgeError
 from kedge.image.store import eviction
 from kedge.image.store.blobs import Blobs, WrittenLayer
 from kedge.image.store.build_steps import BuildSteps
@@ -32,6 +31,7 @@ from kedge.image.store.lease import Patience
 from kedge.image.store.parallel_downloads import JOIN_WAIT, Ingest, Workers
 from kedge.image.store.resolved_names import NameRecord, Names
 from kedge.image.store.use_marks import Use
+from kedge.system.files import atomic_output
 
 _DEFAULT_DOWNLOADS = 4
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kedge.errors import KedgeError
 from kedge.base.digest import Digest
 from kedge.base.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
+from kedge.errors import KedgeError
 from kedge.image.store.layout import Layout
 from kedge.image.store.resolved_names import NameRecord, Names
 

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from kedge.system.owned_names import own_name, owner_is_gone
 from kedge.image.store.layout import Layout
 from kedge.image.store.lease import PULSE, read_clock
+from kedge.system.owned_names import own_name, owner_is_gone
 
 _TOUCH_EVERY = 60.0  # seconds
 _STALE_AFTER = 600.0  # a mark of another host that was not touched for so long has no reader

@@ -13,10 +13,10 @@ import re
 import struct
 from dataclasses import dataclass, field
 
+from kedge.base.progress import Progress, Silent
 from kedge.errors import SignatureInvalid, UsageError
 from kedge.image.formats.sif.layout import SifDescriptor
 from kedge.image.formats.sif.reader import SifReader, describe_type
-from kedge.base.progress import Progress, Silent
 
 VERSION = 1
 # type, used, relative ID, link, size, creation time, uid, gid, name, extra

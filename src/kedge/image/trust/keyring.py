@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from kedge.errors import KedgeError, KeyNotFound, UsageError
-from kedge.system.exclusive_change import sole_change
-from kedge.system.files import write_atomically
-from kedge.system.settings import apptainer_directory
 from kedge.image.trust.keyfiles import read_key_file
 from kedge.image.trust.openpgp.keys import KeyBlock, make_public, merge_blocks, parse_public_key, split_blocks
 from kedge.image.trust.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY, read_packets
+from kedge.system.exclusive_change import sole_change
+from kedge.system.files import write_atomically
+from kedge.system.settings import apptainer_directory
 
 Result = TypeVar("Result")
 

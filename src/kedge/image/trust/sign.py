@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from kedge.base.progress import Progress, Silent
 from kedge.errors import KeyUnusable, UsageError
 from kedge.image.formats.sif.data_object import DataObject
 from kedge.image.formats.sif.edit import append_objects
 from kedge.image.formats.sif.layout import DataType, HashType, SifDescriptor, pack_signature_extra
 from kedge.image.formats.sif.reader import SifReader
-from kedge.base.progress import Progress, Silent
-from kedge.system.files import explained
 from kedge.image.trust import dsse
 from kedge.image.trust.crypto import SigningKey
 from kedge.image.trust.digests import Digester, compute_metadata, list_groups
@@ -25,6 +24,7 @@ from kedge.image.trust.openpgp.keys import KeyBlock
 from kedge.image.trust.openpgp.packets import SECRET_SUBKEY
 from kedge.image.trust.openpgp.secret import SecretKey, parse_secret_key
 from kedge.image.trust.openpgp.signature import TEXT, Signer, make_signature
+from kedge.system.files import explained
 
 AskPassphrase = Callable[[str], str]  # gets a question, gives the answer; asked only when a passphrase is needed
 _HASH_TYPES = {"sha256": HashType.SHA256, "sha384": HashType.SHA384, "sha512": HashType.SHA512}

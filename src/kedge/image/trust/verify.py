@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from kedge.base.progress import Progress, Silent
 from kedge.errors import KedgeError, KeyNotFound, SignatureInvalid
 from kedge.image.formats.sif.layout import DataType, SifDescriptor
 from kedge.image.formats.sif.reader import SifReader
-from kedge.base.progress import Progress, Silent
 from kedge.image.trust import dsse
 from kedge.image.trust.crypto import VerifyingKey
 from kedge.image.trust.digests import Digester, check_metadata, list_group, list_groups, parse_metadata

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import contextlib
 
+from kedge.cluster.job import DependencyKind
 from kedge.errors import FileProblem, JobNotFound
 from kedge.jobs.local.planning import DEPENDENCY, NEVER
 from kedge.jobs.local.queue_files import LocalQueue, StoredJob
 from kedge.jobs.local.request import LocalRequest
 from kedge.jobs.local.task_file import DONE, FAILED, RUNNING
-from kedge.cluster.job import DependencyKind
 
 
 def judge_dependencies(queue: LocalQueue, request: LocalRequest) -> tuple[str, tuple[str, ...]]:

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kedge.errors import InvalidJob
-from kedge.base.frozen import frozen, replace
-from kedge.jobs.local.request import LocalRequest
 from kedge.base.duration import parse_duration
+from kedge.base.frozen import frozen, replace
+from kedge.base.nearest import propose
 from kedge.cluster.job import JobArray, parse_dependencies
 from kedge.cluster.memory import parse_memory
-from kedge.base.nearest import propose
+from kedge.errors import InvalidJob
+from kedge.jobs.local.request import LocalRequest
 
 _PREFIX = "#KEDGE"
 _MOST = 1_000_000

@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kedge.errors import InvalidSetting, RequestRefused
+from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
+from kedge.cluster.memory import shorten_memory
+from kedge.errors import InvalidSetting, RequestRefused
+from kedge.jobs.local.request import LocalRequest, ResourceAmount
 from kedge.system.host.gpu_devices import list_gpus
 from kedge.system.host.limits import read_limits
-from kedge.jobs.local.request import LocalRequest, ResourceAmount
-from kedge.base.counting import count_things
-from kedge.cluster.memory import shorten_memory
 
 _PLENTY = 1 << 60  # where nothing says how much memory there is
 

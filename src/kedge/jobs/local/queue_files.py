@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from kedge.errors import FileProblem, JobNotFound
 from kedge.base.frozen import frozen
+from kedge.errors import FileProblem, JobNotFound
 from kedge.jobs.local.request import LocalRequest
 from kedge.jobs.local.task_file import CANCEL, DONE, FAILED, RUNNING, name_task
 from kedge.system.file_locks import locked

@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kedge.errors import CannotStart, KedgeError
 from kedge.base.frozen import frozen
 from kedge.cluster.host_memory import count_memory_kills
+from kedge.cluster.job_state import State
+from kedge.cluster.output_pattern import fill_pattern
+from kedge.errors import CannotStart, KedgeError
 from kedge.jobs.local.host_resources import read_machine
 from kedge.jobs.local.queue_files import LocalQueue, StoredJob
 from kedge.jobs.local.take_turn import name_of, take_turn
@@ -28,8 +30,6 @@ from kedge.jobs.local.watch_processes import (
     hear_signals,
     watch_to_end,
 )
-from kedge.cluster.job_state import State
-from kedge.cluster.output_pattern import fill_pattern
 from kedge.system.detached_programs import HeldProgram, Program
 from kedge.system.files import explained
 from kedge.system.libc import PR_SET_CHILD_SUBREAPER

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from kedge.cluster.job_state import State
 from kedge.errors import LimitReached
 from kedge.jobs.local.dependencies import judge_dependencies
 from kedge.jobs.local.host_resources import LocalNode, read_machine
@@ -29,7 +30,6 @@ from kedge.jobs.local.task_file import (
     read_task,
     rename_ended,
 )
-from kedge.cluster.job_state import State
 from kedge.system.detached_programs import start_detached
 from kedge.system.file_locks import is_locked, lock_file, take_lock
 from kedge.system.owned_names import is_running

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from kedge.base.frozen import frozen
 from kedge.base.duration import shorten_duration
+from kedge.base.frozen import frozen
 from kedge.cluster.job_state import State
 from kedge.cluster.memory import shorten_memory
 from kedge.system.owned_names import is_running

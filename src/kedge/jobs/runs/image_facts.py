@@ -9,9 +9,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import KedgeError
 from kedge.base.image_argument import find_path
 from kedge.base.secret_text import redact
+from kedge.errors import KedgeError
 from kedge.image.image_file import identify, make_absolute
 from kedge.image.node_cache import find_by_reference
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kedge.errors import KedgeError, NoSpace
-from kedge.system.host.cgroups import read_hierarchies
-from kedge.system.host.usage_watch import UsageWatch
-from kedge.jobs.runs.run_record import ENDED, encode_record, name_record, refuse_place
 from kedge.jobs.runs.image_facts import describe_image
 from kedge.jobs.runs.run_facts import RunRequest, describe_run, format_time
+from kedge.jobs.runs.run_record import ENDED, encode_record, name_record, refuse_place
 from kedge.system.files import write_atomically
+from kedge.system.host.cgroups import read_hierarchies
+from kedge.system.host.usage_watch import UsageWatch
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
 if TYPE_CHECKING:

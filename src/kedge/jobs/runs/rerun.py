@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import KedgeError, RunDiffers
 from kedge.base.frozen import JsonValue, frozen
-from kedge.system.host.gpu_probe import GpuProbe, probe_gpus
 from kedge.base.image_argument import find_path
-from kedge.jobs.runs.run_record import is_words
 from kedge.base.secret_text import HIDDEN
-from kedge.jobs.runs.image_facts import describe_image
-from kedge.jobs.runs.run_facts import choose_variables
 from kedge.container.flags import collect_binds
 from kedge.container.options import RunOptions
+from kedge.errors import KedgeError, RunDiffers
+from kedge.jobs.runs.image_facts import describe_image
+from kedge.jobs.runs.run_facts import choose_variables
+from kedge.jobs.runs.run_record import is_words
+from kedge.system.host.gpu_probe import GpuProbe, probe_gpus
 
 _VERBS = ("exec", "run", "launch")
 # Set by this host, its scheduler or a launcher: the values of another time or place would be wrong now.

@@ -9,16 +9,16 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.errors import KedgeError
 from kedge.base.frozen import frozen
-from kedge.system.host.limits import read_limits
-from kedge.cluster.this_host import read_this_host
-from kedge.cluster.ranks import find_rank
-from kedge.jobs.runs.run_record import MARK, RUNNING, SCHEMA
-from kedge.base.secret_text import HIDDEN, mask_value, mask_words, redact
 from kedge.base.release import VERSION
+from kedge.base.secret_text import HIDDEN, mask_value, mask_words, redact
+from kedge.cluster.ranks import find_rank
 from kedge.cluster.schedulers.current_allocation import find_allocation
 from kedge.cluster.schedulers.current_job import find_current_job
+from kedge.cluster.this_host import read_this_host
+from kedge.errors import KedgeError
+from kedge.jobs.runs.run_record import MARK, RUNNING, SCHEMA
+from kedge.system.host.limits import read_limits
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kedge.jobs.scripts.script import ContainerCall
-from kedge.cluster.launchers.known import list_launchers
 from kedge.base.shell_text import KEYWORDS, Command, Word
+from kedge.cluster.launchers.known import list_launchers
 from kedge.cluster.schedulers.slurm.options import srun_wants_value
+from kedge.jobs.scripts.script import ContainerCall
 
 _LAUNCHERS = list_launchers("tasks")
 SINGULARITY = ("singularity", "apptainer", "kedge", "singularity-ce")

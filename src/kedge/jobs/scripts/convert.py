@@ -6,17 +6,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kedge.base.frozen import replace
+from kedge.base.secret_text import mask_secrets
+from kedge.cluster.job import Job
+from kedge.cluster.schedulers.choose import find_facts
+from kedge.cluster.schedulers.script_request import Left, ScriptRequest
+from kedge.cluster.site import Site
+from kedge.errors import InvalidJob
 from kedge.jobs.scripts.convert_body import convert_body
 from kedge.jobs.scripts.read_request import read_request
 from kedge.jobs.scripts.script import BatchScript
 from kedge.jobs.scripts.variables import find_own_names
-from kedge.errors import InvalidJob
-from kedge.base.frozen import replace
-from kedge.cluster.job import Job
-from kedge.base.secret_text import mask_secrets
-from kedge.cluster.site import Site
-from kedge.cluster.schedulers.choose import find_facts
-from kedge.cluster.schedulers.script_request import Left, ScriptRequest
 
 _SAME = """name nodes tasks tasks_per_node cpus_per_task gpu_type memory memory_per_cpu memory_per_gpu time exclusive
 account queue qos reservation constraint array dependencies begin mail mail_on output error directory environment"""

@@ -9,6 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kedge.base.shell_text import KEYWORDS, Command, Word
+from kedge.cluster.job import Parallel
+from kedge.cluster.schedulers.choose import list_facts
+from kedge.cluster.schedulers.script_request import Left, ScriptRequest
 from kedge.jobs.scripts.convert_launcher import Launch, read_launcher, read_torchrun
 from kedge.jobs.scripts.script import BatchScript, ContainerCall
 from kedge.jobs.scripts.shell_differences import (
@@ -21,10 +25,6 @@ from kedge.jobs.scripts.shell_differences import (
     sets_arguments,
 )
 from kedge.jobs.scripts.variables import find_names, find_values, resolve_word, resolve_words, uses_arguments
-from kedge.cluster.job import Parallel
-from kedge.base.shell_text import KEYWORDS, Command, Word
-from kedge.cluster.schedulers.choose import list_facts
-from kedge.cluster.schedulers.script_request import Left, ScriptRequest
 
 _SUBMIT_DIRECTORIES = "|".join(filter(None, (facts.submit_directory for facts in list_facts())))
 _SUBMIT_FOLDER = re.compile(rf"\"?\$\{{?({_SUBMIT_DIRECTORIES})\}}?\"?/?\Z")

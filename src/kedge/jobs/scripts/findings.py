@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kedge.jobs.scripts.script import BatchScript
 from kedge.base.frozen import JsonValue
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.script_request import ScriptRequest
+from kedge.cluster.site import Queue, Site
+from kedge.jobs.scripts.script import BatchScript
 
 
 class Severity(StrEnum):

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from kedge.jobs.scripts.script import BatchScript
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.choose import find_language
 from kedge.cluster.schedulers.directive import Directive
 from kedge.cluster.schedulers.script_request import ScriptRequest
+from kedge.cluster.site import Queue, Site
+from kedge.jobs.scripts.script import BatchScript
 
 
 def read_request(script: BatchScript, site: Site | None = None) -> ScriptRequest:

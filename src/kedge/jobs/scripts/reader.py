@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from kedge.jobs.scripts.containers import find_containers, find_launchers, find_modules
-from kedge.jobs.scripts.script import BatchScript
 from kedge.base.frozen import replace
 from kedge.base.shell_text import Command, find_commands, read_commands
 from kedge.cluster.schedulers.choose import find_language, list_languages
 from kedge.cluster.schedulers.directive import CutOption, Directive
 from kedge.cluster.schedulers.language import Language, LineEnd
 from kedge.cluster.schedulers.shell_words import BEFORE_HASH, OUTSIDE_QUOTES, cut_words
+from kedge.jobs.scripts.containers import find_containers, find_launchers, find_modules
+from kedge.jobs.scripts.script import BatchScript
 
 
 def read_script(text: str) -> BatchScript:

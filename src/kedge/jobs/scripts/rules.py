@@ -6,14 +6,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
+from kedge.base.secret_text import mask_secrets
+from kedge.cluster.site import Site
+from kedge.compat.tables.columns import TableKind
+from kedge.compat.tables.load import read_shipped
 from kedge.jobs.scripts import rules_body, rules_form, rules_processes, rules_request, rules_site, rules_slurm
 from kedge.jobs.scripts.findings import Case, ScriptFinding, ScriptRule, Severity
 from kedge.jobs.scripts.read_request import read_request
 from kedge.jobs.scripts.script import BatchScript
-from kedge.compat.tables.columns import TableKind
-from kedge.compat.tables.load import read_shipped
-from kedge.base.secret_text import mask_secrets
-from kedge.cluster.site import Site
 
 _CHECKS = {
     **rules_form.CHECKS,

@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from kedge.base.secret_text import has_secret
+from kedge.base.shell_text import Word, find_commands
+from kedge.cluster.job import LAUNCHERS
+from kedge.cluster.launchers.known import list_launchers
 from kedge.jobs.scripts.containers import SINGULARITY, find_pulls
 from kedge.jobs.scripts.findings import Case, CheckResult
 from kedge.jobs.scripts.script import ContainerCall
 from kedge.jobs.scripts.variables import find_values, resolve_word
-from kedge.cluster.launchers.known import list_launchers
-from kedge.cluster.job import LAUNCHERS
-from kedge.base.secret_text import has_secret
-from kedge.base.shell_text import Word, find_commands
 
 _PORT = re.compile(
     r"(?:\bMASTER_PORT=|--master[_-]port[= ]|--rdzv[_-]endpoint[= ]\S*:|--main_process_port[= ])[\"']?(\d+)\b(?!\$)"

@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.jobs.scripts.findings import Case, CheckResult
-from kedge.jobs.scripts.reader import split_directive
 from kedge.base.nearest import propose
 from kedge.cluster.schedulers.choose import find_language
 from kedge.cluster.schedulers.directive import Directive, show_option
+from kedge.jobs.scripts.findings import Case, CheckResult
+from kedge.jobs.scripts.reader import split_directive
 
 _EXPANDED = re.compile(r"\$[A-Za-z_{(]|`|^~")
 # typographic dashes, also as UTF-8 that was read as Mac Roman or Windows-1252

@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kedge.base.shell_text import Command
+from kedge.cluster.launchers.known import list_launchers
 from kedge.jobs.scripts.findings import Case, CheckResult
 from kedge.jobs.scripts.variables import find_values, resolve_word
-from kedge.cluster.launchers.known import list_launchers
-from kedge.base.shell_text import Command
 
 # one process per GPU is what these are for
 _OF_TORCH = re.compile(r"(?<!\S)['\"]?(--nproc[_-]per[_-]node)[= ]+(\d+)(?![\w.])")

@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.jobs.scripts.findings import Case, CheckResult
 from kedge.cluster.launchers.known import list_launchers
 from kedge.cluster.schedulers.choose import find_language
 from kedge.cluster.schedulers.directive import show_option
+from kedge.jobs.scripts.findings import Case, CheckResult
 
 _STARTS = re.compile(rf"\b({'|'.join(map(re.escape, list_launchers('processes')))})\b")
 # of M:S, the minutes that are rather meant as hours; 15:00 and 30:00 are what they look like

@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.jobs.scripts.findings import Case, CheckResult
+from kedge.base.nearest import propose
 from kedge.cluster.job import Job
 from kedge.cluster.memory import shorten_memory
-from kedge.base.nearest import propose
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.choose import find_facts, find_language
 from kedge.cluster.schedulers.directive import show_option
+from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.rules import QueueRequest, UnmetRequest, find_broken_limits
+from kedge.jobs.scripts.findings import Case, CheckResult
 
 # why a site refuses what a profile calls so
 _REFUSED = {

@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.jobs.scripts.containers import skip_prefix
-from kedge.jobs.scripts.findings import Case, CheckResult
-from kedge.jobs.scripts.rules_body import list_code
 from kedge.cluster.schedulers.directive import CutOption, show_option
 from kedge.cluster.schedulers.script_request import ScriptRequest
 from kedge.cluster.schedulers.slurm import FACTS
 from kedge.cluster.schedulers.slurm.language import LANGUAGE
 from kedge.cluster.schedulers.slurm.option_values import MAIL_TYPES
+from kedge.jobs.scripts.containers import skip_prefix
+from kedge.jobs.scripts.findings import Case, CheckResult
+from kedge.jobs.scripts.rules_body import list_code
 
 _NODE_RANK = re.compile(r"(?:NODE_RANK=|--node_rank[= ]|--node-rank[= ]|--machine_rank[= ])[\"'\\]*\$\{?SLURM_PROCID\b")
 _OLD = {"SLURM_JOBID": "SLURM_JOB_ID", "SLURM_NODELIST": "SLURM_JOB_NODELIST"}

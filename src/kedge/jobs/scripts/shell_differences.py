@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from kedge.base.shell_text import KEYWORDS, Command, Word
 from kedge.jobs.scripts.script import ContainerCall
 from kedge.jobs.scripts.variables import (
     find_assignments,
@@ -16,7 +17,6 @@ from kedge.jobs.scripts.variables import (
     resolve_words,
     uses_arguments,
 )
-from kedge.base.shell_text import KEYWORDS, Command, Word
 
 # variables and arguments, which sh in the container knows as well as the shell on the node
 _SIMPLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[1-9@*#]|\{[1-9@*#]\})|\\.", re.DOTALL)

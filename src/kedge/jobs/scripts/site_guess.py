@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kedge.cluster.schedulers.choose import find_language
+from kedge.cluster.site import Site
 from kedge.jobs.scripts.read_request import find_resource
 from kedge.jobs.scripts.script import BatchScript
-from kedge.cluster.site import Site
-from kedge.cluster.schedulers.choose import find_language
 
 # names that half of all clusters have, which alone prove nothing
 _COMMON = ("gpu", "cpu", "normal", "small", "large", "long", "short", "development", "debug", "batch", "interactive")

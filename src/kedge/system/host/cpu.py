@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kedge.errors import InvalidReference
 from kedge.base.frozen import frozen
 from kedge.base.platform import Platform
+from kedge.errors import InvalidReference
 
 _READ_LIMIT = 64 << 10  # the first processor is enough, and a node may have hundreds
 

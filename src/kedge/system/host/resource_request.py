@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import UsageError
 from kedge.base.frozen import replace
+from kedge.errors import UsageError
 from kedge.system.files import explained
 
 _PERIOD = 100_000  # microseconds in which a quota of processor time is counted

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kedge.errors import KedgeError, NoSpace
 from kedge.base.frozen import frozen
 from kedge.base.size import format_size
+from kedge.errors import KedgeError, NoSpace
 from kedge.system.files import explained
 from kedge.system.programs import find_program
 

@@ -8,23 +8,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.cluster.site import Site
 from kedge.compat.bandwidth.judge import BandwidthVerdict, judge_bandwidth
 from kedge.compat.bandwidth.links import Link, choose_link
 from kedge.compat.bandwidth.nccl_tests import parse_text
 from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
 from kedge.errors import LaunchFailed
-from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.launch.check_world import check_world
 from kedge.launch.contracts import Contract
 from kedge.launch.plan import LaunchPlan
+from kedge.launch.prepare import plan_launch
 from kedge.launch.probe import answers
-from kedge.cluster.site import Site
+from kedge.launch.request import LaunchRequest
 from kedge.tools.bench.repeats import Repeats
 from kedge.tools.bench.run_ranks import run_on_ranks, run_probe
 from kedge.tools.bench.surroundings import NetworkRates
 from kedge.tools.bench.ways import GLOO, MPI, NCCL, NCCL_TESTS, ImageTools
-from kedge.launch.check_world import check_world
-from kedge.launch.prepare import plan_launch
-from kedge.launch.request import LaunchRequest
 
 _SCRIPT = Path(answers.__file__).with_name("allreduce_torch.py")
 _NAMES = {NCCL: "NCCL", GLOO: "Gloo", MPI: "MPI", NCCL_TESTS: "nccl-tests"}

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.errors import UsageError
 from kedge.base.frozen import JsonValue, frozen
+from kedge.errors import UsageError
 from kedge.tools.bench.record import BenchRecord, Figure
 
 SAME, FASTER, SLOWER = "within the spread", "faster", "slower"

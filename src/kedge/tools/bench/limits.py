@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kedge.compat.gpu_rates import find_gpu_rates
 from kedge.base.frozen import frozen
+from kedge.compat.gpu_rates import find_gpu_rates
 from kedge.system.host.cpu import Processor, read_processor
 
 _BYTES = {"float64": 8, "float32": 4, "tf32": 4, "bf16": 2, "float16": 2}

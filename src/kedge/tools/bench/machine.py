@@ -8,13 +8,13 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kedge.base.image_argument import is_reference
+from kedge.base.release import VERSION
+from kedge.system.files import explained
 from kedge.system.host.cpu import read_processor
 from kedge.system.host.gpu_probe import probe_gpus
 from kedge.system.host.limits import read_limits
-from kedge.base.image_argument import is_reference
 from kedge.tools.bench.record import BenchRecord, Figure, Machine
-from kedge.system.files import explained
-from kedge.base.release import VERSION
 
 
 def read_machine() -> Machine:

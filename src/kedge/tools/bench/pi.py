@@ -7,8 +7,8 @@ import math
 import statistics
 from collections.abc import Mapping
 
-from kedge.errors import LaunchFailed
 from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.errors import LaunchFailed
 from kedge.launch.plan import LaunchPlan
 from kedge.launch.probe.answers import read_lines
 from kedge.tools.bench.repeats import Repeats

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import ProgramFailed
 from kedge.base.frozen import frozen
+from kedge.errors import ProgramFailed
 from kedge.launch.probe.answers import read_lines
-from kedge.tools.bench.one_text import join_modules
 from kedge.system.lean_programs import Finished
 from kedge.system.process import run_program
 from kedge.system.programs import find_program
 from kedge.system.start_kedge import own_command, own_package
+from kedge.tools.bench.one_text import join_modules
 
 _NOT_FOUND = 127
 _SHOWN = 12  # lines of an error

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import FileProblem
 from kedge.base.frozen import JsonValue, frozen
+from kedge.errors import FileProblem
 from kedge.system.files import explained
 
 _LARGEST = 16 << 20  # bytes of a record that is read

@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping, Sequence
 
 from kedge.errors import LaunchFailed
+from kedge.launch.check_world import INSIDE, bring_probe
+from kedge.launch.follow_output import RankFailure
 from kedge.launch.plan import LaunchPlan
 from kedge.launch.probe.answers import MARK, read_failures
 from kedge.launch.probe.words import find_probe, probe_words
-from kedge.launch.check_world import INSIDE, bring_probe
-from kedge.launch.follow_output import RankFailure
 from kedge.launch.run_plan import run_plan
 
 _SHOWN = 12  # lines of an error

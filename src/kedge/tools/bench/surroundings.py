@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.base.frozen import frozen
+from kedge.cluster.interfaces import choose_interface
+from kedge.cluster.network_interfaces import read_interfaces
+from kedge.launch.surroundings import read_allocation_here
 from kedge.system.host.fabric_rates import read_fabric_rates
 from kedge.system.host.gpu_probe import probe_gpus
-from kedge.cluster.network_interfaces import read_interfaces
-from kedge.cluster.interfaces import choose_interface
-from kedge.launch.surroundings import read_allocation_here
 
 
 def count_gpus(environ: Mapping[str, str]) -> int | None:

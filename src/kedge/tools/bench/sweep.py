@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.errors import UsageError
 from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.errors import UsageError
 from kedge.tools.bench.record import BenchRecord, Figure
 
 RANK, GPU = "rank", "GPU"

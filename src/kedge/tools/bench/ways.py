@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kedge.errors import LaunchRefused
 from kedge.base.frozen import frozen
+from kedge.errors import LaunchRefused
 from kedge.launch.probe.answers import read_lines
 from kedge.system.process import run_program
 from kedge.system.start_kedge import own_command

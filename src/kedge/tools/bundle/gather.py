@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kedge.errors import FileProblem, UnsupportedFormat
-from kedge.tools.bundle import layout, rules
-from kedge.tools.bundle.compile_modules import compile_modules
-from kedge.tools.bundle.libraries import LibraryCollector
-from kedge.tools.bundle.write_bundle import BundledFile
 from kedge.image.host_programs.python_environment import ask_python
 from kedge.system.files import explained
 from kedge.system.process import run_program
 from kedge.system.start_kedge import own_interpreter, own_package
+from kedge.tools.bundle import layout, rules
+from kedge.tools.bundle.compile_modules import compile_modules
+from kedge.tools.bundle.libraries import LibraryCollector
+from kedge.tools.bundle.write_bundle import BundledFile
 
 _CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from kedge.base.platform import Platform
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat
 from kedge.image.formats.elf import ElfObject
-from kedge.tools.bundle import rules
 from kedge.image.host_programs.linker import Linker, Needer
 from kedge.image.host_programs.rules import is_driver_object, rules_for
-from kedge.base.platform import Platform
+from kedge.tools.bundle import rules
 
 
 class LibraryCollector:

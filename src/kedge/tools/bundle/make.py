@@ -10,10 +10,10 @@ from pathlib import Path
 
 from kedge.errors import OutputExists, UnsupportedFormat
 from kedge.image.formats.identify import FileKind, identify_file
-from kedge.tools.bundle import WrittenBundle, find_head, gather_files, write_bundle
-from kedge.tools.bundle.read_bundle import describe_bundle
 from kedge.system.files import explained, write_atomically
 from kedge.system.start_kedge import find_bundle
+from kedge.tools.bundle import WrittenBundle, find_head, gather_files, write_bundle
+from kedge.tools.bundle.read_bundle import describe_bundle
 
 
 def make_bundle(out: Path | None, machine: str, *, force: bool = False) -> WrittenBundle:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.image.formats.elf import read_elf
+from kedge.system.files import explained
 from kedge.tools.bundle import layout
 from kedge.tools.bundle.write_bundle import WrittenBundle
-from kedge.system.files import explained
 
 _LONGEST_HEAD = 1 << 20
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}

@@ -7,11 +7,11 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from kedge.base.frozen import JsonValue, frozen
 from kedge.errors import UnsupportedFormat
 from kedge.image.formats.compression.raw_deflate import deflate_raw
-from kedge.base.frozen import JsonValue, frozen
-from kedge.tools.bundle import layout
 from kedge.system.files import write_atomically
+from kedge.tools.bundle import layout
 
 
 @frozen

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import JobFailed, UsageError
 from kedge.base.frozen import frozen
+from kedge.errors import JobFailed, UsageError
 from kedge.system.files import explained
 from kedge.system.private_files import read_own_file
 from kedge.tools.functions.capture import Capture, has_source, is_importable

@@ -13,14 +13,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kedge.errors import KedgeError, NotebookProblem
 from kedge.base.frozen import frozen
-from kedge.tools.jupyter.image_python import ImagePython
+from kedge.container.start.step import run_step
+from kedge.errors import KedgeError, NotebookProblem
 from kedge.system.lean_programs import Finished
 from kedge.system.process import run_program
 from kedge.system.programs import find_program
 from kedge.system.start_kedge import own_interpreter
-from kedge.container.start.step import run_step
+from kedge.tools.jupyter.image_python import ImagePython
 
 _PATIENCE = 600.0
 _PLAIN_VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post)\d+)?")

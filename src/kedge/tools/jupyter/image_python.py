@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Sequence
 
-from kedge.errors import CannotStart, NotebookProblem
 from kedge.base.frozen import JsonValue, frozen
 from kedge.container.start.step import run_step
+from kedge.errors import CannotStart, NotebookProblem
 
 _MARK = "kedge-python "  # environment scripts of an image may print, too
 _PATIENCE = 300.0  # seconds; the image may have to be pulled or unpacked first

@@ -10,17 +10,17 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from kedge.errors import NotebookProblem, OutputExists
 from kedge.base.frozen import frozen, replace
-from kedge.system.host.space import require_space
 from kedge.base.image_argument import is_reference
+from kedge.errors import NotebookProblem, OutputExists
+from kedge.system.files import explained, temporary_beside
+from kedge.system.host.space import require_space
+from kedge.system.private_files import make_private
+from kedge.system.start_kedge import own_command
 from kedge.tools.jupyter.bring_ipykernel import bring_ipykernel
 from kedge.tools.jupyter.image_python import ImagePython, ask_python
 from kedge.tools.jupyter.kernel_command import KernelCommand
 from kedge.tools.jupyter.kernel_specs import FILE, PACKAGES, Kernel, describe_kernel, find_kernel_folder, name_kernel
-from kedge.system.files import explained, temporary_beside
-from kedge.system.private_files import make_private
-from kedge.system.start_kedge import own_command
 
 _ROOM = 150 << 20  # bytes that ipykernel and what it needs take at most
 

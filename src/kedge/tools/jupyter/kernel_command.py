@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from kedge.errors import FileProblem
 from kedge.base.frozen import frozen
+from kedge.errors import FileProblem
 
 # Packages that kedge brought stand behind the image's own: PYTHONPATH would put them before.
 _BEHIND = (

@@ -17,13 +17,13 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from kedge.container.processes.rank_sharing import find_private_directory
 from kedge.errors import NotebookProblem
+from kedge.system.process import PipedChild, start_piped
+from kedge.system.start_kedge import own_command
 from kedge.tools.jupyter.kernel_command import KernelCommand, drop_parent
 from kedge.tools.jupyter.relay import Relay, open_relay
 from kedge.tools.jupyter.relay_lines import OPEN, READY, SIGNAL, START, RelayLine
-from kedge.system.process import PipedChild, start_piped
-from kedge.system.start_kedge import own_command
-from kedge.container.processes.rank_sharing import find_private_directory
 
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")  # as connection files name them, with _port behind
 _MOMENT = 0.05  # seconds between two looks

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kedge.errors import NotebookProblem, UsageError
 from kedge.base.frozen import JsonValue, frozen, replace
 from kedge.base.nearest import propose
+from kedge.errors import NotebookProblem, UsageError
 from kedge.system.files import explained
 
 _OURS = "kedge"  # key of the metadata in kernel.json

@@ -9,12 +9,12 @@ import shlex
 import stat
 from collections.abc import Mapping, Sequence
 
-from kedge.errors import NotebookProblem, UsageError
 from kedge.base.frozen import JsonValue, frozen
-from kedge.tools.jupyter.image_python import ImagePython
+from kedge.cluster.schedulers.choose import list_facts
+from kedge.errors import NotebookProblem, UsageError
 from kedge.launch.surroundings import list_busy_ports
 from kedge.system.owned_names import find_user_name
-from kedge.cluster.schedulers.choose import list_facts
+from kedge.tools.jupyter.image_python import ImagePython
 
 _FIRST_PORT = 8888
 _PORTS = 1000

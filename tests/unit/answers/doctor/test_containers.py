@@ -15,14 +15,21 @@ from kedge.answers.doctor.containers.namespaces import check_outer_container, ch
 from kedge.answers.doctor.containers.overlay import judge_overlay
 from kedge.answers.doctor.containers.seccomp import check_new_privileges, check_seccomp
 from kedge.answers.doctor.containers.subordinate import judge_subordinate_ids
-from kedge.answers.doctor.containers.trial import PLACE, USER_NAMESPACE, WORK, KernelRefusal, cover_place, try_namespaces
+from kedge.answers.doctor.containers.trial import (
+    PLACE,
+    USER_NAMESPACE,
+    WORK,
+    KernelRefusal,
+    cover_place,
+    try_namespaces,
+)
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.errors import LimitReached, ProgramFailed
-from kedge.system.views import TableView
 from kedge.container.facts import HostFacts
 from kedge.container.mounting import OTHER_NAMESPACES
+from kedge.errors import LimitReached, ProgramFailed
 from kedge.system.settings import Settings
+from kedge.system.views import TableView
 from tests.builders.findings import require_whole
 from tests.requirements import require_user_namespaces
 

@@ -9,10 +9,10 @@ from types import ModuleType
 
 import pytest
 
-from kedge.answers.doctor.finding import OK, SKIPPED
-from kedge.answers.doctor.surroundings import Surroundings
 from kedge.answers.doctor import doctor
 from kedge.answers.doctor.doctor import diagnose
+from kedge.answers.doctor.finding import OK, SKIPPED
+from kedge.answers.doctor.surroundings import Surroundings
 from kedge.system.settings import Settings
 
 NAMES = ("kernel", "locale", "registries")  # the last brings the imports that take long

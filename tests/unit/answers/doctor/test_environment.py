@@ -25,8 +25,8 @@ from kedge.answers.doctor.environment.variables import check_binds, judge_search
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.system.host.limits import Limits
-from kedge.system.views import TableView
 from kedge.system.settings import Settings
+from kedge.system.views import TableView
 from tests.builders.findings import require_whole
 from tests.builders.rows import each_row
 

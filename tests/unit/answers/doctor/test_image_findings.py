@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.traits import Fact, ImageTraits
+from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.answers.doctor.image_findings import explain_problem, judge_image
+from kedge.answers.targets import find_target
+from kedge.base.frozen import replace
 from kedge.compat.judge import judge
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Gpu, Target
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.answers.doctor.image_findings import explain_problem, judge_image
+from kedge.compat.traits import Fact, ImageTraits
 from kedge.errors import CorruptImage
-from kedge.base.frozen import replace
-from kedge.answers.targets import find_target
 from kedge.system.settings import Settings
 
 PLAIN = ImageTraits(

@@ -15,12 +15,12 @@ from kedge.answers.doctor.network.certificates import check_certificates
 from kedge.answers.doctor.network.registries import check_proxies, check_registries, judge_reach, list_mirrors
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.base.frozen import replace
+from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.image.registry.connection_errors import ConnectionFailure, FailureKind
 from kedge.image.registry.mirrors import Endpoint, load_registries
 from kedge.image.registry.probe import ProbeResult
 from kedge.image.registry.tls import SYSTEM_BUNDLES
 from kedge.system.settings import Settings
-from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from tests.builders.certificates import make_authority
 
 PASSWORD = "pl4nted-s3cret"

@@ -24,8 +24,8 @@ from kedge.answers.doctor.surroundings import Check, Surroundings
 from kedge.errors import UsageError
 from kedge.system import bounded_children
 from kedge.system.process import run_program
-from kedge.system.spawn import start_of
 from kedge.system.settings import Settings
+from kedge.system.spawn import start_of
 
 HOUR = 3600
 LATE = re.compile(r"did not answer in [\d.]+ s")

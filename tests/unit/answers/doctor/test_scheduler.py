@@ -14,8 +14,8 @@ from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.base.frozen import replace
 from kedge.cluster.schedulers.mpi_types import parse_mpi_types
-from kedge.system.settings import Settings
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
+from kedge.system.settings import Settings
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SLURM_LIST = (

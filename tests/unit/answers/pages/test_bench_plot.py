@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kedge.cli.bench_record import make_plot
-from kedge.base.frozen import replace
-from kedge.tools.bench.record import BenchRecord, Figure, Machine
 from kedge.answers.pages.bench_plot import lay_out_plot, list_ticks
 from kedge.answers.pages.drawing import Sheet, write_svg
+from kedge.base.frozen import replace
+from kedge.cli.bench_record import make_plot
+from kedge.tools.bench.record import BenchRecord, Figure, Machine
 
 MACHINE = Machine("node01", "EPYC", 16, 128 << 30, ("NVIDIA H200",), "580.95.05")
 LINES = BenchRecord(

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.contents.size_report import SizeShare
 from kedge.answers.pages.treemap_picture import draw_treemap, place_shares
+from kedge.compat.contents.size_report import SizeShare
 from tests.builders.rows import each_row
 
 

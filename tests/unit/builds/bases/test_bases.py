@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import ImageNotFound, InvalidRecipe
-from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from kedge.base.image_format import ImageFormat
+from kedge.base.platform import Platform
 from kedge.base.reference import Reference
 from kedge.base.tree import walk
 from kedge.builds.bases.base_references import name_reference
 from kedge.builds.bases.bases import open_base
-from kedge.image.write_image import WriteOptions, write_image
-from kedge.image.workplace import Workplace
+from kedge.builds.step_values import Base, RecipePlace
+from kedge.errors import ImageNotFound, InvalidRecipe
+from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
+from kedge.image.registry.access_options import AccessOptions
 from kedge.image.sources.image_source import LayeredImage
 from kedge.image.sources.open_local import open_local_image
-from kedge.system.outside import Outside
-from kedge.builds.step_values import Base, RecipePlace
-from kedge.image.registry.access_options import AccessOptions
-from kedge.system.settings import Settings
 from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.image.write_image import WriteOptions, write_image
+from kedge.system.outside import Outside
+from kedge.system.settings import Settings
 from tests.builders.layers import MemorySink
 from tests.builders.oci_images import make_image
 from tests.fakes.registry import FakeRegistry
@@ -82,8 +83,9 @@ def test_base_in_an_archive_keeps_layers_and_config(
 
 @pytest.mark.parametrize("form", [ImageFormat.SIF, ImageFormat.SANDBOX, ImageFormat.SQUASHFS])
 def test_base_without_layers_becomes_one_layer_known_by_its_content(
-    form: ImageFormat, tmp_path: Path, workplace: Workplace, store: Store
+    form: ImageFormat, tmp_path: Path, workplace: Workplace, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Platform, "host", lambda: workplace.platform)  # what a tree without programs is taken for
     write_layout(tmp_path / "layout", [make_image([FILES], section=SECTION)])
     keys = []
     for name in ("first.img", "second.img"):

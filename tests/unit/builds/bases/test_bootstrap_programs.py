@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import InvalidRecipe, ProgramMissing
 from kedge.builds.bases import bootstrap_programs
 from kedge.builds.bases.bootstrap import find_instead
 from kedge.builds.bases.bootstrap_programs import plan_bootstrap
+from kedge.builds.step_values import Base, RecipePlace
+from kedge.errors import InvalidRecipe, ProgramMissing
 from kedge.image.workplace import Workplace
 from kedge.system.outside import Outside
-from kedge.builds.step_values import Base, RecipePlace
 from kedge.system.settings import Settings
 
 PLACE = RecipePlace("x.def", 2)

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.read_recipe import read_recipe
 from kedge.builds.step_values import Recipe
+from kedge.errors import InvalidRecipe
 
 DEFINITION = """Bootstrap: docker
 From: debian:{{ TAG }}

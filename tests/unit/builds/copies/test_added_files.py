@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kedge.errors import CorruptImage, DigestMismatch, HostileImage, ImageNotFound, InvalidRecipe
 from kedge.base.tree import Node, walk
+from kedge.builds.addresses import is_address, is_git_address
 from kedge.builds.copies.added_files import AddedFiles
 from kedge.builds.copies.context import open_context
 from kedge.builds.copies.copy_files import digest_copy, make_copy
 from kedge.builds.states.merged_view import view_directory
-from kedge.image.workplace import Workplace
-from kedge.builds.addresses import is_address, is_git_address
 from kedge.builds.step_values import CopyStep, RecipePlace
+from kedge.errors import CorruptImage, DigestMismatch, HostileImage, ImageNotFound, InvalidRecipe
+from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders import layers as build
 from tests.builders.copy_cases import write_tree

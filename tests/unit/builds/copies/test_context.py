@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import FileProblem, InvalidRecipe
 from kedge.base.tree import Node, walk
 from kedge.builds.copies.context import open_context
+from kedge.errors import FileProblem, InvalidRecipe
 from kedge.image.store.file_digests import FileDigests
 from kedge.image.store.layout import Layout
 from tests.builders.copy_cases import write_tree

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.base.frozen import replace
-from kedge.image.layers.owners import OwnerTable, RecordedOwner
 from kedge.base.tree import ContentSource, Node, NodeKind, walk
 from kedge.builds.copies.context import FileOrigin, open_context, open_host_files
 from kedge.builds.copies.copy_files import CopiedContent, digest_copy, make_copy
-from kedge.builds.states.merged_view import MergedView, ViewLevel, view_directory
 from kedge.builds.dockerfile.plan import make_recipe
+from kedge.builds.states.merged_view import MergedView, ViewLevel, view_directory
 from kedge.builds.step_values import CopyStep, DirectoryStep, InlineFile, RecipePlace
+from kedge.errors import InvalidRecipe
+from kedge.image.layers.owners import OwnerTable, RecordedOwner
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, describe_entry, write_tree
 
 PLACE = RecipePlace("recipe", 1)

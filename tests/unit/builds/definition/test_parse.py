@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.definition.parse import parse_stages, read_labels
+from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 
 HEADER = "Bootstrap: docker\nFrom: debian\n"

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.definition.metadata import write_foundation
 from kedge.builds.definition.plan import make_recipe
 from kedge.builds.step_values import (
@@ -21,6 +20,7 @@ from kedge.builds.step_values import (
     TreeFile,
     WriteFilesStep,
 )
+from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 
 HEADER = "Bootstrap: docker\nFrom: debian:12\n"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.dockerfile.dump import dump_syntax
 from kedge.builds.dockerfile.plan import make_recipe
 from kedge.builds.dockerfile.syntax import read_syntax
 from kedge.builds.step_values import BuildArguments
+from kedge.errors import InvalidRecipe
 
 SEED = """# syntax=docker/dockerfile:1
 ARG V=1 W

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.dockerfile.content import read_content
 from kedge.builds.dockerfile.instructions import (
     ArgInstruction,
@@ -17,6 +16,7 @@ from kedge.builds.dockerfile.instructions import (
     RunInstruction,
     WordsInstruction,
 )
+from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 
 

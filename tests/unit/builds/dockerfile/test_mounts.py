@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.dockerfile.mounts import MountContext, read_mount
 from kedge.builds.dockerfile.syntax import read_syntax
 from kedge.builds.step_values import CopyOrigin, StepMount
+from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 
 

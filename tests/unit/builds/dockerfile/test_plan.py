@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.dockerfile.plan import make_recipe
 from kedge.builds.dockerfile.section import DEFAULT_PATH
 from kedge.builds.step_values import (
@@ -21,6 +20,7 @@ from kedge.builds.step_values import (
     RunStep,
     StagePlan,
 )
+from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 
 PATH = f"PATH={DEFAULT_PATH}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.dockerfile.dump import dump_syntax
 from kedge.builds.dockerfile.syntax import Heredoc, parse_heredoc, read_syntax
+from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 
 DUMPS = {

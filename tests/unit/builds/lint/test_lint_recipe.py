@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from kedge.errors import InvalidRecipe
 from kedge.builds.lint.finding import LEVELS
 from kedge.builds.lint.lint_recipe import lint_recipe
+from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 
 UBUNTU = "FROM ubuntu:22.04\n"

@@ -9,20 +9,20 @@ from typing import BinaryIO
 
 import pytest
 
-from kedge.errors import DigestMismatch
-from kedge.base.frozen import replace
-from kedge.image.layers.layer_source import LayerSource
-from kedge.image.layers.tar_writer import LayerResult, write_layer
 from kedge.base.digest import Digest
+from kedge.base.frozen import replace
 from kedge.base.manifest import OCI_LAYER_ZSTD, ImageConfig, Manifest, parse_manifest
 from kedge.base.platform import Platform
 from kedge.base.tree import Node, NodeKind
 from kedge.builds.bases.bases import OpenedBase
 from kedge.builds.copies.copy_files import CopiedContent
+from kedge.builds.read_recipe import read_recipe
 from kedge.builds.results.finished_build import FinishedBuild
 from kedge.builds.results.result_image import keep_in_store, open_result
 from kedge.builds.states.build_state import BuildState, StageResult, StepLayer
-from kedge.builds.read_recipe import read_recipe
+from kedge.errors import DigestMismatch
+from kedge.image.layers.layer_source import LayerSource
+from kedge.image.layers.tar_writer import LayerResult, write_layer
 from kedge.image.store.store import Store
 
 RECIPE = read_recipe(b"FROM scratch\nRUN x\n", "Dockerfile")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.image.layers.owners import OwnerTable, RecordedOwner
 from kedge.builds.states.merged_view import MergedView, ViewLevel, view_directory
+from kedge.image.layers.owners import OwnerTable, RecordedOwner
 from tests.builders.copy_cases import write_tree
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import PackageReplaced
-from kedge.builds.steps.protect import CONSTRAINTS_PATH, freeze_packages
-from kedge.system.views import TableView
 from kedge.builds.step_values import RecipePlace
+from kedge.builds.steps.protect import CONSTRAINTS_PATH, freeze_packages
+from kedge.errors import PackageReplaced
+from kedge.system.views import TableView
 
 SITE = "/usr/local/lib/python3.10/dist-packages"
 PLACE = RecipePlace("Dockerfile", 7)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kedge.errors import BuildFailed
-from kedge.builds.steps.stages import Cancellation, StageCancelled, list_needed, run_stages
 from kedge.builds.read_recipe import read_recipe
 from kedge.builds.step_values import Recipe, Stage
+from kedge.builds.steps.stages import Cancellation, StageCancelled, list_needed, run_stages
+from kedge.errors import BuildFailed
 
 RECIPE = b"""FROM scratch AS a
 FROM scratch AS unused

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.cluster.host_memory import KillWatch
 from kedge.builds.steps.step_deaths import describe_death
+from kedge.cluster.host_memory import KillWatch
 
 
 class FakeWatch(KillWatch):

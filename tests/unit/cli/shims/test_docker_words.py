@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kedge import __version__
-from kedge.cli.shims.docker_words import translate
 from kedge.cli.main import make_parser
+from kedge.cli.shims.docker_words import translate
 from kedge.cli.verbs import VERBS
-from kedge.errors import UsageError
 from kedge.container.flags import parse_words
+from kedge.errors import UsageError
 from tests.builders.rows import each_row
 
 RUN = "--contain --ipc --pid --cleanenv --no-umask --no-eval --writable-tmpfs --fakeroot"

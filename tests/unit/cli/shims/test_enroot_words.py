@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.cli.main import make_parser
 from kedge.cli.shims import enroot_start
 from kedge.cli.shims.enroot_words import main, translate
-from kedge.cli.main import make_parser
-from kedge.errors import FileProblem, UsageError
 from kedge.container.flags import parse_words
+from kedge.errors import FileProblem, UsageError
 
 URI = "docker://nvcr.io#nvidia/cuda:12.4.1-devel"
 START = "--cleanenv --no-eval --no-mount cwd,tmp,bind-paths --scratch /tmp"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.shims.srun_words import split_words, translate
+from kedge.container.flags import parse_words
 from kedge.errors import UsageError
 from kedge.system.start_kedge import own_command
-from kedge.container.flags import parse_words
 from tests.builders.rows import each_row
 
 LINES = [

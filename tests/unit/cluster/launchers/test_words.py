@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import LaunchRefused
 from kedge.base.frozen import replace
+from kedge.cluster.job import LAUNCHERS
 from kedge.cluster.launchers.known import PROGRAMS, find_launch_program, list_launchers
 from kedge.cluster.launchers.open_mpi import list_settings
 from kedge.cluster.launchers.program import ShellText, StartRequest, flatten, glue
-from kedge.cluster.job import LAUNCHERS
+from kedge.errors import LaunchRefused
 from tests.builders.rows import each_row
 
 EVEN = StartRequest(4, 2, 2, ends_together=True, is_labelled=True)

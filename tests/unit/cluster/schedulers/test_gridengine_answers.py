@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.errors import KedgeError, SchedulerFailed
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.schedulers.gridengine.listing import read_state
+from kedge.errors import KedgeError, SchedulerFailed
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 

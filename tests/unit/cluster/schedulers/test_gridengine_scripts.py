@@ -10,13 +10,13 @@ import subprocess
 
 import pytest
 
-from kedge.errors import InvalidJob, KedgeError, RequestRefused
 from kedge.base.frozen import replace
-from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, Parallel
-from kedge.cluster.site import Queue, Site
 from kedge.base.release import VERSION
+from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, Parallel
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
+from kedge.cluster.site import Queue, Site
+from kedge.errors import InvalidJob, KedgeError, RequestRefused
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import InvalidJob
 from kedge.base.frozen import replace
 from kedge.cluster.job import Job, Parallel
 from kedge.cluster.job_rules import check_job
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.launch_words import kedge_launch_words, needs_master, torchrun_words
 from kedge.cluster.schedulers.slurm.write_script import DIALECT
+from kedge.cluster.site import Site
+from kedge.errors import InvalidJob
 
 SITE = Site("generic-slurm", "Slurm", "slurm", gpu_directive="--gpus-per-node={count}")
 JOB = Job(name="train", image="/a.sif", command=("train.py",), parallel=Parallel.TORCHRUN, gpus_per_node=4)

@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.errors import InvalidJob, InvalidSetting, RequestRefused, SchedulerFailed
 from kedge.base.frozen import replace
+from kedge.base.release import VERSION
+from kedge.cluster.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
+from kedge.cluster.job_state import JobStatus, State
+from kedge.cluster.schedulers.backend import ScriptContext
+from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.schedulers.local.backend import BACKEND as LOCAL
+from kedge.cluster.site import Site
+from kedge.errors import InvalidJob, InvalidSetting, RequestRefused, SchedulerFailed
 from kedge.jobs.local.directives import apply_options, read_directives
 from kedge.jobs.local.host_resources import read_machine
 from kedge.jobs.local.planning import ARRAY_LIMIT, NEVER, PRIORITY, RESOURCES, TOO_LARGE, Claim, plan_turn
 from kedge.jobs.local.report import compress_indices
 from kedge.jobs.local.request import LocalRequest, ResourceAmount
-from kedge.cluster.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
-from kedge.cluster.job_state import JobStatus, State
-from kedge.cluster.site import Site
 from kedge.system.start_kedge import own_command
-from kedge.base.release import VERSION
-from kedge.cluster.schedulers.backend import ScriptContext
-from kedge.cluster.schedulers.choose import find_backend
-from kedge.cluster.schedulers.local.backend import BACKEND as LOCAL
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 

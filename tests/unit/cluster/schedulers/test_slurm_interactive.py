@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import RequestRefused
 from kedge.base.frozen import replace
 from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
 COMMAND = ["kedge", "shell", "a b.sif"]

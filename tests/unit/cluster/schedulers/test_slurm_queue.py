@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.errors import SchedulerFailed
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.cluster.schedulers.slurm.values import read_duration, read_exit, read_state, read_time
+from kedge.errors import SchedulerFailed
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 

@@ -7,11 +7,11 @@ import os
 import subprocess
 
 from kedge.base.frozen import replace
-from kedge.cluster.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
-from kedge.cluster.site import Site
 from kedge.base.release import VERSION
+from kedge.cluster.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
+from kedge.cluster.site import Site
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 

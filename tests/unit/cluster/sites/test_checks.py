@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.errors import RequestRefused
 from kedge.base.frozen import replace
 from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
 from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.check_request import Checked, check_request, describe_changes, nearest_request
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
+from kedge.errors import RequestRefused
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SITES = {path.stem: load_site(path.stem, FOLDERS) for path in sorted(SHIPPED.glob("*.toml"))}

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.base.frozen import replace
-from kedge.cluster.site import Queue, Site
-from kedge.cluster.sites.discover import find_runtime_module, suggest_name
 from kedge.cluster.schedulers.gridengine.discover import (
     GridEngineTexts,
     find_groups,
@@ -24,7 +22,9 @@ from kedge.cluster.schedulers.pbs.discover import PbsTexts
 from kedge.cluster.schedulers.pbs.discover import read_site as discover_pbs
 from kedge.cluster.schedulers.slurm.discover import SlurmTexts, parse_gres
 from kedge.cluster.schedulers.slurm.discover import read_site as discover_slurm
+from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.compare import compare_sites
+from kedge.cluster.sites.discover import find_runtime_module, suggest_name
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site, make_site, parse_profile
 from kedge.cluster.sites.schema import SCHEDULERS
 from kedge.cluster.sites.writer import write_profile

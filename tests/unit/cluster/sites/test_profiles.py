@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import SiteProblem
 from kedge.base.frozen import list_names
 from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.profile import (
@@ -26,6 +25,7 @@ from kedge.cluster.sites.profile import (
 )
 from kedge.cluster.sites.profile_text import find_known_table, parse_toml
 from kedge.cluster.sites.schema import QUEUE_KEYS, SITE_KEYS
+from kedge.errors import SiteProblem
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 

@@ -12,7 +12,14 @@ from typing import Any
 from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
 from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.check_request import describe_changes
-from kedge.cluster.sites.rules import RULES, QueueRequest, UnmetRequest, check_paths, find_broken_limits, find_hidden_root
+from kedge.cluster.sites.rules import (
+    RULES,
+    QueueRequest,
+    UnmetRequest,
+    check_paths,
+    find_broken_limits,
+    find_hidden_root,
+)
 
 MEGA, GIGA, HOUR, DAY = 1 << 20, 1 << 30, 3600, 86400
 Found = tuple[str, list[str], str | None, int]

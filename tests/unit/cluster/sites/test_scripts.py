@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import RequestRefused
 from kedge.base.frozen import replace
-from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
-from kedge.cluster.site import Site
-from kedge.system.start_kedge import own_command
 from kedge.base.release import VERSION
+from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.site import Site
 from kedge.cluster.sites.check_request import check_request
 from kedge.cluster.sites.profile import find_folders, list_sites, load_site
+from kedge.errors import RequestRefused
+from kedge.system.start_kedge import own_command
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 
-from kedge.compat.mpi.read_tree import find_mpis
 from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts
+from kedge.compat.mpi.read_tree import find_mpis
 from kedge.system.views import DirectoryView, TableView
 from tests.builders.elf_files import make_library
 from tests.requirements import require_file

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from kedge.errors import DeviceProblem
 from kedge.container.devices import plan_devices
 from kedge.container.facts import Additions, ImageFacts
 from kedge.container.options import RunOptions
+from kedge.errors import DeviceProblem
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
 from tests.builders.rows import each_row
 

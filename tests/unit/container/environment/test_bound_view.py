@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.system.views import DirectoryView, TableView
 from kedge.container.environment.bound_view import BoundView
 from kedge.container.facts import Bind
+from kedge.system.views import DirectoryView, TableView
 
 IMAGE = TableView({"/.singularity.d/env/90-environment.sh": "A=image", "/.singularity.d/runscript": "", "/l": "-> /a"})
 ENV = "/.singularity.d/env"

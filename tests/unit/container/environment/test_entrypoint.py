@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.container.env_scripts import is_oci_script, read_workdir
 from kedge.errors import CannotStart
 from kedge.image.formats.singularityd.scripts import render_runscript
 from kedge.system.views import TableView
-from kedge.container.env_scripts import is_oci_script, read_workdir
 from tests.builders.payloads import make_host, make_image, make_plain_image, plan
 from tests.builders.rows import each_row
 

@@ -15,9 +15,6 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kedge.image.formats.singularityd import fixed_files
-from kedge.image.formats.singularityd.scripts import render_environment
-from kedge.system.views import DirectoryView, TableView
 from kedge.container.env_scripts import (
     Entrypoint,
     EnvironmentInputs,
@@ -30,6 +27,9 @@ from kedge.container.env_scripts import (
 )
 from kedge.container.environment.action_script import make_shell_payload, uses_bash
 from kedge.container.payload import make_plain_payload, run_steps
+from kedge.image.formats.singularityd import fixed_files
+from kedge.image.formats.singularityd.scripts import render_environment
+from kedge.system.views import DirectoryView, TableView
 from tests.builders.busybox import read_busybox
 from tests.builders.rows import each_row
 from tests.requirements import require_program

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import FileProblem, UsageError
-from kedge.system.views import TableView
 from kedge.container.env_scripts import DEFAULT_PATH, split_pairs
 from kedge.container.facts import Additions
+from kedge.errors import FileProblem, UsageError
+from kedge.system.views import TableView
 from tests.builders.payloads import ENV, make_host, make_image, make_plain_image, plan
 from tests.requirements import REPOSITORY
 

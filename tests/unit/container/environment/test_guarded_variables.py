@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from kedge.system.views import TableView
 from kedge.container.payload import has_locale, has_plain_utf8
+from kedge.system.views import TableView
 from tests.builders.payloads import make_host, make_image, plan
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY

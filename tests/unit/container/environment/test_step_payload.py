@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from kedge.system.views import TableView
 from kedge.container.environment.step_payload import plan_step_payload
 from kedge.container.facts import Additions
 from kedge.container.options import RunOptions
 from kedge.container.step_options import StepOptions
+from kedge.system.views import TableView
 
 IMAGE = TableView({"/etc/passwd": b"app:x:1000:50:App:/srv/app:/bin/sh\n", "/.singularity.d/env/90.sh": b"x"})
 

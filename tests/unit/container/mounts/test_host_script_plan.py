@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from kedge.system.views import TableView
 from kedge.container.mount_operations import describe
 from kedge.container.mounts.host_script_plan import HostScriptRequest, plan_host_script
 from kedge.container.step_options import StepOptions
+from kedge.system.views import TableView
 
 
 def plan(**step: object) -> list[str]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from typing import get_args
 
-from kedge.system.libc import MS_NOSUID, MS_RDONLY
 from kedge.container.facts import Payload
 from kedge.container.mount_operations import (
     LOWER,
@@ -40,6 +39,7 @@ from kedge.container.mount_operations import (
     list_fields,
     render_plan,
 )
+from kedge.system.libc import MS_NOSUID, MS_RDONLY
 from tests.builders.rows import each_row
 
 IMAGE = FilePart(f"{OLD}/a.sif", 4096, 99, LOWER)

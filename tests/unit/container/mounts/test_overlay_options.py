@@ -7,16 +7,16 @@ import os
 
 import pytest
 
+from kedge.container.facts import HostFacts
+from kedge.container.mounts import overlay_options
+from kedge.container.mounts.overlay_options import OverlayLayer, choose_tmpfs_size, plan_overlays
+from kedge.container.options import RunOptions
 from kedge.errors import FileProblem, KedgeError, UnsupportedFormat, UsageError
 from kedge.image.formats.sif.data_object import DataObject
 from kedge.image.formats.sif.edit import append_object
 from kedge.image.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, PartitionType
 from kedge.system.libc import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
 from kedge.system.views import TableView
-from kedge.container.facts import HostFacts
-from kedge.container.mounts import overlay_options
-from kedge.container.mounts.overlay_options import OverlayLayer, choose_tmpfs_size, plan_overlays
-from kedge.container.options import RunOptions
 from tests.builders.ordinary_user import as_ordinary_user
 from tests.builders.sif import build_sif
 from tests.builders.squashfs_images import write_image

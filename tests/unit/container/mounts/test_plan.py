@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import FileProblem, UsageError
-from kedge.system.libc import MS_NODEV, MS_RDONLY
-from kedge.system.views import TableView
 from kedge.container.facts import Additions, Bind, HostFacts, ImageFacts, Payload
 from kedge.container.mount_operations import (
     NEW,
@@ -26,6 +23,9 @@ from kedge.container.mount_operations import (
 from kedge.container.mounting import MountPlan, PlanRequest, plan_container
 from kedge.container.options import RunOptions
 from kedge.container.step_options import StepOptions
+from kedge.errors import FileProblem, UsageError
+from kedge.system.libc import MS_NODEV, MS_RDONLY
+from kedge.system.views import TableView
 
 IMAGE = {"/bin/sh": b"", "/etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "/proc": None, "/sys": None, "/dev": None}
 HOST = {

@@ -8,11 +8,11 @@ import stat
 
 import pytest
 
-from kedge.errors import FileProblem, UsageError
-from kedge.system.views import TableView
 from kedge.container.facts import Bind, HostFacts
 from kedge.container.mounts.scratch import plan_scratch
 from kedge.container.options import RunOptions
+from kedge.errors import FileProblem, UsageError
+from kedge.system.views import TableView
 from tests.builders.ordinary_user import as_ordinary_user
 
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from kedge.system.libc import MS_RDONLY
-from kedge.system.views import DirectoryView, TableView
 from kedge.container.mount_operations import (
     MAY,
     MUST,
@@ -17,6 +15,8 @@ from kedge.container.mount_operations import (
     Tmpfs,
 )
 from kedge.container.mounts.underlay import plan_underlay
+from kedge.system.libc import MS_RDONLY
+from kedge.system.views import DirectoryView, TableView
 
 IMAGE = {
     "/bin": "-> usr/bin",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 
-from kedge.system.views import TableView
-from kedge.container.image_users import ImageUser
 from kedge.container.facts import Additions, Bind, HostFacts, ImageFacts, Payload
+from kedge.container.image_users import ImageUser
 from kedge.container.mount_operations import WriteFile, describe, list_fields
 from kedge.container.mounting import MountPlan, PlanRequest, plan_container
 from kedge.container.options import RunOptions
 from kedge.container.step_options import StepOptions
+from kedge.system.views import TableView
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import RuntimeUnsuited, UsageError
-from kedge.container.others.other_runtimes import find_runtime, find_setuid_apptainer
-from kedge.system.views import TableView
-from kedge.container.others import RUNTIMES, ForeignImage, ForeignPlan, plan_foreign, render_table
-from kedge.container.others.apptainer import show_bind
-from kedge.container.others.podman import show_volume
-from kedge.container.others.rules import HONOURED, IGNORED, OWN, REFUSED, is_given, option_names
 from kedge.container.facts import Additions, Bind, HostFacts, ImageFacts
 from kedge.container.options import RunOptions
+from kedge.container.others import RUNTIMES, ForeignImage, ForeignPlan, plan_foreign, render_table
+from kedge.container.others.apptainer import show_bind
+from kedge.container.others.other_runtimes import find_runtime, find_setuid_apptainer
+from kedge.container.others.podman import show_volume
+from kedge.container.others.rules import HONOURED, IGNORED, OWN, REFUSED, is_given, option_names
+from kedge.errors import RuntimeUnsuited, UsageError
+from kedge.system.views import TableView
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 

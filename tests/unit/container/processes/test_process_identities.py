@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from kedge.base.owner_attribute import decode_device, decode_mode, decode_owner, encode_device, encode_mode
-from kedge.system.call_notices import Refusal
 from kedge.container.processes.emulated_calls import CAPSET, IDENTITY_CALLS
 from kedge.container.processes.noted_files import EXECUTE, READ, WRITE, NotedFile
 from kedge.container.processes.process_identities import SAME, Identity, ProcessIdentities
 from kedge.container.seccomp import AUDIT_ARCHITECTURES
+from kedge.system.call_notices import Refusal
 from tests.requirements import require_root
 
 CALLS = {"setuid": 1, "setgid": 1, "setreuid": 2, "setregid": 2, "setresuid": 3, "setresgid": 3}

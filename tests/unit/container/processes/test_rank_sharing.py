@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import InstanceProblem
-from kedge.cluster.ranks import Rank, own_variables
-from kedge.system import libc
-from kedge.system.libc import PR_SET_DUMPABLE
-from kedge.system.spawn import fork_process, start_of
 from kedge.base.rank_variables import OWN_LAUNCH
+from kedge.cluster.ranks import Rank, own_variables
 from kedge.container.options import RunOptions
 from kedge.container.processes import rank_sharing
 from kedge.container.processes.rank_sharing import Sharing, find_launch, has_companions, make_key
+from kedge.errors import InstanceProblem
+from kedge.system import libc
+from kedge.system.libc import PR_SET_DUMPABLE
+from kedge.system.spawn import fork_process, start_of
 
 USER = 1507
 

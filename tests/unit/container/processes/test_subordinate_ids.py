@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.system.views import TableView
 from kedge.container.processes.subordinate_ids import plan_own_maps
+from kedge.system.views import TableView
 
 
 def plan(table: str) -> list[tuple[str, bytes]]:

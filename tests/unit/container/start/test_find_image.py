@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import FileProblem
 from kedge.container import start_container as find_image
 from kedge.container.mounting import Root
+from kedge.errors import FileProblem
 
 
 def test_a_root_that_is_gone_before_it_is_held_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

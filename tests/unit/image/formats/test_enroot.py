@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from kedge.base.tree import Buffer, Node, NodeKind, find, walk
 from kedge.image.formats.enroot import (
     add_enroot_files,
     has_enroot_files,
@@ -11,7 +12,6 @@ from kedge.image.formats.enroot import (
     render_fstab,
     render_rc,
 )
-from kedge.base.tree import Buffer, Node, NodeKind, find, walk
 from kedge.system.views import TableView
 
 

@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.frozen import replace
+from kedge.base.manifest import DOCKER_LAYER_TAR, DOCKER_MANIFEST, OCI_INDEX, OCI_LAYER_TAR, OCI_MANIFEST
+from kedge.base.platform import Platform
+from kedge.base.reference import Reference
 from kedge.errors import (
     CorruptImage,
     DigestMismatch,
@@ -28,11 +33,6 @@ from kedge.image.formats.oci.layout import OciLayout
 from kedge.image.formats.oci.open_stored import open_images
 from kedge.image.formats.oci.stored_image import StoredImage
 from kedge.image.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
-from kedge.base.frozen import replace
-from kedge.base.digest import Digest
-from kedge.base.manifest import DOCKER_LAYER_TAR, DOCKER_MANIFEST, OCI_INDEX, OCI_LAYER_TAR, OCI_MANIFEST
-from kedge.base.platform import Platform
-from kedge.base.reference import Reference
 from tests.builders.oci_images import make_image, make_tar, read_layers, rewrite_index
 
 ARM, AMD = Platform("arm64"), Platform("amd64")

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kedge.base.frozen import replace
 from kedge.errors import FaultyImage
 from kedge.image.formats.sif import writer
 from kedge.image.formats.sif.layout import DataType, Header, SifDescriptor
 from kedge.image.formats.sif.writer import SifBuilder
-from kedge.base.frozen import replace
 
 
 def write_sif() -> bytes:

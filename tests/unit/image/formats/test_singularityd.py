@@ -11,15 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from kedge.image.formats.go_json import encode_json
-from kedge.image.formats.singularityd import SourceRecord, decorate, describe, fixed_files
-from kedge.image.formats.singularityd.decorate_tree import report_config
-from kedge.image.formats.singularityd.documents import add_build, format_build_date, make_labels, render_labels, write_build
-from kedge.image.formats.singularityd.scripts import EVAL_LINE, render_environment, render_runscript
 from kedge.base.digest import Digest
 from kedge.base.manifest import ImageConfig, parse_config
 from kedge.base.platform import Platform
 from kedge.base.tree import Buffer, Node, NodeKind, find, walk
+from kedge.image.formats.go_json import encode_json
+from kedge.image.formats.singularityd import SourceRecord, decorate, describe, fixed_files
+from kedge.image.formats.singularityd.decorate_tree import report_config
+from kedge.image.formats.singularityd.documents import (
+    add_build,
+    format_build_date,
+    make_labels,
+    render_labels,
+    write_build,
+)
+from kedge.image.formats.singularityd.scripts import EVAL_LINE, render_environment, render_runscript
 from tests.builders.rows import each_row
 
 SHELLS = [path for path in map(shutil.which, ("dash", "bash", "sh")) if path]

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.errors import CorruptImage, FaultyImage, HostileImage, KedgeError, UnsupportedFormat
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.squashfs import content_writer, inode_writer, layout, listing_writer, table_writer, writer
 from kedge.image.formats.squashfs.check_image import CheckedImage, CheckOptions, check_image
 from kedge.image.formats.squashfs.reader import SquashReader
-from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from tests.builders.faulty_writer import add_as_before
 from tests.builders.rows import each_row
 from tests.builders.squashfs_images import add_file, add_folder, mixed_bytes, write_image
@@ -28,7 +28,7 @@ from tests.requirements import require_program
 
 OWN = CheckOptions(is_own=True)
 BLOCK = 131072
-FIXTURES = Path(__file__).parents[4] / "shared" / "fixtures" / "sif"
+FIXTURES = Path(__file__).parents[5] / "shared" / "fixtures" / "sif"
 
 
 def look(data: bytes, options: CheckOptions = OWN) -> CheckedImage:

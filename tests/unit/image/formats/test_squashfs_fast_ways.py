@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from kedge.base.packed_blocks import PackedBlocks
+from kedge.base.tree import Buffer, Node, NodeKind, walk
 from kedge.image.formats.compression import checksum
 from kedge.image.formats.squashfs.reader import SquashReader
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.base.packed_blocks import PackedBlocks
-from kedge.base.tree import Buffer, Node, NodeKind, walk
 from tests.builders.edge_trees import Plan, plan_tree
 from tests.builders.plain_squashfs import PlainImage
 from tests.builders.squashfs_images import describe

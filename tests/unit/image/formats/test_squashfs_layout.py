@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, cast
 
 import pytest
 
+from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.errors import FileProblem, UnsupportedFormat
 from kedge.image.formats.compression import BlockCodec, open_codec
 from kedge.image.formats.squashfs import image_output, layout, writer
@@ -28,7 +29,6 @@ from kedge.image.formats.squashfs.inode_writer import BlockMap, TreeTables
 from kedge.image.formats.squashfs.small_files import pack_all_small
 from kedge.image.formats.squashfs.table_writer import IdTable, MetadataWriter, XattrTable
 from kedge.image.formats.squashfs.writer import SquashOptions
-from kedge.base.tree import ContentSink, Node, NodeKind
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image
 from tests.builders.squashfs_text import write_text
 

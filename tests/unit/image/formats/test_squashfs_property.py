@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kedge.base.tree import Node, NodeKind, walk
 from kedge.image.formats.squashfs.reader import SquashReader
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.base.tree import Node, NodeKind, walk
 from tests.builders.squashfs_images import describe
 
 BLOCK = 4096

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import copy_tree
 from kedge.image.formats.squashfs.view import SquashView
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.image.layers.directory_tree import FolderOptions, read_folder
-from kedge.base.tree import copy_tree
 from kedge.system.views import DirectoryView
 
 PATHS = ("/", "/bin", "/bin/sh", "/sh", "/out", "/loop", "/a/../bin/tool", "/none", "/bin/sh/x", "/up", "/data/big")

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.image.layers.capability_attribute import make_capability_general
 from kedge.base.tree import Node, NodeKind
+from kedge.image.layers.capability_attribute import make_capability_general
 
 BODY = b"\x00\x20" + bytes(14)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import walk
 from kedge.errors import FileProblem, UnsupportedFormat
 from kedge.image.layers.directory_changes import read_changes, take_snapshot
 from kedge.image.layers.owners import OwnerTable, RecordedOwner
 from kedge.image.layers.upper_directory import UpperOptions
-from kedge.base.tree import walk
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import NodeKind, find
 from kedge.errors import FileProblem
 from kedge.image.layers.directory_tree import FolderOptions, read_folder
-from kedge.base.tree import NodeKind, find
 from kedge.system.confined_paths import remove_tree
 from tests.requirements import require_root
 from tests.unit.image.layers.test_sandbox import Notes

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from kedge.errors import CorruptImage, DigestMismatch, HostileImage
 from kedge.base.frozen import replace
+from kedge.base.tree import Node, find
+from kedge.errors import CorruptImage, DigestMismatch, HostileImage
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.limits import FlattenOptions
 from kedge.image.layers.piece_feed import PieceFeed
-from kedge.base.tree import Node, find
 from tests.builders.layers import (
     MemorySink,
     contents,

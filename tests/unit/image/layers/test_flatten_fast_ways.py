@@ -14,12 +14,12 @@ from dataclasses import replace as changed
 
 import pytest
 
+from kedge.base.frozen import replace
+from kedge.base.tree import Node, walk
 from kedge.errors import KedgeError
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.base.frozen import replace
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.limits import FlattenOptions
-from kedge.base.tree import Node, walk
 from tests.builders import layers as build
 from tests.builders.plain_squashfs import PlainImage
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import Buffer, find, walk
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.layer_source import LayerSource
-from kedge.base.tree import Buffer, find, walk
 from tests.builders.layers import END, file, folder, header
 from tests.requirements import REPOSITORY
 

@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 import zstandard
 
+from kedge.base.frozen import replace
+from kedge.base.packed_blocks import PackedBlocks, Packing
+from kedge.base.tree import Node, walk
 from kedge.errors import CorruptImage, DigestMismatch, FileProblem, HostileImage, LimitReached
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.base.frozen import replace
 from kedge.image.layers import layers_ahead
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.layer_process import LayerProcess
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.limits import FlattenOptions, Ledger
 from kedge.image.layers.parcels import _SLOT, Parcel, ParcelSender
-from kedge.base.packed_blocks import PackedBlocks, Packing
-from kedge.base.tree import Node, walk
 from kedge.system import piped_worker
 from kedge.system.libc import create_memory
 from tests.builders.layers import MemorySink, compress, file, hard_link, layer, pax, sources, whiteout

@@ -11,14 +11,14 @@ from functools import partial
 
 import pytest
 
-from kedge.errors import DigestMismatch
 from kedge.base.frozen import replace
+from kedge.base.tree import walk
+from kedge.errors import DigestMismatch
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.layers_ahead import LayersAhead
 from kedge.image.layers.limits import FlattenOptions, Ledger
 from kedge.image.layers.piece_feed import FAREWELL, OWN_PLACES, PieceFeed, SharedPlaces
-from kedge.base.tree import walk
 from tests.builders.layers import MemorySink, file, layer, sources
 from tests.builders.waiting import wait_until
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kedge.base.tree import Node, NodeKind
 from kedge.image.layers.owners import LevelOwners, OwnerTable, RecordedOwner, collect_owners
 from kedge.image.layers.unpack_squashfs import usable_mode
-from kedge.base.tree import Node, NodeKind
 from tests.builders.rows import each_row
 
 ODD = b"odd \n\xff name"

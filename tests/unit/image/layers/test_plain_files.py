@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kedge.base.tree import NodeKind
 from kedge.errors import HostileImage, KedgeError
 from kedge.image.layers.limits import FlattenOptions, Ledger
 from kedge.image.layers.tar_reader import TarReader
-from kedge.base.tree import NodeKind
 from tests.builders import layers as build
 from tests.builders.layers import MemorySink
 from tests.builders.rows import each_row

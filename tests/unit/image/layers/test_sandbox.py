@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.progress import Silent
+from kedge.base.tree import Node, NodeKind, copy_tree
 from kedge.errors import FileProblem, HostileImage, OutputExists
 from kedge.image.layers.directory_tree import read_folder
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.sandbox import SandboxSink
-from kedge.base.progress import Silent
-from kedge.base.tree import Node, NodeKind, copy_tree
 from kedge.system.confined_paths import remove_tree
 from tests.builders.layers import device, fifo, file, folder, hard_link, layer, names_in, pax, sources, symlink
 

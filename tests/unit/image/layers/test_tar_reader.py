@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import NodeKind
 from kedge.errors import CorruptImage, HostileImage, UnsupportedFormat
 from kedge.image.layers.limits import FlattenOptions, Ledger
 from kedge.image.layers.tar_reader import Member, TarReader
-from kedge.base.tree import NodeKind
 from tests.builders import layers as build
 from tests.builders.layers import MemorySink
 from tests.builders.rows import each_row

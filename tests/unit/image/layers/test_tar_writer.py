@@ -12,11 +12,11 @@ import tarfile
 
 import pytest
 
+from kedge.base.tree import Node, NodeKind
 from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
 from kedge.image.formats.compression import inflate
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.tar_writer import write_layer
-from kedge.base.tree import Node, NodeKind
 from tests.builders.layers import MemorySink, describe, sources
 
 LONG = b"n" * 90 + b"/" + b"m" * 90

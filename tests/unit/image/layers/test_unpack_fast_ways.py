@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.progress import Silent
+from kedge.base.tree import Node, NodeKind, copy_tree
 from kedge.image.formats.squashfs.reader import SquashReader
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.image.layers.sandbox import SandboxSink
 from kedge.image.layers.unpack_squashfs import TreeExtractor, make_usable
-from kedge.base.progress import Silent
-from kedge.base.tree import Node, NodeKind, copy_tree
 from kedge.system.confined_paths import remove_tree
 from tests.builders.edge_trees import Plan, plan_tree
 

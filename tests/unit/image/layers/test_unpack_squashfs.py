@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.progress import Silent
+from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.errors import CorruptImage, HostileImage
 from kedge.image.formats.squashfs.reader import SquashReader
 from kedge.image.layers import unpack_squashfs
 from kedge.image.layers.unpack_squashfs import TreeExtractor, measure_tree, usable_mode
-from kedge.base.progress import Silent
-from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.system.confined_paths import remove_tree
 from tests.builders.squashfs_images import add_file, add_folder, mixed_bytes, write_image
 

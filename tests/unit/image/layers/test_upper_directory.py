@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import Node, NodeKind, find, walk
 from kedge.errors import UnsupportedFormat
 from kedge.image.layers.owners import OwnerTable, RecordedOwner
 from kedge.image.layers.tar_writer import write_layer
 from kedge.image.layers.upper_directory import UpperOptions, is_of_fuse, read_upper
-from kedge.base.tree import Node, NodeKind, find, walk
 
 
 def make_whiteout(path: Path) -> None:

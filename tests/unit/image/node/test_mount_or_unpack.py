@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from kedge.errors import MountFailed
-from kedge.system import libc
-from kedge.system.libc import NFS_SUPER_MAGIC
 from kedge.container import mounting as mount_or_unpack
-from kedge.image.image_file import ImageFile
 from kedge.container.mount_operations import LOWER, OLD, BindMount
 from kedge.container.mounts import squashfuse
 from kedge.container.options import RunOptions
+from kedge.errors import MountFailed
+from kedge.image.image_file import ImageFile
+from kedge.system import libc
+from kedge.system.libc import NFS_SUPER_MAGIC
 
 USER = 1000
 

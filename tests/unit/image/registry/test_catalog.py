@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.image.clean_config import clean_text
 from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
+from kedge.image.clean_config import clean_text
 from kedge.image.registry.catalog import NgcCatalog
 from kedge.image.registry.hub_search import HubCatalog
 from tests.builders.registry_access import make_access

@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InvalidSetting
-from kedge.system.exclusive_change import lock_beside
 from kedge.image.registry.credentials import Credential, CredentialSources, login_file
-from kedge.image.registry.docker_config import Login, list_keys, normalize_key, read_auth_file, remove_login, store_login
+from kedge.image.registry.docker_config import (
+    Login,
+    list_keys,
+    normalize_key,
+    read_auth_file,
+    remove_login,
+    store_login,
+)
 from kedge.image.registry.netrc import parse_netrc
 from kedge.image.registry.secret import Secret, encode_basic, redact_url, scrub
+from kedge.system.exclusive_change import lock_beside
 from tests.builders.rows import each_row
 
 PASSWORD = "s3cr3t-Passw0rd"

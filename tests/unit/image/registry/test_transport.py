@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import InvalidSetting, RegistryProtocolError
 from kedge.base.digest import Digest
 from kedge.base.manifest import Manifest, parse_manifest
+from kedge.errors import InvalidSetting, RegistryProtocolError
 from kedge.image.registry.blob_stream import Part, parse_content_range
 from kedge.image.registry.oras import sif_config, sif_layer, sif_manifest
 from kedge.image.registry.proxies import Proxies, is_loopback, parse_proxy

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kedge.errors import UsageError
 from kedge.base.reference import Reference
+from kedge.errors import UsageError
 from kedge.image.sources.classify import SourceKind, classify
 from tests.builders.sif import fixture_path
 

@@ -12,10 +12,10 @@ from typing import BinaryIO
 
 import pytest
 
-from kedge.errors import NoSpace
-from kedge.image.layers.tar_writer import LayerResult
 from kedge.base.digest import Digest
 from kedge.base.manifest import OCI_LAYER_ZSTD, Descriptor
+from kedge.errors import NoSpace
+from kedge.image.layers.tar_writer import LayerResult
 from kedge.image.store.build_steps import StepRecord
 from kedge.image.store.eviction import ItemKind
 from kedge.image.store.lease import Lease

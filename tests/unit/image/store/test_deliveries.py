@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from kedge.errors import NoSpace
 from kedge.base.digest import Digest
 from kedge.base.setting_values import LinkMode
+from kedge.errors import NoSpace
 from kedge.image.store import file_transfer
 from kedge.image.store.eviction import ItemKind
 from kedge.image.store.file_transfer import Delivery

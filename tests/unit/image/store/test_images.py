@@ -12,18 +12,18 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from kedge.errors import FileProblem, OutputExists
-from kedge.base.frozen import replace
 from kedge.base.digest import Digest
+from kedge.base.frozen import replace
 from kedge.base.platform import Platform
 from kedge.base.setting_values import LinkMode
-from kedge.system.owned_names import machine_name
+from kedge.errors import FileProblem, OutputExists
 from kedge.image.store import eviction
 from kedge.image.store.eviction import ItemKind
 from kedge.image.store.file_transfer import Delivery
 from kedge.image.store.images import Handing
 from kedge.image.store.store import Store
 from kedge.image.store.use_marks import Use, find_used
+from kedge.system.owned_names import machine_name
 from tests.builders.blobs import BlobSource, describe, make_content
 from tests.builders.waiting import wait_until
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import StoreBusy
 from kedge.base.frozen import replace
+from kedge.errors import StoreBusy
+from kedge.image.store import lease as lease_module
+from kedge.image.store.lease import Lease, Patience, acquire, break_lease, drop_dead_leases, read_lease
 from kedge.system.files import remove_abandoned
 from kedge.system.lease_holders import Holder, claim_name
 from kedge.system.owned_names import is_running, machine_name, own_name, owner_is_gone
-from kedge.image.store import lease as lease_module
-from kedge.image.store.lease import Lease, Patience, acquire, break_lease, drop_dead_leases, read_lease
 from tests.builders.rows import each_row
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import DigestMismatch, KedgeError, NetworkFailed
 from kedge.base.digest import Digest
 from kedge.base.manifest import Descriptor
+from kedge.errors import DigestMismatch, KedgeError, NetworkFailed
 from kedge.image.store import download
 from kedge.image.store.download import IngestOptions
 from kedge.image.store.lease import acquire

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import KeyNotFound, KeyUnusable, StoreBusy, UsageError
-from kedge.system import exclusive_change
 from kedge.image.trust import keyring, keyserver
 from kedge.image.trust.keyring import KeyRing
 from kedge.image.trust.openpgp.keys import make_public, read_keys
+from kedge.system import exclusive_change
 from tests.builders.openpgp_keys import assemble, foreign_packets, make_pair, revoke, simple_block
 from tests.builders.rows import each_row
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from kedge.cluster.sites.profile import find_folders, load_site
 from kedge.jobs.scripts.findings import Severity
 from kedge.jobs.scripts.reader import read_script
 from kedge.jobs.scripts.rules import check_script, list_rules
-from kedge.cluster.sites.profile import find_folders, load_site
 from tests.builders.rows import each_row
 from tests.builders.sbatch_values import REFUSED, VALID
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kedge.base.shell_text import find_commands
 from kedge.jobs.scripts.containers import find_pulls
 from kedge.jobs.scripts.read_request import read_request
 from kedge.jobs.scripts.reader import read_script
 from kedge.jobs.scripts.rules import check_script
 from kedge.jobs.scripts.script import BatchScript
-from kedge.base.shell_text import find_commands
 from tests.builders.rows import each_row
 
 

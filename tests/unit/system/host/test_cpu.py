@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.system.host.cpu import find_level, read_processor
 from kedge.cluster.this_host import read_glibc
+from kedge.system.host.cpu import find_level, read_processor
 from tests.builders.rows import each_row
 
 V1 = "fpu vme cx8 cmov mmx fxsr sse sse2 syscall nx lm"

@@ -10,7 +10,7 @@ import pytest
 from kedge.system.host.private_places import SECRETS, SHARED, PrivatePlaces, find_homes
 from tests.builders.rows import each_row
 
-GUIDE = Path(__file__).parents[3] / "docs/guides/build.md"
+GUIDE = Path(__file__).parents[4] / "docs/guides/build.md"
 
 
 @pytest.fixture(name="home")

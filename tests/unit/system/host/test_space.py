@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.size import format_size
 from kedge.errors import NoSpace
+from kedge.system import libc
 from kedge.system.host import space
 from kedge.system.host.space import Mount, find_mount, free_space, parse_quota, read_quota, require_space
-from kedge.base.size import format_size
-from kedge.system import libc
 from tests.builders.rows import each_row
 
 HUGE = 1 << 60

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.builders.rows import each_row
 
-from kedge.errors import UsageError
 from kedge.base.frozen import replace
+from kedge.errors import UsageError
 from kedge.tools.bench.compare import FASTER, SAME, SLOWER, compare_records
 from kedge.tools.bench.record import BenchRecord, Figure, Machine
-from tests.builders.rows import each_row
 
 
 def make_record(*values: float, unit: str = "GFLOP/s", machine: Machine | None = None) -> BenchRecord:

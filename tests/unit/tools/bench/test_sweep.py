@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import UsageError
 from kedge.base.frozen import replace
+from kedge.errors import UsageError
 from kedge.tools.bench.record import BenchRecord, Figure, Machine
 from kedge.tools.bench.sweep import RANK, join_records, list_scaling
 

@@ -15,12 +15,12 @@ import zlib
 from pathlib import Path
 
 import pytest
+from tests.requirements import REPOSITORY, require_program
 
 from kedge.errors import UnsupportedFormat
 from kedge.image.formats.elf import read_elf
 from kedge.tools.bundle import WrittenBundle, layout, write_bundle
 from kedge.tools.bundle.write_bundle import BundledFile, find_head, pack_files
-from tests.requirements import REPOSITORY, require_program
 
 SOURCES = [*(REPOSITORY / "src/kedge/tools/bundle/head").glob("*.[ch]"), REPOSITORY / "src/kedge/system/no_libc.h"]
 LOADER = b'#!/bin/sh\necho "$0"\nprintf \'%s\\n\' "$@"\n'  # in the place of the dynamic loader: it shows its words

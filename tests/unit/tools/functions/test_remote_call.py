@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.programs import read_program
 
 from kedge.errors import JobFailed, UsageError
 from kedge.tools.functions.pack import PackedCall, read_answer, write_call
-from tests.programs import read_program
 
 # A program of its own, because what is in `__main__` is what notebooks and scripts have.
 PROGRAM = read_program("pack_functions")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from kedge.errors import NotebookProblem
-from kedge.tools.jupyter import image_python
 from kedge.system.lean_programs import Finished
+from kedge.tools.jupyter import image_python
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.unit.tools.jupyter.test_bring_ipykernel import PYTHON
 
-from kedge.errors import NotebookProblem, UsageError
 from kedge.base.frozen import replace
+from kedge.errors import NotebookProblem, UsageError
 from kedge.tools.jupyter import lab
 from kedge.tools.jupyter.lab import choose_port, hand_over_token, plan_lab, require_lab
-from tests.unit.tools.jupyter.test_bring_ipykernel import PYTHON
 
 HERE = os.uname().nodename
 

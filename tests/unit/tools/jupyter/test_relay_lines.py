@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders.rows import each_row
 
 from kedge.tools.jupyter.relay_lines import DATA, RelayLine, read_line
-from tests.builders.rows import each_row
 
 
 @given(st.binary(max_size=300), st.integers(0, 1 << 40))

@@ -9,18 +9,18 @@ from functools import partial
 
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
+from kedge.cluster.schedulers.advice import find_advice, find_missing_setup
+from kedge.cluster.schedulers.choose import find_facts
+from kedge.cluster.schedulers.facts import SchedulerFacts
+from kedge.cluster.schedulers.mpi_types import LIST_COMMAND, parse_mpi_types
 from kedge.cluster.site import Queue, Site
+from kedge.cluster.sites.compare import compare_sites
+from kedge.cluster.sites.profile import find_unreadable_settings
 from kedge.system.bounded_threads import answer_within
 from kedge.system.lean_programs import Finished
 from kedge.system.owned_names import find_user_name
 from kedge.system.process import run_program
 from kedge.system.programs import find_program
-from kedge.cluster.schedulers.advice import find_advice, find_missing_setup
-from kedge.cluster.schedulers.choose import find_facts
-from kedge.cluster.schedulers.facts import SchedulerFacts
-from kedge.cluster.schedulers.mpi_types import LIST_COMMAND, parse_mpi_types
-from kedge.cluster.sites.compare import compare_sites
-from kedge.cluster.sites.profile import find_unreadable_settings
 
 SECONDS = 1.1  # a scheduler that takes longer is in trouble, or its file system is
 _SCHEDULER, _MPI, _ACCOUNT = (f"kedge help doctor {name}" for name in ("scheduler", "mpi-plugins", "accounts"))

@@ -11,12 +11,12 @@ from pathlib import Path
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.storage.cache_home import is_folder
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.errors import KedgeError
-from kedge.jobs.records import Records, find_record_root
-from kedge.cluster.site import Site, expand_path
 from kedge.cluster.schedulers.current_job import find_current_job
+from kedge.cluster.site import Site, expand_path
 from kedge.cluster.sites.profile import is_retired
 from kedge.cluster.sites.rules import find_hidden_root
+from kedge.errors import KedgeError
+from kedge.jobs.records import Records, find_record_root
 
 _SITE, _SHARED, _RECORDS = (f"kedge help doctor {name}" for name in ("site", "shared-folders", "job-records"))
 

@@ -8,13 +8,13 @@ import os
 from kedge.answers.doctor.containers.trial import PLACE, WORK, KernelRefusal, cover_place, try_namespaces
 from kedge.answers.doctor.finding import NOTE, OK, Finding
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.system import libc
-from kedge.system.libc import MS_NODEV, MS_NOSUID
 from kedge.container.facts import is_privileged
+from kedge.container.fuse_program import find_program
 from kedge.container.mounting import check_kernel_mount
 from kedge.container.mounts.ext3 import needs_servers
-from kedge.container.fuse_program import find_program
 from kedge.container.mounts.squashfuse import can_use_fuse, find_squashfuse
+from kedge.system import libc
+from kedge.system.libc import MS_NODEV, MS_NOSUID
 
 _DEVICE = "/dev/fuse"
 _INSTALL = "conda install -c conda-forge {0}, or ask the administrators for the package {0}"

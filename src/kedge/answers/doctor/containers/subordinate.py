@@ -7,9 +7,9 @@ import os
 
 from kedge.answers.doctor.finding import NOTE, OK, Finding
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.system.views import DirectoryView
 from kedge.container.facts import HostFacts, find_user
 from kedge.container.processes.subordinate_ids import STEP_IDS, find_helper, find_range, plan_maps
+from kedge.system.views import DirectoryView
 
 NAME = "subordinate-ids"
 _FIRST, _COUNT = 100000, 65536  # as useradd gives them

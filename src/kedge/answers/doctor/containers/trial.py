@@ -8,15 +8,15 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from kedge.errors import LimitReached, ProgramFailed
 from kedge.base.frozen import frozen
+from kedge.container.facts import HostFacts
+from kedge.container.mounting import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
+from kedge.container.options import RunOptions
+from kedge.errors import LimitReached, ProgramFailed
 from kedge.system import libc
 from kedge.system.bounded_children import ANSWERED, REFUSED, BoundedTask, run_bounded
 from kedge.system.libc import MS_NODEV, MS_NOSUID
 from kedge.system.views import DirectoryView
-from kedge.container.facts import HostFacts
-from kedge.container.mounting import OTHER_NAMESPACES, enter_other_namespaces, enter_user_namespace
-from kedge.container.options import RunOptions
 
 USER_NAMESPACE = "a user namespace"
 WORK = "the work itself"

@@ -15,7 +15,14 @@ from kedge.answers.doctor.surroundings import Surroundings
 from kedge.system.start_kedge import own_interpreter, own_package
 
 _NAME = "compiled-modules"
-_OF_STARTS = ("cli/entry.py", "cli/container.py", "system/libc.py", "system/spawn.py", "system/views.py", "container/*.py")
+_OF_STARTS = (
+    "cli/entry.py",
+    "cli/container.py",
+    "system/libc.py",
+    "system/spawn.py",
+    "system/views.py",
+    "container/*.py",
+)
 _HEAD = 16  # bytes: magic number, flags, and the time and size of the source or its hash
 
 

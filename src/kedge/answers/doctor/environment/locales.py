@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kedge.answers.doctor.finding import NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.system.views import DirectoryView
 from kedge.container.payload import has_locale, has_plain_utf8
+from kedge.system.views import DirectoryView
 
 if TYPE_CHECKING:
     from kedge.system.views import View

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from kedge.answers.doctor.finding import NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.system.host.limits import Limits, read_limits
-from kedge.cluster.host_memory import count_memory_kills, suggest_job
 from kedge.base.size import format_size
+from kedge.cluster.host_memory import count_memory_kills, suggest_job
+from kedge.system.host.limits import Limits, read_limits
 
 _PULL_NEEDS = 512 << 20  # docs/guides/pull.md says so, and a test holds it
 _EXAMPLE = ("kedge", "pull", "IMAGE")

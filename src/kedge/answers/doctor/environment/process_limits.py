@@ -9,8 +9,8 @@ from pathlib import Path
 from kedge.answers.doctor.finding import NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.base.frozen import frozen
-from kedge.system.host.limits import read_limits
 from kedge.base.size import format_size
+from kedge.system.host.limits import read_limits
 
 _PULL_PROCESSES = 64  # docs/guides/pull.md says so, and a test holds it
 _FEW_FILES = 1024

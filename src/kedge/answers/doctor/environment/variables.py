@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.errors import KedgeError
 from kedge.base.counting import count_things
 from kedge.base.nearest import propose
-from kedge.system.programs import find_program
 from kedge.container.flags import collect_binds
 from kedge.container.options import FLAGS, RunOptions
+from kedge.errors import KedgeError
+from kedge.system.programs import find_program
 from kedge.system.settings import PREFIXES, SETTINGS
 
 # read elsewhere than by settings and flags

@@ -10,11 +10,11 @@ from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.gpu.nvidia.toolkit import judge_toolkit
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.base.counting import count_things
-from kedge.system.views import DirectoryView
 from kedge.container.devices import load_vendor
 from kedge.container.devices.driver_report import DriverReport, Lack
 from kedge.container.facts import HostFacts
 from kedge.container.options import VENDORS
+from kedge.system.views import DirectoryView
 
 _PAGE = "kedge help doctor"
 _FURTHER: dict[str, Callable[[Surroundings], list[Finding]]] = {"NVIDIA": judge_toolkit}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.base.frozen import frozen
 from kedge.base.counting import count_things
+from kedge.base.frozen import frozen
 from kedge.image.registry.tls import SYSTEM_BUNDLES, list_own_authorities
 
 _DOCS = "kedge help doctor certificates"

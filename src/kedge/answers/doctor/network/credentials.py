@@ -21,16 +21,16 @@ from kedge.answers.doctor.network.key_formats import (
 )
 from kedge.answers.doctor.network.registries import SECONDS, open_access
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.errors import KedgeError
 from kedge.base.frozen import frozen
 from kedge.base.login_sources import NGC_VARIABLES, PAIRS
-from kedge.system.bounded_threads import answer_within
-from kedge.system.programs import find_program
+from kedge.errors import KedgeError
 from kedge.image.registry.credentials import CredentialSources
 from kedge.image.registry.docker_config import AuthFile, normalize_key, read_auth_file
 from kedge.image.registry.ngc_keys import NGC_USER
 from kedge.image.registry.probe import LoginAnswer, try_login
 from kedge.image.registry.secret import Secret
+from kedge.system.bounded_threads import answer_within
+from kedge.system.programs import find_program
 from kedge.system.settings import home_directory
 
 _DOCS = "kedge help doctor credentials"

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
+from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.errors import KedgeError
 from kedge.image.registry.access_options import AccessOptions
 from kedge.image.registry.client_setup import Access
@@ -16,7 +17,6 @@ from kedge.image.registry.connection_errors import FailureKind
 from kedge.image.registry.mirrors import Endpoint, Registries
 from kedge.image.registry.probe import ProbeResult, is_listening_within, probe_registries
 from kedge.image.registry.proxies import Proxy, parse_proxy
-from kedge.cluster.schedulers.current_job import find_current_job
 
 _USUAL_REGISTRIES = ("nvcr.io", "docker.io")
 SECONDS = 1.0  # for network requests; the check has a little more

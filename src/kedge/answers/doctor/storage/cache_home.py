@@ -8,11 +8,11 @@ from pathlib import Path
 
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.errors import KedgeError
-from kedge.base.frozen import frozen
-from kedge.system.host.space import Space, find_better_place, find_mount, free_space
 from kedge.base.counting import count_things
+from kedge.base.frozen import frozen
 from kedge.base.size import format_size
+from kedge.errors import KedgeError
+from kedge.system.host.space import Space, find_better_place, find_mount, free_space
 from kedge.system.settings import home_directory
 
 _ROOM_FOR_IMAGE = 20 * 10**9  # layers and SIF of one large framework image, roughly

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from kedge.answers.doctor.finding import OK, WARNING, Finding
 from kedge.answers.doctor.surroundings import Surroundings
+from kedge.base.counting import count_things
 from kedge.errors import CorruptImage, HostileImage, KedgeError
 from kedge.image.formats.check_file import check_file
 from kedge.image.formats.squashfs.check_image import CheckOptions
-from kedge.base.counting import count_things
 from kedge.image.store.deliveries import read_delivery
 
 _MOST_INODES = 200_000  # of all images together: about a third of a second

@@ -9,8 +9,8 @@ from pathlib import Path
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.storage.cache_home import StoragePlace, describe_room, find_existing, is_folder, look_at
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.errors import KedgeError
 from kedge.base.size import format_size
+from kedge.errors import KedgeError
 from kedge.image.node_cache import choose_node_directory, describe_storage
 
 _LITTLE = 10**9

@@ -8,11 +8,9 @@ import shlex
 import time
 from collections.abc import Sequence
 
-from kedge.errors import RequestRefused, SchedulerFailed
 from kedge.base.frozen import replace
 from kedge.cluster.job import Job
 from kedge.cluster.job_state import JobStatus
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.backend import Backend, Dialect, Query, ScriptContext
 from kedge.cluster.schedulers.gridengine import FACTS
 from kedge.cluster.schedulers.gridengine.accounts import parse_accounts
@@ -27,6 +25,8 @@ from kedge.cluster.schedulers.gridengine.write_directives import (
 )
 from kedge.cluster.schedulers.qsub_directives import choose_account, merge_directives, redirect_output, write_directive
 from kedge.cluster.schedulers.script_body import render_body
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused, SchedulerFailed
 
 DIALECT = Dialect(
     submit_word=FACTS.submit,

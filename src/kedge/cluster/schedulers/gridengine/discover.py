@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kedge.errors import InvalidJob
-from kedge.base.frozen import NOTHING, frozen
 from kedge.base.duration import parse_duration
+from kedge.base.frozen import NOTHING, frozen
 from kedge.cluster.memory import parse_memory
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.backend import Ask
 from kedge.cluster.schedulers.gridengine import FACTS
+from kedge.cluster.site import Queue, Site
+from kedge.errors import InvalidJob
 
 _ENVIRONMENTS = ("qconf", "-spl")
 _RESOURCES = ("qconf", "-sc")

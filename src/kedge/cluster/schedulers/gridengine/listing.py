@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kedge.errors import SchedulerFailed
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.times import read_iso_time
+from kedge.errors import SchedulerFailed
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

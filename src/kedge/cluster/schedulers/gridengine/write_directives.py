@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import re
 
-from kedge.errors import RequestRefused
 from kedge.base.duration import format_duration
 from kedge.cluster.job import DependencyKind, Job
 from kedge.cluster.output_pattern import make_file_name, split_pattern
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.backend import Dialect, ScriptContext
 from kedge.cluster.schedulers.qsub_directives import (
     Grammar,
@@ -22,6 +20,8 @@ from kedge.cluster.schedulers.qsub_directives import (
 )
 from kedge.cluster.schedulers.script_body import needs_lookup
 from kedge.cluster.schedulers.shell_words import require_word
+from kedge.cluster.site import Queue, Site
+from kedge.errors import RequestRefused
 
 GRAMMAR = Grammar(title="Grid Engine", prefix="#$", keyed=("-l", "-v"), is_attached=False)
 

@@ -12,17 +12,17 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from kedge.errors import RequestRefused, SchedulerFailed
 from kedge.base.duration import format_duration
 from kedge.cluster.job import Job
 from kedge.cluster.job_state import JobStatus, State, decode_status
 from kedge.cluster.memory import shorten_memory
-from kedge.cluster.site import Site
-from kedge.system.start_kedge import own_command
 from kedge.cluster.schedulers.backend import Backend, Dialect, Query, ScriptContext
 from kedge.cluster.schedulers.exit_text import explain_exit, explain_memory, explain_timeout
 from kedge.cluster.schedulers.local import FACTS
 from kedge.cluster.schedulers.script_body import render_body
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused, SchedulerFailed
+from kedge.system.start_kedge import own_command
 
 DIALECT = Dialect(
     submit_word="kedge local-queue submit",

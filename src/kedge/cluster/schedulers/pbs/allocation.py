@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kedge.cluster.hosts import parse_node_file
 from kedge.cluster.allocation import Allocation, ThisHost
+from kedge.cluster.hosts import parse_node_file
 from kedge.cluster.schedulers.like_this_host import find_here, make_nodes
 
 

@@ -6,10 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kedge.errors import SchedulerFailed
 from kedge.cluster.job import Job
 from kedge.cluster.job_state import JobStatus
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.backend import Backend, Dialect, Query, ScriptContext
 from kedge.cluster.schedulers.pbs import FACTS
 from kedge.cluster.schedulers.pbs.explanation import explain_status, is_stuck
@@ -17,6 +15,8 @@ from kedge.cluster.schedulers.pbs.status import parse_job_status
 from kedge.cluster.schedulers.pbs.write_directives import GRAMMAR, collect_batch, collect_request, is_scheduler_array
 from kedge.cluster.schedulers.qsub_directives import choose_account, merge_directives, redirect_output, write_directive
 from kedge.cluster.schedulers.script_body import render_body
+from kedge.cluster.site import Site
+from kedge.errors import SchedulerFailed
 
 _ID = re.compile(r"^\s*(\d+(?:\[\])?(?:\.[\w.-]+)?)\s*$", re.MULTILINE)
 _SUBJOB = re.compile(r"(\d+)\[\](.*)_(\d+)")

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 
-from kedge.errors import InvalidJob
-from kedge.base.frozen import frozen
 from kedge.base.duration import parse_duration
+from kedge.base.frozen import frozen
 from kedge.cluster.memory import parse_memory
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.backend import Ask
 from kedge.cluster.schedulers.pbs import FACTS
+from kedge.cluster.site import Queue, Site
+from kedge.errors import InvalidJob
 
 _QUEUES = FACTS.queues
 _SERVER = ("qstat", "-Bf")

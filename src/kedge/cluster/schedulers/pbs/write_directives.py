@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import re
 
-from kedge.errors import RequestRefused
 from kedge.base.duration import format_duration
 from kedge.cluster.job import Job
-from kedge.cluster.site import Queue, Site
 from kedge.cluster.schedulers.backend import Dialect, ScriptContext
 from kedge.cluster.schedulers.qsub_directives import (
     Grammar,
@@ -21,6 +19,8 @@ from kedge.cluster.schedulers.qsub_directives import (
 )
 from kedge.cluster.schedulers.script_body import needs_lookup
 from kedge.cluster.schedulers.shell_words import require_word
+from kedge.cluster.site import Queue, Site
+from kedge.errors import RequestRefused
 
 GRAMMAR = Grammar(title="PBS", prefix="#PBS", keyed=("-l", "-W", "-v"), is_attached=True)
 

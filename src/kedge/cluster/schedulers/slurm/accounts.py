@@ -7,12 +7,19 @@ import re
 import time
 from collections.abc import Sequence
 
-from kedge.errors import SchedulerFailed
 from kedge.base.frozen import replace
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.backend import Query
 from kedge.cluster.schedulers.slurm.listing import split_indices
-from kedge.cluster.schedulers.slurm.values import TIME_ENVIRONMENT, read_duration, read_exit, read_state, read_text, read_time
+from kedge.cluster.schedulers.slurm.values import (
+    TIME_ENVIRONMENT,
+    read_duration,
+    read_exit,
+    read_state,
+    read_text,
+    read_time,
+)
+from kedge.errors import SchedulerFailed
 
 _FIELDS = "JobID,State,ExitCode,User,Partition,NodeList,Submit,Start,End,Timelimit,Elapsed,ReqMem,MaxRSS,JobName"
 _SEPARATORS = _FIELDS.count(",")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kedge.errors import LaunchRefused
-from kedge.cluster.hosts import parse_counts, parse_hosts
 from kedge.cluster.allocation import AllocatedNode, Allocation, ThisHost
+from kedge.cluster.hosts import parse_counts, parse_hosts
+from kedge.errors import LaunchRefused
 
 _MASKS = ("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "SLURM_TRES_BIND", "SLURMD_TRES_BIND")
 _NO_MASKS = ("none", "closest", "gpu:none", "gpu:closest", "gres/gpu:none", "gres/gpu:closest")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from kedge.cluster.job import Job
 from kedge.cluster.job_state import JobStatus
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.backend import Backend, Query, ScriptContext
 from kedge.cluster.schedulers.slurm import FACTS
+from kedge.cluster.site import Site
 
 
 class _Slurm:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 
-from kedge.errors import SchedulerFailed
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.backend import Query
 from kedge.cluster.schedulers.slurm.listing import split_indices
@@ -17,6 +16,7 @@ from kedge.cluster.schedulers.slurm.values import (
     read_text,
     read_time,
 )
+from kedge.errors import SchedulerFailed
 
 # A name holds anything; it ends where the only words follow that stand behind every name.
 _NAME = re.compile(r" JobName=(.*?) UserId=([^\s(]+)\(\d+\) GroupId=", re.DOTALL)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kedge.errors import InvalidJob
-from kedge.base.frozen import frozen, replace
 from kedge.base.duration import parse_duration
-from kedge.cluster.site import Queue, Site
+from kedge.base.frozen import frozen, replace
 from kedge.cluster.schedulers.backend import Ask
 from kedge.cluster.schedulers.slurm import FACTS
+from kedge.cluster.site import Queue, Site
+from kedge.errors import InvalidJob
 
 _PARTITIONS = ("scontrol", "-o", "show", "partition")
 _NODES = ("sinfo", "-h", "-a", "-o", "%R|%D|%c|%m|%G|%N")  # one line for each kind of node in a partition

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kedge.errors import RequestRefused
 from kedge.cluster.job import Job
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.shell_words import require_word
 from kedge.cluster.schedulers.slurm import FACTS
 from kedge.cluster.schedulers.slurm.options import parse_directives
 from kedge.cluster.schedulers.slurm.write_options import interactive_directives
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused
 
 # A step of this kind holds no resources (20.11 and later), so that `srun` within it finds them all free;
 # the shell keeps the counts of nodes and tasks of the whole job.

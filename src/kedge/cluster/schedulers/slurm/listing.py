@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from kedge.errors import SchedulerFailed
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.backend import Query
 from kedge.cluster.schedulers.slurm.values import TIME_ENVIRONMENT, read_duration, read_state, read_text, read_time
+from kedge.errors import SchedulerFailed
 
 # array's id, index, state, user, partition, nodes, submitted, start, end, limit, reason; last the name: it may be
 # anything

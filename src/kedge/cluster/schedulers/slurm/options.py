@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kedge.errors import InvalidJob
 from kedge.base.frozen import frozen
 from kedge.base.patterns import late_pattern
 from kedge.cluster.schedulers.shell_words import EVERYWHERE, cut_words
+from kedge.errors import InvalidJob
 
 # letter, or - for none; tried against sbatch 22.05, with later options and those of Pyxis added
 _WITH_VALUE = """

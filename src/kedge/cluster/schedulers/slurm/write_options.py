@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from kedge.errors import RequestRefused
 from kedge.cluster.job import Job, Parallel
-from kedge.cluster.site import Site
 from kedge.cluster.schedulers.shell_words import require_word
 from kedge.cluster.schedulers.slurm.options import SlurmOption, combine, make_directive, parse_directives
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused
 
 _MEBI = 1 << 20
 _SIZES = ((1 << 40, "T"), (1 << 30, "G"), (_MEBI, "M"))

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import re
 
-from kedge.errors import RequestRefused, SchedulerFailed
+from kedge.base.patterns import late_pattern
 from kedge.cluster.job import Job
 from kedge.cluster.output_pattern import make_file_name, split_pattern
-from kedge.cluster.site import Site
-from kedge.base.patterns import late_pattern
 from kedge.cluster.schedulers.backend import Dialect, ScriptContext
 from kedge.cluster.schedulers.script_body import render_body
 from kedge.cluster.schedulers.slurm import FACTS
 from kedge.cluster.schedulers.slurm.options import SlurmOption, find_name, make_directive, parse_directives
 from kedge.cluster.schedulers.slurm.write_options import batch_directives, command_line_directives
+from kedge.cluster.site import Site
+from kedge.errors import RequestRefused, SchedulerFailed
 
 DIALECT = Dialect(
     submit_word=FACTS.submit,

@@ -10,8 +10,8 @@ from kedge.base.versions import is_driver_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.container.facts import HostFacts
+    from kedge.system.views import View
 
 _VERSION_FILES = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")
 _CARDS = "/proc/driver/nvidia/gpus"

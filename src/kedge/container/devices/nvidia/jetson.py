@@ -11,8 +11,8 @@ from kedge.container.facts import Additions, Bind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.container.facts import HostFacts
+    from kedge.system.views import View
 
 _LISTS = "/etc/nvidia-container-runtime/host-files-for-container.d"
 _FOLDERS = ("/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu/tegra")

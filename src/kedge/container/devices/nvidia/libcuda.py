@@ -7,6 +7,7 @@ one of the host (CUDA errors 803 and 804).
 
 from __future__ import annotations
 
+from kedge.base.versions import order
 from kedge.compat.carried_driver import CarriedDriver, find_carried, read_branches
 from kedge.compat.rules.libcuda_choice import (
     GPU_TOO_OLD,
@@ -20,14 +21,13 @@ from kedge.compat.rules.libcuda_choice import (
     cuda_major,
     is_data_center,
 )
-from kedge.base.versions import order
 from kedge.container.environment.library_path import find_library_folders
 from kedge.container.facts import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.container.devices.nvidia.driver import Card
+    from kedge.system.views import View
 
 
 class Decision:

@@ -8,13 +8,13 @@ C library, are ever taken. A library that is not listed here is taken with the c
 from __future__ import annotations
 
 from kedge.base.versions import is_driver_version, split_library_name
-from kedge.system.ld_cache import MAXIMUM_SIZE, read_cache
 from kedge.container.facts import LIBRARIES
+from kedge.system.ld_cache import MAXIMUM_SIZE, read_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.container.facts import HostFacts
+    from kedge.system.views import View
 
 _PREFIXES = (
     *("libcuda", "libnv", "libvdpau_nvidia"),

@@ -10,9 +10,9 @@ from kedge.container.devices.nvidia.libraries import find_libraries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kedge.system.views import View
     from kedge.container.devices.nvidia.libraries import Libraries
     from kedge.container.facts import HostFacts
+    from kedge.system.views import View
 
 _PCI_VENDOR = b"0x10de"
 _PCI_DEVICES = "/sys/bus/pci/devices"

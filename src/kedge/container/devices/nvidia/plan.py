@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from kedge.system.spawn import ELFMAG
 from kedge.container.devices.image_variables import read_image_variable, read_user_variable
 from kedge.container.devices.nvidia.card_selection import VARIABLE, CardSelection, select_cards
 from kedge.container.devices.nvidia.driver import Driver, find_layout
 from kedge.container.devices.nvidia.libraries import Libraries, find_libraries
 from kedge.container.facts import Additions, Bind
+from kedge.system.spawn import ELFMAG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import zstandard
 from zlib_ng import zlib_ng
 
+from kedge.base.tree import Buffer
 from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
 from kedge.image.formats.compression.lzo import decompress_lzo
-from kedge.base.tree import Buffer
 
 checksum = zlib_ng.crc32  # fast and weak: finds candidates for equality, proves nothing
 adler32 = zlib_ng.adler32  # its lower half is the sum of the bytes

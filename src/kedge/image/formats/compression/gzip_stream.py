@@ -8,8 +8,8 @@ from typing import Any
 
 from zlib_ng import zlib_ng
 
-from kedge.image.formats.compression.damaged_streams import damaged, garbage, truncated
 from kedge.base.tree import Buffer
+from kedge.image.formats.compression.damaged_streams import damaged, garbage, truncated
 
 GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_ERROR: Any = zlib_ng.error  # an instance, if one believes the stubs

@@ -7,8 +7,8 @@ bytes 0-15 mean depends on how many literals came before. Described in the kerne
 
 from __future__ import annotations
 
-from kedge.errors import CorruptImage
 from kedge.base.tree import Buffer
+from kedge.errors import CorruptImage
 
 
 class _Decoder:

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import zstandard
 from zlib_ng import zlib_ng
 
+from kedge.base.tree import Buffer
 from kedge.errors import CorruptImage, InvalidSetting
 from kedge.image.formats.compression.damaged_streams import damaged, garbage, truncated
 from kedge.image.formats.compression.gzip_stream import GZIP_MAGIC, GzipStream, cut
 from kedge.image.formats.compression.zstd_frames import ZSTD_MAGIC, FrameTracker, is_skippable
-from kedge.base.tree import Buffer
 
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _BZIP2_MAGIC = b"BZh"

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import BinaryIO
 
-from kedge.errors import ImageNotFound, ProgramFailed, ProgramMissing
 from kedge.base.reference import Reference
+from kedge.errors import ImageNotFound, ProgramFailed, ProgramMissing
 from kedge.system.outside import Outside
 from kedge.system.process import stream_program
 from kedge.system.programs import find_program

@@ -11,9 +11,6 @@ import hashlib
 import json
 from typing import Any
 
-from kedge.errors import CorruptImage, ImageNotFound
-from kedge.image.formats.oci.legacy_archive import LegacyImage, read_legacy_images
-from kedge.image.formats.oci.stored_image import BlobFiles, StoredImage, StoredImages, StoredLayer, read_small, verify_stream
 from kedge.base.digest import Digest
 from kedge.base.image_name import DOCKER_HUB, looks_like_registry
 from kedge.base.manifest import (
@@ -30,6 +27,16 @@ from kedge.base.manifest import (
     parse_manifest,
 )
 from kedge.base.platform import Platform
+from kedge.errors import CorruptImage, ImageNotFound
+from kedge.image.formats.oci.legacy_archive import LegacyImage, read_legacy_images
+from kedge.image.formats.oci.stored_image import (
+    BlobFiles,
+    StoredImage,
+    StoredImages,
+    StoredLayer,
+    read_small,
+    verify_stream,
+)
 
 _MAXIMUM_LAYERS = 1000  # Docker itself stops at 127
 

@@ -8,6 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kedge.base.manifest import (
+    MAXIMUM_CONFIG,
+    MAXIMUM_MANIFEST,
+    Descriptor,
+    Index,
+    Manifest,
+    parse_config,
+    parse_manifest,
+)
+from kedge.base.platform import Platform
 from kedge.errors import CorruptImage, ImageNotFound, KedgeError, UnsupportedFormat
 from kedge.image.formats.oci.stored_image import (
     BlobDirectory,
@@ -19,16 +29,6 @@ from kedge.image.formats.oci.stored_image import (
     read_small,
     verify_stream,
 )
-from kedge.base.manifest import (
-    MAXIMUM_CONFIG,
-    MAXIMUM_MANIFEST,
-    Descriptor,
-    Index,
-    Manifest,
-    parse_config,
-    parse_manifest,
-)
-from kedge.base.platform import Platform
 
 REF_NAME = "org.opencontainers.image.ref.name"
 _CONTAINERD_NAME = "io.containerd.image.name"

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from kedge.base.manifest import MAXIMUM_CONFIG, MAXIMUM_MANIFEST
 from kedge.errors import CorruptImage, UnsupportedFormat
 from kedge.image.formats.oci.stored_image import BlobFiles, read_small
-from kedge.base.manifest import MAXIMUM_CONFIG, MAXIMUM_MANIFEST
 
 _IDENTITY = re.compile(r"[0-9a-f]{64}\Z")
 _MAXIMUM_LAYERS = 127  # of Docker at that time

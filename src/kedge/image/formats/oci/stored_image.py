@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from kedge.errors import CorruptImage, DigestMismatch, FileProblem
 from kedge.base.digest import Digest
 from kedge.base.manifest import ImageConfig, Manifest, parse_config
 from kedge.base.platform import Platform
+from kedge.errors import CorruptImage, DigestMismatch, FileProblem
 from kedge.system.files import explained
 
 PIECE = 2 << 20

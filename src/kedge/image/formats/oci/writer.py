@@ -15,12 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kedge.errors import UnsupportedFormat
-from kedge.image.formats.compression import inflate
-from kedge.image.formats.oci.layout import REF_NAME
-from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer, verify_stream
-from kedge.base.frozen import replace
 from kedge.base.digest import Digest
+from kedge.base.frozen import replace
 from kedge.base.manifest import (
     DOCKER_CONFIG,
     DOCKER_LAYER_GZIP,
@@ -37,6 +33,10 @@ from kedge.base.manifest import (
     Manifest,
     parse_manifest,
 )
+from kedge.errors import UnsupportedFormat
+from kedge.image.formats.compression import inflate
+from kedge.image.formats.oci.layout import REF_NAME
+from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer, verify_stream
 from kedge.system.files import explained, refuse_existing, remove_abandoned, temporary_beside
 
 _TO_OCI = {

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from kedge.base.frozen import replace
 from kedge.errors import FileProblem, UnsupportedFormat, UsageError
 from kedge.image.formats.sif.data_object import DataObject
 from kedge.image.formats.sif.layout import (
@@ -29,7 +30,6 @@ from kedge.image.formats.sif.layout import (
 )
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.sif.writer import SifBuilder
-from kedge.base.frozen import replace
 from kedge.system.files import atomic_output, copy_range, explained
 
 NO_TIME = -62_135_596_800  # the zero of Go's times, the year 1, in seconds

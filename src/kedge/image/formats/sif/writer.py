@@ -11,6 +11,7 @@ import hashlib
 import uuid
 from typing import BinaryIO
 
+from kedge.base.frozen import replace
 from kedge.errors import UsageError
 from kedge.image.formats.identify import SIF_MAGIC
 from kedge.image.formats.sif.check_sif import check_written
@@ -30,7 +31,6 @@ from kedge.image.formats.sif.layout import (
     encode_architecture,
     pack_partition_extra,
 )
-from kedge.base.frozen import replace
 
 _NAMESPACE = uuid.UUID("6b656467-6500-5000-8000-736966206964")
 

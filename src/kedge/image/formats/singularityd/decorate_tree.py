@@ -11,6 +11,8 @@ import json
 import os
 from dataclasses import dataclass, field
 
+from kedge.base.manifest import ImageConfig
+from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.image.formats.go_json import encode_json, encode_text
 from kedge.image.formats.singularityd import fixed_files
 from kedge.image.formats.singularityd.documents import (
@@ -22,8 +24,6 @@ from kedge.image.formats.singularityd.documents import (
 )
 from kedge.image.formats.singularityd.inspect_report import BUILD_NOTE, InspectReport, read_build_note
 from kedge.image.formats.singularityd.scripts import render_environment, render_runscript
-from kedge.base.manifest import ImageConfig
-from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.system.views import follow_links
 
 _FOLDER = b".singularity.d/"

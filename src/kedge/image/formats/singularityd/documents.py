@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kedge.image.formats.go_json import clean_text, encode_json
-from kedge.base.frozen import frozen, replace
 from kedge.base.digest import Digest
+from kedge.base.frozen import frozen, replace
 from kedge.base.manifest import ImageConfig
 from kedge.base.platform import Platform
 from kedge.base.release import VERSION
+from kedge.image.formats.go_json import clean_text, encode_json
 
 BUILD_KEY = "kedge.build.v1"  # in an OCI config; readers pass over keys that the format does not know
 _LONGEST_RECIPE = 512 << 10  # bytes in a config, which registries and readers limit

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from kedge.base.frozen import frozen, replace
 from kedge.errors import CorruptImage
 from kedge.image.formats.go_json import encode_json, encode_text
-from kedge.base.frozen import frozen, replace
 
 if TYPE_CHECKING:
     from kedge.system.views import View

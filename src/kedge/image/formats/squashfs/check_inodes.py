@@ -16,7 +16,13 @@ from itertools import pairwise
 
 from kedge.image.formats.squashfs import layout
 from kedge.image.formats.squashfs.check_tables import TableStream, read_words
-from kedge.image.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED, INVALID_FRAGMENT, INVALID_XATTR, METADATA_SIZE
+from kedge.image.formats.squashfs.layout import (
+    BLOCK_SIZE_MASK,
+    BLOCK_STORED,
+    INVALID_FRAGMENT,
+    INVALID_XATTR,
+    METADATA_SIZE,
+)
 
 _FILE = layout.BASIC_FILE.size
 _LONGEST = layout.EXTENDED_DIRECTORY.size + layout.EXTENDED_FILE.size  # more than any inode has before its lists

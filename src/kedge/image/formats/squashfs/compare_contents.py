@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import BinaryIO
 
+from kedge.base.tree import Buffer, Node, NodeKind, walk
 from kedge.errors import CorruptImage, FaultyImage
 from kedge.image.formats.squashfs.content_writer import ContentStore, FileBlocks
 from kedge.image.formats.squashfs.inode_reader import FileContent
 from kedge.image.formats.squashfs.layout import LAST_TIME, XATTR_PREFIXES
 from kedge.image.formats.squashfs.reader import SquashReader
-from kedge.base.tree import Buffer, Node, NodeKind, walk
 
 _Pair = tuple[bytes, Node, Node]  # a path, the node that was written, and the one that was read
 

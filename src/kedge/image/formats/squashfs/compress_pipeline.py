@@ -12,11 +12,11 @@ from array import array
 from collections import deque
 from queue import SimpleQueue
 
+from kedge.base.tree import Buffer
 from kedge.image.formats.compression import BlockCodec
 from kedge.image.formats.squashfs.image_output import OutputFile
 from kedge.image.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
 from kedge.image.formats.squashfs.stored_block import choose_stored
-from kedge.base.tree import Buffer
 from kedge.system.threads import start_thread
 
 _BATCH_SIZE = 2 << 20

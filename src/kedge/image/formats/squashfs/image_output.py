@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
+from kedge.base.tree import Buffer
 from kedge.errors import FileProblem
 from kedge.image.formats.squashfs.layout import PADDING
-from kedge.base.tree import Buffer
 from kedge.system.libc import begin_writing
 
 _STRETCH = 16 << 20  # bytes that are sent to the disk together

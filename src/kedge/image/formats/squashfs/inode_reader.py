@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kedge.base.tree import NodeKind
 from kedge.errors import HostileImage
 from kedge.image.formats.squashfs import layout
 from kedge.image.formats.squashfs.layout import INODE_HEADER, INVALID_XATTR, U32
 from kedge.image.formats.squashfs.metadata_reader import MetadataCursor, MetadataReader, corrupt
-from kedge.base.tree import NodeKind
 
 _NO_NAMES = frozenset((b".", b".."))
 _LAST_KIND = int(NodeKind.SOCKET)

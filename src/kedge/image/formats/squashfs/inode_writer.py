@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kedge.base.tree import Node, NodeKind
 from kedge.errors import HostileImage, UnsupportedFormat
 from kedge.image.formats.compression import BlockCodec
 from kedge.image.formats.squashfs import layout, small_files
@@ -22,7 +23,6 @@ from kedge.image.formats.squashfs.content_writer import FileBlocks
 from kedge.image.formats.squashfs.layout import INVALID_XATTR, LAST_TIME, U32
 from kedge.image.formats.squashfs.listing_writer import Children, Listing, ListingWriter
 from kedge.image.formats.squashfs.table_writer import IdTable, MetadataWriter, XattrTable
-from kedge.base.tree import Node, NodeKind
 
 _TOGETHER = 1 << 15  # files whose inodes are compressed together, about
 _FILE = bytes((NodeKind.FILE,))

@@ -12,6 +12,8 @@ from itertools import islice
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from kedge.base.frozen import list_names
+from kedge.base.tree import Node, NodeKind
 from kedge.errors import HostileImage, UnsupportedFormat
 from kedge.image.formats.compression import codec_of_image
 from kedge.image.formats.squashfs import layout
@@ -25,10 +27,14 @@ from kedge.image.formats.squashfs.inode_reader import (
     read_entries,
 )
 from kedge.image.formats.squashfs.layout import INVALID_FRAGMENT, INVALID_TABLE, INVALID_XATTR, Superblock
-from kedge.image.formats.squashfs.metadata_reader import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
+from kedge.image.formats.squashfs.metadata_reader import (
+    ImageRange,
+    IndexedTable,
+    MetadataCursor,
+    MetadataReader,
+    corrupt,
+)
 from kedge.image.formats.squashfs.xattr_reader import XattrReader
-from kedge.base.frozen import list_names
-from kedge.base.tree import Node, NodeKind
 
 _MAXIMUM_NAMES = 4_000_000
 MAXIMUM_DEPTH = 2048  # PATH_MAX is 4096: nothing deeper can be named

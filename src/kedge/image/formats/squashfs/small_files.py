@@ -11,8 +11,8 @@ import sys
 from array import array
 from collections.abc import Mapping
 
-from kedge.image.formats.squashfs.layout import LAST_TIME
 from kedge.base.tree import Node
+from kedge.image.formats.squashfs.layout import LAST_TIME
 
 SIZE = 32  # of each inode
 OFFSET_SHIFT = 32  # a token is offset << 32 | fragment: two words of the inode, in their order

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.image.formats.squashfs.layout import BLOCK_STORED
 from kedge.base.tree import Buffer
+from kedge.image.formats.squashfs.layout import BLOCK_STORED
 
 
 def is_hole(block: memoryview, zeros: bytes) -> bool:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 
+from kedge.base.tree import Buffer, Xattrs
 from kedge.errors import UnsupportedFormat
 from kedge.image.formats.compression import BlockCodec
 from kedge.image.formats.squashfs.layout import (
@@ -23,7 +24,6 @@ from kedge.image.formats.squashfs.layout import (
     XATTR_TABLE,
     XATTR_VALUE_LIMIT,
 )
-from kedge.base.tree import Buffer, Xattrs
 
 _TOGETHER = 16  # blocks that are worth what it takes to begin with many
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from kedge.base.packed_blocks import Packing
+from kedge.base.tree import Node
 from kedge.errors import CorruptImage, FaultyImage, HostileImage, InvalidSetting
 from kedge.image.formats.compression import BlockCodec, open_codec
 from kedge.image.formats.squashfs import layout
@@ -22,8 +24,6 @@ from kedge.image.formats.squashfs.content_writer import ContentStore
 from kedge.image.formats.squashfs.image_output import OutputFile
 from kedge.image.formats.squashfs.inode_writer import BlockMap, TreeTables
 from kedge.image.formats.squashfs.table_writer import pack_table
-from kedge.base.packed_blocks import Packing
-from kedge.base.tree import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+from kedge.base.tree import Xattrs
 from kedge.errors import CorruptImage
 from kedge.image.formats.compression import BlockCodec
 from kedge.image.formats.squashfs import layout
-from kedge.image.formats.squashfs.metadata_reader import ImageRange, IndexedTable, MetadataCursor, MetadataReader, corrupt
-from kedge.base.tree import Xattrs
+from kedge.image.formats.squashfs.metadata_reader import (
+    ImageRange,
+    IndexedTable,
+    MetadataCursor,
+    MetadataReader,
+    corrupt,
+)
 
 TABLE = "xattr table"
 _MAXIMUM_ENTRIES = 4096  # of one file; Linux's listxattr can name no more than 65536 bytes of names

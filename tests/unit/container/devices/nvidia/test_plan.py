@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.system.views import DirectoryView, TableView
 from kedge.container.devices import plan_devices
 from kedge.container.devices.nvidia.plan import list_programs
 from kedge.container.facts import Additions, HostFacts, ImageFacts
 from kedge.container.options import RunOptions
+from kedge.system.views import DirectoryView, TableView
 from tests.builders.gpu_hosts import (
     ARM,
     COMPUTE,

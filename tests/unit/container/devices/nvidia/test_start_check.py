@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.errors import WillNotRun
 from kedge.container.devices import plan_devices
 from kedge.container.facts import Additions, ImageFacts
 from kedge.container.options import RunOptions
+from kedge.errors import WillNotRun
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
 from tests.builders.rows import each_row
 

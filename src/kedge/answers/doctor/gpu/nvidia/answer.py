@@ -8,9 +8,9 @@ from collections import Counter
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.gpu.nvidia.host import look_at_gpus
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.system.host.gpu_probe import MISMATCH, GpuProbe, ProbedGpu, probe_gpus
 from kedge.base.counting import count_things
 from kedge.container.devices.nvidia.card_selection import VARIABLE
+from kedge.system.host.gpu_probe import MISMATCH, GpuProbe, ProbedGpu, probe_gpus
 
 NAME = "gpu-answer"
 _DOCS = f"kedge help doctor {NAME}"

@@ -7,12 +7,12 @@ import os
 
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.base.frozen import frozen
-from kedge.system.views import DirectoryView
 from kedge.container.devices.driver_report import DriverReport
 from kedge.container.devices.nvidia.driver import Driver, find_layout
 from kedge.container.devices.nvidia.libraries import Libraries, find_libraries
 from kedge.container.devices.nvidia.missing_parts import find_missing
 from kedge.container.facts import HostFacts
+from kedge.system.views import DirectoryView
 
 
 @frozen

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from kedge.base.versions import is_driver_version, split_library_name
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
 from kedge.answers.doctor.surroundings import Surroundings
-from kedge.system.spawn import ELFMAG
+from kedge.base.versions import is_driver_version, split_library_name
 from kedge.container.devices.nvidia.libraries import follow_links
+from kedge.system.spawn import ELFMAG
 
 NAME = "gpu-libraries"
 _DOCS = f"kedge help doctor {NAME}"

@@ -9,10 +9,10 @@ from kedge.answers.doctor.finding import OK, WARNING, Finding
 from kedge.answers.doctor.gpu.nvidia.host import look_at_gpus
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.base.counting import count_things
+from kedge.cluster.schedulers.choose import list_facts
 from kedge.container.devices.gpu_advice import find_job, has_grant
 from kedge.container.devices.nvidia.card_selection import VARIABLE, select_cards
 from kedge.container.options import RunOptions
-from kedge.cluster.schedulers.choose import list_facts
 
 NAME = "gpu-selection"
 _DOCS = f"kedge help doctor {NAME}"

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from kedge.compat.contents.toolkit_version import read_toolkit
-from kedge.compat.rules.driver_lookup import find_offered_cuda
-from kedge.compat.tables.load import load_tables
-from kedge.base.versions import is_at_least, order
 from kedge.answers.doctor.finding import NOTE, Finding
 from kedge.answers.doctor.gpu.nvidia.host import GpuHost, look_at_gpus
 from kedge.answers.doctor.surroundings import Surroundings
+from kedge.base.versions import is_at_least, order
+from kedge.compat.contents.toolkit_version import read_toolkit
+from kedge.compat.rules.driver_lookup import find_offered_cuda
+from kedge.compat.tables.load import load_tables
 
 _VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 _MOST = 50  # toolkits below /usr/local, directories of PATH

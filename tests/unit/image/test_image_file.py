@@ -208,7 +208,7 @@ def test_identify_imports_nothing_heavy(tmp_path: Path, squashfs: bytes) -> None
     path = write(tmp_path, make_sif(squashfs))
     code = (
         f"import os, sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r})\n"
-        "from kedge.container import image_file, node_cache\n"
+        "from kedge.image import image_file, node_cache\n"
         f"node_cache.find_unpacked(image_file.identify({path!r}), os.environ)\n"
         "heavy = ('re', 'typing', 'dataclasses', 'enum', 'pathlib', 'json', 'kedge.errors')\n"
         "print([name for name in heavy if name in sys.modules])"
