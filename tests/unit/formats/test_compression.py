@@ -162,7 +162,7 @@ def test_block_codec_round_trip(spec: str) -> None:
 
 WITHOUT_THREADS = """
 import os, resource, sys
-from kedge.formats.compression import open_codec
+from kedge.formats.compression.blocks import open_codec
 if os.geteuid() == 0:  # root may start as many as it likes
     os.setgroups([])
     os.setgid(1507)
