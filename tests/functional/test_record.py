@@ -77,6 +77,7 @@ def test_record_passes_signals_on_and_is_there_while_the_program_runs(runner: Ru
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         assert (read(place)["state"], read(place)["exit"]["status"]) == ("running", None)
+        assert read(place)["image"] == {"name": image, "path": image}  # whatever is found out later, or never
         process.send_signal(signal.SIGTERM)
         assert process.stdout.read() == "asked\n"
         assert process.wait(20) == 9

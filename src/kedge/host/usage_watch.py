@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SLOT = 1 << 18  # bytes for one state of what is known; two of them, written in turn
 _FIRST, _PAUSE = 0.1, 1.0  # seconds between two samples, at the beginning and later
 _SHARE = 0.01  # of one CPU that the samples may cost
-_PATIENCE = 2.0  # seconds that the last sample may take
+_PATIENCE = 5.0  # seconds that the last sample may take, on a node whose processors are all busy
 _MOMENT = 0.1  # seconds until one that was killed is gone, unless it hangs in the kernel
 _END = signal.SIGTERM
 

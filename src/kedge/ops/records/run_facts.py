@@ -14,9 +14,11 @@ from kedge.frozen import frozen
 from kedge.host.limits import read_limits
 from kedge.host.this_host import read_this_host
 from kedge.launch.ranks import find_rank
+from kedge.model.image_argument import find_path
 from kedge.model.run_record import MARK, RUNNING, SCHEMA
 from kedge.model.secret_text import HIDDEN, mask_value, mask_words, redact
 from kedge.release import VERSION
+from kedge.runtime.image_file import make_absolute
 from kedge.schedulers.current_allocation import find_allocation
 from kedge.schedulers.current_job import find_current_job
 
@@ -54,7 +56,7 @@ def describe_run(request: RunRequest, environ: Mapping[str, str], began: float) 
         "kedge": VERSION,
         "state": RUNNING,
         "verb": request.verb,
-        "image": {"name": redact(request.image)},
+        "image": _name_image(request.image),
         "options": mask_words(request.options),
         "command": mask_words(request.command),
         "directory": str(Path.cwd()),
@@ -68,6 +70,12 @@ def describe_run(request: RunRequest, environ: Mapping[str, str], began: float) 
         "exit": {"status": None, "signal": None},
         "usage": {},
     }
+
+
+def _name_image(word: str) -> dict[str, Any]:
+    """What is known at once, also of a run that ends before anybody has looked into its image."""
+    path = find_path(word)
+    return {"name": redact(word), "path": make_absolute(path) if path else None}
 
 
 def choose_variables(environ: Mapping[str, str]) -> dict[str, str]:
