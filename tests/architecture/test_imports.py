@@ -189,6 +189,21 @@ def test_imports_have_no_cycle() -> None:
         raise AssertionError(f"modules import each other: {' -> '.join(problem.args[1])}") from None
 
 
+# Packages that import their own modules; one thread alone comes to them.
+GATHERING = {"kedge.container.others", "kedge.tools.bundle"}
+
+
+def test_imports_of_packages_hold_up_no_thread() -> None:
+    """Two threads that import a package and a module of it wait for each other: Python ends one with _DeadlockError."""
+    wrong = []
+    for module in read_modules().values():
+        own = [each for each in module.imports if each.name.startswith(f"{module.name}.")]
+        first = {node.lineno for node in module.tree.body if isinstance(node, ast.ImportFrom)}
+        if module.path.name == "__init__.py" and module.name not in GATHERING:
+            wrong += [f"{module.shown}:{each.line} imports {each.name}" for each in own if each.line in first]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
 def reach(name: str, package: str, apart: tuple[str, ...] = ()) -> set[str]:
     """The modules of a package that one of them needs, all the way down."""
     found: set[str] = set()

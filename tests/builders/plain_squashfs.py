@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kedge.base.tree import Buffer, Node, NodeKind
-from kedge.image.formats.compression import open_codec
+from kedge.image.formats.compression.blocks import open_codec
 from kedge.image.formats.squashfs import layout
 
 

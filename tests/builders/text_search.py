@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kedge.base.tree import NodeKind, walk
-from kedge.image.formats.compression import inflate
+from kedge.image.formats.compression.streams import inflate
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.squashfs.reader import SquashReader
 

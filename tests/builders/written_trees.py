@@ -18,7 +18,7 @@ import pytest
 from kedge.base.frozen import replace
 from kedge.base.packed_blocks import PackedBlocks
 from kedge.base.tree import Node
-from kedge.image.formats.compression import checksum, open_codec
+from kedge.image.formats.compression.blocks import checksum, open_codec
 from kedge.image.formats.squashfs import compress_pipeline, content_writer, inode_writer, table_writer
 from kedge.image.formats.squashfs.stored_block import choose_stored, is_hole
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter

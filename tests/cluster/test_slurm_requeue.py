@@ -61,7 +61,7 @@ def begin_again(cluster: SlurmCluster, job: str, me: JobUser) -> None:
 
     The second line of the job's own file is the proof: between two runs the job is PENDING and COMPLETING by turns.
     """
-    time.sleep(2)  # a node refuses a job that it heard of in the same second as of its end: "already killed"
+    time.sleep(2)  # in the second in which a node heard of a job's end it does not start it again: "already killed"
 
     def has_begun_again() -> bool:
         with contextlib.suppress(AssertionError):  # it runs, or has ended

@@ -57,7 +57,7 @@ def environment(site: NgcSite, tmp_path: Path) -> dict[str, str]:
 
 
 def list_with_client(environment: dict[str, str]) -> set[str]:
-    """What urllib3 brings along by itself: with Python 3.13 that is `inspect`, by its look at its own version."""
+    """What the import of urllib3 alone loads: with Python 3.13 `inspect`, which importlib.metadata imports there."""
     done = subprocess.run(
         [sys.executable, "-c", "import sys, urllib3; print(*sys.modules)"],
         env=environment,

@@ -17,7 +17,8 @@ from kedge.base.platform import Platform
 from kedge.base.tree import Node, NodeKind
 from kedge.errors import KedgeError
 from kedge.image.formats.sif.layout import DataType
-from kedge.image.formats.singularityd import SourceRecord, decorate, describe
+from kedge.image.formats.singularityd.decorate_tree import decorate, describe
+from kedge.image.formats.singularityd.documents import SourceRecord
 from kedge.image.formats.singularityd.inspect_report import (
     ReportSelection,
     parse_metadata,

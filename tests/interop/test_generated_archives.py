@@ -17,7 +17,7 @@ import pytest
 
 from kedge.base.manifest import OCI_LAYER_GZIP, OCI_LAYER_TAR, OCI_LAYER_ZSTD
 from kedge.base.platform import Platform
-from kedge.image.formats.compression import inflate
+from kedge.image.formats.compression.streams import inflate
 from kedge.image.formats.oci.stored_image import StoredImage
 from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from kedge.image.layers.flatten import flatten

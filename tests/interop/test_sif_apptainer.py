@@ -28,7 +28,8 @@ from kedge.image.formats.sif.layout import FILE_MODE, DataType
 from kedge.image.formats.sif.listing import format_header, format_list
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.formats.sif.writer import SifBuilder
-from kedge.image.formats.singularityd import SourceRecord, decorate, describe
+from kedge.image.formats.singularityd.decorate_tree import decorate, describe
+from kedge.image.formats.singularityd.documents import SourceRecord
 from kedge.image.formats.singularityd.inspect_report import (
     ReportSelection,
     parse_metadata,

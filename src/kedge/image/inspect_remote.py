@@ -17,7 +17,8 @@ from kedge.base.reference import Reference
 from kedge.errors import ImageNotFound, UnsupportedFormat, UsageError
 from kedge.image.formats.identify import FileKind, identify_file
 from kedge.image.formats.sif.reader import SeekableBytes, SifReader
-from kedge.image.formats.singularityd import SourceRecord, describe
+from kedge.image.formats.singularityd.decorate_tree import describe
+from kedge.image.formats.singularityd.documents import SourceRecord
 from kedge.image.inspect import Inspection, inspect_config, inspect_file, inspect_path
 from kedge.image.sources.classify import Source, classify
 from kedge.image.sources.fetch_layers import make_record

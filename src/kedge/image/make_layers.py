@@ -31,7 +31,7 @@ from kedge.base.manifest import (
 )
 from kedge.base.progress import Progress, Silent
 from kedge.base.tree import Buffer, ContentSource, Node
-from kedge.image.formats.compression import GzipLayerCompressor
+from kedge.image.formats.compression.gzip_layers import GzipLayerCompressor
 from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer
 from kedge.image.formats.singularityd.derive_config import derive_section
 from kedge.image.formats.singularityd.documents import BUILD_KEY, write_build

@@ -22,7 +22,8 @@ from kedge.image.formats.go_json import encode_json, encode_text
 from kedge.image.formats.oci.writer import convert_to_oci, write_docker_archive, write_layout, write_oci_archive
 from kedge.image.formats.sif.layout import DataType, SifDescriptor
 from kedge.image.formats.sif.writer import SifBuilder
-from kedge.image.formats.singularityd import ConversionRecord, decorate, describe, note_build
+from kedge.image.formats.singularityd.decorate_tree import decorate, describe, note_build
+from kedge.image.formats.singularityd.documents import ConversionRecord
 from kedge.image.formats.singularityd.inspect_report import keep_own_parts, read_report
 from kedge.image.formats.squashfs.check_image import CheckOptions
 from kedge.image.formats.squashfs.view import SquashView

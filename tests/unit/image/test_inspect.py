@@ -18,8 +18,8 @@ from kedge.base.tree import Node, NodeKind, find
 from kedge.errors import CorruptImage, FileProblem, KedgeError, UnsupportedFormat
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.sif.writer import SifBuilder
-from kedge.image.formats.singularityd import SourceRecord, describe
-from kedge.image.formats.singularityd.decorate_tree import decorate
+from kedge.image.formats.singularityd.decorate_tree import decorate, describe
+from kedge.image.formats.singularityd.documents import SourceRecord
 from kedge.image.formats.singularityd.inspect_report import (
     InspectReport,
     ReportSelection,

@@ -23,7 +23,7 @@ from kedge.container.facts import Bind
 from kedge.container.start.build_step import StepProgram, StepRoot, run_build_step
 from kedge.container.start.host_script import HostScript, run_host_script
 from kedge.errors import BuildFailed, ProgramMissing
-from kedge.image.formats.singularityd import SourceRecord
+from kedge.image.formats.singularityd.documents import SourceRecord
 from kedge.image.layers.upper_directory import UpperOptions, read_upper
 from kedge.image.registry.download import download_url
 from kedge.image.sources.image_source import LayeredImage, TreeImage

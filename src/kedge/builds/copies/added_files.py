@@ -26,7 +26,7 @@ from kedge.builds.copies.lent_content import LentContent, lend_tree
 from kedge.builds.request import NotMadeError
 from kedge.builds.step_values import CopyStep, RecipePlace, refuse_recipe
 from kedge.errors import DigestMismatch, InvalidReference, KedgeError
-from kedge.image.formats.compression import inflate
+from kedge.image.formats.compression.streams import inflate
 from kedge.image.layers.directory_tree import FolderOptions, FolderSource, read_file, read_folder
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.layer_source import LayerSource

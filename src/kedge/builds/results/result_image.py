@@ -30,8 +30,7 @@ from kedge.base.manifest import (
 from kedge.builds.results.finished_build import FinishedBuild
 from kedge.builds.states.layer_reading import read_layer
 from kedge.errors import DigestMismatch
-from kedge.image.formats.singularityd import SourceRecord
-from kedge.image.formats.singularityd.documents import BUILD_KEY, write_build
+from kedge.image.formats.singularityd.documents import BUILD_KEY, SourceRecord, write_build
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.limits import FlattenOptions
 from kedge.image.layers.tar_writer import LayerResult

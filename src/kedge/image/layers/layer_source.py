@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from kedge.base.digest import Digest
 from kedge.base.frozen import frozen
 from kedge.errors import DigestMismatch
-from kedge.image.formats.compression import inflate
+from kedge.image.formats.compression.streams import inflate
 from kedge.image.layers.aside_hash import AsideHash
 from kedge.image.layers.limits import Ledger
 

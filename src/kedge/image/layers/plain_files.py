@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-from kedge.image.formats.compression import adler32
+from kedge.image.formats.compression.blocks import adler32
 from kedge.image.layers.tar_layout import (
     BLOCK,
     POSIX_MAGIC,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 
 from kedge.base.tree import NodeKind
-from kedge.image.formats.compression import adler32
+from kedge.image.formats.compression.blocks import adler32
 
 BLOCK = 512
 REMEMBERED = 16384  # fields of numbers

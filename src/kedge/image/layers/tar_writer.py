@@ -14,7 +14,8 @@ from kedge.base.digest import Digest
 from kedge.base.frozen import frozen
 from kedge.base.tree import Buffer, ContentSource, Node, NodeKind, walk
 from kedge.errors import CorruptImage, UnsupportedFormat
-from kedge.image.formats.compression import GzipLayerCompressor, StreamCompressor
+from kedge.image.formats.compression.gzip_layers import GzipLayerCompressor
+from kedge.image.formats.compression.streams import StreamCompressor
 from kedge.image.layers.member_names import show_name
 from kedge.image.layers.tar_layout import BLOCK, HEADER, ZERO_BLOCK
 from kedge.image.layers.whiteouts import WHITEOUT_PREFIX

@@ -14,8 +14,7 @@ from kedge.base.platform import Platform
 from kedge.base.progress import Task
 from kedge.base.reference import Reference
 from kedge.errors import CorruptImage
-from kedge.image.formats.singularityd import SourceRecord
-from kedge.image.formats.singularityd.documents import add_build
+from kedge.image.formats.singularityd.documents import SourceRecord, add_build
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.sources.image_source import LayeredImage, choose_reading
 from kedge.image.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts

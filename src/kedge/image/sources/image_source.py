@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 from kedge.base.frozen import frozen
 from kedge.base.manifest import ImageConfig, Manifest
 from kedge.base.tree import ContentSink, ContentSource, Node, copy_tree
-from kedge.image.formats.singularityd import ConversionRecord, SourceRecord
+from kedge.image.formats.singularityd.documents import ConversionRecord, SourceRecord
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.limits import FlattenOptions

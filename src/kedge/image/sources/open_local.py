@@ -24,12 +24,11 @@ from kedge.image.formats.oci.docker_archive import DockerArchive
 from kedge.image.formats.oci.open_stored import open_images
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.sif.reader import SifReader
-from kedge.image.formats.singularityd import ConversionRecord, SourceRecord
 from kedge.image.formats.singularityd.derive_config import derive_section, read_oci_words
-from kedge.image.formats.singularityd.documents import add_build, render_definition
+from kedge.image.formats.singularityd.documents import ConversionRecord, SourceRecord, add_build, render_definition
 from kedge.image.formats.singularityd.inspect_report import InspectReport, read_report
 from kedge.image.formats.squashfs.reader import SquashReader
-from kedge.image.host_programs import describe_host, pack_host
+from kedge.image.host_programs.packer import describe_host, pack_host
 from kedge.image.host_programs.python_environment import StartsPython, start_on_host
 from kedge.image.layers.directory_tree import FolderOptions, read_folder
 from kedge.image.layers.layer_source import LayerSource

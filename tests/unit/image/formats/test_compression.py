@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
-from kedge.image.formats.compression import BlockCodec, StreamCompressor, codec_of_image, inflate, open_codec
-from kedge.image.formats.compression.blocks import XzCodec
+from kedge.image.formats.compression.blocks import BlockCodec, XzCodec, codec_of_image, open_codec
 from kedge.image.formats.compression.lzo import decompress_lzo
+from kedge.image.formats.compression.streams import StreamCompressor, inflate
 from tests.builders.rows import each_row
 
 DATA = random.Random(1).randbytes(70_000) + b"kedge" * 100_000 + bytes(300_000)
@@ -162,7 +162,7 @@ def test_block_codec_round_trip(spec: str) -> None:
 
 WITHOUT_THREADS = """
 import os, resource, sys
-from kedge.image.formats.compression import open_codec
+from kedge.image.formats.compression.blocks import open_codec
 if os.geteuid() == 0:  # root may start as many as it likes
     os.setgroups([])
     os.setgid(1507)

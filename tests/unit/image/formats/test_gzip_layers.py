@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kedge.image.formats.compression import GzipLayerCompressor, inflate
-from kedge.image.formats.compression.gzip_layers import BLOCK
+from kedge.image.formats.compression.gzip_layers import BLOCK, GzipLayerCompressor
+from kedge.image.formats.compression.streams import inflate
 from tests.requirements import require_program
 
 

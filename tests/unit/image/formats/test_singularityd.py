@@ -16,9 +16,10 @@ from kedge.base.manifest import ImageConfig, parse_config
 from kedge.base.platform import Platform
 from kedge.base.tree import Buffer, Node, NodeKind, find, walk
 from kedge.image.formats.go_json import encode_json
-from kedge.image.formats.singularityd import SourceRecord, decorate, describe, fixed_files
-from kedge.image.formats.singularityd.decorate_tree import report_config
+from kedge.image.formats.singularityd import fixed_files
+from kedge.image.formats.singularityd.decorate_tree import decorate, describe, report_config
 from kedge.image.formats.singularityd.documents import (
+    SourceRecord,
     add_build,
     format_build_date,
     make_labels,

@@ -19,7 +19,7 @@ import pytest
 
 from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.errors import FileProblem, HostileImage, InvalidSetting, UnsupportedFormat
-from kedge.image.formats.compression import open_codec
+from kedge.image.formats.compression.blocks import open_codec
 from kedge.image.formats.squashfs import compress_pipeline, image_output, layout
 from kedge.image.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.image.formats.squashfs.reader import SquashReader

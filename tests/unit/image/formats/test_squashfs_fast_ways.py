@@ -16,7 +16,7 @@ import pytest
 
 from kedge.base.packed_blocks import PackedBlocks
 from kedge.base.tree import Buffer, Node, NodeKind, walk
-from kedge.image.formats.compression import checksum
+from kedge.image.formats.compression.blocks import checksum
 from kedge.image.formats.squashfs.reader import SquashReader
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 from tests.builders.edge_trees import Plan, plan_tree

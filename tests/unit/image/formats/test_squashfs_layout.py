@@ -21,7 +21,7 @@ import pytest
 
 from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.errors import FileProblem, UnsupportedFormat
-from kedge.image.formats.compression import BlockCodec, open_codec
+from kedge.image.formats.compression.blocks import BlockCodec, open_codec
 from kedge.image.formats.squashfs import image_output, layout, writer
 from kedge.image.formats.squashfs.content_writer import FileBlocks
 from kedge.image.formats.squashfs.image_output import OutputFile

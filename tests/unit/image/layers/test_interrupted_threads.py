@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from kedge.image.formats.compression import open_codec
+from kedge.image.formats.compression.blocks import open_codec
 from kedge.image.formats.squashfs import compress_pipeline
 from kedge.image.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.image.formats.squashfs.image_output import OutputFile

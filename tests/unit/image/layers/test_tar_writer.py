@@ -14,7 +14,7 @@ import pytest
 
 from kedge.base.tree import Node, NodeKind
 from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
-from kedge.image.formats.compression import inflate
+from kedge.image.formats.compression.streams import inflate
 from kedge.image.layers.flatten import flatten
 from kedge.image.layers.tar_writer import write_layer
 from tests.builders.layers import MemorySink, describe, sources

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, FileProblem, HostileImage, UnsupportedFormat
-from kedge.image.formats.compression import inflate
+from kedge.image.formats.compression.streams import inflate
 from kedge.image.formats.oci.stored_image import PIECE
 from kedge.system.files import explained
 from kedge.system.views import follow_links

@@ -34,7 +34,7 @@ from kedge.base.manifest import (
     parse_manifest,
 )
 from kedge.errors import UnsupportedFormat
-from kedge.image.formats.compression import inflate
+from kedge.image.formats.compression.streams import inflate
 from kedge.image.formats.oci.layout import REF_NAME
 from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer, verify_stream
 from kedge.system.files import explained, refuse_existing, remove_abandoned, temporary_beside

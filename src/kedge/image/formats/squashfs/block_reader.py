@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from kedge.errors import CorruptImage
-from kedge.image.formats.compression import BlockCodec
+from kedge.image.formats.compression.blocks import BlockCodec
 from kedge.image.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
 from kedge.image.formats.squashfs.metadata_reader import ImageRange, IndexedTable, corrupt
 

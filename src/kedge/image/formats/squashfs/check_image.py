@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage, KedgeError, UnsupportedFormat
-from kedge.image.formats.compression import BlockCodec, codec_of_image
+from kedge.image.formats.compression.blocks import BlockCodec, codec_of_image
 from kedge.image.formats.squashfs import layout
 from kedge.image.formats.squashfs.block_reader import BlockPlace, BlockReader
 from kedge.image.formats.squashfs.check_inodes import Bounds, Folder, InodeCheck, Inodes

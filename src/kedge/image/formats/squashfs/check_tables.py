@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left
 
 from kedge.errors import CorruptImage
-from kedge.image.formats.compression import BlockCodec
+from kedge.image.formats.compression.blocks import BlockCodec
 from kedge.image.formats.squashfs.layout import METADATA_SIZE, METADATA_STORED, U64
 from kedge.image.formats.squashfs.metadata_reader import ImageRange, corrupt
 

@@ -13,7 +13,7 @@ from collections import deque
 from queue import SimpleQueue
 
 from kedge.base.tree import Buffer
-from kedge.image.formats.compression import BlockCodec
+from kedge.image.formats.compression.blocks import BlockCodec
 from kedge.image.formats.squashfs.image_output import OutputFile
 from kedge.image.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
 from kedge.image.formats.squashfs.stored_block import choose_stored

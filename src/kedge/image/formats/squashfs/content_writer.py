@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from kedge.base.packed_blocks import PackedBlocks
 from kedge.base.tree import Buffer
 from kedge.errors import FileProblem
-from kedge.image.formats.compression import checksum
+from kedge.image.formats.compression.blocks import checksum
 from kedge.image.formats.squashfs.compress_pipeline import BlockPipeline
 from kedge.image.formats.squashfs.layout import BLOCK_SIZE_MASK
 from kedge.image.formats.squashfs.small_files import OFFSET_SHIFT, split_token

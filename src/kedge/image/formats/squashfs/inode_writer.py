@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from kedge.base.tree import Node, NodeKind
 from kedge.errors import HostileImage, UnsupportedFormat
-from kedge.image.formats.compression import BlockCodec
+from kedge.image.formats.compression.blocks import BlockCodec
 from kedge.image.formats.squashfs import layout, small_files
 from kedge.image.formats.squashfs.content_writer import FileBlocks
 from kedge.image.formats.squashfs.layout import INVALID_XATTR, LAST_TIME, U32

@@ -13,7 +13,7 @@ import threading
 from typing import BinaryIO
 
 from kedge.errors import CorruptImage
-from kedge.image.formats.compression import BlockCodec
+from kedge.image.formats.compression.blocks import BlockCodec
 from kedge.image.formats.squashfs.layout import METADATA_SIZE, METADATA_STORED
 
 _CACHED_BLOCKS = 256  # metadata blocks, 2 MiB

@@ -15,7 +15,7 @@ from typing import BinaryIO, Self
 from kedge.base.frozen import list_names
 from kedge.base.tree import Node, NodeKind
 from kedge.errors import HostileImage, UnsupportedFormat
-from kedge.image.formats.compression import codec_of_image
+from kedge.image.formats.compression.blocks import codec_of_image
 from kedge.image.formats.squashfs import layout
 from kedge.image.formats.squashfs.block_reader import BlockPlace, BlockReader
 from kedge.image.formats.squashfs.inode_reader import (

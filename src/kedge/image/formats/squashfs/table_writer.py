@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from kedge.base.tree import Buffer, Xattrs
 from kedge.errors import UnsupportedFormat
-from kedge.image.formats.compression import BlockCodec
+from kedge.image.formats.compression.blocks import BlockCodec
 from kedge.image.formats.squashfs.layout import (
     INVALID_TABLE,
     INVALID_XATTR,

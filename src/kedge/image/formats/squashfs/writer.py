@@ -15,7 +15,7 @@ from typing import BinaryIO, Self
 from kedge.base.packed_blocks import Packing
 from kedge.base.tree import Node
 from kedge.errors import CorruptImage, FaultyImage, HostileImage, InvalidSetting
-from kedge.image.formats.compression import BlockCodec, open_codec
+from kedge.image.formats.compression.blocks import BlockCodec, open_codec
 from kedge.image.formats.squashfs import layout
 from kedge.image.formats.squashfs.check_image import CheckOptions, check_image
 from kedge.image.formats.squashfs.compare_contents import DigestSink, compare_image

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kedge.base.tree import Xattrs
 from kedge.errors import CorruptImage
-from kedge.image.formats.compression import BlockCodec
+from kedge.image.formats.compression.blocks import BlockCodec
 from kedge.image.formats.squashfs import layout
 from kedge.image.formats.squashfs.metadata_reader import (
     ImageRange,
