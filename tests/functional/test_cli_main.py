@@ -24,7 +24,7 @@ from tests.functional.test_cli_errors import COMMAND, environment, run_kedge
 from tests.requirements import require_root
 
 HEAVY = ("urllib3", "rich", "zstandard", "cryptography", "zlib_ng", "lz4", "shtab", "difflib", "subprocess")
-LIGHT = ("cli", "errors", "frozen", "release", "model")
+LIGHT = ("base", "cli", "errors")
 
 
 def is_group(verb: str) -> bool:

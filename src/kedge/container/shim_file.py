@@ -46,7 +46,7 @@ def make_shim(program: str, python: str, source: str, verb: str = "") -> str:
 import sys
 
 {place}try:
-    from kedge.cli.{module} import main
+    from kedge.cli.shims.{module} import main
 except ImportError as problem:
     sys.exit(f"{program}: kedge is not in {{sys.path[0]}} ({{problem}}); to write this file again: {again}")
 sys.exit(main({program!r}))
