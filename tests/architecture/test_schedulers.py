@@ -43,7 +43,7 @@ NAMERS = {
     "kedge.jobs.scripts.script": "likewise",
     "kedge.jobs.scripts.rules_site": "TACC has ibrun instead of srun",
     "kedge.jobs.scripts.site_guess": "likewise",
-    "kedge.compat.mpi.find_launcher": "mpirun of Open MPI 4 is a link to orterun",
+    "kedge.compat.mpi.read_tree": "mpirun of Open MPI 4 is a link to orterun",
     "kedge.base.words_of_other_tools": "what users type at kedge's prompt out of habit",
     "kedge.jobs.alloc": "Pyxis: the step within an allocation",
     "kedge.base.rank_variables": "every start looks whether it is a rank, without loading a package for it",

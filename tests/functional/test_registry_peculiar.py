@@ -11,8 +11,7 @@ import pytest
 from kedge.base.digest import Digest
 from kedge.base.manifest import Descriptor
 from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
-from kedge.image.registry.client import RegistryClient
-from kedge.image.registry.tag_list import next_link
+from kedge.image.registry.client import RegistryClient, next_link
 from tests.builders.registry_access import Waits, make_access
 from tests.fakes.http_server import Recorded, Reply
 from tests.fakes.registry import FakeRegistry, Policy

@@ -12,7 +12,7 @@ from kedge.answers.doctor.gpu.fabric import check_fabric
 from kedge.answers.doctor.gpu.nvidia.libraries import check_libraries
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.answers.explain import Explanation
-from kedge.cli.explain_text import list_lines
+from kedge.cli.explain import list_lines
 from kedge.compat.failures.find_clues import find_clues
 from kedge.compat.verdict import MINOR, NATIVE, NO
 from kedge.container.facts import LIBRARIES

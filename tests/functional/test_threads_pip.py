@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.image_findings import judge_image
+from kedge.answers.doctor.image_check import judge_image
 from kedge.compat.failures.find_clues import find_clues
 from kedge.compat.recommend import recommend
 from kedge.compat.tables.gpu_names import find_gpu

@@ -17,10 +17,8 @@ import pytest
 
 from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
 from kedge.image.registry import catalog
-from kedge.image.registry.catalog import NgcCatalog
-from kedge.image.registry.client import RegistryClient
-from kedge.image.registry.hub_search import HubCatalog
-from kedge.image.registry.tag_list import TagLimits
+from kedge.image.registry.catalog import HubCatalog, NgcCatalog
+from kedge.image.registry.client import RegistryClient, TagLimits
 from tests.builders.registry_access import make_access
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 

@@ -25,7 +25,7 @@ from kedge.image.trust import dsse, keyserver
 from kedge.image.trust.crypto import load_certificates, load_private_pem, load_public_pem
 from kedge.image.trust.digests import Digester, compute_metadata, parse_metadata
 from kedge.image.trust.keyring import find_in_blocks
-from kedge.image.trust.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
+from kedge.image.trust.openpgp.armor import canonicalize_text, parse_cleartext, write_cleartext
 from kedge.image.trust.openpgp.key_validity import judge
 from kedge.image.trust.openpgp.keys import armor_block, make_public, merge_blocks, read_keys
 from kedge.image.trust.openpgp.packets import write_integer, write_packet

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import RegistryProtocolError, UsageError
-from kedge.image.registry.auth import Authenticator
-from kedge.image.registry.challenge import Challenge
+from kedge.image.registry.auth import Authenticator, Challenge
 from kedge.image.registry.credentials import Credential, CredentialSources, login_file
 from kedge.image.registry.docker_config import Login
 from kedge.image.registry.ngc_keys import NGC_USER

@@ -14,8 +14,8 @@ from kedge.errors import InvalidJob
 from kedge.image.clean_config import read_history_variables
 from kedge.image.formats.singularityd.derive_config import derive_section
 from kedge.image.formats.singularityd.inspect_report import InspectReport
-from kedge.image.registry.challenge import parse_challenges
-from kedge.image.registry.netrc import parse_netrc
+from kedge.image.registry.auth import parse_challenges
+from kedge.image.registry.credentials import parse_netrc
 from kedge.jobs.description import parse_description
 
 LONG = 40_000

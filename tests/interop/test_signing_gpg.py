@@ -15,7 +15,7 @@ import pytest
 
 from kedge.errors import KeyUnusable, SignatureInvalid
 from kedge.image.trust.keyring import find_in_blocks
-from kedge.image.trust.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
+from kedge.image.trust.openpgp.armor import canonicalize_text, parse_cleartext, write_cleartext
 from kedge.image.trust.openpgp.key_validity import check_document, judge
 from kedge.image.trust.openpgp.keys import KeyBlock, armor_block, make_public, read_keys
 from kedge.image.trust.openpgp.signature import TEXT, make_signature, read_signatures

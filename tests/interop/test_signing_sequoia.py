@@ -10,7 +10,7 @@ import pysequoia
 import pytest
 
 from kedge.errors import KedgeError
-from kedge.image.trust.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
+from kedge.image.trust.openpgp.armor import canonicalize_text, parse_cleartext, write_cleartext
 from kedge.image.trust.openpgp.generate import Owner, generate_key
 from kedge.image.trust.openpgp.key_validity import check_document, judge
 from kedge.image.trust.openpgp.keys import KeyBlock, make_public, read_keys

@@ -103,8 +103,7 @@ def _ask(
     text: str, workplace: Workplace, catalogs: Sequence[str], limit: int
 ) -> tuple[dict[str, CatalogAnswer], dict[str, KedgeError]]:
     """Ask all catalogues at once; what takes too long is left alone, and ends with the process."""
-    from kedge.image.registry.catalog import NgcCatalog
-    from kedge.image.registry.hub_search import HubCatalog
+    from kedge.image.registry.catalog import HubCatalog, NgcCatalog
 
     with workplace.open_access(patient=False) as access:
         ngc, hub = NgcCatalog(access.transport), HubCatalog(access.transport)

@@ -142,7 +142,7 @@ def _tags(arguments: argparse.Namespace, console: Console) -> None:
 
 def _digest(arguments: argparse.Namespace, console: Console) -> None:
     from kedge.base.reference import Reference
-    from kedge.image.sources.remote_digest import ask_digest
+    from kedge.image.sources.resolve import ask_digest
     from kedge.image.workplace import Workplace
 
     reference = Reference.parse(arguments.reference)

@@ -12,13 +12,14 @@ from pathlib import Path
 from kedge.base.frozen import replace
 from kedge.base.nearest import propose
 from kedge.errors import AuthenticationFailed, InvalidSetting, KedgeError, UsageError
-from kedge.image.registry.remote_services import SERVICES, find_services
 from kedge.image.registry.remote_yaml import (
     FILE_NAME,
+    SERVICES,
     SITE_FILES,
     Remote,
     Remotes,
     drop_remote,
+    find_services,
     list_remotes,
     put_remote,
     set_active,

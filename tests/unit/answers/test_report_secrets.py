@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.answers.report_secrets import Censor, is_secret_name, show_environment
+from kedge.answers.report import Censor, is_secret_name, show_environment
 from kedge.cli.redaction import redact
 from tests.builders.rows import each_row
 

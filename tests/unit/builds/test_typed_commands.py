@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from kedge.builds.read_recipe import read_recipe
-from kedge.builds.typed_commands import (
+from kedge.builds.commit import (
     TypedCommand,
     read_typed_commands,
     render_typed_definition,
     render_typed_dockerfile,
     select_commands,
 )
+from kedge.builds.read_recipe import read_recipe
 from tests.builders.rows import each_row
 
 HEADER = [("Bootstrap", "docker"), ("From", "ubuntu:22.04")]

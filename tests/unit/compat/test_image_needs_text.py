@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.cli.explain_text import list_layers
+from kedge.cli.explain import list_layers
 from kedge.compat.judge import judge
 from kedge.compat.rules.image_needs_text import describe_driver_need, describe_gpu_need
 from kedge.compat.tables.gpu_names import find_gpu

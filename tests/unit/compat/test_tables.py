@@ -12,9 +12,8 @@ import pytest
 
 from kedge.base.versions import is_at_least, order
 from kedge.compat.tables.columns import RELEASES, TABLE_KINDS
-from kedge.compat.tables.csv_text import parse_table
 from kedge.compat.tables.learned import has_all, list_cells, make_row, write_rows
-from kedge.compat.tables.load import SHIPPED, Tables, load_tables, merge_rows, normalize_image
+from kedge.compat.tables.load import SHIPPED, Tables, load_tables, merge_rows, normalize_image, parse_table
 from kedge.compat.tables.rows import CudaRelease, NgcRelease
 from kedge.compat.traits import Fact, ImageTraits
 from tests.builders.rows import each_row

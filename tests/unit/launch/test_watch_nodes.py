@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kedge.cluster.launchers.srun import list_trial_words, read_lost_node
-from kedge.launch import watch_nodes
-from kedge.launch.watch_nodes import LostNode, NodeWatch
+from kedge.launch import run_plan
+from kedge.launch.run_plan import LostNode, NodeWatch
 
 # as Slurm 22.05 prints it after a node's death
 SAID = """\
@@ -39,9 +39,9 @@ class Played:
         self.asked = folder / "asked"
         self.peers = frozenset({"a", "b"})
         monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-        monkeypatch.setattr(watch_nodes, "list_peers", lambda _: self.peers)
-        monkeypatch.setattr(watch_nodes, "_EVERY", 0.0)
-        monkeypatch.setattr(watch_nodes, "_PATIENCE", 0.0)
+        monkeypatch.setattr(run_plan, "list_peers", lambda _: self.peers)
+        monkeypatch.setattr(run_plan, "_EVERY", 0.0)
+        monkeypatch.setattr(run_plan, "_PATIENCE", 0.0)
         self.environ = {"PATH": f"{folder}:/usr/bin:/bin"}
 
 

@@ -8,8 +8,7 @@ import time
 
 from kedge.cluster.launchers.hydra import HYDRA
 from kedge.launch.follow_output import OutputFollower, StartedRank
-from kedge.launch.run_plan import describe_failure
-from kedge.launch.watch_ranks import EndedRank, RankWatch, find_culprit
+from kedge.launch.run_plan import EndedRank, RankWatch, describe_failure, find_culprit
 from kedge.system.child_group import ChildGroup
 from tests.builders.rows import each_row
 

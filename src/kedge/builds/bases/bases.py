@@ -17,7 +17,7 @@ from kedge.base.frozen import frozen, replace
 from kedge.base.manifest import Descriptor, ImageConfig
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference, Transport
-from kedge.builds.bases.base_references import name_reference
+from kedge.builds.bases.named_contexts import name_reference
 from kedge.builds.request import NotMadeError
 from kedge.builds.step_values import Base, refuse_recipe
 from kedge.errors import InvalidReference

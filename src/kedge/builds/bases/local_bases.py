@@ -8,7 +8,7 @@ import shlex
 
 from kedge.base.progress import Progress
 from kedge.base.reference import Transport
-from kedge.builds.bases.base_references import name_reference
+from kedge.builds.bases.named_contexts import name_reference
 from kedge.builds.host_reach import HostReach
 from kedge.builds.step_values import Base, refuse_recipe
 from kedge.errors import InvalidReference

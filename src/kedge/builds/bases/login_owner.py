@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.base.frozen import replace
-from kedge.builds.bases.base_references import name_reference
-from kedge.builds.bases.named_contexts import settle_context
+from kedge.builds.bases.named_contexts import name_reference, settle_context
 from kedge.builds.request import BuildRequest
 from kedge.builds.step_values import Base, Recipe
 from kedge.errors import KedgeError

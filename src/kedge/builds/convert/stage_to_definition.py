@@ -6,10 +6,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from kedge.builds.convert.bases_for_dockerfiles import SCHEMES
-from kedge.builds.convert.commands import write_command
-from kedge.builds.convert.definition_draft import Command, DefinitionDraft
 from kedge.builds.convert.notes import NoteTaker
 from kedge.builds.convert.quoting import Pieces, Variable, join_literal, read_dockerfile_value, write_shell_value
 from kedge.builds.dockerfile.expand import ExpansionBudget, ExpansionLimitError
@@ -329,3 +328,185 @@ def _write_header(image: str) -> list[str]:
 def _is_only_heredoc(words: tuple[str, ...]) -> bool:
     """Whether a RUN is a heredoc and nothing else."""
     return bool(re.fullmatch(r"""<<-?\s*(['"]?)[^\s'"]+\1""", " ".join(words).strip()))
+
+
+# RUN commands as lines of %post.
+#
+# Each RUN has a shell of its own; %post is one shell with -e. Under -e a command before `&&` may fail unnoticed, so
+# chains become lines of their own. What changes the shell (cd, export, variables) stands in parentheses.
+
+_KEYWORDS = ("if", "for", "while", "until", "case", "select", "function", "{", "[[", "!")
+_CHANGES_SHELL = re.compile(
+    r"(?:cd|pushd|popd|export|set|umask|exit|exec|source|\.|alias|unset|trap|ulimit|shopt|eval|hash|enable)(?=\s|$)"
+    r"|[A-Za-z_]\w*=\S*\s*$"
+)
+_CLOSING = {"(": ")", "{": "}"}
+
+
+def write_command(text: str) -> list[str]:
+    """Lines of %post that do what a RUN in the shell form does."""
+    parts = _split_chain(text)
+    if parts is None:
+        needs_no_errexit = ";" in text or "\n" in text.replace("\\\n", "")
+        return ["(", *(["set +e"] if needs_no_errexit else []), text, ")"]
+    if any(_CHANGES_SHELL.match(part) for part in parts):
+        return ["(", *parts, ")"]
+    return parts
+
+
+def _split_chain(text: str) -> list[str] | None:
+    """The commands of `a && b && c`; None where the text is anything but such a chain, a pipe or `a || b`."""
+    operators: list[tuple[int, str]] = []
+    position = 0
+    while position < len(text):
+        step, operator = _read_step(text, position)
+        if step < 0:
+            return None
+        if operator:
+            operators.append((position, operator))
+        position += step
+    if {operator for _, operator in operators} == {"&&", "||"}:
+        return None
+    parts = []
+    begin = 0
+    for place, operator in [*operators, (len(text), "&&")]:
+        if operator == "&&":
+            parts.append(_trim_part(text[begin:place]))
+            begin = place + 2
+    has_keyword = any(part.split(None, 1)[:1] == [word] for part in parts for word in _KEYWORDS)
+    return None if has_keyword or not all(parts) else parts
+
+
+def _read_step(text: str, position: int) -> tuple[int, str]:
+    """How many characters belong together here, and the operator they are; -1 for what is no simple chain."""
+    character = text[position]
+    if character == "\\":
+        return 2, ""
+    if character in "'\"`":
+        return _skip_quoted(text, position), ""
+    if text.startswith(("$(", "${"), position):
+        return _skip_nested(text, position + 1), ""
+    if character == "(":
+        return _skip_nested(text, position), ""
+    pair = text[position : position + 2]
+    if pair in ("&&", "||"):
+        return 2, pair
+    if pair in (">&", "<&", "&>"):
+        return 2, ""
+    if character in ";&\n)" or pair == "<<" or (character == "#" and text[position - 1 : position].isspace()):
+        return -1, ""
+    return 1, ""
+
+
+def _skip_quoted(text: str, position: int) -> int:
+    """The length of a quoted stretch; -1 if it does not end."""
+    quote = text[position]
+    end = position + 1
+    while end < len(text) and text[end] != quote:
+        end += 2 if text[end] == "\\" and quote != "'" else 1
+    return end + 1 - position if end < len(text) else -1
+
+
+def _skip_nested(text: str, position: int) -> int:
+    """The length from before a parenthesis or brace, or the dollar sign before it, to the one that closes it."""
+    begin = position - 1 if text[position - 1 : position] == "$" else position
+    opening, closing = text[position], _CLOSING[text[position]]
+    depth = 0
+    end = position
+    while end < len(text):
+        if text[end] in "'\"":
+            length = _skip_quoted(text, end)
+            if length < 0:
+                return -1
+            end += length
+            continue
+        depth += (text[end] == opening) - (text[end] == closing)
+        end += 2 if text[end] == "\\" else 1
+        if depth == 0:
+            return end - begin
+    return -1
+
+
+def _trim_part(text: str) -> str:
+    """A command without blanks and continuations around it."""
+    begin, end = 0, len(text)
+    while begin < end and (text[begin].isspace() or text.startswith("\\\n", begin)):
+        begin += 1 if text[begin].isspace() else 2
+    while begin < end and text[end - 1].isspace():
+        end -= 2 if text.endswith("\\\n", begin, end) else 1
+    return text[begin:end]
+
+
+# A stage of a definition file in the making: what its sections will have, and how they are printed.
+
+_INDENT = "    "
+
+
+@dataclass(slots=True)
+class Command:
+    """ENTRYPOINT or CMD."""
+
+    words: tuple[str, ...] = ()
+    is_shell: bool = False
+
+
+@dataclass(slots=True)
+class DefinitionDraft:
+    """All that a stage collects; a stage that is based on another one begins with a copy of its draft."""
+
+    header: list[str] = field(default_factory=list)
+    comments: list[str] = field(default_factory=list)  # above the header
+    arguments: dict[str, str] = field(default_factory=dict)
+    files: dict[str, list[str]] = field(default_factory=dict)  # by origin: empty, or the name of a stage
+    post: list[str] = field(default_factory=list)
+    post_arguments: str = ""
+    environment: list[str] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)  # comments about what has no equal
+    entrypoint: Command = field(default_factory=Command)
+    command: Command = field(default_factory=Command)
+
+    def print(self, *, is_last: bool) -> str:
+        """The text; of stages that others copy from, only what is needed to make their files."""
+        sections = [[*self.comments, *self.header, *self.remarks]]
+        if self.arguments:
+            sections.append(["%arguments", *(f"{_INDENT}{key}={value}" for key, value in self.arguments.items())])
+        for origin, lines in self.files.items():
+            sections.append([f"%files from {origin}" if origin else "%files", *(_INDENT + line for line in lines)])
+        if self.post:
+            title = f"%post {self.post_arguments}".rstrip()
+            sections.append([title, *(_indent(lines) for lines in self.post)])
+        if is_last:
+            sections += self._describe()
+        return "\n\n".join("\n".join(lines) for lines in sections) + "\n"
+
+    def _describe(self) -> list[list[str]]:
+        sections = []
+        if self.environment:
+            sections.append(["%environment", *(_INDENT + line for line in self.environment)])
+        if self.labels:
+            sections.append(["%labels", *(f"{_INDENT}{key} {value}".rstrip() for key, value in self.labels.items())])
+        run = _write_runscript(self.entrypoint, self.command)
+        if run:
+            sections.append(["%runscript", *(_INDENT + line for line in run)])
+        return sections
+
+
+def _indent(text: str) -> str:
+    """Lines as they stand in %post; a heredoc stays as it is, because its end must be at the beginning of a line."""
+    if "<<" in text:
+        return text
+    return "\n".join(_INDENT + line if line.strip() else "" for line in text.split("\n"))
+
+
+def _write_runscript(entrypoint: Command, command: Command) -> list[str]:
+    """ENTRYPOINT and CMD as Docker puts them together."""
+    if entrypoint.is_shell and entrypoint.words:
+        return [f"exec {shlex.join(entrypoint.words)}"]
+    fixed = shlex.join(entrypoint.words)
+    if not fixed and not command.words:
+        return []
+    start = f'exec {fixed} "$@"' if fixed else 'exec "$@"'
+    if not command.words:
+        return [start]
+    return [f'[ "$#" -gt 0 ] || set -- {shlex.join(command.words)}', start]

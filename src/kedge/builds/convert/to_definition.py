@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 
-from kedge.builds.convert.definition_draft import DefinitionDraft
 from kedge.builds.convert.notes import ConvertedRecipe, NoteTaker
 from kedge.builds.convert.quoting import join_literal, read_dockerfile_value
-from kedge.builds.convert.stage_to_definition import DraftWriter
+from kedge.builds.convert.stage_to_definition import DefinitionDraft, DraftWriter
 from kedge.builds.definition.arguments import list_arguments
 from kedge.builds.dockerfile.expand import ExpansionBudget
 from kedge.builds.dockerfile.instructions import (

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import textwrap
 
 from kedge.builds.convert.bases_for_dockerfiles import write_from
 from kedge.builds.convert.notes import MARK_BEGIN, MARK_END, ConvertedRecipe, NoteTaker, comment_out
 from kedge.builds.convert.quoting import Assignment, mark_to_variables, read_assignments, write_dockerfile_value
-from kedge.builds.convert.scripts_for_dockerfiles import (
-    find_delimiter,
-    is_one_command,
-    join_lines,
-    read_exec,
-    remove_indent,
-)
-from kedge.builds.convert.setup_to_dockerfile import convert_setup
 from kedge.builds.definition.arguments import mark_arguments, read_defaults
 from kedge.builds.definition.definition import Definition, FilesSection, FileTransfer, Script
 from kedge.builds.definition.metadata import render_script
@@ -278,3 +272,109 @@ def _stage_name(name: str) -> str:
 def _quote(text: str) -> str:
     """Quote a label's name or value; a newline is a backslash and an n, which is what Docker keeps of it."""
     return write_dockerfile_value((text.replace("\n", "\\n"),)).replace("\\\\n", "\\n")
+
+
+# %setup scripts that only make directories and copy files into the image, as COPY and RUN.
+
+_ROOT = re.compile(r"\$(?:\{(?:SINGULARITY|APPTAINER)_ROOTFS\}|(?:SINGULARITY|APPTAINER)_ROOTFS\b)")
+_MARK = "\x01"
+_OPERATORS = re.compile(r"[$`;&|<>(){}~#]")
+
+
+def convert_setup(script: Script) -> list[str] | None:
+    """The lines of a Dockerfile; None where the script does anything else on the host."""
+    lines: list[str] = []
+    for _, line in join_lines(script):
+        content = line.strip()
+        if not content or content.startswith("#"):
+            lines += [content] if content else []
+            continue
+        converted = _convert_line(_ROOT.sub(_MARK, content))
+        if converted is None:
+            return None
+        lines.append(converted)
+    return lines
+
+
+def _convert_line(line: str) -> str | None:
+    if _OPERATORS.search(line):
+        return None
+    try:
+        program, *words = shlex.split(line)
+    except ValueError:
+        return None
+    flags = [word for word in words if word.startswith("-")]
+    paths = [word for word in words if not word.startswith("-")]
+    if program in ("mkdir", "touch") and paths and all(path.startswith(f"{_MARK}/") for path in paths):
+        return f"RUN {shlex.join([program, *flags, *(path[1:] for path in paths)])}"
+    if program == "cp" and len(paths) > 1 and paths[-1].startswith(_MARK) and _MARK not in "".join(paths[:-1]):
+        return _copy(paths[:-1], paths[-1][1:] or "/", is_deep=any(set(flag) & set("rRa") for flag in flags))
+    return None
+
+
+def _copy(sources: list[str], target: str, *, is_deep: bool) -> str | None:
+    """COPY; a directory goes into one that is there by its own name, as with cp."""
+    if any(source.startswith(("/", "..")) or len(source.split()) != 1 for source in sources):
+        return None
+    if is_deep and target.endswith("/") and len(sources) == 1:
+        target += sources[0].rstrip("/").rpartition("/")[2]
+    if len(sources) > 1 and not target.endswith("/"):
+        target += "/"
+    return f"COPY {' '.join(sources)} {target}"
+
+
+# Scripts of definition files looked at from outside: their lines, their indent, and whether they are one command.
+
+_SIMPLE_WORD = r"""(?:[A-Za-z0-9_./:=+,@%^-]|"[^"$`\\]*"|'[^']*')+"""
+_EXEC = re.compile(
+    r"""(?:\[ "\$\#" -gt 0 \] \|\| set -- (?P<defaults>.*)\n)?(?:exec[ \t]+)?(?P<program>.*?)[ \t]*"?\$@"?"""
+)
+
+
+def remove_indent(text: str) -> str:
+    """The lines without the blanks that all of them begin with."""
+    return textwrap.dedent(text.expandtabs(4) if text.startswith("\t") and "<<-" not in text else text)
+
+
+def is_one_command(script: str) -> bool:
+    """Whether the text is one logical line without comments or documents in it."""
+    lines = script.split("\n")
+    if any(line.lstrip().startswith("#") or not line.strip() for line in lines) or "<<" in script:
+        return False
+    return all(re.search(r"(?<!\\)\\$", line) for line in lines[:-1]) and not lines[-1].endswith("\\")
+
+
+def find_delimiter(text: str) -> str:
+    """A word for a heredoc that is no line of the text."""
+    number = 0
+    while f"EOF{number or ''}" in text.split("\n"):
+        number += 1
+    return f"EOF{number or ''}"
+
+
+def join_lines(script: Script) -> list[tuple[int, str]]:
+    """Logical lines with their numbers."""
+    joined: list[tuple[int, str]] = []
+    pending = ""
+    for number, line in enumerate(script.script.split("\n"), script.line + 1):
+        if line.endswith("\\") and not line.lstrip().startswith("#"):
+            pending += line[:-1]
+            continue
+        joined.append((number, pending + line))
+        pending = ""
+    return [*joined, (script.line, pending)] if pending else joined
+
+
+def read_exec(text: str) -> dict[str, list[str]]:
+    """ENTRYPOINT and CMD of `exec PROGRAM "$@"`, with a line for default arguments; nothing for other scripts."""
+    match = _EXEC.fullmatch(text)
+    if not match:
+        return {}
+    commands = {"ENTRYPOINT": match["program"], "CMD": match["defaults"]}
+    chosen = {}
+    for key, words in commands.items():
+        if words:
+            if not re.fullmatch(rf"(?:{_SIMPLE_WORD}(?:[ \t]+|$))+", words):
+                return {}
+            chosen[key] = shlex.split(words)
+    return chosen

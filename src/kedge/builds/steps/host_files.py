@@ -10,8 +10,8 @@ from kedge.builds.copies.context import open_host_files
 from kedge.builds.patterns import BadPattern, expand_braces
 from kedge.builds.request import HostItem
 from kedge.builds.step_values import CopyStep, HostScriptStep, Stage, Step, name_place
+from kedge.builds.steps.host_scripts import choose_folders
 from kedge.builds.steps.origins import FileOrigins
-from kedge.builds.steps.script_folders import choose_folders
 from kedge.builds.steps.session import BuildSession
 from kedge.errors import KedgeError
 

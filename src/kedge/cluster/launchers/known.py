@@ -3,14 +3,57 @@
 
 from __future__ import annotations
 
-from kedge.cluster.launchers.hydra import HYDRA
-from kedge.cluster.launchers.ibrun import IBRUN
-from kedge.cluster.launchers.intel import INTEL
+from kedge.cluster.launchers.hydra import HYDRA, Hydra
 from kedge.cluster.launchers.open_mpi import OPEN_MPI
 from kedge.cluster.launchers.own import LOCAL, QRSH
-from kedge.cluster.launchers.program import LaunchProgram
+from kedge.cluster.launchers.program import Groups, LaunchProgram, RankEnd, StartRequest
 from kedge.cluster.launchers.srun import SRUN
 from kedge.errors import LaunchRefused
+
+# Intel MPI's mpiexec.hydra: Hydra, with another word for nodes that differ.
+
+
+class _Intel(Hydra):
+    name = "mpiexec"
+
+    def list_words(self, request: StartRequest) -> Groups:
+        """Return Hydra's words with `-hosts a,b`, which Intel MPI takes without numbers, and `-machine` with them."""
+        groups = super().list_words(request)
+        if not request.hosts:
+            return groups
+        names = ",".join(name for name, _ in request.hosts)
+        if request.per_node:
+            return [("-hosts", names) if group[0] == "-hosts" else group for group in groups]
+        counted = ",".join(f"{name}:{count}" for name, count in request.hosts)
+        return [("-machine", counted) if group[0] == "-hosts" else group for group in groups]
+
+
+INTEL = _Intel()
+
+
+# TACC's ibrun: it takes all from the allocation, and calls the mpiexec of the MPI whose module is loaded.
+
+
+class _Ibrun:
+    name = "ibrun"
+    can_label = False
+    is_own = False
+
+    def list_words(self, request: StartRequest) -> Groups:
+        groups: Groups = [(request.program or "ibrun",)]
+        if request.is_counted:
+            groups.append(("-n", str(request.size)))
+        return [*groups, *((option,) for option in request.options)]
+
+    def split_label(self, line: str) -> tuple[int | None, str]:
+        return None, line
+
+    def read_end(self, line: str) -> RankEnd | None:
+        return HYDRA.read_end(line) or OPEN_MPI.read_end(line)
+
+
+IBRUN = _Ibrun()
+
 
 PROGRAMS: dict[str, LaunchProgram] = {
     "srun": SRUN,

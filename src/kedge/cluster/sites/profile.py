@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kedge.base.frozen import frozen
 from kedge.cluster.schedulers.facts import SchedulerFacts
 from kedge.cluster.site import Queue, Site
-from kedge.cluster.sites.profile_text import find_known_table, parse_toml
 from kedge.cluster.sites.schema import QUEUE_KEYS, SITE_KEYS, Key, Unusable
 from kedge.errors import FileProblem, SiteProblem
 from kedge.system.files import explained
@@ -365,3 +366,46 @@ def _find_line(text: str, table: str, key: str) -> int | None:
         elif current == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
             return number
     return header
+
+
+# Reads the TOML of a profile. Those that come with kedge were read when it was made: `tomllib` costs a start 12 ms.
+#
+# profiles.json holds their tables by the size and checksum of their text, so that a changed profile is read anew;
+# `make tables` writes it.
+
+KNOWN = Path(__file__).parent / "profiles.json"
+_known_tables: dict[str, dict[str, Any]] = {}
+
+
+def find_known_table(text: str) -> dict[str, Any] | None:
+    """The table of a text that kedge comes with; a copy, whose keys are the caller's to remove."""
+    if not _known_tables:
+        try:
+            _known_tables.update(json.loads(KNOWN.read_bytes()))
+        except (OSError, ValueError):  # TOML says the same
+            _known_tables[""] = {}
+    table = _known_tables.get(_name_text(text))
+    return None if table is None else dict(table)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The table of any text; raises ValueError (`tomllib.TOMLDecodeError`) or RecursionError."""
+    table = find_known_table(text)
+    if table is not None:
+        return table
+    import tomllib  # late: profiles of other sites alone need it
+
+    return tomllib.loads(text)
+
+
+def format_known_tables(texts: Iterable[str]) -> str:
+    """The text of profiles.json."""
+    import tomllib  # late: only `make tables` writes it
+
+    lines = [f"{json.dumps(_name_text(text))}: {json.dumps(tomllib.loads(text))}" for text in texts]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _name_text(text: str) -> str:
+    data = text.encode(errors="surrogatepass")
+    return f"{len(data)}-{zlib.crc32(data):08x}"

@@ -66,8 +66,10 @@ class StepEmulation:
         """Start what remembers; to be called while the host's tree is the root."""
         if not self._calls.owners and not self._calls.devices:
             return
-        from kedge.container.processes.device_recorder import DeviceRecorder  # late, all: only builds have steps
-        from kedge.container.processes.owner_recorder import OwnerRecorder
+        from kedge.container.processes.owner_recorder import (
+            DeviceRecorder,  # late, all: only builds have steps
+            OwnerRecorder,
+        )
         from kedge.container.processes.process_identities import Identity
 
         first = Identity()

@@ -19,13 +19,13 @@ from kedge.base.manifest import ImageConfig, parse_config
 from kedge.base.nearest import propose
 from kedge.base.platform import Platform
 from kedge.base.tree import ContentSink, Node
-from kedge.errors import FileProblem, KedgeError, UnsupportedFormat
+from kedge.errors import FileProblem, KedgeError, ProgramMissing, UnsupportedFormat
 from kedge.image.formats.elf import ElfObject
 from kedge.image.host_programs import rules
 from kedge.image.host_programs.host_tree import HostTree
 from kedge.image.host_programs.linker import Linker, Needer, name_musl_paths, write_cache
 from kedge.image.host_programs.python_environment import StartsPython, ask_python, start_on_host
-from kedge.image.host_programs.shebang import read_interpreter
+from kedge.system.files import explain, explained
 from kedge.system.programs import find_program
 
 _MAXIMUM_SCRIPTS = 5  # a script may name a script as its interpreter; the kernel stops there too
@@ -350,3 +350,57 @@ def _add_base(tree: HostTree) -> None:
         tree.make_folder(path, 0o1777)
     for path, text in _BASE_FILES.items():
         tree.put(path, text.encode())
+
+
+# The programs that a `#!` line names.
+
+_MAXIMUM_LINE = 255  # BINPRM_BUF_SIZE less one: the kernel looks no further
+_WITH_VALUE = ("-u", "--unset", "-C", "--chdir")  # options of env whose value is a word of its own
+
+
+def read_interpreter(path: str) -> list[str]:
+    """The paths to pack for the script at `path`: its interpreter, and for `env` also what env will start."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as problem:
+        raise explain(problem, path) from problem
+    try:
+        with explained(path):
+            line = os.read(descriptor, _MAXIMUM_LINE).partition(b"\n")[0]
+    finally:
+        os.close(descriptor)
+    if not line.startswith(b"#!"):
+        raise UnsupportedFormat(
+            f"{path} is neither an ELF program nor a script with a '#!' line",
+            hint="put '#!' and the path of its interpreter into its first line",
+        )
+    words = os.fsdecode(line[2:]).split()
+    if not words or not words[0].startswith("/"):
+        raise FileProblem(f"{path}: its '#!' line does not name an interpreter by its full path")
+    _require_file(words[0], path)
+    if words[0].rpartition("/")[2] != "env":
+        return [words[0]]
+    started = _find_env_program(words[1:], path)
+    return [words[0], started]
+
+
+def _require_file(interpreter: str, script: str) -> None:
+    if not os.path.isfile(interpreter):  # noqa: PTH113 - text in, text out
+        raise ProgramMissing(f"{script} needs the interpreter {interpreter}, which is not on this host")
+
+
+def _find_env_program(words: list[str], script: str) -> str:
+    """`env [-S] [NAME=VALUE…] PROGRAM …`: the first word that is neither an option nor a variable."""
+    following = iter(words)
+    for word in following:
+        word = word.removeprefix("--split-string=").removeprefix("-S")
+        if word in _WITH_VALUE:
+            next(following, None)
+            continue
+        if not word or word.startswith("-") or "=" in word:
+            continue
+        program = find_program(word)
+        if program is None:
+            raise ProgramMissing(f"{script} needs the program '{word}' (after env), which is not on this host")
+        return os.path.abspath(program)  # noqa: PTH100 - links are kept
+    raise FileProblem(f"{script}: its '#!' line names env, but no program after it")

@@ -20,7 +20,7 @@ from kedge.base.digest import Digest
 from kedge.base.frozen import frozen
 from kedge.base.tree import Buffer, NodeKind
 from kedge.image.formats.compression.blocks import BlockCodec, checksum, open_codec
-from kedge.image.formats.squashfs.stored_block import choose_stored, is_hole
+from kedge.image.formats.squashfs.compress_pipeline import choose_stored, is_hole
 from kedge.image.layers.layer_source import LayerSource, inflate_layer
 from kedge.image.layers.limits import FlattenOptions, Ledger
 from kedge.image.layers.parcels import Parcel, ParcelSender

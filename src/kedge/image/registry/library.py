@@ -12,8 +12,7 @@ from urllib.parse import quote
 from kedge.base.digest import Digest
 from kedge.errors import ImageNotFound, InvalidReference, InvalidSetting, KedgeError, RegistryProtocolError
 from kedge.image.registry.blob_stream import BlobStream, open_stream
-from kedge.image.registry.remote_services import find_services
-from kedge.image.registry.remote_yaml import Remote, active_remote
+from kedge.image.registry.remote_yaml import Remote, active_remote, find_services
 from kedge.image.registry.response_errors import Situation, explain_response, explain_web_page, is_web_page
 from kedge.image.registry.secret import Secret
 from kedge.image.registry.transport import HttpRequest, HttpTransport, Response, split_url

@@ -7,6 +7,7 @@ keeps there stays.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,10 @@ from pathlib import Path
 
 from kedge.base.frozen import NOTHING
 from kedge.base.yaml_text import YamlError, parse_yaml
+from kedge.errors import InvalidSetting
+from kedge.image.registry.response_errors import Situation, explain_response
 from kedge.image.registry.secret import Secret
+from kedge.image.registry.transport import HttpRequest, HttpTransport
 from kedge.system.settings import apptainer_directory
 
 DEFAULT = "DefaultRemote"
@@ -214,3 +218,23 @@ def _indent(line: str) -> int:
 
 def _join(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
+
+
+# The services that a remote announces: the addresses of its library, its key server and its tokens.
+
+SERVICES = {"libraryAPI": "Library", "keystoreAPI": "Keystore", "tokenAPI": "Token", "consentAPI": "Consent"}
+
+
+def find_services(transport: HttpTransport, remote: Remote) -> dict[str, str]:
+    """The addresses of the services that a remote announces, by their names in `SERVICES`."""
+    url = f"{remote.base}/assets/config/config.prod.json"
+    response = transport.send(HttpRequest("GET", url, {"Accept": "application/json"}))
+    if response.status != 200:
+        raise explain_response(response, Situation(remote.uri))
+    with response:
+        raw = response.read_all(_MAXIMUM, f"the list of services of {remote.uri}")
+    try:
+        services = json.loads(raw)
+        return {name: str(services[name]["uri"]).rstrip("/") for name in SERVICES if services.get(name, {}).get("uri")}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InvalidSetting(f"{remote.uri} is not a remote: kedge cannot read its list of services") from None

@@ -9,8 +9,7 @@ from urllib.parse import quote, urljoin
 
 from kedge.base.frozen import NOTHING, frozen, replace
 from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
-from kedge.image.registry.auth import Authenticator
-from kedge.image.registry.challenge import Challenge, parse_challenges
+from kedge.image.registry.auth import Authenticator, Challenge, parse_challenges
 from kedge.image.registry.client_setup import Access
 from kedge.image.registry.credentials import CredentialSearch
 from kedge.image.registry.mirrors import Endpoint

@@ -26,13 +26,14 @@ from kedge.base.manifest import (
     parse_manifest,
 )
 from kedge.base.platform import Platform
-from kedge.base.reference import Reference
+from kedge.base.reference import Reference, Transport
 from kedge.errors import (
     AccessDenied,
     AuthenticationFailed,
     CorruptImage,
     FileProblem,
     ImageNotFound,
+    InvalidReference,
     NetworkFailed,
     NoMatchingPlatform,
     RateLimited,
@@ -293,3 +294,17 @@ def _describe_age(seconds: float) -> str:
         if count >= 1:
             return f"{count} {unit}{'s' if count > 1 else ''}"
     return "a moment"
+
+
+# The digest of an image in a registry: by a request for its manifest, without a download.
+
+
+def ask_digest(reference: Reference, workplace: Workplace) -> Digest:
+    """Return the digest of the manifest that a pull would take for the workplace's platform."""
+    if reference.transport not in (Transport.DOCKER, Transport.ORAS):
+        raise InvalidReference(
+            f"'{reference}' is not in a registry",
+            hint="name an image, such as docker://nvcr.io/nvidia/pytorch:24.03-py3",
+        )
+    with workplace.open_store() as store:
+        return resolve(reference, workplace, store).digest

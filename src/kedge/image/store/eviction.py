@@ -80,7 +80,7 @@ def list_entries(layout: Layout, *, has_names: bool = True) -> list[CacheItem]:
 
     Without `has_names` build steps, which may be very many, are called by their keys, and no record of one is read.
     """
-    from kedge.image.store.tagged_images import find_tagged  # late: few commands look at all items
+    from kedge.image.store.resolved_names import find_tagged  # late: few commands look at all items
 
     used = find_used(layout)
     images = used | find_held(layout)
@@ -146,7 +146,7 @@ def _shorten(name: str) -> str:
 
 
 def _list_others(layout: Layout) -> Iterator[CacheItem]:
-    from kedge.image.store.tagged_images import shorten_name  # late, as above
+    from kedge.image.store.resolved_names import shorten_name  # late, as above
 
     for path, status in _files(layout.root / "partial"):
         is_held = _has_live_lease(layout, path.name)

@@ -7,10 +7,12 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from kedge.base.digest import Digest
 from kedge.base.frozen import frozen
+from kedge.base.manifest import MAXIMUM_MANIFEST, Manifest, parse_manifest
 from kedge.base.platform import Platform
 from kedge.errors import KedgeError
 from kedge.image.store.layout import Layout, hash_text
@@ -93,3 +95,31 @@ def read_name(path: Path) -> NameRecord | None:
         )
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError, KedgeError):
         return None
+
+
+# Images that may exist in the cache alone, because somebody built or tagged them here: cleaning leaves their blobs.
+
+MOST_NAMES = 10_000
+
+
+def shorten_name(reference: str) -> str:
+    """A name as users write it: without scheme, Docker Hub's host, `library` and the tag `latest`."""
+    short = reference.removeprefix("docker://").removeprefix("docker.io/").removeprefix("library/")
+    return short.removesuffix(":latest")
+
+
+def find_tagged(layout: Layout) -> dict[str, str]:
+    """The blobs of all tagged images by their hexadecimal digests, each with a name of its image."""
+    tagged = (record for record in Names(layout).list_newest(MOST_NAMES) if record.is_local)
+    return {digest.hex: shorten_name(record.reference) for record in tagged for digest in list_blobs(layout, record)}
+
+
+def list_blobs(layout: Layout, record: NameRecord) -> Iterable[Digest]:
+    """Manifest, config and layers of an image; the manifest alone where it cannot be read."""
+    try:
+        with layout.blob(record.digest).open("rb") as file:
+            manifest = parse_manifest(file.read(MAXIMUM_MANIFEST))
+    except (OSError, KedgeError):
+        return [record.digest]
+    parts = (manifest.config, *manifest.layers) if isinstance(manifest, Manifest) else ()
+    return [record.digest, *(part.digest for part in parts)]

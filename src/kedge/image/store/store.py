@@ -222,7 +222,7 @@ class Store:
 
     def remove_name(self, names: Collection[str]) -> list[CacheItem]:
         """Remove these references for all platforms, and the blobs that no other name has; what was removed."""
-        from kedge.image.store.tagged_images import MOST_NAMES, list_blobs  # late: few commands remove an image
+        from kedge.image.store.resolved_names import MOST_NAMES, list_blobs  # late: few commands remove an image
 
         known = self.names.list_newest(MOST_NAMES)
         gone = [record for record in known if record.reference in names]

@@ -18,7 +18,7 @@ from kedge.image.trust import dsse
 from kedge.image.trust.crypto import SigningKey
 from kedge.image.trust.digests import Digester, compute_metadata, list_groups
 from kedge.image.trust.openpgp import algorithms
-from kedge.image.trust.openpgp.cleartext import canonicalize_text, write_cleartext
+from kedge.image.trust.openpgp.armor import canonicalize_text, write_cleartext
 from kedge.image.trust.openpgp.key_validity import Standing, judge
 from kedge.image.trust.openpgp.keys import KeyBlock
 from kedge.image.trust.openpgp.packets import SECRET_SUBKEY

@@ -17,7 +17,7 @@ from kedge.image.formats.sif.reader import SifReader
 from kedge.image.trust import dsse
 from kedge.image.trust.crypto import VerifyingKey
 from kedge.image.trust.digests import Digester, check_metadata, list_group, list_groups, parse_metadata
-from kedge.image.trust.openpgp.cleartext import Cleartext, is_cleartext, parse_cleartext
+from kedge.image.trust.openpgp.armor import Cleartext, is_cleartext, parse_cleartext
 from kedge.image.trust.openpgp.key_validity import check_document, judge
 from kedge.image.trust.openpgp.keys import KeyBlock
 from kedge.image.trust.openpgp.signature import read_signatures

@@ -13,14 +13,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from kedge.cluster.job import DependencyKind
 from kedge.cluster.job_state import State
-from kedge.errors import LimitReached
-from kedge.jobs.local.dependencies import judge_dependencies
+from kedge.errors import FileProblem, JobNotFound, LimitReached
 from kedge.jobs.local.host_resources import LocalNode, read_machine
-from kedge.jobs.local.planning import BEGIN_TIME, NEVER, TOO_LARGE, Claim, QueuePlan, plan_turn
+from kedge.jobs.local.planning import BEGIN_TIME, DEPENDENCY, NEVER, TOO_LARGE, Claim, QueuePlan, plan_turn
 from kedge.jobs.local.queue_files import LocalQueue, StoredJob, request_cancel
-from kedge.jobs.local.request import ResourceAmount
+from kedge.jobs.local.request import LocalRequest, ResourceAmount
 from kedge.jobs.local.task_file import (
+    DONE,
+    FAILED,
     RUNNING,
     TaskHistory,
     append_event,
@@ -210,3 +212,42 @@ def _try_again(queue: LocalQueue, job: StoredJob, index: int | None, file: int) 
         return
     tried.touch()
     path.unlink()
+
+
+# Whether the jobs that a job waits for have gone so far that it may begin.
+
+
+def judge_dependencies(queue: LocalQueue, request: LocalRequest) -> tuple[str, tuple[str, ...]]:
+    """What blocks it, empty for nothing, and the jobs that do."""
+    waits, never = [], []
+    for kind, id in request.after:
+        found = None
+        with contextlib.suppress(JobNotFound, FileProblem):
+            found = queue.require_job(id)
+        verdict = _judge(DependencyKind(kind), *found) if found else False
+        if verdict is None:
+            waits.append(id)
+        elif not verdict:
+            never.append(id)
+    if never:
+        return NEVER, tuple(never)
+    return (DEPENDENCY, tuple(waits)) if waits else ("", ())
+
+
+def _judge(kind: DependencyKind, job: StoredJob, index: int | None) -> bool | None:
+    """True: it may begin. False: it never may. None: not yet."""
+    if index is None:
+        is_over, is_good, has_begun = job.is_over, job.is_done, not job.waiting
+        is_bad = bool(job.tasks[FAILED] or job.unbegun)
+    else:
+        is_good = index in job.tasks[DONE]
+        is_bad = index in job.tasks[FAILED] or index in job.unbegun
+        is_over = is_good or is_bad
+        has_begun = is_over or index in job.tasks[RUNNING]
+    if kind is DependencyKind.AFTER:
+        return has_begun or None
+    if kind is DependencyKind.AFTER_ANY:
+        return is_over or None
+    if kind is DependencyKind.AFTER_OK:
+        return True if is_good else (False if is_bad else None)
+    return None if not is_over else is_bad

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kedge.base.frozen import JsonValue, frozen
 from kedge.errors import UnsupportedFormat
-from kedge.image.formats.compression.raw_deflate import deflate_raw
+from kedge.image.formats.compression.gzip_layers import deflate_raw
 from kedge.system.files import write_atomically
 from kedge.tools.bundle import layout
 

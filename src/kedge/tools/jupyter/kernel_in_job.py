@@ -19,8 +19,7 @@ from pathlib import Path
 from kedge.errors import FileProblem, NotebookProblem
 from kedge.system.process import PipedChild, start_piped
 from kedge.tools.jupyter.kernel_on_node import CHANNELS
-from kedge.tools.jupyter.relay import Relay, open_relay
-from kedge.tools.jupyter.relay_lines import OPEN, READY, SIGNAL, START, RelayLine
+from kedge.tools.jupyter.relay import OPEN, READY, SIGNAL, START, Relay, RelayLine, open_relay
 
 _GRACE = 4.0  # seconds that the job gets to end by itself
 _MOMENT = 0.2

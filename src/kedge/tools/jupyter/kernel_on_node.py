@@ -22,8 +22,7 @@ from kedge.errors import NotebookProblem
 from kedge.system.process import PipedChild, start_piped
 from kedge.system.start_kedge import own_command
 from kedge.tools.jupyter.kernel_command import KernelCommand, drop_parent
-from kedge.tools.jupyter.relay import Relay, open_relay
-from kedge.tools.jupyter.relay_lines import OPEN, READY, SIGNAL, START, RelayLine
+from kedge.tools.jupyter.relay import OPEN, READY, SIGNAL, START, Relay, RelayLine, open_relay
 
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")  # as connection files name them, with _port behind
 _MOMENT = 0.05  # seconds between two looks

@@ -12,8 +12,15 @@ from urllib.parse import quote
 import pytest
 
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.answers.doctor.network.credentials import check_credentials, check_logins
-from kedge.answers.doctor.network.key_formats import find_blemish, find_expiry, is_host, is_ngc_key, is_stand_in
+from kedge.answers.doctor.network.credentials import (
+    check_credentials,
+    check_logins,
+    find_blemish,
+    find_expiry,
+    is_host,
+    is_ngc_key,
+    is_stand_in,
+)
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.system.settings import Settings
 from tests.builders.rows import each_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.answers.pages.treemap_picture import draw_treemap, place_shares
+from kedge.answers.pages.size_page import draw_treemap, place_shares
 from kedge.compat.contents.size_report import SizeShare
 from tests.builders.rows import each_row
 

@@ -12,8 +12,8 @@ from kedge.base.image_format import ImageFormat
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference
 from kedge.base.tree import walk
-from kedge.builds.bases.base_references import name_reference
 from kedge.builds.bases.bases import open_base
+from kedge.builds.bases.named_contexts import name_reference
 from kedge.builds.step_values import Base, RecipePlace
 from kedge.errors import ImageNotFound, InvalidRecipe
 from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive

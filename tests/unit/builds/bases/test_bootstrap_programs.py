@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.builds.bases import bootstrap_programs
-from kedge.builds.bases.bootstrap import find_instead
-from kedge.builds.bases.bootstrap_programs import plan_bootstrap
+from kedge.builds.bases import bootstrap
+from kedge.builds.bases.bootstrap import find_instead, plan_bootstrap
 from kedge.builds.step_values import Base, RecipePlace
 from kedge.errors import InvalidRecipe, ProgramMissing
 from kedge.image.workplace import Workplace
@@ -30,7 +29,7 @@ def choose_programs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         del path
         return f"/usr/bin/{name}" if name in names else None
 
-    monkeypatch.setattr(bootstrap_programs, "find_program", find)
+    monkeypatch.setattr(bootstrap, "find_program", find)
     return names
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kedge.builds.dockerfile.patterns import PatternError, replace_pattern, trim_prefix, trim_suffix
+from kedge.builds.dockerfile.expand import PatternError, replace_pattern, trim_prefix, trim_suffix
 from tests.builders.rows import each_row
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kedge.base.tree import Node, NodeKind
-from kedge.builds.results.image_owners import TreeOwners, open_owners
+from kedge.builds.commit import TreeOwners, open_owners
 from kedge.image.layers.unpack_squashfs import make_mode_usable
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings

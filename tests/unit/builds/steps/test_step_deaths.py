@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.builds.steps.step_deaths import describe_death
+from kedge.builds.steps.run_program import describe_death
 from kedge.cluster.host_memory import KillWatch
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.main import make_parser
-from kedge.cli.shims import enroot_start
+from kedge.cli.shims import enroot_words
 from kedge.cli.shims.enroot_words import main, translate
 from kedge.container.flags import parse_words
 from kedge.errors import FileProblem, UsageError
@@ -56,7 +56,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data/box").mkdir(parents=True)
     (tmp_path / "x.sqsh").touch()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(enroot_start, "_DRIVER", "/nowhere")
+    monkeypatch.setattr(enroot_words, "_DRIVER", "/nowhere")
 
 
 def run(line: str, tmp_path: Path, **environ: str) -> tuple[str, dict[str, str]]:
@@ -96,7 +96,7 @@ def test_variables_reach_the_container(tmp_path: Path) -> None:
 
 
 def test_a_driver_brings_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enroot_start, "_DRIVER", str(tmp_path / "x.sqsh"))
+    monkeypatch.setattr(enroot_words, "_DRIVER", str(tmp_path / "x.sqsh"))
     assert "--nv" in run("start box", tmp_path)[0]
     assert "--nv" not in run("start box", tmp_path, NVIDIA_VISIBLE_DEVICES="void")[0]
 

@@ -16,14 +16,15 @@ from kedge.cluster.sites.profile import (
     SHIPPED,
     ProfileDirectory,
     find_folders,
+    find_known_table,
     is_retired,
     list_signs,
     list_sites,
     load_site,
     parse_profile,
+    parse_toml,
     read_table,
 )
-from kedge.cluster.sites.profile_text import find_known_table, parse_toml
 from kedge.cluster.sites.schema import QUEUE_KEYS, SITE_KEYS
 from kedge.errors import SiteProblem
 from tests.builders.rows import each_row

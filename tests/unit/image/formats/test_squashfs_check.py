@@ -18,7 +18,7 @@ import pytest
 from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.errors import CorruptImage, FaultyImage, HostileImage, KedgeError, UnsupportedFormat
 from kedge.image.formats.sif.reader import SifReader
-from kedge.image.formats.squashfs import content_writer, inode_writer, layout, listing_writer, table_writer, writer
+from kedge.image.formats.squashfs import content_writer, inode_writer, layout, table_writer, writer
 from kedge.image.formats.squashfs.check_image import CheckedImage, CheckOptions, check_image
 from kedge.image.formats.squashfs.reader import SquashReader
 from tests.builders.faulty_writer import add_as_before
@@ -269,22 +269,22 @@ def change_inodes(kind: int, record: struct.Struct, field: int, change: Callable
     return apply
 
 
-def change_listing(method: Callable[[listing_writer.Children], listing_writer.Children]) -> Any:
-    add = listing_writer.ListingWriter.add
+def change_listing(method: Callable[[inode_writer.Children], inode_writer.Children]) -> Any:
+    add = inode_writer.ListingWriter.add
 
-    def patched(self: Any, children: listing_writer.Children) -> None:
+    def patched(self: Any, children: inode_writer.Children) -> None:
         add(self, method(children) if len(children.names) > 1 else children)
 
-    return lambda patch: patch.setattr(listing_writer.ListingWriter, "add", patched)
+    return lambda patch: patch.setattr(inode_writer.ListingWriter, "add", patched)
 
 
-def with_names(children: listing_writer.Children, names: list[bytes]) -> listing_writer.Children:
-    return listing_writer.Children(names, children.addresses, children.numbers, children.kinds)
+def with_names(children: inode_writer.Children, names: list[bytes]) -> inode_writer.Children:
+    return inode_writer.Children(names, children.addresses, children.numbers, children.kinds)
 
 
 def change_index(patch: pytest.MonkeyPatch) -> None:
-    pack = listing_writer.Listing.pack_index
-    patch.setattr(listing_writer.Listing, "pack_index", lambda self, table: b"\1" + pack(self, table)[1:])
+    pack = inode_writer.Listing.pack_index
+    patch.setattr(inode_writer.Listing, "pack_index", lambda self, table: b"\1" + pack(self, table)[1:])
 
 
 def write_inode_twice(patch: pytest.MonkeyPatch) -> None:

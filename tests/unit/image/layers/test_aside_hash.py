@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from kedge.image.layers.aside_hash import AsideHash
+from kedge.image.layers.layer_source import AsideHash
 
 _PIECES = [bytes([number]) * 5000 for number in range(100)]
 

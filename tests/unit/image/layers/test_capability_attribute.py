@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.base.tree import Node, NodeKind
-from kedge.image.layers.capability_attribute import make_capability_general
+from kedge.image.layers.upper_directory import make_capability_general
 
 BODY = b"\x00\x20" + bytes(14)
 

@@ -24,8 +24,8 @@ from kedge.errors import CorruptImage, DigestMismatch, FileProblem, HostileImage
 from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 from kedge.image.layers import layers_ahead
 from kedge.image.layers.flatten import flatten
-from kedge.image.layers.layer_process import LayerProcess
 from kedge.image.layers.layer_source import LayerSource
+from kedge.image.layers.layers_ahead import LayerProcess
 from kedge.image.layers.limits import FlattenOptions, Ledger
 from kedge.image.layers.parcels import _SLOT, Parcel, ParcelSender
 from kedge.system import piped_worker

@@ -10,8 +10,7 @@ import pytest
 
 from kedge.errors import NetworkFailed, RateLimited, RegistryProtocolError
 from kedge.image.clean_config import clean_text
-from kedge.image.registry.catalog import NgcCatalog
-from kedge.image.registry.hub_search import HubCatalog
+from kedge.image.registry.catalog import HubCatalog, NgcCatalog
 from tests.builders.registry_access import make_access
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.image.registry.auth import append_query
-from kedge.image.registry.challenge import Challenge, parse_challenges
+from kedge.image.registry.auth import Challenge, append_query, parse_challenges
 from tests.builders.rows import each_row
 
 NVCR = "https://nvcr.io/proxy_auth?scope=repository:nvidia/tensorflow:pull,push"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import InvalidSetting
-from kedge.image.registry.credentials import Credential, CredentialSources, login_file
+from kedge.image.registry.credentials import Credential, CredentialSources, login_file, parse_netrc
 from kedge.image.registry.docker_config import (
     Login,
     list_keys,
@@ -19,7 +19,6 @@ from kedge.image.registry.docker_config import (
     remove_login,
     store_login,
 )
-from kedge.image.registry.netrc import parse_netrc
 from kedge.image.registry.secret import Secret, encode_basic, redact_url, scrub
 from kedge.system.exclusive_change import lock_beside
 from tests.builders.rows import each_row

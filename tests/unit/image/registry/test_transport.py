@@ -9,14 +9,13 @@ from kedge.base.digest import Digest
 from kedge.base.manifest import Manifest, parse_manifest
 from kedge.errors import InvalidSetting, RegistryProtocolError
 from kedge.image.registry.blob_stream import Part, parse_content_range
+from kedge.image.registry.client import next_link
 from kedge.image.registry.oras import sif_config, sif_layer, sif_manifest
 from kedge.image.registry.proxies import Proxies, is_loopback, parse_proxy
 from kedge.image.registry.remote_yaml import parse_remotes
 from kedge.image.registry.response_errors import Situation, ngc_page, read_error_body
 from kedge.image.registry.secret import Secret
-from kedge.image.registry.tag_list import next_link
-from kedge.image.registry.transfer_speed import parse_retry_after
-from kedge.image.registry.transport import is_same_origin, split_url
+from kedge.image.registry.transport import is_same_origin, parse_retry_after, split_url
 from tests.builders.rows import each_row
 
 PASSWORD = "pr0xy-p@ss"

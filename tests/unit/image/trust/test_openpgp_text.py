@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import KedgeError, KeyUnusable, SignatureInvalid
-from kedge.image.trust.openpgp import armor, cleartext
+from kedge.image.trust.openpgp import armor
 from kedge.image.trust.openpgp.packets import ByteReader, read_packets, write_integer, write_packet
 from tests.builders.rows import each_row
 
@@ -53,9 +53,9 @@ def test_armor_damage_is_named(text: bytes, reason: str) -> None:
 
 def test_cleartext_escapes_dashes_and_drops_trailing_blanks() -> None:
     text = b"-----BEGIN\nplain \t\n- item\n\nFrom me"
-    message = cleartext.write_cleartext(text, "sha256", b"packets")
+    message = armor.write_cleartext(text, "sha256", b"packets")
     assert b"\n- -----BEGIN\nplain\n- - item\n\nFrom me\n-----BEGIN PGP SIGNATURE-----\n" in message
-    parsed = cleartext.parse_cleartext(message, "m")
+    parsed = armor.parse_cleartext(message, "m")
     assert parsed.signed == b"-----BEGIN\r\nplain\r\n- item\r\n\r\nFrom me"
     assert parsed.text == b"-----BEGIN\nplain\n- item\n\nFrom me"
     assert parsed.signature == b"packets"
@@ -67,8 +67,8 @@ def test_cleartext_escapes_dashes_and_drops_trailing_blanks() -> None:
 def test_cleartext_round_trip_signs_the_canonical_form(text: str) -> None:
     raw = text.encode()
     for ending in (b"\n", b"\r\n"):
-        message = cleartext.write_cleartext(raw, "sha512", b"s").replace(b"\n", ending)
-        assert cleartext.parse_cleartext(message, "m").signed == cleartext.canonicalize_text(raw)
+        message = armor.write_cleartext(raw, "sha512", b"s").replace(b"\n", ending)
+        assert armor.parse_cleartext(message, "m").signed == armor.canonicalize_text(raw)
 
 
 def make_message(headers: str = "Hash: SHA256\n", body: str = "text\n", tail: str = "") -> bytes:
@@ -78,8 +78,8 @@ def make_message(headers: str = "Hash: SHA256\n", body: str = "text\n", tail: st
 
 def test_cleartext_reads_several_hashes_and_none() -> None:
     headers = "Hash: SHA256, SHA512\nHash: SHA384\n"
-    assert cleartext.parse_cleartext(make_message(headers), "m").hash_names == ("sha256", "sha512", "sha384")
-    assert cleartext.parse_cleartext(make_message(""), "m").hash_names == ()
+    assert armor.parse_cleartext(make_message(headers), "m").hash_names == ("sha256", "sha512", "sha384")
+    assert armor.parse_cleartext(make_message(""), "m").hash_names == ()
 
 
 @each_row(
@@ -97,7 +97,7 @@ def test_cleartext_reads_several_hashes_and_none() -> None:
 )
 def test_cleartext_refuses(message: bytes, reason: str) -> None:
     with pytest.raises(SignatureInvalid, match=reason):
-        cleartext.parse_cleartext(message, "the message")
+        armor.parse_cleartext(message, "the message")
 
 
 @given(st.integers(min_value=0, max_value=1 << 4096))

@@ -16,7 +16,7 @@ from kedge.image.formats.sif.layout import DESCRIPTOR, DataType, HashType, pack_
 from kedge.image.formats.sif.reader import SifReader
 from kedge.image.trust.crypto import load_private_pem, load_public_pem
 from kedge.image.trust.keyring import find_in_blocks
-from kedge.image.trust.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
+from kedge.image.trust.openpgp.armor import canonicalize_text, parse_cleartext, write_cleartext
 from kedge.image.trust.openpgp.keys import KeyBlock, make_public, read_keys
 from kedge.image.trust.openpgp.signature import TEXT, make_signature
 from kedge.image.trust.sign import DocumentSigner, PemSigner, PgpSigner, SignSelection, sign_image, unlock_key

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.tools.bench.limits import limit_cpu, limit_gpu
+from kedge.tools.bench.computing import limit_cpu, limit_gpu
 
 
 def make_root(folder: Path, cpuinfo: str, clock: str = "") -> Path:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from kedge.base.frozen import replace
-from kedge.tools.jupyter.bring_ipykernel import choose_platform, explain_failure, list_constraints
 from kedge.tools.jupyter.image_python import ImagePython
+from kedge.tools.jupyter.install import choose_platform, explain_failure, list_constraints
 
 PYTHON = ImagePython(
     program="/usr/bin/python3",

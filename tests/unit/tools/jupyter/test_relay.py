@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.tools.jupyter.relay import Relay, open_relay
-from kedge.tools.jupyter.relay_lines import OPEN, RelayLine
+from kedge.tools.jupyter.relay import OPEN, Relay, RelayLine, open_relay
 
 
 async def make_pair() -> tuple[Relay, Relay, int]:

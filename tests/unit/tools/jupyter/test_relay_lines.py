@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders.rows import each_row
 
-from kedge.tools.jupyter.relay_lines import DATA, RelayLine, read_line
+from kedge.tools.jupyter.relay import DATA, RelayLine, read_line
 
 
 @given(st.binary(max_size=300), st.integers(0, 1 << 40))

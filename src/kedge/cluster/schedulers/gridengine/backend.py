@@ -6,17 +6,17 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from kedge.base.frozen import replace
 from kedge.cluster.job import Job
-from kedge.cluster.job_state import JobStatus
+from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.backend import Backend, Dialect, Query, ScriptContext
+from kedge.cluster.schedulers.exit_text import explain_exit, explain_timeout, explain_used_memory
 from kedge.cluster.schedulers.gridengine import FACTS
 from kedge.cluster.schedulers.gridengine.accounts import parse_accounts
-from kedge.cluster.schedulers.gridengine.detail import parse_job_detail
-from kedge.cluster.schedulers.gridengine.explanation import explain_status, is_in_error
-from kedge.cluster.schedulers.gridengine.listing import parse_job_list
+from kedge.cluster.schedulers.gridengine.listing import parse_job_list, read_state
 from kedge.cluster.schedulers.gridengine.write_directives import (
     GRAMMAR,
     collect_batch,
@@ -25,6 +25,7 @@ from kedge.cluster.schedulers.gridengine.write_directives import (
 )
 from kedge.cluster.schedulers.qsub_directives import choose_account, merge_directives, redirect_output, write_directive
 from kedge.cluster.schedulers.script_body import render_body
+from kedge.cluster.schedulers.times import read_printed_time, read_seconds
 from kedge.cluster.site import Site
 from kedge.errors import RequestRefused, SchedulerFailed
 
@@ -137,3 +138,177 @@ def _hide(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 BACKEND: Backend = _GridEngine()
+
+
+# `qstat -j ID`: what one job asked for, and why it waits or is in error.
+
+_FIELD = re.compile(r"([A-Za-z_][\w/ -]*?)(?:\s+(\d+))?:\s*(.*)")  # the number is a task's
+_INDENT = " " * 20
+_STAMP = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d \[[^\]]*\]:\s*")
+_TIME_LIMIT = re.compile(r"(?:^|,)h_rt=([\d:]+)")
+_SHOWN = (
+    "hard resource_list",
+    "parallel environment",
+    "hold_jid",
+    "predecessor_jobs",
+    "usage",
+    "cwd",
+    "execution_time",
+)
+
+
+def parse_job_detail(output: str) -> list[JobStatus]:
+    """The job, with all reasons in one text; an empty `raw` means that only the list knows its state."""
+    fields = _read_fields(output)
+    id = (fields.get("job_number") or [""])[0]
+    if not id.isdecimal():
+        return []
+    reasons = [_STAMP.sub("", each) for each in (*fields.get("error reason", []), *fields.get("scheduling info", []))]
+    limit = _TIME_LIMIT.search((fields.get("hard resource_list") or [""])[0])
+    shown = [(name, "; ".join(fields[name])) for name in _SHOWN if name in fields]
+    state, raw = _find_state(fields)
+    return [
+        JobStatus(
+            id=id,
+            state=state,
+            raw=raw,
+            reason="; ".join(dict.fromkeys(reasons)),
+            name=(fields.get("job_name") or [""])[0],
+            user=(fields.get("owner") or [""])[0],
+            submitted=read_printed_time((fields.get("submission_time") or [""])[0]),
+            time_limit=read_seconds(limit[1]) if limit else None,
+            details=tuple(shown),
+        )
+    ]
+
+
+def _read_fields(output: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in output.splitlines():
+        if line.startswith(_INDENT):  # the same field goes on
+            current.append(line.strip())
+            continue
+        field = _FIELD.match(line)
+        if field is not None:
+            current = found.setdefault(field[1], [])
+            current.append(field[3].strip())
+    return found
+
+
+def _find_state(fields: dict[str, list[str]]) -> tuple[State, str]:
+    """Newer versions say it; 8.1.9 does not, and an empty word sends whoever asks to the list."""
+    letters = (fields.get("job_state") or [""])[0]
+    return (read_state(letters), letters) if letters else (State.UNKNOWN, "")
+
+
+# Why a job of Grid Engine waits or how it failed, in sentences with the remedy.
+
+_OFFERS = re.compile(
+    r'\(-l ([^)]*)\) cannot run at host "([^"]*)" because it offers only h[cl]:([\w.]+)=(\d+(?:\.\d+)?)'
+)
+_FULL = re.compile(r'queue instance "[^"]*" dropped because it is (full|overloaded|temporarily not available)')
+_ENVIRONMENT = re.compile(r'cannot run in PE "([^"]*)" because it only offers (-?\d+) slots')
+_UNREQUESTABLE = re.compile(r'cannot run in queue "([^"]*)" because')
+# the latter where a directory on the way is closed to the user, and with what the node knows of the user behind it
+_NO_OUTPUT = re.compile(
+    r'can\'t (?:open output file "([^"]*)"|stat\(\) "([^"]*)" as std(?:out|err)_path): ([^;]*?)(?: KRB5CCNAME=|;|$)'
+)
+_NO_FOLDER = re.compile(r"can't chdir to ([^:;]*): ([^;]*)")
+
+
+def explain_status(status: JobStatus) -> str:
+    """Empty when there is nothing to say."""
+    if is_in_error(status):
+        return _explain_error(status)
+    if status.state in (State.QUEUED, State.HELD):
+        return _explain_waiting(status)
+    return _ENDINGS[status.state](status) if status.state in _ENDINGS else ""
+
+
+def is_in_error(status: JobStatus) -> bool:
+    """Whether Grid Engine gave up to start it."""
+    return "E" in status.raw and status.state is State.HELD
+
+
+def _explain_error(status: JobStatus) -> str:
+    output, folder = _NO_OUTPUT.search(status.reason), _NO_FOLDER.search(status.reason)
+    if output:
+        why = f"the node could not open its output file {output[1] or output[2]} ({output[3]})"
+    elif folder:
+        why = f"the node could not enter its directory {folder[1]} ({folder[2].strip()})"
+    else:
+        why = status.reason.removesuffix("; Job is in error state") or "'qstat -j' says why"
+    return (
+        f"Grid Engine could not start it and put it into an error state: {why}; fix that and retry with 'qmod -cj"
+        f" {status.id}', or cancel it"
+    )
+
+
+def _explain_waiting(status: JobStatus) -> str:
+    reason = status.reason
+    offers = _OFFERS.findall(reason)
+    if offers:
+        return _explain_offers(offers)
+    environment = _ENVIRONMENT.search(reason)
+    if environment:
+        return (
+            f"the parallel environment {environment[1]} has {environment[2]} free slots; it waits for more. If"
+            f" 'qconf -sp {environment[1]}' and the queues have fewer in total, it never starts: request fewer CPUs"
+        )
+    if "job dependencies" in reason:
+        return "it waits for the jobs that it depends on"
+    if status.state is State.HELD:
+        return f"it is held; release it with 'qrls {status.id}', unless another job or an operator holds it"
+    if "not yet reached" in reason or "execution time" in reason:
+        return "its start time is not reached"
+    if "max_aj_instances" in reason:
+        return "its array runs as many tasks at once as it allows"
+    if "turned off" in reason:
+        return "it waits in the queue; this site does not publish the reason"
+    full = _FULL.search(reason)
+    if full:
+        return f"it waits for a free slot: the queues it may use are {full[1]}"
+    if _UNREQUESTABLE.search(reason):
+        return f"no queue accepts it: {reason.split(';')[0]}"
+    return f"it waits: {reason.split(';')[0]}" if reason else ""
+
+
+def _explain_offers(offers: list[tuple[str, str, str, str]]) -> str:
+    """The figure is what is free at the moment; the total is unknown."""
+    best = max(offers, key=lambda each: float(each[3]))
+    wanted, host, resource, left = best
+    left = left.rstrip("0").rstrip(".") if "." in left else left
+    asked = dict(piece.partition("=")[::2] for piece in wanted.split(",")).get(resource, "more")
+    return (
+        f"it requests {resource}={asked}, and {host} has {left or '0'} left; it waits for other jobs to end. If no node"
+        " has that many in total, it never starts: cancel it and request less"
+    )
+
+
+def _explain_failure(status: JobStatus) -> str:
+    if status.reason and status.exit_code is None and status.signal is None:
+        return f"Grid Engine could not run it on {status.nodes or 'the node'}: {status.reason}"
+    return explain_exit(status)
+
+
+def _explain_cancelled(status: JobStatus) -> str:
+    by = dict(status.details).get("deleted_by")
+    if by:
+        return f"{by} deleted it"
+    return "it was killed (SIGKILL) by 'qdel', or because its node ran out of memory"
+
+
+def _explain_lost(status: JobStatus) -> str:
+    if status.reason == "rescheduling":
+        return "it was requeued, and deleted before it started again"
+    return ""
+
+
+_ENDINGS: dict[State, Callable[[JobStatus], str]] = {
+    State.FAILED: _explain_failure,
+    State.CANCELLED: _explain_cancelled,
+    State.TIMEOUT: explain_timeout,
+    State.OUT_OF_MEMORY: partial(explain_used_memory, detail="maxvmem"),
+    State.LOST: _explain_lost,
+}

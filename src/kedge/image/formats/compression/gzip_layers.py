@@ -8,6 +8,7 @@ empty stored blocks, as Z_SYNC_FLUSH writes them) inside RFC 1952.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -81,3 +82,12 @@ class GzipLayerCompressor:
 def _deflate(block: bytes, level: int, ending: int) -> bytes:
     engine = zlib_ng.compressobj(level, zlib_ng.DEFLATED, -15)
     return bytes(engine.compress(block) + engine.flush(ending))
+
+
+# Deflate without a frame around it (RFC 1951): what the head of a bundle inflates.
+
+
+def deflate_raw(data: bytes) -> bytes:
+    """Deflate data to one stream, as small as zlib makes it: it is written once and copied often."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()

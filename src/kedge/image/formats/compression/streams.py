@@ -16,9 +16,6 @@ from zlib_ng import zlib_ng
 
 from kedge.base.tree import Buffer
 from kedge.errors import CorruptImage, InvalidSetting
-from kedge.image.formats.compression.damaged_streams import damaged, garbage, truncated
-from kedge.image.formats.compression.gzip_stream import GZIP_MAGIC, GzipStream, cut
-from kedge.image.formats.compression.zstd_frames import ZSTD_MAGIC, FrameTracker, is_skippable
 
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _BZIP2_MAGIC = b"BZh"
@@ -218,3 +215,169 @@ class StreamCompressor:
     def flush(self) -> bytes:
         """End the stream and give its last bytes."""
         return b"" if self._engine is None else self._engine.flush()
+
+
+# What is said of a compressed stream that is damaged, cut short, or followed by something else.
+
+_REFETCH = "fetch it again; if it is still damaged, it was damaged when it was pushed"
+
+
+def damaged(where: str, kind: str, problem: Exception) -> CorruptImage:
+    """The codec refuses the data."""
+    return CorruptImage(f"{where}: the {kind} data is damaged: {problem}", context={"layer": where}, hint=_REFETCH)
+
+
+def truncated(where: str, kind: str) -> CorruptImage:
+    """The data ends before the stream does."""
+    return CorruptImage(f"{where}: the {kind} data ends too early", context={"layer": where}, hint=_REFETCH)
+
+
+def garbage(where: str, kind: str) -> CorruptImage:
+    """What follows the stream is no other one."""
+    return CorruptImage(f"{where}: garbage follows the {kind} data", context={"layer": where}, hint=_REFETCH)
+
+
+# Inflates gzip as it comes: members, zeros between them, and what must not stand there.
+
+GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_ERROR: Any = zlib_ng.error  # an instance, if one believes the stubs
+_FIRST_MEMBER = 2 << 20  # bytes of gzip given to the engine at once, at most
+_LATER_MEMBERS = 16 << 10  # what follows a member is copied: little, where a layer has one for each file (eStargz)
+
+
+class GzipStream:
+    """Inflates what it is fed, in pieces of at most `piece` bytes; members and zeros between them as they come."""
+
+    def __init__(self, where: str, piece: int) -> None:
+        # The bytes to feed at once: about what becomes one piece, because the engine copies what it leaves of them
+        self.part = min(_FIRST_MEMBER, max(piece // 2, _LATER_MEMBERS))
+        self._where = where
+        self._piece = piece
+        self._engine: Any = None  # between members
+        self._unread = b""
+
+    def feed(self, part: Buffer) -> Iterator[bytes]:
+        """Inflate the next bytes of the stream."""
+        data = self._unread + bytes(part) if self._unread else part
+        self._unread = b""
+        while len(data):
+            if self._engine is None:
+                data = bytes(data).lstrip(b"\0")  # padding after a member
+                if len(data) < len(GZIP_MAGIC):
+                    self._unread = data
+                    return
+                if not data.startswith(GZIP_MAGIC):
+                    raise garbage(self._where, "gzip")
+                self._engine = zlib_ng.decompressobj(31)
+            engine = self._engine
+            try:
+                output = engine.decompress(data, self._piece)
+            except _GZIP_ERROR as problem:
+                raise damaged(self._where, "gzip", problem) from problem
+            if output:
+                yield output
+            if engine.eof:
+                data, self._engine, self.part = engine.unused_data, None, _LATER_MEMBERS
+            else:
+                data = engine.unconsumed_tail
+
+    def finish(self) -> None:
+        """Raise if the stream may not end here."""
+        if self._engine is not None:
+            raise truncated(self._where, "gzip")
+        if self._unread:
+            raise garbage(self._where, "gzip")
+
+
+def cut(chunk: Buffer, size: int) -> Iterator[Buffer]:
+    """The chunk in parts of at most `size` bytes, nothing copied."""
+    if len(chunk) <= size:
+        yield chunk
+        return
+    view = memoryview(chunk)
+    for start in range(0, len(view), size):
+        yield view[start : start + size]
+
+
+# Follows the frames and blocks of a zstd stream without decompressing it (RFC 8878, section 3.1).
+#
+# The library decompresses; this says whether the stream ends where a frame ends, that nothing but frames is in it, and
+# refuses windows that would need more memory than we give.
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def is_skippable(magic: bytes) -> bool:
+    """Whether these four bytes begin a skippable frame."""
+    return len(magic) == 4 and magic[0] & 0xF0 == 0x50 and magic[1:] == b"\x2a\x4d\x18"
+
+
+class FrameTracker:
+    """Is fed all bytes of a stream; raises `CorruptImage` for what is no zstd stream."""
+
+    def __init__(self, maximum_window: int) -> None:
+        self._maximum_window = maximum_window
+        self._steps = self._follow()
+        self._need = next(self._steps)  # positive: bytes to hand over; negative: bytes to skip
+        self._held = bytearray()
+        self._inside = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the stream may end here."""
+        return not self._inside and not self._held
+
+    def feed(self, data: bytes) -> bytes:
+        """Look at the next bytes and return them."""
+        position, end = 0, len(data)
+        while position < end:
+            if self._need < 0:
+                step = min(-self._need, end - position)
+                position += step
+                self._need += step
+                if self._need == 0:
+                    self._need = self._steps.send(b"")
+                continue
+            step = min(self._need - len(self._held), end - position)
+            self._held += data[position : position + step]
+            position += step
+            if len(self._held) == self._need:
+                taken = bytes(self._held)
+                self._held.clear()
+                self._need = self._steps.send(taken)
+        return data
+
+    def _follow(self) -> Generator[int, bytes, None]:
+        while True:
+            self._inside = False
+            magic = yield 4
+            self._inside = True
+            if is_skippable(magic):
+                size = int.from_bytes((yield 4), "little")
+                if size:
+                    yield -size
+            elif magic == ZSTD_MAGIC:
+                yield from self._follow_frame()
+            else:
+                raise CorruptImage("data that is not a zstd frame follows")
+
+    def _follow_frame(self) -> Generator[int, bytes, None]:
+        descriptor = (yield 1)[0]
+        is_single = bool(descriptor & 0x20)
+        sizes = (1 if is_single else 0, 2, 4, 8)
+        header_size = (0 if is_single else 1) + (0, 1, 2, 4)[descriptor & 3] + sizes[descriptor >> 6]
+        header = (yield header_size) if header_size else b""
+        if not is_single:
+            base = 1 << (10 + (header[0] >> 3))
+            window = base + (base >> 3) * (header[0] & 7)
+            if window > self._maximum_window:
+                raise CorruptImage(f"it needs a window of {window} bytes, the limit is {self._maximum_window}")
+        last = False
+        while not last:
+            word = int.from_bytes((yield 3), "little")
+            last = bool(word & 1)
+            size = 1 if (word >> 1) & 3 == 1 else word >> 3
+            if size:
+                yield -size
+        if descriptor & 0x04:
+            yield 4

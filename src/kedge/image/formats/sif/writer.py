@@ -12,9 +12,8 @@ import uuid
 from typing import BinaryIO
 
 from kedge.base.frozen import replace
-from kedge.errors import UsageError
+from kedge.errors import CorruptImage, FaultyImage, UnsupportedFormat, UsageError
 from kedge.image.formats.identify import SIF_MAGIC
-from kedge.image.formats.sif.check_sif import check_written
 from kedge.image.formats.sif.data_object import DataObject
 from kedge.image.formats.sif.layout import (
     DATA_OFFSET,
@@ -31,6 +30,7 @@ from kedge.image.formats.sif.layout import (
     encode_architecture,
     pack_partition_extra,
 )
+from kedge.image.formats.sif.reader import SifReader
 
 _NAMESPACE = uuid.UUID("6b656467-6500-5000-8000-736966206964")
 
@@ -159,3 +159,36 @@ class SifBuilder:
 def _derive_identity(seed: bytes) -> bytes:
     """The 16 bytes of a name-based UUID (version 5) for `seed`."""
     return uuid.uuid5(_NAMESPACE, hashlib.sha256(seed).hexdigest()).bytes
+
+
+# Reads a SIF back that kedge wrote: header, descriptors, and where they say that objects are.
+
+_PAGE = 4096  # file systems begin at a multiple of it, or no kernel mounts them
+
+
+def check_written(file: BinaryIO) -> None:
+    """Raise `FaultyImage` where the file is not what a writer of SIF files makes."""
+    file.flush()
+    try:
+        _check_places(SifReader(file, "the new SIF"))
+    except (CorruptImage, UnsupportedFormat) as problem:
+        raise FaultyImage.of(problem) from problem
+
+
+def _check_places(reader: SifReader) -> None:
+    header, objects = reader.header, reader.descriptors
+    if header.descriptors_free != header.descriptors_total - len(objects):
+        raise _damaged("descriptors_free", f"is {header.descriptors_free}, with {len(objects)} objects")
+    if header.data_offset + header.data_size != reader.size:
+        raise _damaged("data_size", f"is {header.data_size}, and the file has {reader.size} bytes")
+    for entry in objects:
+        if entry.offset < header.data_offset:
+            raise _damaged("offset", f"of object {entry.id} is {entry.offset}, before the data")
+        if entry.data_type == DataType.PARTITION and entry.offset % _PAGE:
+            raise _damaged("offset", f"of partition {entry.id} is {entry.offset}, no multiple of {_PAGE}")
+        if entry.is_primary and entry.architecture != header.architecture:
+            raise _damaged("architecture", f"is {header.architecture}, and that of the root is {entry.architecture}")
+
+
+def _damaged(field: str, problem: str) -> CorruptImage:
+    return CorruptImage(f"SIF header or descriptors: {field} {problem}", context={"field": field})

@@ -16,7 +16,6 @@ from kedge.base.tree import Buffer
 from kedge.image.formats.compression.blocks import BlockCodec
 from kedge.image.formats.squashfs.image_output import OutputFile
 from kedge.image.formats.squashfs.layout import BLOCK_SIZE_MASK, BLOCK_STORED
-from kedge.image.formats.squashfs.stored_block import choose_stored
 from kedge.system.threads import start_thread
 
 _BATCH_SIZE = 2 << 20
@@ -281,3 +280,18 @@ class BlockPipeline:
         self.end += self._output.write_all_at(self.end, pieces)
         pieces.clear()
         self._output.send(self.end)
+
+
+# How one block is stored: compressed, as it is where that is no larger, or not at all where it is all zeros.
+
+
+def is_hole(block: memoryview, zeros: bytes) -> bool:
+    """Whether a block is all zeros; only those that begin and end with zero are looked at closer."""
+    return block[0] == 0 and block[-1] == 0 and bytes(block) == zeros[: len(block)]
+
+
+def choose_stored(block: memoryview, packed: Buffer) -> tuple[int, Buffer]:
+    """The size as the image notes it, and the bytes that are stored."""
+    if len(packed) >= len(block):
+        return len(block) | BLOCK_STORED, block
+    return len(packed), packed

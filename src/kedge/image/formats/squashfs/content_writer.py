@@ -15,10 +15,9 @@ from kedge.base.packed_blocks import PackedBlocks
 from kedge.base.tree import Buffer
 from kedge.errors import FileProblem
 from kedge.image.formats.compression.blocks import checksum
-from kedge.image.formats.squashfs.compress_pipeline import BlockPipeline
+from kedge.image.formats.squashfs.compress_pipeline import BlockPipeline, is_hole
 from kedge.image.formats.squashfs.layout import BLOCK_SIZE_MASK
 from kedge.image.formats.squashfs.small_files import OFFSET_SHIFT, split_token
-from kedge.image.formats.squashfs.stored_block import is_hole
 
 CACHED_FRAGMENTS = 8
 _SHARE = 4  # a block may keep bytes alive that are at most so many times what the image takes of them
