@@ -39,7 +39,7 @@ LISTINGS = {
     "kedge.image.image_file": "looks whether a directory is empty, and opens nothing in it",
     "kedge.container.mount_operations": "whether a name of a layer begins with '.wh.'; opens no file",
     "kedge.image.registry.tls": "whether a directory of certificates, made by the administrator, has names of a kind",
-    "kedge.cli.shims.srun_names": _OWN,
+    "kedge.cli.shims.srun_words": _OWN,
     "kedge.tools.bundle.gather": "the installation that runs",
 }
 # Who may go through a tree by paths.

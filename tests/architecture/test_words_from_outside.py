@@ -27,9 +27,8 @@ STARTERS = {
     "kedge.system.child_group": {"ChildGroup"},
 }
 LOGIN_READERS = {  # who may ask where logins are, and why
-    "kedge.image.registry.credentials": "the chooser",
+    "kedge.image.registry.credentials": "the chooser; it tells keys of NGC apart",
     "kedge.image.registry.docker_config": "its files",
-    "kedge.image.registry.ngc_keys": "tells keys of NGC apart",
     "kedge.answers.doctor.network.credentials": "judges them, sends nothing",
     "kedge.system.host.private_places": "where they are, to keep recipes away; it reads none",
     "kedge.image.node.tag_lookups": "asks whether they changed",

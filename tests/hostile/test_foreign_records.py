@@ -22,8 +22,7 @@ import pytest
 from kedge.compat.data import learned_path
 from kedge.compat.tables.load import SHIPPED
 from kedge.errors import FileProblem
-from kedge.jobs.local.queue_files import LocalQueue
-from kedge.jobs.local.request import LocalRequest
+from kedge.jobs.local.queue_files import LocalQueue, LocalRequest
 from kedge.jobs.records import Draft, Records
 from kedge.tools.functions.pack import read_answer, write_call
 from tests.builders.containers import USER, Runner, make_runner

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from kedge.builds.bases.login_owner import bind_login
+from kedge.builds.bases.named_contexts import bind_login
 from kedge.builds.read_recipe import read_recipe
 from kedge.builds.request import BuildOutput, BuildRequest
 from kedge.builds.step_values import BuildArguments

@@ -11,9 +11,8 @@ import pytest
 
 from kedge.errors import RegistryProtocolError, UsageError
 from kedge.image.registry.auth import Authenticator, Challenge
-from kedge.image.registry.credentials import Credential, CredentialSources, login_file
+from kedge.image.registry.credentials import NGC_USER, Credential, CredentialSources, login_file
 from kedge.image.registry.docker_config import Login
-from kedge.image.registry.ngc_keys import NGC_USER
 from kedge.image.registry.response_errors import Situation
 from kedge.image.registry.secret import Secret
 from kedge.image.registry.transport import HttpRequest, Response

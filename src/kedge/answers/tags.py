@@ -334,7 +334,7 @@ def _filter_running(rows: list[TagRow], target: Target | None, notes: list[str])
 
 def _list_target_notes(rows: Iterable[TagRow], target: Target) -> list[str]:
     """What the answers rest on, and what would settle those that are unknown."""
-    from kedge.compat.rules.driver_branches import FIND_DRIVER
+    from kedge.compat.rules.driver_lookup import FIND_DRIVER
     from kedge.compat.verdict import UNKNOWN
 
     if not any(row.outcome == UNKNOWN for row in rows):

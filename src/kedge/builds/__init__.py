@@ -5,7 +5,7 @@
 PUBLIC = (
     "build",
     "commit",
-    "lint.finding",
+    "lint.recipe_view",
     "preview",
     "recipe_files",
     "request",

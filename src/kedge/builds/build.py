@@ -8,32 +8,36 @@ of layers, which is written, delivered and pushed as any other image is.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from kedge.base.frozen import replace
-from kedge.builds.bases.login_owner import bind_login
+from kedge.base.release import VERSION
+from kedge.base.secret_text import mask_value
+from kedge.builds.bases.named_contexts import bind_login
 from kedge.builds.convert_spec import convert_spec, names_image
 from kedge.builds.host_reach import open_reach
 from kedge.builds.recipe_input import RecipeInput, load_recipe
 from kedge.builds.request import BuildDisplay, BuildRequest, BuildResult
-from kedge.builds.results.build_note import write_note
 from kedge.builds.results.deliver import deliver
 from kedge.builds.results.finished_build import FinishedBuild
-from kedge.builds.results.lock_file import read_lock, write_lock
 from kedge.builds.states.build_place import BuildPlace
 from kedge.builds.states.build_state import StageResult
 from kedge.builds.step_values import Recipe, Stage
 from kedge.builds.steps.build_log import BuildLog, choose_log_folder
-from kedge.builds.steps.host_files import name_host_files
+from kedge.builds.steps.host_scripts import name_host_files
 from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.session import BuildSession, StageWaiter
 from kedge.builds.steps.stage_builder import StageBuilder
 from kedge.builds.steps.stages import list_needed, name_stages, run_stages
-from kedge.errors import CorruptImage, DigestMismatch, FileProblem, NoSpace
+from kedge.errors import CorruptImage, DigestMismatch, FileProblem, InvalidRecipe, NoSpace
+from kedge.image.formats.go_json import clean_text
 from kedge.image.output_name import ImageOutput
 from kedge.image.workplace import Workplace
+from kedge.system.files import explained, write_atomically
 
 _ASKING = ("always", "newer")  # policies that take what the registry has now, whatever the lock file says
 
@@ -146,3 +150,60 @@ def _add_labels(result: StageResult, request: BuildRequest) -> dict[str, object]
     if request.labels:
         section["Labels"] = {**(section.get("Labels") or {}), **request.labels}
     return section
+
+
+# What an image says of its build: bases with their digests, steps, arguments, and the kedge that built it.
+
+
+def write_note(recipe: Recipe, session: BuildSession, result: StageResult) -> str:
+    """Return the note as JSON; values of secrets are no part of it."""
+    bases = {base.reference: base.digest or base.key for base in session.bases if base.reference}
+    document: dict[str, object] = {
+        "kedge": VERSION,
+        "recipe": {"kind": recipe.kind, "name": recipe.name},
+        "arguments": _list_arguments(session.request),
+        "bases": [{"reference": name, "digest": digest} for name, digest in sorted(bases.items())],
+        "steps": [str(entry["created_by"]) for entry in result.state.history],
+        "target": session.request.target or None,
+    }
+    if session.request.sections != ("all",):
+        document["sections"] = list(session.request.sections)
+    return clean_text(json.dumps(document, indent=1, ensure_ascii=False))
+
+
+def _list_arguments(request: BuildRequest) -> dict[str, str]:
+    return {name: mask_value(name, value) for name, value in sorted(request.arguments.items())}
+
+
+# The lock file of a build: which digests the names of its bases meant, so that the next build takes the same.
+
+_FORMAT = 1
+_LARGEST = 1 << 20
+
+
+def read_lock(path: Path) -> dict[str, str]:
+    """The digests in a lock file by reference; none where there is no file."""
+    if not path.exists():
+        return {}
+    with explained(path), path.open("rb") as file:
+        data = file.read(_LARGEST + 1)
+    try:
+        document = json.loads(data)
+        bases = document["bases"]
+        if document["version"] != _FORMAT or not isinstance(bases, dict):
+            raise ValueError(document["version"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InvalidRecipe(
+            f"{path} is not a lock file of kedge",
+            context={"file": str(path)},
+            hint="remove it, and the next build with --lock writes it anew",
+        ) from None
+    return {str(name): str(digest) for name, digest in bases.items()}
+
+
+def write_lock(path: Path, bases: Mapping[str, str]) -> None:
+    """Write the digests, unless the file has them."""
+    if bases == read_lock(path):
+        return
+    document = {"version": _FORMAT, "bases": dict(sorted(bases.items()))}
+    write_atomically(path, json.dumps(document, indent=2).encode() + b"\n")

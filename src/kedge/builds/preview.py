@@ -7,14 +7,14 @@ import os
 from dataclasses import dataclass, field
 
 from kedge.base.frozen import JsonValue, replace
-from kedge.builds.bases.login_owner import bind_login
+from kedge.builds.bases.named_contexts import bind_login
 from kedge.builds.build import open_session
 from kedge.builds.convert_spec import names_image
 from kedge.builds.recipe_input import load_recipe
 from kedge.builds.request import BuildDisplay, BuildRequest, HostItem, NotMadeError
 from kedge.builds.states.build_state import StageResult
 from kedge.builds.step_values import Stage, StagePlan, Step
-from kedge.builds.steps.host_files import name_host_files
+from kedge.builds.steps.host_scripts import name_host_files
 from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.session import BuildSession
 from kedge.builds.steps.stage_builder import StageBuilder

@@ -14,10 +14,9 @@ from kedge.base.platform import Platform
 from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.convert.notes import ConvertedRecipe
 from kedge.builds.definition.parse import parse_stages
-from kedge.builds.dockerfile.dump import dump_syntax
-from kedge.builds.dockerfile.syntax import read_syntax
-from kedge.builds.lint.finding import LintFinding
+from kedge.builds.dockerfile.syntax import dump_syntax, read_syntax
 from kedge.builds.lint.lint_recipe import lint_recipe
+from kedge.builds.lint.recipe_view import LintFinding
 from kedge.builds.read_recipe import decode_recipe, find_kind, read_recipe
 from kedge.builds.step_values import BuildArguments, Recipe, Stage, name_stage
 from kedge.errors import InvalidRecipe, UsageError

@@ -19,8 +19,7 @@ from kedge.system.files import explained, refuse_others, write_atomically
 if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.tools.bench.compare import BenchComparison
-    from kedge.tools.bench.record import BenchRecord, Figure
-    from kedge.tools.bench.repeats import Repeats
+    from kedge.tools.bench.record import BenchRecord, Figure, Repeats
     from kedge.tools.bench.sweep import ScalingPoint
 
 _PLACES = {"matmul": "rows of the matrices", "allreduce": "bytes of the message", "nbody": "bodies"}
@@ -42,7 +41,7 @@ def add_repeats(parser: argparse.ArgumentParser, *, warmup: int, repeats: int, s
 
 def read_repeats(arguments: argparse.Namespace) -> Repeats:
     """Return how often to measure, as the options say."""
-    from kedge.tools.bench.repeats import Repeats
+    from kedge.tools.bench.record import Repeats
 
     return Repeats(max(arguments.warm_up, 0), arguments.repeats)
 

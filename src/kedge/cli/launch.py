@@ -147,7 +147,7 @@ def _list_flags() -> list[Flag]:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Plan, check, launch."""
     from kedge.base.secret_text import mask_words
-    from kedge.cluster.sites.site_of_launch import find_site
+    from kedge.cluster.sites.find_site import find_site
     from kedge.launch.prepare import plan_launch
     from kedge.launch.ready_image import make_image_ready
 

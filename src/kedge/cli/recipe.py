@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kedge.cli.redaction import escape_controls, escape_line
 
 if TYPE_CHECKING:
-    from kedge.builds.lint.finding import LintFinding
+    from kedge.builds.lint.recipe_view import LintFinding
     from kedge.builds.recipe_files import ListedStage, RecipeGraph
     from kedge.cli.console import Console
 

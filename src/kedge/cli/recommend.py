@@ -95,7 +95,7 @@ def _show_choice(advice: Advice, best: TagChoice, console: Console) -> None:
 def _show_branches(advice: Advice, console: Console) -> None:
     """Print one line for each driver branch, and how to learn which of them a node has."""
     from kedge.compat.recommend import WAYS
-    from kedge.compat.rules.driver_branches import FIND_DRIVER
+    from kedge.compat.rules.driver_lookup import FIND_DRIVER
     from kedge.compat.verdict import NATIVE
 
     found = advice.recommendation

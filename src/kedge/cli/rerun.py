@@ -60,7 +60,7 @@ def _read(word: str, console: Console) -> dict[str, Any]:
         return read_record(Path(word))
     from kedge.errors import JobNotFound
     from kedge.jobs.find_job import locate_job
-    from kedge.jobs.run_records import require_run_record
+    from kedge.jobs.runs.run_record import require_run_record
 
     _, job = locate_job(console.settings, console.environ, word)
     if job.record is None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from kedge.base.frozen import as_dict, frozen, list_names
+from kedge.base.frozen import JsonValue, as_dict, frozen, list_names
 
 
 class State(StrEnum):
@@ -109,3 +109,18 @@ def decode_status(fields: Mapping[str, object]) -> JobStatus:
     details = fields.get("details")
     known["details"] = tuple((str(a), str(b)) for a, b in details) if isinstance(details, list) else ()
     return JobStatus(**known)  # type: ignore[arg-type]  # kedge wrote it; a wrong type shows as it is
+
+
+# What a job was given and what it used, in the same values for all schedulers.
+
+
+@frozen
+class JobUsage(JsonValue):
+    """One job or task of an array, as accounting knows it; None is unknown. Memory is that of the fullest node."""
+
+    seconds: float | None = None  # how long it ran
+    cpus: int | None = None  # that it had, on all nodes
+    cpu_seconds: float | None = None
+    memory: int | None = None  # the most that it used, as the scheduler counts it
+    memory_asked: int | None = None
+    gpus: int | None = None  # that it had, on all nodes

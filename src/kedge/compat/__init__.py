@@ -49,7 +49,6 @@ PUBLIC = (
     "registry_traits",
     "rules.compute_capability_rule",
     "rules.compute_capability_text",
-    "rules.driver_branches",
     "rules.driver_lookup",
     "rules.driver_rule",
     "rules.driver_text",

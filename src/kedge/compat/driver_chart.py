@@ -9,8 +9,7 @@ from kedge.base.frozen import JsonValue, frozen, replace
 from kedge.base.versions import major_minor, order
 from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.judge import judge
-from kedge.compat.rules.driver_branches import find_newest, list_branches
-from kedge.compat.rules.driver_lookup import find_offered_cuda
+from kedge.compat.rules.driver_lookup import find_newest, find_offered_cuda, list_branches
 from kedge.compat.tables.load import Tables, normalize_image
 from kedge.compat.target import Target
 from kedge.compat.traits import ImageTraits

@@ -11,8 +11,7 @@ from kedge.base.frozen import JsonValue, frozen, replace
 from kedge.base.versions import order
 from kedge.compat.contents.read_traits import split_name
 from kedge.compat.judge import judge
-from kedge.compat.rules.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
-from kedge.compat.rules.driver_lookup import find_offered_cuda
+from kedge.compat.rules.driver_lookup import DriverChoice, find_offered_cuda, list_branches, tell_choices, tell_same
 from kedge.compat.tables.gpu_names import AMD
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.tag_candidates import list_candidates, read_candidate, resolve_image, tells_architecture

@@ -605,7 +605,7 @@ def _make_points(container: Container, builder: Builder, planned: MountPlan) -> 
         perform(planned.making)
         steps.append(planned.making)
     if container.is_root_alone and layering.is_writable:
-        from kedge.container.mounts.emulation_files import list_emulation_files  # late: only with --fakeroot
+        from kedge.container.mounts.step_points import list_emulation_files  # late: only with --fakeroot
 
         view = builder.look()
         files = list_emulation_files(view)

@@ -75,7 +75,6 @@ PUBLIC = (
     "registry.docker_config",
     "registry.download",
     "registry.mirrors",
-    "registry.ngc_keys",
     "registry.probe",
     "registry.proxies",
     "registry.secret",

@@ -18,7 +18,6 @@ PUBLIC = (
     "merge_status",
     "queue_target",
     "records",
-    "run_records",
     "runs.recorder",
     "runs.rerun",
     "runs.run_facts",

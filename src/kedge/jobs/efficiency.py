@@ -14,15 +14,14 @@ from typing import Any, TypeVar
 from kedge.base.duration import shorten_duration
 from kedge.base.frozen import JsonValue, frozen, replace
 from kedge.cluster.job import Job, Parallel
-from kedge.cluster.job_state import JobStatus, State
-from kedge.cluster.job_usage import JobUsage
+from kedge.cluster.job_state import JobStatus, JobUsage, State
 from kedge.cluster.memory import shorten_memory
 from kedge.cluster.schedulers.choose import find_usage_reader
 from kedge.errors import FileProblem, InvalidJob, SchedulerFailed
 from kedge.jobs.cluster import Cluster
 from kedge.jobs.encoding import decode_job
 from kedge.jobs.records import Record
-from kedge.jobs.run_records import read_run_record
+from kedge.jobs.runs.run_record import read_run_record
 from kedge.jobs.status import JobView
 
 _TIME_MARGIN, _MEMORY_MARGIN, _CPU_MARGIN = 1.25, 1.2, 1.1

@@ -14,12 +14,10 @@ from kedge.cluster.job_state import JobStatus, State
 from kedge.errors import FileProblem, InvalidJob, JobFailed, JobNotFound, KedgeError
 from kedge.jobs.local.directives import apply_options, read_directives
 from kedge.jobs.local.host_resources import read_machine, refuse_too_much
-from kedge.jobs.local.queue_files import LocalQueue, StoredJob, request_cancel
+from kedge.jobs.local.queue_files import RUNNING, LocalQueue, LocalRequest, StoredJob, read_task, request_cancel
 from kedge.jobs.local.report import describe_job
-from kedge.jobs.local.request import LocalRequest
 from kedge.jobs.local.runner import RunningTask, make_environment, run_here, run_task
 from kedge.jobs.local.take_turn import WAITER, grant_task, keep_turning, make_survey, take_turn
-from kedge.jobs.local.task_file import RUNNING, read_task
 from kedge.system.detached_programs import Program
 from kedge.system.file_locks import lock_file
 from kedge.system.files import explained, write_atomically

@@ -236,7 +236,7 @@ def _load_sites(environ: Mapping[str, str]) -> list[Site]:
 
 
 def _write_description(job: Job, site: Site | None) -> str:
-    from kedge.jobs.description_text import write_description
+    from kedge.jobs.description import write_description
 
     return write_description([job], site=site.name if site else "")
 

@@ -11,7 +11,7 @@ from kedge.errors import LaunchFailed
 from kedge.image.clean_config import clean_text
 from kedge.launch.probe.answers import read_lines
 from kedge.launch.probe.words import find_probe, probe_words
-from kedge.system.held_program import hold_program
+from kedge.system.memory_program import hold_program
 from kedge.system.process import run_program
 from kedge.system.start_kedge import own_command
 

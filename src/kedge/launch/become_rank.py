@@ -79,7 +79,7 @@ def _find_network(order: RankOrder, rank: Rank) -> RankOrder:
 def _hold_probe() -> str:
     """The path of this node's probe, which stays open: it also runs where the directory of kedge is mounted noexec."""
     from kedge.launch.probe.words import find_probe  # late: only for the check before the program
-    from kedge.system.held_program import hold_program
+    from kedge.system.memory_program import hold_program
 
     machine = os.uname().machine
     probe = find_probe(machine)

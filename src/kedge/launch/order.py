@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from kedge.base.frozen import NOTHING, JsonValue, as_dict, frozen
-from kedge.launch.contracts import Contract, Terms
-from kedge.launch.rendezvous import Rendezvous
+from kedge.launch.contracts import Contract, Rendezvous, Terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,19 +22,16 @@ from kedge.cluster.site import Site
 from kedge.cluster.this_host import read_this_host
 from kedge.errors import LaunchRefused
 from kedge.launch.choose_launcher import LauncherChoice, LauncherFacts, choose_launcher
-from kedge.launch.contracts import Contract, starts_one_per_node
+from kedge.launch.contracts import Contract, Rendezvous, choose_omp_threads, choose_rendezvous, starts_one_per_node
 from kedge.launch.node_network import NO_INTERFACE, describe_first_node
 from kedge.launch.order import RankOrder
-from kedge.launch.plan import CONTAINED, LaunchPlan
-from kedge.launch.rendezvous import Rendezvous, choose_rendezvous
+from kedge.launch.plan import CONTAINED, LaunchPlan, LaunchShape, choose_shape
 from kedge.launch.request import LaunchRequest
-from kedge.launch.shape import LaunchShape, choose_shape
 from kedge.launch.surroundings import (
     list_busy_ports,
     read_allocation_here,
     take_number,
 )
-from kedge.launch.threads import choose_omp_threads
 from kedge.launch.variables import MASKING, list_handed_on
 from kedge.system.programs import find_program
 from kedge.system.start_kedge import own_start_command

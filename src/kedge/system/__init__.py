@@ -17,7 +17,6 @@ PUBLIC = (
     "files",
     "foreign_trees",
     "forked_workers",
-    "held_program",
     "host.cgroups",
     "host.connections",
     "host.cpu",

@@ -12,7 +12,6 @@ PUBLIC = (
     "bench.programs",
     "bench.rank_figures",
     "bench.record",
-    "bench.repeats",
     "bench.surroundings",
     "bench.sweep",
     "bench.ways",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kedge.cluster.allocation import AllocatedNode
 from kedge.cluster.ranks import Rank, find_launcher, find_rank, own_variables
 from kedge.errors import LaunchRefused
-from kedge.launch.shape import LaunchShape
+from kedge.launch.plan import LaunchShape
 from tests.builders.recorded_jobs import GRID_ENGINE, SLURM, read_record
 from tests.builders.rows import each_row
 

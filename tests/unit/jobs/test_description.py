@@ -16,8 +16,14 @@ from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, Paralle
 from kedge.cluster.job_fields import BY_KEY
 from kedge.cluster.job_rules import find_problems
 from kedge.errors import FileProblem, InvalidJob
-from kedge.jobs.description import FILE_LIMIT, Description, find_description, parse_description, read_description
-from kedge.jobs.description_text import write_description
+from kedge.jobs.description import (
+    FILE_LIMIT,
+    Description,
+    find_description,
+    parse_description,
+    read_description,
+    write_description,
+)
 from kedge.jobs.encoding import VERSION, decode_job, encode_job
 
 PATH = Path("kedge.toml")

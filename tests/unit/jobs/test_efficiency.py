@@ -9,8 +9,7 @@ import pytest
 
 from kedge.base.frozen import replace
 from kedge.cluster.job import Job, Parallel
-from kedge.cluster.job_state import JobStatus, State
-from kedge.cluster.job_usage import JobUsage
+from kedge.cluster.job_state import JobStatus, JobUsage, State
 from kedge.jobs.efficiency import judge_job
 from tests.builders.rows import each_row
 

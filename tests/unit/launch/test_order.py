@@ -13,9 +13,8 @@ import pytest
 from kedge.base.frozen import replace
 from kedge.base.release import VERSION
 from kedge.errors import LaunchRefused
-from kedge.launch.contracts import Terms
+from kedge.launch.contracts import Rendezvous, Terms
 from kedge.launch.order import RankOrder
-from kedge.launch.rendezvous import Rendezvous
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 

@@ -11,8 +11,7 @@ from kedge.cluster.launchers.program import StartRequest
 from kedge.cluster.launchers.srun import SRUN
 from kedge.launch.contracts import Contract
 from kedge.launch.order import RankOrder
-from kedge.launch.plan import LaunchPlan
-from kedge.launch.shape import LaunchShape
+from kedge.launch.plan import LaunchPlan, LaunchShape
 
 
 def make_plan(*command: str) -> LaunchPlan:

@@ -6,8 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kedge.answers.pages.document import make_section
-from kedge.answers.pages.markup import Markup, clean_text, format_sentence, join_markup, make_element
-from kedge.answers.pages.symbols import find_outcome_look, make_mark
+from kedge.answers.pages.markup import (
+    Markup,
+    clean_text,
+    find_outcome_look,
+    format_sentence,
+    join_markup,
+    make_element,
+    make_mark,
+)
 from kedge.base.frozen import frozen
 from kedge.base.versions import major_minor
 from kedge.compat.driver_chart import Chart, ChartRow

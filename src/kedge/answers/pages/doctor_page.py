@@ -11,8 +11,15 @@ from kedge.answers.pages.chart_picture import make_chart_picture
 from kedge.answers.pages.document import Imprint, fit_page, make_page, make_section, make_table
 from kedge.answers.pages.facts_part import make_facts, make_summary
 from kedge.answers.pages.layers_picture import make_layers_picture
-from kedge.answers.pages.markup import Markup, format_sentence, make_element
-from kedge.answers.pages.symbols import MarkStyle, find_level_look, find_outcome_look, make_mark
+from kedge.answers.pages.markup import (
+    MarkStyle,
+    Markup,
+    find_level_look,
+    find_outcome_look,
+    format_sentence,
+    make_element,
+    make_mark,
+)
 from kedge.answers.pages.verdict_part import (
     list_judgements,
     make_banner,

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kedge.answers.pages.markup import Markup, clean_text, join_markup, make_element
-from kedge.answers.pages.symbols import draw_marks
+from kedge.answers.pages.markup import Markup, clean_text, draw_marks, join_markup, make_element
 from kedge.base.frozen import frozen, list_names, replace
 
 T = TypeVar("T")

@@ -5,8 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.answers.pages.markup import Markup, clean_text, format_advice, format_sentence, join_markup, make_element
-from kedge.answers.pages.symbols import MarkStyle, find_level_look, find_outcome_look, make_mark
+from kedge.answers.pages.markup import (
+    MarkStyle,
+    Markup,
+    clean_text,
+    find_level_look,
+    find_outcome_look,
+    format_advice,
+    format_sentence,
+    join_markup,
+    make_element,
+    make_mark,
+)
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement, Verdict
 
 _ORDER = (FAIL, WARNING, NOTE, OPEN, OK)

@@ -7,13 +7,20 @@ this host, in whatever form, are named on the command line: `--build-context NAM
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 from kedge.base.frozen import replace
+from kedge.base.progress import Progress
 from kedge.base.reference import Reference, Transport
-from kedge.builds.step_values import Base, CopyOrigin, RecipePlace, refuse_recipe
-from kedge.errors import InvalidReference
+from kedge.builds.host_reach import HostReach
+from kedge.builds.request import BuildRequest
+from kedge.builds.step_values import Base, CopyOrigin, Recipe, RecipePlace, refuse_recipe
+from kedge.errors import InvalidReference, KedgeError
+from kedge.image.workplace import Workplace
+from kedge.system.host.private_places import find_homes
 
 _IMAGES = ("docker-image://", "docker://", "oci:", "oci-archive:", "docker-archive:")
 
@@ -150,3 +157,80 @@ def _name_docker(base: Base, text: str) -> Reference:
     if reference.transport is not Transport.DOCKER:
         raise InvalidReference(f"'{text}' is no image of a registry")
     return reference
+
+
+# Whose the login of the environment and of --docker-login is in a build: it names no registry, a recipe names many.
+
+
+def bind_login(workplace: Workplace, request: BuildRequest, recipe: Recipe) -> Workplace:
+    """Return the workplace with such a login for the registry that is pushed to, or else for that of the first base."""
+    output = request.output
+    if output.push and output.tag:
+        from kedge.image.local_names import read_name  # late: few builds push
+
+        registries = {read_name(tag).registry for tag in (output.tag, *output.further_tags)}
+    else:
+        named = (_find_registry(stage.base, request.contexts) for stage in recipe.stages)
+        registries = {next(filter(None, named), "")}
+    return replace(workplace, login_registries=frozenset(filter(None, registries)))
+
+
+def _find_registry(base: Base, contexts: Mapping[str, str]) -> str:
+    """The registry of a base; empty where it comes from none."""
+    if base.agent not in ("docker", "oras", "context"):
+        return ""
+    try:
+        reference = name_reference(settle_context(base, contexts))
+    except KedgeError:  # whoever opens it says what is wrong
+        return ""
+    return "" if reference.is_local else reference.registry or ""
+
+
+# A base that a recipe names by a path of this host: only a root file system, never a home, and not silently.
+
+_PARTS = (".singularity.d", "bin/sh", "usr/bin/sh", "etc/os-release", "etc/passwd")  # one of them is in any
+
+_AGENTS = ("docker", "localimage", "oci", "oci-archive", "docker-archive")
+
+
+def name_local_base(base: Base, progress: Progress, reach: HostReach) -> None:
+    """Say which directory or file of this host a base is; raises InvalidRecipe for a directory that is no image, and
+    with --contained for what lies outside.
+    """
+    if base.agent not in _AGENTS:
+        return
+    try:
+        reference = name_reference(base)
+    except InvalidReference:  # whoever opens it says so
+        return
+    if not reference.is_local or not reference.path:
+        return
+    path = os.path.realpath(reference.path)
+    if reach.is_contained and not reach.is_own(path):
+        raise refuse_recipe(
+            base.place,
+            f"--contained refuses {path}: {reach.explain_outside()}",
+            f"to allow it: --context {shlex.quote(path)}",
+        )
+    if reference.transport is not Transport.FILE:
+        return
+    is_directory = os.path.isdir(path)  # noqa: PTH112
+    if is_directory and not os.path.isfile(f"{path}/oci-layout"):  # noqa: PTH113
+        _require_root(base, path)
+    if is_directory or base.agent == "docker":
+        progress.note(f"{base.place}: begins with {path} of this host")
+
+
+def _require_root(base: Base, path: str) -> None:
+    place = path.rstrip("/") + "/"
+    why = ""
+    if any(home.startswith(place) for home in find_homes()) or place == "/":
+        why = "your home is in it" if f"{path}/" not in find_homes() else "it is your home"
+    elif not any(os.path.lexists(f"{path}/{name}") for name in _PARTS):
+        why = f"it has none of {', '.join(_PARTS)}"
+    if why:
+        raise refuse_recipe(
+            base.place,
+            f"{base.reference} is not a root file system: {why}",
+            "name a sandbox or an image file; a directory of other files is a context: --build-context NAME=DIRECTORY",
+        )

@@ -10,8 +10,7 @@ from typing import NoReturn
 
 from kedge.base.frozen import frozen
 from kedge.base.nearest import propose
-from kedge.builds.dockerfile.durations import read_nanoseconds
-from kedge.builds.dockerfile.mounts import check_mount
+from kedge.builds.dockerfile.mounts import check_mount, read_nanoseconds
 from kedge.builds.dockerfile.syntax import DockerfileNode, Heredoc, parse_heredoc
 from kedge.builds.dockerfile.words import INSTRUCTIONS
 from kedge.builds.step_values import refuse_recipe

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kedge.base.nearest import propose
-from kedge.builds.dockerfile.checks import check_content
-from kedge.builds.dockerfile.content import read_content
+from kedge.builds.dockerfile.checks import check_content, read_content
 from kedge.builds.dockerfile.instructions import (
     ArgInstruction,
     CopyInstruction,

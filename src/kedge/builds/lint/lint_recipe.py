@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from kedge.builds.lint.finding import WARNING, LintFinding
-from kedge.builds.lint.recipe_view import LintRecipe, view_definition, view_dockerfile
+from kedge.builds.lint.recipe_view import WARNING, LintFinding, LintRecipe, view_definition, view_dockerfile
 from kedge.builds.lint.rules_bases import check_bases
 from kedge.builds.lint.rules_definition import check_definition
 from kedge.builds.lint.rules_dockerfile import check_dockerfile

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kedge.builds.lint.finding import NOTE, WARNING, LintFinding
-from kedge.builds.lint.known_bases import is_unpinned, name_runtime
-from kedge.builds.lint.recipe_view import LintRecipe, LintStage
+from kedge.builds.lint.recipe_view import NOTE, WARNING, LintFinding, LintRecipe, LintStage, is_unpinned, name_runtime
 
 _REGISTRIES = ("docker", "library", "oras")
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kedge.builds.definition.definition import Definition
-from kedge.builds.lint.finding import NOTE, WARNING, LintFinding
-from kedge.builds.lint.recipe_view import HOST_RUN, RUN, LintRecipe, LintStep
+from kedge.builds.lint.recipe_view import HOST_RUN, NOTE, RUN, WARNING, LintFinding, LintRecipe, LintStep
 from kedge.builds.lint.rules_packages import is_pip_install
 from kedge.builds.lint.shell_commands import ShellCommand
 from kedge.builds.step_values import RecipePlace

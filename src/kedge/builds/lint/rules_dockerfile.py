@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kedge.builds.dockerfile.checks import check_content
-from kedge.builds.dockerfile.content import read_content
-from kedge.builds.lint.finding import NOTE, LintFinding
-from kedge.builds.lint.recipe_view import LintRecipe
+from kedge.builds.dockerfile.checks import check_content, read_content
+from kedge.builds.lint.recipe_view import NOTE, LintFinding, LintRecipe
 
 # The reason, and the better line. Secrets have rules of their own.
 _RULES = {

@@ -6,9 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.builds.lint.finding import NOTE, WARNING, LintFinding
-from kedge.builds.lint.known_bases import sets_library_path
-from kedge.builds.lint.recipe_view import ENVIRONMENT, SETTING, START, LintRecipe, LintStage, LintStep
+from kedge.builds.lint.recipe_view import (
+    ENVIRONMENT,
+    NOTE,
+    SETTING,
+    START,
+    WARNING,
+    LintFinding,
+    LintRecipe,
+    LintStage,
+    LintStep,
+    sets_library_path,
+)
 from kedge.builds.step_values import RecipePlace
 
 _SYSTEM = re.compile(r"(?:\A|:)/(?:usr/)?bin/?(?::|\Z)")

@@ -6,9 +6,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kedge.builds.lint.finding import WARNING, LintFinding
-from kedge.builds.lint.known_bases import find_shipped, is_nvidia_framework
-from kedge.builds.lint.recipe_view import RUN, LintRecipe, LintStage, LintStep
+from kedge.builds.lint.recipe_view import (
+    RUN,
+    WARNING,
+    LintFinding,
+    LintRecipe,
+    LintStage,
+    LintStep,
+    find_shipped,
+    is_nvidia_framework,
+)
 from kedge.builds.lint.shell_commands import ShellCommand
 
 _APT = ("apt-get", "apt", "aptitude")

@@ -7,8 +7,17 @@ import re
 from collections.abc import Iterator
 
 from kedge.base.secret_text import has_secret
-from kedge.builds.lint.finding import WARNING, LintFinding
-from kedge.builds.lint.recipe_view import ARGUMENT, ENVIRONMENT, LABEL, RUN, SETTING, LintRecipe, LintStep
+from kedge.builds.lint.recipe_view import (
+    ARGUMENT,
+    ENVIRONMENT,
+    LABEL,
+    RUN,
+    SETTING,
+    WARNING,
+    LintFinding,
+    LintRecipe,
+    LintStep,
+)
 
 _SECRET_NAME = re.compile(
     r"(?:\A|_)(?:TOKEN|PASSWORD|PASSWD|SECRET|API_?KEY|SECRET_KEY|ACCESS_KEY|PRIVATE_KEY)\Z", re.I

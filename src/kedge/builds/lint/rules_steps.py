@@ -6,9 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from kedge.builds.lint.finding import NOTE, WARNING, LintFinding
-from kedge.builds.lint.known_bases import has_plain_shell
-from kedge.builds.lint.recipe_view import ADD, COPY, RUN, LintRecipe, LintStage, LintStep
+from kedge.builds.lint.recipe_view import (
+    ADD,
+    COPY,
+    NOTE,
+    RUN,
+    WARNING,
+    LintFinding,
+    LintRecipe,
+    LintStage,
+    LintStep,
+    has_plain_shell,
+)
 from kedge.builds.lint.rules_packages import is_apt, is_pip_install
 from kedge.builds.lint.shell_commands import ShellCommand
 

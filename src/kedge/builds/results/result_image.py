@@ -28,7 +28,7 @@ from kedge.base.manifest import (
     parse_manifest,
 )
 from kedge.builds.results.finished_build import FinishedBuild
-from kedge.builds.states.layer_reading import read_layer
+from kedge.builds.states.roots import read_layer
 from kedge.errors import DigestMismatch
 from kedge.image.formats.singularityd.documents import BUILD_KEY, SourceRecord, write_build
 from kedge.image.layers.layer_source import LayerSource

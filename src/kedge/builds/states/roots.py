@@ -21,7 +21,6 @@ from kedge.base.frozen import frozen
 from kedge.base.tree import ContentSource, Node, copy_tree
 from kedge.builds.states.build_place import BuildPlace
 from kedge.builds.states.build_state import BuildState, StepLayer
-from kedge.builds.states.layer_reading import read_layer
 from kedge.builds.states.merged_view import MergedView, ViewLevel, view_directory
 from kedge.container.processes.subordinate_ids import knows_others
 from kedge.container.start.build_step import StepRoot
@@ -29,6 +28,7 @@ from kedge.errors import FileProblem
 from kedge.image.layers.apply_layer import apply_layer
 from kedge.image.layers.directory_changes import read_changes, take_snapshot
 from kedge.image.layers.directory_tree import FolderOptions, FolderSource, read_folder
+from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.overlay_directory import unpack_overlay
 from kedge.image.layers.owners import LevelOwners, OwnerTable, collect_owners, note_layer, note_owners
 from kedge.image.layers.sandbox import SandboxSink
@@ -334,3 +334,22 @@ class _PrivateWorkspace:
         if self._changes is not None:
             self.is_kept = True
             self._owner.note(state.layers, self._changes)
+
+
+# Layers of steps as their bytes in the cache.
+
+_PIECE = 1 << 20
+
+
+def read_layer(store: Store, layer: StepLayer) -> LayerSource:
+    """A layer of a step as its bytes in the cache."""
+    path = store.blob_path(layer.descriptor.digest)
+
+    def read() -> Iterator[bytes]:
+        with explained(path), path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+    return LayerSource(
+        layer.descriptor.digest.hex[:12], layer.descriptor.digest, layer.diff_id, read, layer.descriptor.size
+    )

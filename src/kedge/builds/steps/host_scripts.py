@@ -7,24 +7,27 @@ With `--setup-on-host` they run as Apptainer runs them: as the user, with all th
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import secrets
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kedge.base.tree import NodeKind, walk
-from kedge.builds.copies.context import open_context
+from kedge.builds.copies.context import open_context, open_host_files
 from kedge.builds.host_reach import HostReach
+from kedge.builds.patterns import BadPattern, expand_braces
 from kedge.builds.request import HostItem, StepLabel
 from kedge.builds.states.roots import StepWorkspace
-from kedge.builds.step_values import SCRIPT_PATH, HostScriptStep, refuse_recipe
+from kedge.builds.step_values import SCRIPT_PATH, CopyStep, HostScriptStep, Stage, Step, name_place, refuse_recipe
+from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.session import BuildSession
 from kedge.container.facts import Bind
 from kedge.container.start.build_step import StepContext
 from kedge.container.start.host_script import HostScript, run_host_script
-from kedge.errors import BuildFailed, FileProblem, InvalidRecipe
+from kedge.errors import BuildFailed, FileProblem, InvalidRecipe, KedgeError
 from kedge.system.files import explained
 from kedge.system.process import describe_status, relay_program
 from kedge.system.tree_walk import ConfinedTree, walk_tree
@@ -176,3 +179,41 @@ def _refuse(reach: HostReach, step: HostScriptStep, reason: str) -> InvalidRecip
         f"%{step.section} would see all of {reach.folder}: {reason}",
         f"build in a directory of the recipe's own: {line}; or name what it may read: --context DIRECTORY",
     )
+
+
+# Before the first step of a definition file: what it takes of this host is looked at, named, or refused.
+
+
+def name_host_files(session: BuildSession, origins: FileOrigins, stages: Sequence[Stage]) -> None:
+    """Say what lies outside and what is left out, one line each; raises InvalidRecipe for what must not be taken."""
+    if origins.is_definition:
+        for step in _list_host_steps(stages):
+            try:
+                _look_at(session, step)
+            except KedgeError as problem:
+                name_place(problem, step.place)
+                raise
+    session.reach.settle()
+
+
+def _list_host_steps(stages: Sequence[Stage]) -> Iterator[CopyStep | HostScriptStep]:
+    """What a definition file takes does not depend on the configs of its bases."""
+    steps: Iterator[Step] = (step for stage in stages for step in stage.plan({}).steps)
+    for step in steps:
+        if isinstance(step, HostScriptStep) or (isinstance(step, CopyStep) and step.origin.stage is None):
+            yield step
+
+
+def _look_at(session: BuildSession, step: CopyStep | HostScriptStep) -> None:
+    reach = session.reach
+    if isinstance(step, HostScriptStep):
+        if session.request.uses_host:
+            text = "runs on this host with all that you may do (--setup-on-host)"
+            reach.add(HostItem(step.section, step.place.line, text, "/"))
+        else:
+            choose_folders(reach, step)
+        return
+    origin = open_host_files(session.context, reach)  # of its own: a script may yet make what is copied
+    with contextlib.suppress(BadPattern):
+        for pattern in (pattern for source in step.sources for pattern in expand_braces(source)):
+            origin.read_ahead(pattern, step.place)

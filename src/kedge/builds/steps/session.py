@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.builds.bases.bases import OpenedBase, open_base
-from kedge.builds.bases.local_bases import name_local_base
-from kedge.builds.bases.named_contexts import settle_context
+from kedge.builds.bases.named_contexts import name_local_base, settle_context
 from kedge.builds.host_reach import HostReach
 from kedge.builds.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
 from kedge.builds.states.build_place import BuildPlace

@@ -8,16 +8,20 @@ Images are SquashFS files, containers are directories below ENROOT_DATA_PATH, as
 from __future__ import annotations
 
 import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 from kedge.base.release import VERSION
+from kedge.cli.container import print_text
 from kedge.cli.shims.shim_meaning import ENROOT_SPOKEN, Meaning, run_shim
-from kedge.cli.shims.shim_options import read_options
+from kedge.system.confined_paths import remove_tree
+from kedge.system.files import explained
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from kedge.cli.shims.shim_options import Given
 
 # `enroot start` and `enroot exec` in kedge's words: a container as Enroot's users expect it.
 #
@@ -228,7 +232,6 @@ def _export(words: list[str], environ: Mapping[str, str]) -> Meaning:
 def _list(words: list[str], environ: Mapping[str, str]) -> Meaning:
     fancy = {"-f": "--fancy", "--fancy": "--fancy"}
     given = read_options("list", words, switches=fancy, names=0)
-    from kedge.cli.shims.enroot_containers import list_containers  # late: a start needs none of it
 
     return Meaning(action=lambda: list_containers(data_folder(environ), is_fancy=given.has("--fancy")))
 
@@ -236,7 +239,6 @@ def _list(words: list[str], environ: Mapping[str, str]) -> Meaning:
 def _remove(words: list[str], environ: Mapping[str, str]) -> Meaning:
     given = read_options("remove", words, switches=_FORCE)
     folders = [find_container(name, environ) for name in given.names]
-    from kedge.cli.shims.enroot_containers import remove_containers  # late: a start needs none of it
 
     return Meaning(action=lambda: remove_containers(folders, is_asked=not _choose_force(given, environ)))
 
@@ -318,3 +320,129 @@ def _explain(program: str) -> str:
         "import load create start exec list remove export digest info version.\n"
         f"More verbs: kedge --help. To remove this command: kedge shim remove {program}\n"
     )
+
+
+# `enroot list` and `enroot remove`: the directories that are containers, and the processes in them.
+
+_COLUMNS = ("NAME", "PID", "COMM", "STATE", "STARTED", "TIME", "MNTNS", "USERNS", "COMMAND")
+
+
+def list_containers(folder: str, *, is_fancy: bool) -> int:
+    """Print the names, or a table with the processes of each."""
+    names = sorted(path.name for path in Path(folder).iterdir() if path.is_dir()) if Path(folder).is_dir() else []
+    if not is_fancy:
+        return print_text("".join(f"{name}\n" for name in names))
+    processes = list(_find_processes())
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for name in names:
+        found = [row for image, row in processes if image == f"{folder}/{name}"]
+        rows += [(name if number == 0 else "", *row) for number, row in enumerate(found)] or [(name,)]
+    widths = [max(len(row[at]) for row in rows if len(row) > at) for at in range(len(_COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
+    return print_text("".join(f"{line}\n" for line in lines))
+
+
+def remove_containers(folders: list[str], *, is_asked: bool) -> int:
+    """Delete containers, each after a question where one is wanted."""
+    for folder in folders:
+        if is_asked:
+            sys.stderr.write(f"Do you really want to delete {folder}? [y/N] ")
+            sys.stderr.flush()
+            reply = sys.stdin.readline()
+            if not reply:
+                return 1
+            if reply.strip() not in ("y", "Y"):
+                continue
+        with explained(folder):
+            remove_tree(Path(folder))
+    return 0
+
+
+def _find_processes() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The user's processes in containers, each with the path of its image, which its variables say."""
+    for path in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
+        try:
+            variables = (path / "environ").read_bytes().split(b"\0")
+            image = next((each[20:] for each in variables if each.startswith(b"APPTAINER_CONTAINER=")), b"")
+            if image and (path / "ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink():
+                yield os.fsdecode(image), _describe(path)
+        except OSError:
+            continue  # another user's, or gone
+
+
+def _describe(path: Path) -> tuple[str, ...]:
+    comm, _, rest = (path / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+    fields = rest.split()
+    uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    seconds = max(uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK"), 0)
+    began = time.strftime("%H:%M", time.localtime(time.time() - seconds))
+    spaces = [str((path / "ns" / name).readlink()).partition("[")[2].rstrip("]") for name in ("mnt", "user")]
+    command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    lasted = f"{int(seconds // 60):02d}:{int(seconds % 60):02d}"
+    return (path.name, comm, fields[0], began, lasted, *spaces, command)
+
+
+# Reads a command line by a table of its options, for shims of programs with plain options: no bundles of letters.
+
+
+class Given:
+    """Options by their long names, in order, and the words behind them."""
+
+    def __init__(self) -> None:
+        self.options: list[tuple[str, str]] = []
+        self.names: list[str] = []
+
+    def get(self, name: str) -> str:
+        """The last value; empty where it was not given."""
+        return next((value for option, value in reversed(self.options) if option == name), "")
+
+    def has(self, name: str) -> bool:
+        """Whether an option was given."""
+        return any(option == name for option, _ in self.options)
+
+
+def read_options(
+    verb: str,
+    words: Sequence[str],
+    *,
+    values: Mapping[str, str] | None = None,
+    switches: Mapping[str, str] | None = None,
+    names: int | None = None,
+) -> Given:
+    """Options up to the first other word or `--`; `names` is how many words must follow, None: one or more."""
+    values, switches = values or {}, switches or {}
+    given = Given()
+    position = 0
+    while position < len(words) and words[position].startswith("-") and words[position] != "-":
+        word = words[position]
+        position += 1
+        if word == "--":
+            break
+        name, equals, value = word.partition("=")
+        if name in switches and not equals:
+            given.options.append((switches[name], ""))
+        elif name in values and (equals or position < len(words)):
+            if not equals:
+                value = words[position]
+                position += 1
+            given.options.append((values[name], value))
+        else:
+            raise _refuse_of_shim_options(verb, word, name in values, [*values, *switches])
+    given.names = list(words[position:])
+    if (names is None and not given.names) or (names is not None and len(given.names) != names):
+        from kedge.errors import UsageError  # late: only for an error
+
+        wanted = "a name" if names is None else f"{names} {'name' if names == 1 else 'names'} after its options"
+        found = f", not {len(given.names)}" if names is not None else ""
+        raise UsageError(f"'{verb}' takes {wanted}{found}", hint=f"to see its options: {verb} --help")
+    return given
+
+
+def _refuse_of_shim_options(verb: str, word: str, wants_value: bool, known: list[str]) -> Exception:
+    from kedge.base.nearest import propose
+    from kedge.errors import UsageError  # late, both: only for an error
+
+    if wants_value:
+        return UsageError(f"'{verb} {word}' needs a value")
+    hint = propose(word, known) or f"options of '{verb}': {' '.join(known) or 'none'}"
+    return UsageError(f"'{verb} {word}' is not supported", hint=hint)

@@ -6,10 +6,12 @@ The four verbs that start containers go straight on, as in `entry`; the others a
 
 from __future__ import annotations
 
+import os
 import sys
 
 from kedge.base.release import VERSION
 from kedge.cli.entry import CONTAINER_VERBS, end_on_interrupt
+from kedge.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,8 +110,6 @@ def translate(program: str, words: Sequence[str]) -> _Translation:
     if verb == "version":
         return _Translation(text=f"{SPOKEN}\n")
     if verb in ("buildcfg", "plugin"):
-        from kedge.cli.shims.shim_answers import answer  # late: containers need none of it
-
         return _Translation(text=answer(program, verb, rest))
     from kedge.cli.shims.shim_verbs import translate_verb  # late: containers need none of it
 
@@ -149,3 +149,40 @@ def _load_site() -> None:
         import site  # late: as said
 
         site.main()
+
+
+# Questions to `apptainer` that a text answers: where things are, and which plugins there are.
+
+_ANSWERS = ("buildcfg", "plugin")
+
+
+def answer(program: str, verb: str, words: list[str]) -> str:
+    """Return what another program's command prints; raises an error where kedge has no answer."""
+    if verb == "buildcfg":
+        return _show_build(program, words)
+    if words[:1] == ["list"]:
+        return "There are no plugins installed.\n"
+    raise UsageError(f"kedge does not support '{program} plugin'", hint="kedge has no plugins")
+
+
+def _show_build(program: str, words: list[str]) -> str:
+    known = _list_build()
+    if not words:
+        return "".join(f"{name}={value}\n" for name, value in known.items())
+    if words[0] not in known:
+        raise UsageError(f'no variable named "{words[0]}"', hint=f"to list them: {program} buildcfg")
+    return f"{known[words[0]]}\n"
+
+
+def _list_build() -> dict[str, str]:
+    """What scripts ask Apptainer's build for, as it is with kedge; what kedge has no such place for is left out."""
+    return {
+        "PACKAGE_NAME": "kedge",
+        "PACKAGE_VERSION": VERSION,
+        "PREFIX": sys.prefix,
+        "BINDIR": os.path.dirname(sys.argv[0]) or f"{sys.prefix}/bin",  # noqa: PTH120 - a start has no pathlib
+        "SYSCONFDIR": "/etc",
+        "APPTAINER_CONFDIR": "/etc/apptainer",
+        "SESSIONDIR": f"/var/tmp/kedge-{os.getuid()}/session",
+        "APPTAINER_SUID_INSTALL": "0",
+    }

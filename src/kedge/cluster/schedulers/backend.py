@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from kedge.cluster.allocation import Allocation, ThisHost
-    from kedge.cluster.job_usage import JobUsage
+    from kedge.cluster.job_state import JobUsage
 
     # variables of the job, what reads a file, and what the machine knows of itself
     ReadAllocation = Callable[[Mapping[str, str], Callable[[str], str], ThisHost], Allocation]

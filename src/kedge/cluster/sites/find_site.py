@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kedge.base.frozen import frozen
 from kedge.cluster.schedulers.choose import find_facts
+from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.cluster.site import Site
 from kedge.cluster.sites.profile import (
     SiteSummary,
@@ -19,7 +20,7 @@ from kedge.cluster.sites.profile import (
     list_sites,
     load_site,
 )
-from kedge.errors import NoScheduler
+from kedge.errors import KedgeError, NoScheduler
 from kedge.system.programs import find_program
 from kedge.system.settings import Settings
 
@@ -95,3 +96,18 @@ def _read_text(path: str) -> str:
     with contextlib.suppress(OSError):
         return Path(path).read_text(errors="replace")
     return ""
+
+
+# The site of a launch. Inside a job its profile may be missing: the user's directory is not on every node.
+
+
+def find_site(settings: Settings, environ: Mapping[str, str], warn: Callable[[str], None]) -> Site:
+    """The site that was asked for or detected; inside a job, where it is unknown, one without rules of its own."""
+    job = find_current_job(environ)
+    try:
+        return choose_site(settings, environ)
+    except KedgeError as problem:
+        if job is None:
+            raise
+        warn(f"{problem.message} on this node: launching without its settings")
+        return Site("unknown", "unknown", job.scheduler)

@@ -15,7 +15,7 @@ from kedge.base.frozen import replace
 from kedge.base.versions import order
 from kedge.cluster.host_mpi import read_definitions
 from kedge.cluster.launchers.known import list_launchers
-from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, MpiFacts
+from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PARASTATION, UNKNOWN_FAMILY, MpiFacts
 from kedge.compat.contents.c_library import TRIPLETS, read_c_library
 from kedge.compat.mpi.components import (
     list_plugin_folders,
@@ -25,7 +25,6 @@ from kedge.compat.mpi.components import (
     read_open_mpi_pmi,
     read_pmix_version,
 )
-from kedge.compat.mpi.identify import find_open_mpi_version, identify_library, read_file_version, read_package
 from kedge.compat.mpi.places import SHARED_PREFIXES, list_libraries, list_library_folders, list_prefixes
 from kedge.compat.packages.rpm_database import list_rpm_packages
 from kedge.compat.packages.system_packages import list_apk_packages, list_conda_packages, list_dpkg_packages
@@ -280,3 +279,75 @@ def _read_packages(view: View, family: str) -> Fact:
             if found == family:
                 return Fact(version, f"package {package.name} {package.version}")
     return Fact()
+
+
+# Which MPI a library is, by its ELF header and the texts in it; and which one a package holds.
+#
+# libmpi.so.12 is the name of MPICH, of its relatives, and of Open MPI 1.10: what the library needs tells them apart.
+
+_OPEN_MPI_PARTS = ("libopen-rte", "libopen-pal", "libopal")
+_OPEN_MPI_NAMES = re.compile(r"libmpi\.so\.(?:20|4\d)\Z")
+_SONAMES = {"0": "3.0", "10": "3.1", "20": "4.0", "30": "4.1", "40": "5.0"}  # libmpi.so.40.N.M -> Open MPI
+# Texts in a library, and what follows them. The relatives of MPICH have MPICH's texts too, so MPICH comes last.
+_TEXTS = (
+    (INTEL, b"Intel(R) MPI Library", re.compile(rb"(?: for Linux\*? OS)?(?:,? Version)? ?(\d{4}(?:\.\d+)*)?")),
+    (CRAY, b"CRAY MPICH version", re.compile(rb" (\d[\w.]*)?")),
+    (PARASTATION, b"ParaStation MPI", re.compile(rb"(?: (\d[\w.-]*))?")),
+    (MVAPICH, b"MVAPICH", re.compile(rb"2?(?:-\w+)? [Vv]ersion\s*:?\s*(\d[\w.]*)?")),
+    (MPICH, b"MPICH Version:", re.compile(rb"\s*(\d[\w.]*)?")),
+)
+_MPICH_VERSION = re.compile(rb"\d+:\d+:\d+\0+[^\0]{10,40}\0+(\d+\.\d+[\w.]*)\0")  # ABI, date of release, version
+_NEAR = 4 << 20  # bytes: texts of a library lie together
+_OPEN_MPI_VERSION = re.compile(rb"\0v(\d+\.\d+\.\d+\w*)\0")
+_PACKAGES = (
+    (OPEN_MPI, re.compile(r"(?:lib)?openmpi(?:\d+|-bin|-common|t64|\dt64)?\Z|hpcx|openmpi40-aws")),
+    (MPICH, re.compile(r"(?:lib)?mpich(?:12|12t64)?\Z|mpich-autoload")),
+    (INTEL, re.compile(r"intel-oneapi-mpi-\d[\d.]*\Z|intel-oneapi-mpi\Z|impi_rt")),
+    (MVAPICH, re.compile(r"mvapich2?(?:-.*)?\Z")),
+)
+
+
+def identify_library(elf: ElfObject, data: bytes) -> tuple[str, str]:
+    """Family and version, empty where the library does not tell it; `data` is the whole file."""
+    if any(name.startswith(_OPEN_MPI_PARTS) for name in elf.needed) or _OPEN_MPI_NAMES.match(elf.soname):
+        return OPEN_MPI, ""
+    for family, text, pattern in _TEXTS:
+        for place in _find_all(data, text):
+            match = pattern.match(data, place + len(text))
+            if match:
+                version = (match[1] or b"").decode("ascii", "replace")
+                return family, version or (_find_mpich_version(data, place) if family == MPICH else "")
+    if b"Open MPI v" in data:  # one file, with all its parts inside
+        return OPEN_MPI, find_open_mpi_version(data)
+    return UNKNOWN_FAMILY, ""
+
+
+def _find_all(data: bytes, text: bytes) -> Iterator[int]:
+    place = data.find(text)
+    while place >= 0:
+        yield place
+        place = data.find(text, place + 1)
+
+
+def find_open_mpi_version(data: bytes) -> str:
+    """The version that libopen-pal holds, as `v4.1.4`."""
+    match = _OPEN_MPI_VERSION.search(data)
+    return match[1].decode() if match else ""
+
+
+def read_file_version(name: str) -> str:
+    """`4.1` of libmpi.so.40.30.4; empty for other names."""
+    match = re.match(r"libmpi\.so\.40\.(\d+)\.\d+\Z", name)
+    return _SONAMES.get(match[1], "") if match else ""
+
+
+def read_package(name: str, version: str) -> tuple[str, str]:
+    """Family and upstream version of a distribution's package; empty where it holds no MPI."""
+    family = next((family for family, pattern in _PACKAGES if pattern.match(name)), "")
+    match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
+    return (family, match[1]) if family and match else ("", "")
+
+
+def _find_mpich_version(data: bytes, place: int) -> str:
+    match = _MPICH_VERSION.search(data, place, place + _NEAR)
+    return match[1].decode() if match else ""

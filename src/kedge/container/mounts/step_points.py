@@ -12,7 +12,10 @@ import os
 from collections.abc import Iterable
 
 from kedge.container.mount_operations import OPEN_DIRECTORY, ContainerView, Maker, make_inside, name_descriptor
-from kedge.container.mounts.emulation_files import EMULATION_FILES, list_emulation_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kedge.system.views import View
 
 
 class StepPoints:
@@ -86,3 +89,17 @@ def _remove_own(folder: int, name: str) -> None:
             is_own = file.read(1000) in ("", *(text for _, text in EMULATION_FILES))
         if is_own:
             os.unlink(name, dir_fd=folder)
+
+
+# Files that fake root finds where it may write and is the only user, and that get into no overlay and no layer.
+#
+# apt changes to the user _apt for downloads and checks that it has become that user, which no emulation by a filter of
+# system calls can show it. A file of configuration says not to. It lies in a layer below the image, so that a recipe
+# can remove what is in its directory, and a variable that a recipe does not know of is not needed.
+
+EMULATION_FILES = (("/etc/apt/apt.conf.d/zz-kedge-fakeroot", 'APT::Sandbox::User "root";\n'),)
+
+
+def list_emulation_files(view: View) -> tuple[tuple[str, str], ...]:
+    """Path and text of those that this image has a directory for."""
+    return tuple((path, text) for path, text in EMULATION_FILES if view.kind(path.rpartition("/")[0]) == "d")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.container.facts import Bind
-from kedge.container.others.mounts import plan_mounts
 from kedge.container.others.request import ForeignPlan, RuntimeCall
 from kedge.container.others.rules import (
     EXPANDED,
@@ -23,7 +22,7 @@ from kedge.container.others.rules import (
     refused,
     rule_gpus,
 )
-from kedge.container.others.start import Started, merge_environment, plan_start
+from kedge.container.others.start import Started, merge_environment, plan_mounts, plan_start
 
 _LIKE_KEDGE = honoured("done by kedge")
 _BOUND = honoured("`--bind` for each library and program")

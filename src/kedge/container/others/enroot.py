@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from kedge.base.frozen import replace
 from kedge.container.facts import Additions, Bind
 from kedge.container.options import VENDORS, Vendor
-from kedge.container.others.mounts import plan_mounts
 from kedge.container.others.request import ForeignPlan, RuntimeCall
 from kedge.container.others.rules import (
     EXPANDED,
@@ -22,7 +21,7 @@ from kedge.container.others.rules import (
     refused,
     rule_gpus,
 )
-from kedge.container.others.start import Started, merge_environment, plan_start
+from kedge.container.others.start import Started, merge_environment, plan_mounts, plan_start
 
 _LIKE_KEDGE = honoured("done by kedge")
 _MOUNTED = honoured("libraries and programs, `--mount` for each")

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from kedge.base.frozen import replace
 from kedge.container.facts import Additions, Bind
 from kedge.container.options import VENDORS, Vendor
-from kedge.container.others.mounts import plan_mounts
 from kedge.container.others.request import ForeignPlan, RuntimeCall
 from kedge.container.others.rules import (
     EXPANDED,
@@ -23,7 +22,7 @@ from kedge.container.others.rules import (
     rule_gpus,
     valued,
 )
-from kedge.container.others.start import merge_environment, plan_start
+from kedge.container.others.start import merge_environment, plan_mounts, plan_start
 
 _LIKE_KEDGE = honoured("done by kedge")
 _INITS = (

@@ -31,7 +31,7 @@ def choose_emulation(
     plain = prepare_emulation(machine)
     if options.step is None or plain is None:
         return plain
-    from kedge.container.processes.file_capabilities import takes_capabilities  # late: only builds have steps
+    from kedge.container.processes.capabilities import takes_capabilities  # late: only builds have steps
 
     has_none = is_alone and not takes_capabilities(options.step.changes or options.image)
     calls = EmulatedCalls(owners=is_alone, attributes=has_none, syncs=True)

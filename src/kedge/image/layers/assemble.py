@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from kedge.base.tree import Node, NodeKind
 from kedge.errors import CorruptImage, HostileImage
-from kedge.image.layers.layer_entries import HardLink, Run
 from kedge.image.layers.limits import Ledger
 from kedge.image.layers.member_names import show_name
-from kedge.image.layers.whiteouts import LayerRecord
+from kedge.image.layers.whiteouts import HardLink, LayerRecord, Run
 
 _MAXIMUM_HOPS = 40  # symbolic links in one path, the kernel's limit
 _MAXIMUM_FOLLOWED = 10_000_000  # components of links' targets walked for one image, about ten seconds

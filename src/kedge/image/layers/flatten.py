@@ -16,14 +16,13 @@ from kedge.base.progress import Task
 from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.errors import CorruptImage
 from kedge.image.layers.assemble import Assembler
-from kedge.image.layers.layer_entries import HardLink
 from kedge.image.layers.layer_source import LayerSource, inflate_layer
 from kedge.image.layers.layers_ahead import LayersAhead
 from kedge.image.layers.limits import FlattenOptions, Ledger
 from kedge.image.layers.piece_feed import PieceFeed
 from kedge.image.layers.plain_files import PlainRun
 from kedge.image.layers.tar_reader import Member, TarReader
-from kedge.image.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, LayerRecord
+from kedge.image.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Above, Cover, HardLink, LayerRecord
 
 # The rules:
 #  1. A name in a higher layer hides the same name in lower ones. Two directories merge; the highest layer that names a

@@ -16,12 +16,11 @@ from kedge.base.progress import Task
 from kedge.base.tree import Buffer, Node, NodeKind
 from kedge.image.layers.assemble import Assembler
 from kedge.image.layers.flatten import make_node
-from kedge.image.layers.layer_entries import Entries, HardLink
 from kedge.image.layers.layer_source import LayerSource, inflate_layer
 from kedge.image.layers.limits import Ledger
 from kedge.image.layers.piece_feed import PieceFeed
 from kedge.image.layers.tar_reader import Member, TarReader
-from kedge.image.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, LayerRecord
+from kedge.image.layers.whiteouts import RESERVED_PREFIX, WHITEOUT_PREFIX, Entries, HardLink, LayerRecord
 
 _LARGEST_KEPT = 512 << 20
 _REPORT = 256  # members between two reports of progress

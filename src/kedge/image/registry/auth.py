@@ -17,8 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from kedge.base.frozen import NOTHING, frozen, replace
 from kedge.base.patterns import late_pattern
 from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
-from kedge.image.registry.credentials import Credential
-from kedge.image.registry.ngc_keys import NGC_REGISTRY, is_ngc_address
+from kedge.image.registry.credentials import NGC_REGISTRY, Credential, is_ngc_address
 from kedge.image.registry.proxies import is_loopback
 from kedge.image.registry.response_errors import (
     BODY_LIMIT,

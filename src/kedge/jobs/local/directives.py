@@ -19,7 +19,7 @@ from kedge.base.nearest import propose
 from kedge.cluster.job import JobArray, parse_dependencies
 from kedge.cluster.memory import parse_memory
 from kedge.errors import InvalidJob
-from kedge.jobs.local.request import LocalRequest
+from kedge.jobs.local.queue_files import LocalRequest
 
 _PREFIX = "#KEDGE"
 _MOST = 1_000_000

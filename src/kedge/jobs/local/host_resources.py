@@ -10,7 +10,7 @@ from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
 from kedge.cluster.memory import shorten_memory
 from kedge.errors import InvalidSetting, RequestRefused
-from kedge.jobs.local.request import LocalRequest, ResourceAmount
+from kedge.jobs.local.queue_files import LocalRequest, ResourceAmount
 from kedge.system.host.gpu_devices import list_gpus
 from kedge.system.host.limits import read_limits
 

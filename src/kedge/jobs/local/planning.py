@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kedge.base.frozen import frozen
-from kedge.jobs.local.request import ResourceAmount
+from kedge.jobs.local.queue_files import ResourceAmount
 
 # what a job waits for; the words are Slurm's
 RESOURCES, PRIORITY, DEPENDENCY, NEVER = "Resources", "Priority", "Dependency", "DependencyNeverSatisfied"

@@ -8,21 +8,172 @@ A job's directory has `job.json`, `script`, `environment`, a file per task that 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from kedge.base.frozen import frozen
+from kedge.base.frozen import as_dict, frozen, list_names
+from kedge.cluster.job import JobArray
+from kedge.cluster.job_state import State
 from kedge.errors import FileProblem, JobNotFound
-from kedge.jobs.local.request import LocalRequest
-from kedge.jobs.local.task_file import CANCEL, DONE, FAILED, RUNNING, name_task
 from kedge.system.file_locks import locked
 from kedge.system.files import explained, write_atomically
 from kedge.system.owned_names import own_name, owner_is_gone
-from kedge.system.private_files import make_private, read_own_file, refuse_changed, refuse_intruders
+from kedge.system.private_files import make_private, open_own_file, read_own_file, refuse_changed, refuse_intruders
 from kedge.system.settings import xdg_directory
+
+# What happened to one task of a job: a file of lines that only grows, one JSON object per event.
+#
+# Its name says how far the task is: `running`, then `done` or `failed`, with `.INDEX` in arrays. While the task's
+# runner lives it holds the file's lock, so a runner that was killed is known by its absence.
+
+_TASK_FILE_LIMIT = 1 << 20  # bytes; the events of a task have a few hundred
+RUNNING, DONE, FAILED, CANCEL = "running", "done", "failed", "cancel"
+
+
+def name_task(kind: str, index: int | None) -> str:
+    """`running`, `running.3`."""
+    return kind if index is None else f"{kind}.{index}"
+
+
+@frozen
+class TaskHistory:
+    """The events so far, as one value; times are seconds since 1970."""
+
+    granted: float | None = None  # it was given its part of the machine
+    gpus: tuple[str, ...] = ()
+    begun: float | None = None  # its program is about to start, or has
+    pid: int = 0
+    start: int = 0  # of the process, which tells a reused pid apart
+    machine: str = ""
+    ending: str = ""  # the state that it will end in, once its processes are gone
+    ended: float | None = None
+    state: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: str = ""
+
+
+def append_event(file: int, **fields: object) -> None:
+    """Add an event to the open file, in one write."""
+    os.write(file, json.dumps(fields).encode() + b"\n")
+
+
+def end_task(file: int, path: Path, **fields: object) -> None:
+    """Add the last event, and give the file the name of how it went, which a full disk does not prevent."""
+    with contextlib.suppress(OSError):
+        append_event(file, ended=time.time(), **fields)
+    rename_ended(path, str(fields["state"]))
+
+
+def rename_ended(path: Path, state: str) -> None:
+    """From `running.3` to `done.3` or `failed.3`."""
+    kind = DONE if state == State.DONE else FAILED
+    path.rename(path.with_name(kind + path.name.removeprefix(RUNNING)))
+
+
+def open_task(path: Path, *, create: bool = False) -> int:
+    """Open it for events; with `create` it must not be there yet."""
+    if create:
+        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL, 0o600)
+    return open_own_file(path, os.O_RDWR | os.O_APPEND)
+
+
+def read_task(path: Path) -> TaskHistory:
+    """The events of a file; what cannot be read, such as a line that is just being written, is passed over."""
+    fields: dict[str, object] = {}
+    try:
+        data = read_own_file(path, _TASK_FILE_LIMIT)
+    except OSError:
+        return TaskHistory()
+    for line in data.splitlines():
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            fields |= {name: value for name, value in event.items() if name in list_names(TaskHistory)}
+    gpus = fields.get("gpus")
+    fields["gpus"] = tuple(map(str, gpus)) if isinstance(gpus, list) else ()
+    return TaskHistory(**fields)  # type: ignore[arg-type]  # the queue's own files; a wrong type shows as it is
+
+
+# What a job asks of the queue, as its file `job.json` keeps it.
+
+
+@frozen
+class ResourceAmount:
+    """An amount of this machine."""
+
+    cpus: int = 1
+    memory: int = 0  # bytes; 0: nothing was asked for, and nothing limits it
+    gpus: int = 0
+
+    def fits(self, free: ResourceAmount) -> bool:
+        """Whether there is that much free."""
+        return self.cpus <= free.cpus and self.memory <= free.memory and self.gpus <= free.gpus
+
+    def minus(self, other: ResourceAmount) -> ResourceAmount:
+        """Return what is left after another amount is taken, never less than nothing."""
+        return ResourceAmount(
+            max(0, self.cpus - other.cpus), max(0, self.memory - other.memory), max(0, self.gpus - other.gpus)
+        )
+
+
+@frozen
+class LocalRequest:
+    """One job; empty and None mean that nothing was asked for."""
+
+    name: str = "kedge"
+    arguments: tuple[str, ...] = ()  # of the script, or the whole command of an interactive job
+    is_interactive: bool = False
+    directory: str = "/"
+    output: str = ""
+    error: str = ""  # empty: with the output
+    umask: int = 0o022
+    user: str = ""
+    submitted: float = 0.0
+    cpus: int = 1
+    memory: int | None = None
+    gpus: int = 0
+    is_exclusive: bool = False
+    time: int | None = None  # seconds
+    array: str = ""
+    after: tuple[tuple[str, str], ...] = ()  # kind of dependency, and the id: `12` or `12_3`
+    begin: float | None = None
+
+    def encode(self) -> bytes:
+        """JSON that a person can read."""
+        return json.dumps(as_dict(self), indent=1).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes) -> LocalRequest:
+        """Read what `encode` wrote; raises ValueError for anything else. Fields of a later version are passed over."""
+        table = json.loads(data)
+        if not isinstance(table, dict):
+            raise ValueError("not a table")
+        known = {name: table[name] for name in list_names(cls) if name in table}
+        known["arguments"] = tuple(map(str, known.get("arguments", ())))
+        known["after"] = tuple((str(kind), str(id)) for kind, id in known.get("after", ()))
+        return cls(**known)
+
+    @property
+    def indices(self) -> list[int | None]:
+        """Return the indices of its tasks; one None for a job that is no array."""
+        return list(JobArray.parse(self.array).indices) if self.array else [None]
+
+    @property
+    def limit(self) -> int:
+        """How many of its tasks may run at once."""
+        return (JobArray.parse(self.array).limit if self.array else None) or 1 << 30
+
+    def need(self, machine: ResourceAmount) -> ResourceAmount:
+        """Return what one task takes; an exclusive one takes all CPUs, so that nothing else begins."""
+        return ResourceAmount(machine.cpus if self.is_exclusive else self.cpus, self.memory or 0, self.gpus)
+
 
 _KINDS = (RUNNING, DONE, FAILED, CANCEL)
 _DRAFT = "draft"

@@ -13,9 +13,8 @@ from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.memory import shorten_memory
 from kedge.cluster.output_pattern import fill_pattern
 from kedge.jobs.local.planning import NEVER, TOO_LARGE, Reason
-from kedge.jobs.local.queue_files import StoredJob, read_cancel_time
+from kedge.jobs.local.queue_files import DONE, FAILED, RUNNING, StoredJob, TaskHistory, read_cancel_time, read_task
 from kedge.jobs.local.take_turn import Survey
-from kedge.jobs.local.task_file import DONE, FAILED, RUNNING, TaskHistory, read_task
 
 
 def describe_job(job: StoredJob, survey: Survey) -> list[JobStatus]:

@@ -19,9 +19,8 @@ from kedge.cluster.memory import shorten_memory
 from kedge.cluster.output_pattern import fill_pattern
 from kedge.errors import CannotStart, KedgeError
 from kedge.jobs.local.host_resources import read_machine
-from kedge.jobs.local.queue_files import LocalQueue, StoredJob
+from kedge.jobs.local.queue_files import CANCEL, RUNNING, LocalQueue, StoredJob, append_event, end_task, read_task
 from kedge.jobs.local.take_turn import name_of, take_turn
-from kedge.jobs.local.task_file import CANCEL, RUNNING, append_event, end_task, read_task
 from kedge.system.detached_programs import HeldProgram, Program
 from kedge.system.files import explained
 from kedge.system.libc import PR_SET_CHILD_SUBREAPER

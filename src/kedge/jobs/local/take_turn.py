@@ -18,12 +18,14 @@ from kedge.cluster.job_state import State
 from kedge.errors import FileProblem, JobNotFound, LimitReached
 from kedge.jobs.local.host_resources import LocalNode, read_machine
 from kedge.jobs.local.planning import BEGIN_TIME, DEPENDENCY, NEVER, TOO_LARGE, Claim, QueuePlan, plan_turn
-from kedge.jobs.local.queue_files import LocalQueue, StoredJob, request_cancel
-from kedge.jobs.local.request import LocalRequest, ResourceAmount
-from kedge.jobs.local.task_file import (
+from kedge.jobs.local.queue_files import (
     DONE,
     FAILED,
     RUNNING,
+    LocalQueue,
+    LocalRequest,
+    ResourceAmount,
+    StoredJob,
     TaskHistory,
     append_event,
     end_task,
@@ -31,6 +33,7 @@ from kedge.jobs.local.task_file import (
     open_task,
     read_task,
     rename_ended,
+    request_cancel,
 )
 from kedge.system.detached_programs import start_detached
 from kedge.system.file_locks import is_locked, lock_file, take_lock

@@ -13,8 +13,7 @@ from kedge.base.frozen import frozen
 from kedge.base.release import VERSION
 from kedge.base.secret_text import HIDDEN, mask_value, mask_words, redact
 from kedge.cluster.ranks import find_rank
-from kedge.cluster.schedulers.current_allocation import find_allocation
-from kedge.cluster.schedulers.current_job import find_current_job
+from kedge.cluster.schedulers.current_job import find_allocation, find_current_job
 from kedge.cluster.this_host import read_this_host
 from kedge.errors import KedgeError
 from kedge.jobs.runs.run_record import MARK, RUNNING, SCHEMA

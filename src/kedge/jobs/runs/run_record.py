@@ -11,13 +11,11 @@ import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from kedge.errors import FileProblem, InvalidRecord, OutputExists
+from kedge.errors import FileProblem, InvalidRecord, JobNotFound, OutputExists
+from kedge.jobs.records import Record
 from kedge.system.files import explained
-
-TYPE_CHECKING = False  # as typing has it, whose import costs every recorded run
-if TYPE_CHECKING:
-    from typing import Any
 
 SCHEMA = 1
 MARK = "kedge_record"  # the key that says what the file is, and in which version
@@ -96,3 +94,39 @@ def refuse_place(path: Path) -> None:
         raise OutputExists(
             f"{path} exists and is not a record of kedge", hint="name another file, or remove this one"
         ) from None
+
+
+# The records that jobs leave of their runs: beside the output, or where that cannot be, with the job's own record.
+#
+# `cluster/schedulers/script_body` names them.
+
+
+def read_run_record(record: Record, index: int | None) -> dict[str, Any] | None:
+    """The record of a job's run, or of one task of an array; None where it left none."""
+    for path in list_places(record, index):
+        try:
+            return read_record(path)
+        except (FileProblem, InvalidRecord):
+            continue
+    return None
+
+
+def require_run_record(record: Record, index: int | None) -> dict[str, Any]:
+    """Return the record of a job's run; raises JobNotFound where there is none."""
+    found = read_run_record(record, index)
+    if found is None:
+        raise JobNotFound(
+            f"job {record.id or record.key} left no record of its run",
+            hint="jobs write one when their container starts; only kedge's own runtime does",
+        )
+    return found
+
+
+def list_places(record: Record, index: int | None) -> list[Path]:
+    """Return where a record of a run can be; beside the output first."""
+    suffix = "" if index is None else f".{index}"
+    outputs = [ending.output for ending in record.read_endings() if ending.index == index and ending.output]
+    return [
+        *(Path(f"{output}{suffix}{SUFFIX}") for output in outputs if output.startswith("/")),
+        record.folder / f"run{suffix}{SUFFIX}",
+    ]

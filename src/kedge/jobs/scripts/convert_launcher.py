@@ -11,8 +11,7 @@ from kedge.base.shell_text import Word
 from kedge.cluster.job import Parallel
 from kedge.cluster.schedulers.directive import Directive
 from kedge.cluster.schedulers.script_request import Left, ScriptRequest
-from kedge.cluster.schedulers.slurm.language import LANGUAGE
-from kedge.cluster.schedulers.slurm.script_reader import READERS
+from kedge.cluster.schedulers.slurm.language import LANGUAGE, READERS
 from kedge.jobs.scripts.script import ContainerCall
 from kedge.jobs.scripts.variables import find_names, find_own_names, resolve_word
 

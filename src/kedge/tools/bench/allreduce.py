@@ -21,7 +21,7 @@ from kedge.launch.plan import LaunchPlan
 from kedge.launch.prepare import plan_launch
 from kedge.launch.probe import answers
 from kedge.launch.request import LaunchRequest
-from kedge.tools.bench.repeats import Repeats
+from kedge.tools.bench.record import Repeats
 from kedge.tools.bench.run_ranks import run_on_ranks, run_probe
 from kedge.tools.bench.surroundings import NetworkRates
 from kedge.tools.bench.ways import GLOO, MPI, NCCL, NCCL_TESTS, ImageTools

@@ -13,8 +13,7 @@ from kedge.compat.gpu_rates import find_gpu_rates
 from kedge.errors import ProgramFailed
 from kedge.system.host.cpu import Processor, read_processor
 from kedge.tools.bench.programs import ProgramPlace, run_example
-from kedge.tools.bench.record import Figure
-from kedge.tools.bench.repeats import Repeats
+from kedge.tools.bench.record import Figure, Repeats
 
 _GFLOPS = "GFLOP/s"
 _BYTES = {"float64": 8, "float32": 4, "tf32": 4, "bf16": 2, "float16": 2}  # of a number

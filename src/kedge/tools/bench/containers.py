@@ -12,8 +12,7 @@ from pathlib import Path
 from kedge.errors import ProgramFailed
 from kedge.system.process import run_program
 from kedge.system.start_kedge import own_command
-from kedge.tools.bench.record import Figure
-from kedge.tools.bench.repeats import Repeats
+from kedge.tools.bench.record import Figure, Repeats
 from kedge.tools.bench.surroundings import read_rates
 
 _OUTSIDE = "the same program outside of containers"

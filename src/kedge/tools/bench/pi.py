@@ -11,7 +11,7 @@ from kedge.base.frozen import JsonValue, frozen, replace
 from kedge.errors import LaunchFailed
 from kedge.launch.plan import LaunchPlan
 from kedge.launch.probe.answers import read_lines
-from kedge.tools.bench.repeats import Repeats
+from kedge.tools.bench.record import Repeats
 from kedge.tools.bench.run_ranks import run_probe
 
 

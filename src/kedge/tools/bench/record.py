@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kedge.base.frozen import JsonValue, frozen
 from kedge.errors import FileProblem
@@ -162,3 +162,20 @@ def _read_figure(document: Mapping[str, Any]) -> Figure:
         workers=int(document.get("workers", 0)),
         nodes=int(document.get("nodes", 0)),
     )
+
+
+# How often a bench does what it times.
+
+T = TypeVar("T")
+
+
+@frozen
+class Repeats:
+    """Runs before the first timing, and timed ones."""
+
+    warmup: int
+    timed: int
+
+    def collect(self, work: Callable[[], T]) -> list[T]:
+        """What the timed runs give."""
+        return [work() for _ in range(self.warmup + self.timed)][self.warmup :]

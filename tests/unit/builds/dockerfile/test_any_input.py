@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kedge.builds.dockerfile.dump import dump_syntax
 from kedge.builds.dockerfile.plan import make_recipe
-from kedge.builds.dockerfile.syntax import read_syntax
+from kedge.builds.dockerfile.syntax import dump_syntax, read_syntax
 from kedge.builds.step_values import BuildArguments
 from kedge.errors import InvalidRecipe
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.builds.dockerfile.checks import check_content, is_secret_name
-from kedge.builds.dockerfile.content import read_content
+from kedge.builds.dockerfile.checks import check_content, is_secret_name, read_content
 from tests.builders.rows import each_row
 
 FOUND = {

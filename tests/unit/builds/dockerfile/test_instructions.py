@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.builds.dockerfile.content import read_content
+from kedge.builds.dockerfile.checks import read_content
 from kedge.builds.dockerfile.instructions import (
     ArgInstruction,
     CopyInstruction,

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.builds.dockerfile.dump import dump_syntax
-from kedge.builds.dockerfile.syntax import Heredoc, parse_heredoc, read_syntax
+from kedge.builds.dockerfile.syntax import Heredoc, dump_syntax, parse_heredoc, read_syntax
 from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from kedge.builds.lint.finding import LEVELS
 from kedge.builds.lint.lint_recipe import lint_recipe
+from kedge.builds.lint.recipe_view import LEVELS
 from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.builds.results.lock_file import read_lock, write_lock
+from kedge.builds.build import read_lock, write_lock
 from kedge.errors import InvalidRecipe
 
 BASES = {"docker://b:1": "sha256:" + "b" * 64, "docker://a:1": "sha256:" + "a" * 64}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.cluster.job_usage import JobUsage
+from kedge.cluster.job_state import JobUsage
 from kedge.cluster.schedulers.choose import SCHEDULERS, find_usage_reader
 from kedge.cluster.schedulers.gridengine import usage as gridengine
 from kedge.cluster.schedulers.pbs import usage as pbs

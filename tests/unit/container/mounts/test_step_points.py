@@ -6,8 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kedge.container.mounts.emulation_files import EMULATION_FILES
-from kedge.container.mounts.step_points import StepPoints
+from kedge.container.mounts.step_points import EMULATION_FILES, StepPoints
 
 POINTS = [("/proc", "d"), ("/etc/hosts", "f"), ("/data/deep/er", "d"), ("/link/x", "d")]
 

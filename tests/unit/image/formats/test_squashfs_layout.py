@@ -23,10 +23,9 @@ from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.errors import FileProblem, UnsupportedFormat
 from kedge.image.formats.compression.blocks import BlockCodec, open_codec
 from kedge.image.formats.squashfs import image_output, layout, writer
-from kedge.image.formats.squashfs.content_writer import FileBlocks
+from kedge.image.formats.squashfs.content_writer import FileBlocks, pack_all_small
 from kedge.image.formats.squashfs.image_output import OutputFile
 from kedge.image.formats.squashfs.inode_writer import BlockMap, TreeTables
-from kedge.image.formats.squashfs.small_files import pack_all_small
 from kedge.image.formats.squashfs.table_writer import IdTable, MetadataWriter, XattrTable
 from kedge.image.formats.squashfs.writer import SquashOptions
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.base.tree import Node, NodeKind
-from kedge.image.layers.layer_entries import Entries, HardLink
+from kedge.image.layers.whiteouts import Entries, HardLink
 
 
 def test_entries_come_back_in_their_order() -> None:

@@ -16,8 +16,7 @@ from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.choose import find_backend
 from kedge.cluster.sites.profile import find_folders, load_site
 from kedge.errors import InvalidJob
-from kedge.jobs.description import parse_description
-from kedge.jobs.description_text import write_description
+from kedge.jobs.description import parse_description, write_description
 from kedge.jobs.scripts.convert import Conversion, convert_script
 from kedge.jobs.scripts.reader import read_script
 from tests.builders.rows import each_row

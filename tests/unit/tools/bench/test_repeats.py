@@ -12,7 +12,7 @@ from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
 from kedge.tools.bench.allreduce import AllreduceResult, merge_reports
 from kedge.tools.bench.pi import PiResult
 from kedge.tools.bench.rank_figures import make_allreduce_figures, make_pi_figures
-from kedge.tools.bench.repeats import Repeats
+from kedge.tools.bench.record import Repeats
 
 
 def make_report(seconds: float, wrong: int = 0) -> BandwidthReport:

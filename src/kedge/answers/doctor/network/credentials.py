@@ -20,9 +20,8 @@ from kedge.answers.doctor.surroundings import Surroundings
 from kedge.base.frozen import frozen
 from kedge.base.login_sources import NGC_VARIABLES, PAIRS
 from kedge.errors import KedgeError
-from kedge.image.registry.credentials import CredentialSources
+from kedge.image.registry.credentials import NGC_USER, CredentialSources
 from kedge.image.registry.docker_config import AuthFile, normalize_key, read_auth_file
-from kedge.image.registry.ngc_keys import NGC_USER
 from kedge.image.registry.probe import LoginAnswer, try_login
 from kedge.image.registry.secret import Secret
 from kedge.system.bounded_threads import answer_within

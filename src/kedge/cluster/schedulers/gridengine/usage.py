@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.cluster.job_usage import JobUsage
+from kedge.cluster.job_state import JobUsage
 from kedge.cluster.schedulers.backend import Query
 from kedge.cluster.schedulers.gridengine.accounts import parse_accounts, read_amount
 from kedge.cluster.schedulers.gridengine.backend import BACKEND

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kedge.cluster.job_usage import JobUsage
+from kedge.cluster.job_state import JobUsage
 from kedge.cluster.schedulers.backend import Query
 from kedge.cluster.schedulers.pbs.status import parse_job_status, read_size
 from kedge.cluster.schedulers.times import read_seconds

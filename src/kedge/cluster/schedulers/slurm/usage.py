@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from kedge.base.frozen import replace
-from kedge.cluster.job_usage import JobUsage
+from kedge.cluster.job_state import JobUsage
 from kedge.cluster.schedulers.backend import Query
 from kedge.cluster.schedulers.slurm.accounts import name_day, read_size
 from kedge.cluster.schedulers.slurm.values import read_duration

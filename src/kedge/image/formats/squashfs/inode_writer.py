@@ -23,8 +23,15 @@ from itertools import accumulate
 from kedge.base.tree import Node, NodeKind
 from kedge.errors import HostileImage, UnsupportedFormat
 from kedge.image.formats.compression.blocks import BlockCodec
-from kedge.image.formats.squashfs import layout, small_files
-from kedge.image.formats.squashfs.content_writer import FileBlocks
+from kedge.image.formats.squashfs import layout
+from kedge.image.formats.squashfs.content_writer import (
+    SIZE,
+    FileBlocks,
+    find_others,
+    pack_all_small,
+    pack_small,
+    split_token,
+)
 from kedge.image.formats.squashfs.layout import (
     DIRECTORY_ENTRY,
     DIRECTORY_HEADER,
@@ -171,19 +178,17 @@ class TreeTables:
 
     def _place_row(self, nodes: list[Node], number: int) -> list[Sequence[int]]:
         """Store inodes of nodes with one name each, numbered from `number` on; returns their places."""
-        records = small_files.pack_all_small(nodes, number, self.ids.indices) if nodes else b""
+        records = pack_all_small(nodes, number, self.ids.indices) if nodes else b""
         if records:
             return [self._add_equal(records)]
-        others = small_files.find_others(nodes)
+        others = find_others(nodes)
         if len(others) * _MOSTLY > len(nodes):
             return [[self.inodes.add(self._pack(node, place)) for place, node in enumerate(nodes, number)]]
         places: list[Sequence[int]] = []
         start = 0
         for place in (*others, len(nodes)):
             if start < place:
-                places.append(
-                    self._add_equal(small_files.pack_small(nodes[start:place], number + start, self.ids.indices))
-                )
+                places.append(self._add_equal(pack_small(nodes[start:place], number + start, self.ids.indices)))
             if place < len(nodes):
                 places.append([self.inodes.add(self._pack(nodes[place], number + place))])
             start = place + 1
@@ -191,7 +196,7 @@ class TreeTables:
 
     def _add_equal(self, records: bytes) -> range:
         place = self.inodes.add(records)
-        return range(place, place + len(records), small_files.SIZE)
+        return range(place, place + len(records), SIZE)
 
     def _place_linked(self, nodes: list[Node], following: int) -> tuple[list[int], list[int]]:
         """Store inodes of which some have other names and may be stored already; returns numbers and places."""
@@ -261,7 +266,7 @@ class TreeTables:
         blocks = b""
         start, sparse, fragment, offset = 0, 0, layout.INVALID_FRAGMENT, 0
         if isinstance(content, int):
-            fragment, offset = small_files.split_token(content)
+            fragment, offset = split_token(content)
         elif isinstance(content, FileBlocks):
             start, sparse, blocks = self._block_list(node, content)
         elif node.size:
