@@ -397,6 +397,43 @@ def test_shim_without_its_package_says_so(tmp_path: Path) -> None:
     assert MARK in path.read_text()
 
 
+# As `kedge shim install` of 0.1 wrote it: such files lie in people's ~/bin, and a newer kedge does not write them again.
+OF_KEDGE_0_1 = """#!{python} -SI
+# {program}: made by 'kedge shim install', and removed by 'kedge shim remove'
+import sys
+
+sys.path.insert(0, '{source}')
+try:
+    from kedge.cli.{module} import main
+except ImportError as problem:
+    sys.exit(f"{program}: kedge is not in {{sys.path[0]}} ({{problem}}); to write this file again: kedge shim install")
+sys.exit(main('{program}'))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "module", "words", "shown"),
+    [
+        ("apptainer", "shim_words", ["--version"], f"apptainer version {SPOKEN}"),
+        ("singularity", "shim_words", ["--version"], "version"),
+        ("docker", "docker_words", ["--version"], "Docker version"),
+        ("enroot", "enroot_words", ["version"], ""),
+        ("srun", "srun_words", ["--version"], ""),
+    ],
+)
+def test_shim_that_kedge_0_1_installed_still_starts_kedge(
+    program: str, module: str, words: list[str], shown: str, tmp_path: Path
+) -> None:
+    path = tmp_path / program
+    source = str(REPOSITORY / "src")
+    path.write_text(OF_KEDGE_0_1.format(python=sys.executable, program=program, source=source, module=module))
+    path.chmod(0o755)
+    assert is_shim(str(path))
+    done = subprocess.run([path, *words], capture_output=True, text=True, check=False, timeout=60)
+    assert "to write this file again" not in done.stderr
+    assert shown in done.stdout
+
+
 def test_shim_verbs_find_the_libraries(tmp_path: Path) -> None:
     install(tmp_path)
     done = subprocess.run([tmp_path / "apptainer", "inspect", "--help"], capture_output=True, text=True, check=False)
