@@ -397,7 +397,7 @@ def test_shim_without_its_package_says_so(tmp_path: Path) -> None:
     assert MARK in path.read_text()
 
 
-# As `kedge shim install` of 0.1 wrote it: such files lie in people's ~/bin, where a newer kedge leaves them as they are.
+# As `kedge shim install` of 0.1 wrote it: such files lie in people's ~/bin, and a newer kedge leaves them there.
 OF_KEDGE_0_1 = """#!{python} -SI
 # {program}: made by 'kedge shim install', and removed by 'kedge shim remove'
 import sys
