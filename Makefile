@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Each target does its own set-up on a fresh Debian or Ubuntu: as root it installs what is missing, otherwise it says so.
 
-.PHONY: help venv setup demo fast test test-all clean-room check bench bundle reference site pictures format clean
+.PHONY: help venv setup demo fast test test-all clean-room check bench bundle reference tables site pictures format clean
 
 help:
 	@echo "make demo       build, explain, run, submit, launch, measure: two minutes; only its set-up needs a network"
@@ -14,7 +14,8 @@ help:
 	@echo "make bundle     one executable file with all of kedge, in dist/"
 	@echo "make venv       .venv with kedge and the developers' tools"
 	@echo "make setup      as root: the programs that tests use"
-	@echo "make reference  write the generated pages of docs/ again"
+	@echo "make reference  the man pages and the pages of all options, in build/reference"
+	@echo "make tables     write the tables in the repository that are made from others again"
 	@echo "make site       the documentation as web pages, in build/site"
 	@echo "make pictures   record the terminal pictures of docs/pictures again"
 	@echo "make format     format the code"
@@ -51,10 +52,12 @@ bundle: venv
 	@.venv/bin/kedge bundle --force dist/kedge-$$(uname -m)
 
 reference: venv
-	@.venv/bin/python scripts/make-reference
-	@.venv/bin/python scripts/make-threat-table
+	@.venv/bin/python scripts/make-reference build/reference
 
-site:
+tables: venv
+	@.venv/bin/python scripts/make-tables
+
+site: venv
 	@scripts/build-site
 
 pictures: venv

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""For 'make reference': docs/reference/failures.md, every message that `kedge diagnose` knows, and what to do."""
+"""For scripts/make-reference: reference/failures.md, every message that `kedge diagnose` knows, and what to do."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib import import_module
 
-from kedge.compat.failures.catalogue import CATALOGUE
+from kedge.compat.failures.catalogue import SHIPPED, read_failures
 from kedge.compat.failures.failure import CAUSE, CERTAIN, CONSEQUENCE, GENERAL, NOTE, Failure
 from kedge.compat.failures.find_clues import find_clues
 
-# modules of kedge.compat.failures, and the headings of what they have
+# tables of data/failures.toml, and their headings, in the order of the page
 _SUBJECTS = {
     "own_program": "kedge on compute nodes",
     "scheduler": "Scheduler",
@@ -35,8 +34,6 @@ _LABELS = {CAUSE: "Cause", GENERAL: "Cause", CONSEQUENCE: "Follows from another 
 _HEAD = """\
 # Messages of failed jobs
 
-Made by `scripts/make-reference` from `src/kedge/compat/failures`; do not edit.
-
 Search this page for the message in your log. [`kedge diagnose`](../guides/failures.md) does it for you: it reads the
 log of a job and prints the cause. For errors of kedge itself see [Troubleshooting](../guides/troubleshooting.md).
 
@@ -47,19 +44,13 @@ other causes, too.
 
 def make_failures_page() -> str:
     """The whole page."""
-    parts = {title: _list_failures(subject) for subject, title in _SUBJECTS.items()}
-    listed = [failure.name for failures in parts.values() for failure in failures]
-    assert sorted(listed) == sorted(failure.name for failure in CATALOGUE), "a subject of the catalogue has no heading"
+    known = [failure for failure in read_failures(SHIPPED)[0] if not failure.is_exception]
+    assert {failure.subject for failure in known} == set(_SUBJECTS), "a subject of the table has no heading"
+    parts = {title: [each for each in known if each.subject == subject] for subject, title in _SUBJECTS.items()}
     lines = [_HEAD]
     for title, failures in parts.items():
         lines += [f"## {title}", "", *(line for failure in failures for line in _describe(failure))]
     return "\n".join(lines)
-
-
-def _list_failures(subject: str) -> tuple[Failure, ...]:
-    module = import_module(f"kedge.compat.failures.{subject}")
-    failures: tuple[Failure, ...] = getattr(module, subject.upper())
-    return failures
 
 
 def _describe(failure: Failure) -> Iterator[str]:

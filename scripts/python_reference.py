@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""For 'make reference': docs/reference/python.md, from the signatures, types and docstrings of what `kedge` offers.
+"""For scripts/make-reference: reference/python.md, from the signatures, types and docstrings of what `kedge` offers.
 
 Fields of classes are read from the source, which has their comments.
 """
@@ -21,8 +21,6 @@ _WIDTH = 88
 _STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _HEAD = """\
 # Python interface
-
-Made by `scripts/make-reference` from the code; do not edit.
 
 With examples: [kedge from Python](../guides/python.md), [Jobs from Python](../guides/jobs-python.md).
 

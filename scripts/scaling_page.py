@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from kedge.frozen import replace
+from kedge.base.frozen import replace
 from kedge.launch.start_model import (
     NFS,
     PARALLEL,

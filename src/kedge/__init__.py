@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         tags,
         unpack,
     )
-    from kedge.executor import Executor
-    from kedge.release import VERSION as __version__  # noqa: N811 - its name outside
+    from kedge.base.release import VERSION as __version__  # noqa: N811 - its name outside
+    from kedge.tools.executor import Executor
 
 __all__ = [
     "Advice",
@@ -76,14 +76,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The functions are imported when they are first used: the command line needs none of them."""
+    """Return one of the functions of `kedge.api`, imported when it is first used: the command line needs none."""
     if name == "__version__":
-        from kedge.release import VERSION
+        from kedge.base.release import VERSION
 
         return VERSION
     if name not in __all__:
         raise AttributeError(f"module 'kedge' has no attribute '{name}'")
-    from kedge import api, executor
+    from kedge import api
+    from kedge.tools import executor
 
     return getattr(executor if name == "Executor" else api, name)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`python -m kedge`, and the file that `posix/start_kedge.py` starts by its path.
+"""`python -m kedge`, and the file that `system/start_kedge.py` starts by its path.
 
 Nothing but `os`, `sys` and `_signal`, which the interpreter has loaded or built in, is imported before the path is
 settled; not even `__future__`, in this file or in the package's own.

@@ -12,48 +12,48 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kedge.answers import explain as explaining
+from kedge.answers import search as searching
+from kedge.answers.doctor import doctor as diagnosing
+from kedge.answers.doctor.diagnosis import Diagnosis
+from kedge.answers.explain import Explanation
+from kedge.answers.recommend import Advice, recommend_tag
+from kedge.answers.report import clean_diagnosis
+from kedge.answers.search import SearchResult
+from kedge.answers.tags import TagListing, TagQuery, list_image_tags
+from kedge.answers.targets import find_target, keep_judged
+from kedge.base.frozen import replace
+from kedge.base.image_argument import is_reference
+from kedge.base.image_format import ImageFormat
+from kedge.base.progress import Progress, Silent
+from kedge.base.reference import Reference
+from kedge.base.setting_values import PULL_POLICIES
+from kedge.builds import build as building
+from kedge.builds.request import BuildDisplay, BuildOutput, BuildRequest, BuildResult, BuildSecret, SilentSteps
+from kedge.compat.known_tables import find_repository, load_known_tables
 from kedge.compat.tables.load import Tables
-from kedge.doctor.diagnosis import Diagnosis
+from kedge.container.start.step import name_step, run_step
 from kedge.errors import ProgramFailed, UsageError
-from kedge.frozen import replace
+from kedge.image import convert as converting
+from kedge.image import pull as pulling
+from kedge.image import push as pushing
+from kedge.image import unpack as unpacking
+from kedge.image.convert import Converted
+from kedge.image.inspect import Inspection
+from kedge.image.inspect_remote import inspect_reference
+from kedge.image.output_name import ImageOutput, read_output
+from kedge.image.pull import Pulled
+from kedge.image.push import Pushed
+from kedge.image.unpack import Unpacked
+from kedge.image.workplace import Workplace
+from kedge.jobs import submit as submitting
+from kedge.jobs.cluster import Cluster, open_cluster
+from kedge.jobs.find_job import locate_job
+from kedge.jobs.job_handle import JobHandle
 from kedge.jobs.keywords import make_job
-from kedge.model.image_argument import is_reference
-from kedge.model.image_format import ImageFormat
-from kedge.model.progress import Progress, Silent
-from kedge.model.reference import Reference
-from kedge.model.setting_values import PULL_POLICIES
-from kedge.ops.build import build as building
-from kedge.ops.build.request import BuildDisplay, BuildOutput, BuildRequest, BuildResult, BuildSecret, SilentSteps
-from kedge.ops.diagnose import doctor as diagnosing
-from kedge.ops.diagnose.report import clean_diagnosis
-from kedge.ops.explain import explain as explaining
-from kedge.ops.explain import search as searching
-from kedge.ops.explain.explain import Explanation
-from kedge.ops.explain.known_tables import find_repository, load_known_tables
-from kedge.ops.explain.recommend import Advice, recommend_tag
-from kedge.ops.explain.search import SearchResult
-from kedge.ops.explain.tags import TagListing, TagQuery, list_image_tags
-from kedge.ops.explain.targets import find_target, keep_judged
-from kedge.ops.images import convert as converting
-from kedge.ops.images import pull as pulling
-from kedge.ops.images import push as pushing
-from kedge.ops.images import unpack as unpacking
-from kedge.ops.images.convert import Converted
-from kedge.ops.images.inspect import Inspection
-from kedge.ops.images.inspect_remote import inspect_reference
-from kedge.ops.images.output_name import ImageOutput, read_output
-from kedge.ops.images.pull import Pulled
-from kedge.ops.images.push import Pushed
-from kedge.ops.images.unpack import Unpacked
-from kedge.ops.jobs import submit as submitting
-from kedge.ops.jobs.cluster import Cluster, open_cluster
-from kedge.ops.jobs.find_job import locate_job
-from kedge.ops.jobs.job_handle import JobHandle
-from kedge.ops.setup.workplace import Workplace
-from kedge.posix.lean_programs import Finished
-from kedge.posix.process import describe_status
-from kedge.runtime.start.step import name_step, run_step
-from kedge.settings import Settings, check_key
+from kedge.system.lean_programs import Finished
+from kedge.system.process import describe_status
+from kedge.system.settings import Settings, check_key
 
 __all__ = [
     "Advice",
@@ -408,7 +408,7 @@ def _parse_local(name: PathLike) -> Reference:
 
 
 def _name_image(name: PathLike) -> str:
-    """The same as a word: a path that would be read as a reference gets `./`."""
+    """Return a path or name as a word; a path that would be read as a reference gets `./`."""
     word = os.fspath(name)
     return f"./{word}" if not isinstance(name, str) and is_reference(word) else word
 

@@ -40,7 +40,24 @@ def test_budgets_parameters_are_few() -> None:
     for module, node in all_functions():
         positional = [each.arg for each in [*node.args.posonlyargs, *node.args.args] if each.arg not in ("self", "cls")]
         if len(positional) > POSITIONAL_PARAMETERS or len(node.args.kwonlyargs) > KEYWORD_PARAMETERS:
-            wrong.append(f"{module.shown}:{node.lineno} {node.name} takes too many parameters: make a dataclass")
+            wrong.append(f"{module.shown}:{node.lineno} {node.name} takes too many parameters: make a value of them")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_budgets_values_are_made_by_name() -> None:
+    """The same five for the constructors of values, whose parameters are their fields: all others are named."""
+    values = {
+        node.name
+        for module in read_modules().values()
+        for node in module.find(ast.ClassDef)
+        if any(isinstance(each, ast.Name) and each.id == "frozen" for each in node.decorator_list)
+    }
+    wrong = [
+        f"{module.shown}:{node.lineno} {node.func.id} is given {len(node.args)} values by position: name them"
+        for module in read_modules().values()
+        for node in module.find(ast.Call)
+        if isinstance(node.func, ast.Name) and node.func.id in values and len(node.args) > POSITIONAL_PARAMETERS
+    ]
     assert not wrong, "\n" + "\n".join(wrong)
 
 

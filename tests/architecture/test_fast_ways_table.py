@@ -12,7 +12,7 @@ SOURCES = REPOSITORY / "src/kedge"
 
 
 def read_rows() -> list[list[str]]:
-    text = (REPOSITORY / "docs/architecture.md").read_text().partition(SECTION)[2].partition("\n## ")[0]
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text().partition(SECTION)[2].partition("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
 

@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from kedge.runtime.devices import load_vendor
-from kedge.runtime.options import VENDORS, Vendor
+from kedge.container.devices import load_vendor
+from kedge.container.options import VENDORS, Vendor
 from tests.requirements import REPOSITORY
 
 MODULE = """
-from kedge.runtime.devices.driver_report import DriverReport, add_lacks
-from kedge.runtime.devices.gpu_advice import describe_absence
-from kedge.runtime.facts import Additions
+from kedge.container.devices.driver_report import DriverReport, add_lacks
+from kedge.container.devices.gpu_advice import describe_absence
+from kedge.container.facts import Additions
 
 
 def plan_gpus(options, host, image):
@@ -43,14 +43,14 @@ ROW = (
 TRIAL = """
 import json, sys
 from pathlib import Path
-from kedge.posix.views import TableView
-from kedge.runtime.adapters import RUNTIMES, ForeignImage, plan_foreign, render_table
-from kedge.runtime.flags import parse_words
-from kedge.runtime.devices import plan_devices
-from kedge.runtime.facts import HostFacts, ImageFacts
-from kedge.doctor.gpu.driver import check_devices, check_driver
-from kedge.doctor.surroundings import Surroundings
-from kedge.settings import Settings
+from kedge.system.views import TableView
+from kedge.container.others import RUNTIMES, ForeignImage, plan_foreign, render_table
+from kedge.container.flags import parse_words
+from kedge.container.devices import plan_devices
+from kedge.container.facts import HostFacts, ImageFacts
+from kedge.answers.doctor.gpu.driver import check_devices, check_driver
+from kedge.answers.doctor.surroundings import Surroundings
+from kedge.system.settings import Settings
 
 def parse(*words, **environ):
     return parse_words("exec", [*words, "x.sif", "true"], environ)
@@ -78,7 +78,7 @@ print(json.dumps({
     "other": plan_devices(parse("--nv"), host, image).warnings,
     "runtimes": argv, "table": "`--toy`" in render_table() and "`--no-toy`" in render_table(),
     "doctor": [finding.what for check in (check_driver, check_devices) for finding in check(here)],
-    "loaded": [name for name in sys.modules if name.startswith("kedge.runtime.devices.toy")],
+    "loaded": [name for name in sys.modules if name.startswith("kedge.container.devices.toy")],
 }))
 """
 
@@ -87,8 +87,8 @@ print(json.dumps({
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     folder = tmp_path_factory.mktemp("toy")
     shutil.copytree(REPOSITORY / "src/kedge", folder / "kedge", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "kedge/runtime/devices/toy.py").write_text(MODULE)
-    table = folder / "kedge/runtime/options.py"
+    (folder / "kedge/container/devices/toy.py").write_text(MODULE)
+    table = folder / "kedge/container/options.py"
     text = table.read_text()
     head, tail = text.split("VENDORS = (\n")
     rows, rest = tail.split("\n)\n", 1)

@@ -6,88 +6,59 @@ from __future__ import annotations
 import ast
 import graphlib
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TypeGuard
 
 from tests.architecture.source_tree import dotted_call, read_modules
 
-# From the top; parts of one row do not import each other. docs/architecture.md says why.
-ROWS: tuple[tuple[str, ...], ...] = (
-    ("__main__",),
-    ("cli",),
-    ("",),  # the package itself, which offers the calls of `api`
-    ("executor",),  # Python functions as jobs
-    ("api",),  # the verbs as typed functions
-    ("ops",),
-    ("pages",),  # what is written for a browser
-    ("doctor",),
-    (
-        "registry",
-        "store",
-        "layers",
-        "hostpack",
-        "signing",
-        "runtime",
-        "jobs",
-        "batchscript",
-        "recipe",
-        "localqueue",
-        "remote_call",
-    ),
-    ("sites",),  # below batchscript: a script is judged by the rules that a submission is
-    ("compat",),  # below runtime: a start asks the same rules
-    ("host",),
-    ("formats", "settings"),
-    ("schedulers",),  # what each scheduler calls things: all above ask it
-    ("launch",),  # ranks and host lists: schedulers read their allocations by it, a start its own rank
-    ("model",),
-    ("posix",),
-    ("errors", "frozen", "patterns", "plain_enum", "rank_variables", "release"),
-)
-# The rooms of ops/, from the top: each may use those below it.
+# The rooms from the top: each imports only what stands below it. docs/architecture.md tells them.
 ROOMS = (
-    "bench",
-    "diagnose",
-    "jupyter",
-    "launch",
+    "__main__",
+    "cli",
+    "",  # the package itself, which offers the calls of `api`
+    "tools",
+    "api",  # the verbs as typed functions
+    "answers",
     "jobs",
-    "records",
-    "mpi",
-    "explain",
-    "containers",
-    "build",
-    "trust",
-    "images",
-    "sources",
-    "setup",
+    "launch",
+    "builds",
+    "container",
+    "compat",
+    "image",
+    "cluster",
+    "system",
+    "base",
+    "errors",
 )
-# And of ops/build: its files outside of a room (the request below them all, the builds above) are not held to this.
-BUILD_ROOMS = ("results", "steps", "copies", "states", "bases")
-RANK = {part: index for index, row in enumerate(ROWS) for part in row}
+RANK = {room: index for index, room in enumerate(ROOMS)}
+FILES = {"__main__", "", "api", "errors"}  # one module each; the others are packages with a list of what is public
+# Parts of image/ that do not know each other: `image/pull.py` and its kind join them.
+STRANGERS = ("registry", "store", "layers", "trust", "host_programs")
 
 # Who may import what is not ours: a module, or a package made for it. A module that is not named here is free for all.
 OWNERS = {
-    "subprocess": "kedge.posix.process",
+    "subprocess": "kedge.system.process",
     "multiprocessing": "nobody",
-    "asyncio": "kedge.ops.jupyter",  # connections of kernels in jobs
-    "ctypes": "kedge.posix",  # libc.py, and nvml.py for the GPU driver
-    "_ctypes": "kedge.posix.c_types",
-    "_frozen_importlib": "nobody",  # modules come in Python's own way (docs/adr/0072)
+    "asyncio": "kedge.tools.jupyter",  # connections of kernels in jobs
+    "ctypes": "kedge.system",  # libc.py, and nvml.py for the GPU driver
+    "_ctypes": "kedge.system.libc",
+    "_frozen_importlib": "nobody",  # modules come in Python's own way (docs/adr/0004)
     "_frozen_importlib_external": "nobody",
-    "_imp": "kedge.runtime.env_scripts",  # a hash that every interpreter has built in
+    "_imp": "kedge.container.env_scripts",  # a hash that every interpreter has built in
     "marshal": "nobody",
     "_json": "kedge.launch.order",
-    "urllib3": "kedge.registry.transport",
-    "socket": "kedge.registry.transport",
-    "http.client": "kedge.registry.transport",
+    "urllib3": "kedge.image.registry.transport",
+    "socket": "kedge.image.registry.transport",
+    "http.client": "kedge.image.registry.transport",
     "urllib.request": "nobody",
     "requests": "nobody",
-    "zlib_ng": "kedge.formats.compression",
-    "zstandard": "kedge.formats.compression",
-    "lz4": "kedge.formats.compression",
-    "lzma": "kedge.formats.compression",
-    "gzip": "kedge.formats.compression",
-    "cryptography": "kedge.signing.crypto",
+    "zlib_ng": "kedge.image.formats.compression",
+    "zstandard": "kedge.image.formats.compression",
+    "lz4": "kedge.image.formats.compression",
+    "lzma": "kedge.image.formats.compression",
+    "gzip": "kedge.image.formats.compression",
+    "cryptography": "kedge.image.trust.crypto",
     "rich": "kedge.cli.console",
     "shtab": "kedge.cli.completion",
     "matplotlib": "nobody",
@@ -100,72 +71,111 @@ CALL_OWNERS = {
     "exit": "nobody",
     "os.system": "nobody",
     "os.popen": "nobody",
-    "os.fork": "kedge.posix",
-    "os.posix_spawn": "kedge.posix",
-    "os.execv": "kedge.posix",
-    "os.execve": "kedge.posix",
-    "os.execvp": "kedge.posix",
-    "os.execvpe": "kedge.posix",
-    "shutil.which": "nobody",  # it takes programs from the current directory: kedge.posix.programs does not
+    "os.fork": "kedge.system",
+    "os.posix_spawn": "kedge.system",
+    "os.execv": "kedge.system",
+    "os.execve": "kedge.system",
+    "os.execvp": "kedge.system",
+    "os.execvpe": "kedge.system",
+    "shutil.which": "nobody",  # it takes programs from the current directory: kedge.system.programs does not
     "os.get_exec_path": "nobody",
     "eval": "nobody",
     "exec": "nobody",
-    "pickle.load": "kedge.remote_call.runner",
-    "pickle.loads": "kedge.remote_call",  # what the user's own jobs wrote into a directory that is theirs alone
+    "pickle.load": "kedge.tools.functions.runner",
+    "pickle.loads": "kedge.tools.functions",  # what the user's own jobs wrote into a directory that is theirs alone
 }
 
-APART = {("kedge.remote_call.runner", "exec")}  # not in this process: the file is started by the image's Python
+# Who starts processes, and why it is not `run_program` of the first that does.
+STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "os.posix_spawnp")
+STARTERS = {
+    "kedge.system.process": "one program by subprocess: captured, streamed, into files, beside us, kedge's own",
+    "kedge.system.lean_programs": "the programs of a submission, which cost less than the import of subprocess",
+    "kedge.system.spawn": "the processes of a container's start, which loads next to nothing",
+    "kedge.system.child_group": "many programs at once, whose outputs and ends one poll watches",
+    "kedge.system.piped_worker": "kedge itself beside a process that has threads, with memory that both share",
+    "kedge.system.forked_workers": "no program: work of this process that its memory is forked for",
+    "kedge.system.bounded_children": "no program: calls that may hang for ever, each in a child that is left behind",
+}
 
-OURSELVES = "kedge.posix.start_kedge"
+APART = {("kedge.tools.functions.runner", "exec")}  # not in this process: the file is started by the image's Python
+
+OURSELVES = "kedge.system.start_kedge"
 ALONE = ("kedge.__main__", "kedge.cli.bundle_start")  # they run before any module of ours can be loaded
 
 
-def part_of(module: str) -> str:
-    """`registry` for kedge.registry.client, the empty string for kedge itself."""
+def room_of(module: str) -> str:
+    """`image` for kedge.image.registry.client, the empty string for kedge itself."""
     return [*module.split("."), ""][1]
 
 
-def room_of(module: str) -> str:
-    """`jobs` for kedge.ops.jobs.submit."""
-    return module.split(".")[2]
+def imports_between_rooms() -> Iterator[tuple[str, str, str]]:
+    """Who imports what of another room: the place, the importing module, the imported one."""
+    for module in read_modules().values():
+        for imported in module.imports:
+            is_ours = imported.name.split(".")[0] == "kedge"
+            if is_ours and room_of(module.name) != room_of(imported.name):
+                yield f"{module.shown}:{imported.line}", module.name, imported.name
 
 
-def test_imports_every_part_has_a_row() -> None:
-    unknown = sorted({part_of(name) for name in read_modules()} - set(RANK))
-    assert not unknown, f"give these a row in ROWS and in docs/architecture.md: {unknown}"
+def test_imports_every_module_stands_in_a_room() -> None:
+    unknown = sorted({room_of(name) for name in read_modules()} - set(RANK))
+    assert not unknown, f"give these a place in ROOMS and in docs/architecture.md: {unknown}"
 
 
 def test_imports_go_down_only() -> None:
-    wrong = []
-    for module in read_modules().values():
-        for imported in module.imports:
-            if imported.name.split(".")[0] != "kedge":
-                continue
-            here, there = part_of(module.name), part_of(imported.name)
-            if here != there and RANK[there] <= RANK[here]:
-                wrong.append(f"{module.shown}:{imported.line} imports {imported.name}, which is not below it")
+    wrong = [
+        f"{place} imports {there}, which is not below it"
+        for place, here, there in imports_between_rooms()
+        if RANK[room_of(there)] <= RANK[room_of(here)]
+    ]
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def upward_imports(package: str, rooms: tuple[str, ...]) -> list[str]:
-    """Imports of one room of `package` that name a room which is not below it."""
+def list_public(room: str) -> list[str]:
+    """`PUBLIC` of a room, read from its source; its `__init__` imports nothing."""
+    module = read_modules()[f"kedge.{room}"]
+    assert not module.imports, f"{module.shown} imports something"
+    assigned = [each for each in module.tree.body if isinstance(each, ast.Assign)]
+    return [name for each in assigned for name in ast.literal_eval(each.value)]
+
+
+def test_imports_of_another_room_are_of_what_it_offers() -> None:
+    used = defaultdict(set)
+    for _, _, there in imports_between_rooms():
+        if room_of(there) not in FILES:
+            used[room_of(there)].add(there.removeprefix(f"kedge.{room_of(there)}."))
+    rooms = [room for room in ROOMS if room not in FILES]
+    assert {room: list_public(room) for room in rooms} == {room: sorted(used[room]) for room in rooms}
+
+
+def test_imports_of_strangers_inside_of_image() -> None:
     wrong = []
-    depth = package.count(".") + 1
     for module in read_modules().values():
-        if not module.name.startswith(f"{package}.") or (here := module.name.split(".")[depth]) not in rooms:
-            continue
+        here = module.name.split(".")[2:3]
         for imported in module.imports:
-            there = imported.name.split(".")[depth] if imported.name.startswith(f"{package}.") else ""
-            if there in rooms and there != here and rooms.index(there) <= rooms.index(here):
-                wrong.append(f"{module.shown}:{imported.line} imports {imported.name}, which is not below it")
-    return wrong
-
-
-def test_imports_between_rooms_go_down_only() -> None:
-    in_ops = {room_of(name) for name in read_modules() if name.startswith("kedge.ops.")}
-    assert in_ops == set(ROOMS), "a file beside the rooms, or a room without rank"
-    wrong = upward_imports("kedge.ops", ROOMS) + upward_imports("kedge.ops.build", BUILD_ROOMS)
+            there = imported.name.split(".")[2:3]
+            is_image = module.name.startswith("kedge.image.") and imported.name.startswith("kedge.image.")
+            if is_image and here != there and here[0] in STRANGERS and there[0] in STRANGERS:
+                wrong.append(f"{module.shown}:{imported.line} imports {imported.name}: they do not know each other")
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_imports_parts_of_a_package_stand_in_an_order() -> None:
+    """Modules and packages side by side: what one needs never needs it, however deep inside."""
+    graphs: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for module in read_modules().values():
+        for imported in module.imports:
+            here, there = module.name.split("."), imported.name.split(".")
+            depth = next((at for at, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
+            if depth > 0:
+                graphs[".".join(here[:depth])][here[depth]].add(there[depth])
+    circles = []
+    for package, graph in sorted(graphs.items()):
+        try:
+            list(graphlib.TopologicalSorter(graph).static_order())
+        except graphlib.CycleError as problem:
+            circles.append(f"{package}: {' -> '.join(problem.args[1])}")
+    assert not circles, "\n" + "\n".join(circles)
 
 
 def test_imports_have_no_cycle() -> None:
@@ -180,7 +190,7 @@ def test_imports_have_no_cycle() -> None:
 
 
 # Packages that import their own modules; one thread alone comes to them.
-GATHERING = {"kedge.hostpack.bundle", "kedge.runtime.adapters"}
+GATHERING = {"kedge.container.others", "kedge.tools.bundle"}
 
 
 def test_imports_of_packages_hold_up_no_thread() -> None:
@@ -207,7 +217,7 @@ def reach(name: str, package: str, apart: tuple[str, ...] = ()) -> set[str]:
 
 
 def test_imports_the_look_at_an_image_shares_only_the_layout_with_its_writer() -> None:
-    package = "kedge.formats.squashfs"
+    package = "kedge.image.formats.squashfs"
     looks = (f"{package}.check_image", f"{package}.compare_contents")
     written = reach(f"{package}.writer", package, apart=looks)
     assert len(written) > 5
@@ -230,8 +240,18 @@ def test_imports_owners_use_what_they_own() -> None:
     assert not idle, "\n" + "\n".join(idle)
 
 
+def test_imports_processes_are_started_where_there_is_a_reason() -> None:
+    starting = {
+        module.name
+        for module in read_modules().values()
+        if any(imported.name.split(".")[0] == "subprocess" for imported in module.imports)
+        or any(dotted_call(node) in STARTS for node in module.find(ast.Call))
+    }
+    assert starting == set(STARTERS)
+
+
 def test_imports_one_module_starts_kedge() -> None:
-    """Another `python -m kedge` would load modules of the current directory: `posix/start_kedge.py` says why."""
+    """Another `python -m kedge` would load modules of the current directory: `system/start_kedge.py` says why."""
     wrong = []
     for module in read_modules().values():
         for node in module.find(ast.ImportFrom, ast.Attribute, ast.Constant, ast.List, ast.Tuple):

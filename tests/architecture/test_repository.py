@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 from kedge import errors
+from kedge.base.release import VERSION
 from kedge.cli.verbs import VERBS
-from kedge.release import VERSION
+from tests.builders.made_pages import make_pages
 from tests.requirements import REPOSITORY, require_program
 
 # Written in pieces, so that this file does not contain what it looks for.
@@ -72,20 +73,22 @@ def test_repository_changelog_knows_the_version() -> None:
     )
 
 
-def test_repository_generated_pages_are_current() -> None:
-    script = [sys.executable, str(REPOSITORY / "scripts/make-reference"), "--check"]
-    checked = subprocess.run(script, capture_output=True, check=False, text=True)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+def test_repository_has_no_page_that_is_made() -> None:
+    made = {REPOSITORY / "docs" / path.relative_to(make_pages()) for path in make_pages().rglob("*")}
+    assert not made & set(tracked_files())
 
 
-def test_repository_every_verb_has_a_man_page() -> None:
-    pages = {path.name for path in (REPOSITORY / "docs/man").iterdir()}
-    assert pages == {"kedge.1", *(f"kedge-{verb}.1" for verb in VERBS)}
+def test_repository_every_verb_has_a_page_and_a_man_page() -> None:
+    assert {path.name for path in (make_pages() / "man").iterdir()} == {
+        "kedge.1",
+        *(f"kedge-{verb}.1" for verb in VERBS),
+    }
+    assert {path.stem for path in (make_pages() / "reference/cli").iterdir()} == set(VERBS)
 
 
 def test_repository_man_pages_are_good_roff() -> None:
     groff = require_program("groff")
-    for path in sorted((REPOSITORY / "docs/man").iterdir()):
+    for path in sorted((make_pages() / "man").iterdir()):
         command = [groff, "-man", "-ww", "-Tascii", "-z", str(path)]
         done = subprocess.run(command, capture_output=True, check=False, text=True)
         assert (done.returncode, done.stderr) == (0, ""), path.name
@@ -100,10 +103,16 @@ def test_repository_exit_codes_are_unique() -> None:
 
 
 def test_repository_links_lead_somewhere() -> None:
+    """Also of the pages that are made, and to them from pages of the site."""
+    docs = REPOSITORY / "docs"
+    made = {docs / path.relative_to(make_pages()): path for path in make_pages().rglob("*.md")}
+    pages = {path: path for path in tracked_files() if path.suffix == ".md"} | made
     wrong = []
-    for page in [path for path in tracked_files() if path.suffix == ".md"]:
-        targets = re.findall(r"\]\((?!https?://|#|mailto:)([^)#\s]+)", page.read_text())
-        missing = [target for target in targets if not (page.parent / target).exists()]
+    for page, path in pages.items():
+        targets = re.findall(r"\]\((?!https?://|#|mailto:)([^)#\s]+)", path.read_text())
+        offered = made if page.is_relative_to(docs) else {}
+        places = {target: Path(os.path.normpath(page.parent / target)) for target in targets}
+        missing = [target for target, place in places.items() if place not in offered and not place.exists()]
         wrong += [f"{page.relative_to(REPOSITORY)} links to {target}, which does not exist" for target in missing]
     assert not wrong, "\n" + "\n".join(wrong)
 

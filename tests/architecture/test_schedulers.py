@@ -12,46 +12,43 @@ from pathlib import Path
 
 import pytest
 
-from kedge import schedulers
-from kedge.batchscript.convert import convert_script
-from kedge.batchscript.reader import read_script
-from kedge.batchscript.rules import check_script
-from kedge.model.site import Queue, Site
-from kedge.schedulers import choose
-from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.current_job import find_current_job
-from kedge.sites.detect import HostSigns, detect_scheduler
+from kedge.cluster import schedulers
+from kedge.cluster.schedulers import choose
+from kedge.cluster.schedulers.backend import ScriptContext
+from kedge.cluster.schedulers.current_job import find_current_job
+from kedge.cluster.site import Queue, Site
+from kedge.cluster.sites.detect import HostSigns, detect_scheduler
+from kedge.jobs.scripts.convert import convert_script
+from kedge.jobs.scripts.reader import read_script
+from kedge.jobs.scripts.rules import check_script
 from tests.architecture.source_tree import Module, read_modules
 
 WORDS = re.compile(r"\b(?:sbatch|srun|salloc|qsub|qrsh|qstat|squeue|scontrol|sacct)\b|\b(?:SLURM|PBS|SGE)_")
 LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec|ibrun|orterun)\b")
 # Names of programs and variables: who owns them
 OWNERS = (
-    "kedge.schedulers",
     "kedge.compat.mpi",  # what a family of MPI calls its launcher
-    "kedge.ops.launch",  # chooses one of them for a launch
-    "kedge.launch",  # launchers, and the variables by which they tell a process its rank
-    "kedge.model.job",  # the launchers that a job can name
-    "kedge.runtime.processes.rank_sharing",
-    "kedge.batchscript.rules_slurm",  # what sbatch and srun do with a script
-    "kedge.batchscript.containers",  # Pyxis: srun is the container's runtime
-    "kedge.batchscript.convert_launcher",  # the options of launchers
-    "kedge.host.space",  # $SLURM_TMPDIR is a place among others
+    "kedge.cluster",  # launchers, and the variables by which they tell a process its rank
+    "kedge.launch",  # chooses one of them for a launch
+    "kedge.container.processes.rank_sharing",
+    "kedge.jobs.scripts.rules_slurm",  # what sbatch and srun do with a script
+    "kedge.jobs.scripts.containers",  # Pyxis: srun is the container's runtime
+    "kedge.jobs.scripts.convert_launcher",  # the options of launchers
+    "kedge.system.host.space",  # $SLURM_TMPDIR is a place among others
 )
 # Who may name them as well, for a reason that is not a fact of a scheduler
 NAMERS = {
-    "kedge.batchscript.convert_body": "a container that srun starts has another kind of name",
-    "kedge.batchscript.rules_body": "likewise",
-    "kedge.batchscript.script": "likewise",
-    "kedge.batchscript.rules_site": "TACC has ibrun instead of srun",
-    "kedge.batchscript.site_guess": "likewise",
-    "kedge.compat.mpi.find_launcher": "mpirun of Open MPI 4 is a link to orterun",
-    "kedge.host.mpi": "likewise",
-    "kedge.model.words_of_other_tools": "what users type at kedge's prompt out of habit",
-    "kedge.ops.jobs.alloc": "Pyxis: the step within an allocation",
-    "kedge.rank_variables": "every start of a container looks whether it is a rank, without loading a package for it",
-    "kedge.runtime.command_line.shim_file": "the shim of that name, for scripts written for Pyxis",
-    "kedge.cli.srun_words": "likewise",
+    "kedge.jobs.scripts.convert_body": "a container that srun starts has another kind of name",
+    "kedge.jobs.scripts.rules_body": "likewise",
+    "kedge.jobs.scripts.script": "likewise",
+    "kedge.jobs.scripts.rules_site": "TACC has ibrun instead of srun",
+    "kedge.jobs.scripts.site_guess": "likewise",
+    "kedge.compat.mpi.read_tree": "mpirun of Open MPI 4 is a link to orterun",
+    "kedge.base.words_of_other_tools": "what users type at kedge's prompt out of habit",
+    "kedge.jobs.alloc": "Pyxis: the step within an allocation",
+    "kedge.base.rank_variables": "every start looks whether it is a rank, without loading a package for it",
+    "kedge.container.shim_file": "the shim of that name, for scripts written for Pyxis",
+    "kedge.cli.shims.srun_words": "likewise",
 }
 
 
@@ -96,20 +93,20 @@ def test_namers_name_something() -> None:
 def test_names_of_packages_stand_in_one_list() -> None:
     """No part above asks which scheduler it is: it asks the package for the fact. `local` and Pyxis are named."""
     wrong = [
-        f"{module.shown}:{line} names {text!r}: ask kedge.schedulers.choose for the fact"
+        f"{module.shown}:{line} names {text!r}: ask kedge.cluster.schedulers.choose for the fact"
         for module in read_modules().values()
-        if not module.name.startswith("kedge.schedulers.") and module.name not in MAY_ASK
+        if not module.name.startswith("kedge.cluster.schedulers.") and module.name not in MAY_ASK
         for line, text in find_names(module)
         if text in ("slurm", "gridengine", "pbs", "lsf", "flux")
     ]
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-MAY_ASK = ("kedge.doctor.cluster.scheduler",)  # checks that are about Slurm's accounts and kinds of MPI
+MAY_ASK = ("kedge.answers.doctor.cluster.scheduler",)  # checks that are about Slurm's accounts and kinds of MPI
 
 TOY = {
     "__init__": """
-        from kedge.schedulers.facts import SchedulerFacts
+        from kedge.cluster.schedulers.facts import SchedulerFacts
 
         FACTS = SchedulerFacts(
             name="toy", title="Toy", prefix="#TOY", submit="tsub", interactive=("tsh",), program="tinfo",
@@ -117,9 +114,9 @@ TOY = {
         )
     """,
     "language": """
-        from kedge.schedulers.language import Language
-        from kedge.schedulers.script_request import put_count, put_text
-        from kedge.schedulers.toy import FACTS
+        from kedge.cluster.schedulers.language import Language
+        from kedge.cluster.schedulers.script_request import put_count, put_text
+        from kedge.cluster.schedulers.toy import FACTS
 
         READERS = {"--nodes": put_count("nodes"), "--queue": put_text("queue")}
         LANGUAGE = Language(
@@ -127,9 +124,9 @@ TOY = {
         )
     """,
     "backend": """
-        from kedge.schedulers.backend import Dialect
-        from kedge.schedulers.script_body import render_body
-        from kedge.schedulers.toy import FACTS
+        from kedge.cluster.schedulers.backend import Dialect
+        from kedge.cluster.schedulers.script_body import render_body
+        from kedge.cluster.schedulers.toy import FACTS
 
         DIALECT = Dialect(FACTS.submit, "$TOY_JOB", "TOY_JOB", "TOY_TASK", ("first_node=$TOY_NODE",), "mpirun")
 
@@ -145,7 +142,7 @@ TOY = {
         BACKEND = _Toy()
     """,
     "advice": """
-        from kedge.schedulers.facts import RefusalAdvice
+        from kedge.cluster.schedulers.facts import RefusalAdvice
 
         ADVICE = RefusalAdvice(remedies={"no such toy": "'tinfo' lists the toys"})
     """,
@@ -163,7 +160,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(schedulers, "__path__", [*schedulers.__path__, str(tmp_path)])
     monkeypatch.setattr(choose, "SCHEDULERS", ("toy", *choose.SCHEDULERS))
     yield
-    for name in [name for name in sys.modules if name.startswith("kedge.schedulers.toy")]:
+    for name in [name for name in sys.modules if name.startswith("kedge.cluster.schedulers.toy")]:
         del sys.modules[name]
 
 
@@ -187,7 +184,7 @@ def test_new_scheduler_needs_a_package_and_a_line() -> None:
 
 @pytest.mark.usefixtures("toy")
 def test_new_scheduler_is_detected_and_known_in_its_jobs() -> None:
-    from kedge.schedulers.advice import find_advice
+    from kedge.cluster.schedulers.advice import find_advice
 
     assert detect_scheduler(HostSigns(programs=frozenset(["tinfo"]))).scheduler == "toy"
     job = find_current_job({"TOY_JOB": "7"})

@@ -68,11 +68,11 @@ COMPUTED = {
     ("tests/interop/test_pull_judges.py", "program"): "squashfuse squashfuse_ll",
     ("tests/interop/test_reflink.py", "f'mkfs.{request.param}'"): "mkfs.btrfs mkfs.xfs",
     ("tests/programs/make_layers_of_changes.py", "FUSE"): "fuse-overlayfs",
-    ("tests/unit/hostpack/bundle/test_head.py", "f'qemu-{machine}'"): "qemu-aarch64 qemu-x86_64",
-    ("tests/unit/hostpack/bundle/test_head.py", "f'{machine}-linux-gnu-gcc'"): "x86_64-linux-gnu-gcc",
+    ("tests/unit/tools/bundle/test_head.py", "f'qemu-{machine}'"): "qemu-aarch64 qemu-x86_64",
+    ("tests/unit/tools/bundle/test_head.py", "f'{machine}-linux-gnu-gcc'"): "x86_64-linux-gnu-gcc",
     ("tests/unit/launch/probe/test_program.py", "f'{machine}-linux-gnu-gcc'"): "aarch64-linux-gnu-gcc",
-    ("tests/unit/posix/test_memory_program.py", "f'qemu-{machine}'"): "qemu-aarch64 qemu-x86_64",
-    ("tests/unit/runtime/environment/test_env_scripts.py", "name"): "bash sh",
+    ("tests/unit/system/test_memory_program.py", "f'qemu-{machine}'"): "qemu-aarch64 qemu-x86_64",
+    ("tests/unit/container/environment/test_env_scripts.py", "name"): "bash sh",
 }
 READ = ("tests/", "scripts/", "bench/")
 ASKING = ("tests/requirements.py", "tests/architecture/asked_programs.py")

@@ -11,7 +11,7 @@ from tests.requirements import REPOSITORY
 
 def test_threat_table_is_the_one_of_the_tests() -> None:
     page = (REPOSITORY / PAGE).read_text()
-    assert page == write_into(page), f"{PAGE} differs from the list of attacks: 'make reference' writes it"
+    assert page == write_into(page), f"{PAGE} differs from the list of attacks: 'make tables' writes it"
 
 
 def test_threat_table_says_of_each_attack_what_is_expected_and_why() -> None:

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.source_tree import Module, parse_module, read_modules, walk_tree
+from kedge.compat.contents.leftovers import list_leftover_rules
+from kedge.compat.failures.catalogue import SHIPPED, read_failures
+from kedge.jobs.scripts.rules import list_rules
+from tests.architecture.source_tree import Module, parse_module, read_modules
 from tests.requirements import REPOSITORY
 
 # What is not said, and what is said instead.
@@ -37,22 +39,17 @@ GUIDES += [
 
 def list_sentences(module: Module) -> Iterator[tuple[int, str]]:
     """Strings of more than a word that are no docstrings."""
-    unspoken = _list_quotations(module)
-    for node in module.list_texts():
-        if " " in node.value and id(node) not in unspoken:
-            yield node.lineno, node.value
+    return ((node.lineno, node.value) for node in module.list_texts() if " " in node.value)
 
 
-def _list_quotations(module: Module) -> set[int]:
-    """What the catalogue of failures quotes of other programs: patterns and examples."""
-    calls = module.find(ast.Call)
-    failures = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Failure"]
-    quoted = [
-        part
-        for call in failures
-        for part in (*call.args[1:2], *(word.value for word in call.keywords if word.arg in ("examples", "unless")))
-    ]
-    return {id(node) for part in quoted for node in walk_tree(part)}
+def list_data_sentences() -> Iterator[tuple[int, str]]:
+    """What kedge says by its tables, by the number of the entry; patterns and examples quote other programs."""
+    for number, failure in enumerate(read_failures(SHIPPED)[0], 1):
+        yield from ((number, failure.cause), (number, failure.remedy))
+    for number, rule in enumerate(list_rules(), 1):
+        yield from ((number, rule.title), (number, rule.remedy))
+    for number, leftover in enumerate(list_leftover_rules(), 1):
+        yield from ((number, leftover.title), (number, leftover.note))
 
 
 def list_breaches(where: str, sentences: Iterator[tuple[int, str]]) -> list[str]:
@@ -69,6 +66,7 @@ def test_voice_of_messages_and_help_keeps_to_the_glossary() -> None:
     breaches = []
     for module in read_modules().values():
         breaches += list_breaches(module.shown, list_sentences(module))
+    breaches += list_breaches("src/kedge/data", list_data_sentences())
     assert not breaches, "\n" + "\n".join(breaches)
 
 

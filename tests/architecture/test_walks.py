@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One walker: whoever reads a tree of files does it by `posix/tree_walk.py`, which no link leads out. Needs nothing.
+"""One walker: whoever reads a tree of files does it by `system/tree_walk.py`, which no link leads out. Needs nothing.
 
 Python's own ways follow paths: between two looks a directory becomes a link. They are left to those who read what only
 the user, root or kedge itself can change, or who open nothing; `shutil.rmtree` goes by descriptors.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.architecture.source_tree import Module, dotted_call, parse_module, read_modules
 
-WALKERS = {"kedge.posix.tree_walk", "kedge.posix.confined_paths"}
+WALKERS = {"kedge.system.tree_walk", "kedge.system.confined_paths"}
 WALKS = ("os.walk", "os.fwalk", "shutil.copytree", "shutil.move")
 METHODS = ("rglob", "walk", "copytree")  # of a path, or of shutil
 
@@ -22,28 +22,28 @@ _STORE = "one directory of the cache, which is the user's alone or shared with p
 _OWN = "one directory that kedge made for itself"
 # Who may list a directory by its path with os.scandir, and why nobody leads it elsewhere.
 LISTINGS = {
-    "kedge.posix.process_tree": _KERNEL,
-    "kedge.host.limits": _KERNEL,
-    "kedge.host.private_places": "which directories hold homes: names and owners, nothing in it is opened",
-    "kedge.store.held_images": _STORE,
-    "kedge.store.build_steps": _STORE,
-    "kedge.store.use_marks": _STORE,
-    "kedge.store.resolved_names": _STORE,
-    "kedge.store.layout": _STORE,
-    "kedge.store.cache_mounts": _STORE,
-    "kedge.store.eviction": _STORE,
-    "kedge.store.lease": _STORE,
+    "kedge.system.process_tree": _KERNEL,
+    "kedge.system.host.limits": _KERNEL,
+    "kedge.system.host.private_places": "which directories hold homes: names and owners, nothing in it is opened",
+    "kedge.image.store.held_images": _STORE,
+    "kedge.image.store.build_steps": _STORE,
+    "kedge.image.store.use_marks": _STORE,
+    "kedge.image.store.resolved_names": _STORE,
+    "kedge.image.store.layout": _STORE,
+    "kedge.image.store.cache_mounts": _STORE,
+    "kedge.image.store.eviction": _STORE,
+    "kedge.image.store.lease": _STORE,
     "kedge.jobs.records": _OWN,
-    "kedge.ops.setup.seen_nodes": _OWN,
-    "kedge.runtime.images.node_cache_writer": _OWN,
-    "kedge.runtime.image_file": "looks whether a directory is empty, and opens nothing in it",
-    "kedge.runtime.mount_operations": "whether a name of a layer begins with '.wh.'; opens no file",
-    "kedge.registry.tls": "whether a directory of certificates, which the administrator makes, has names of a kind",
-    "kedge.cli.srun_names": _OWN,
-    "kedge.hostpack.bundle.gather": "the installation that runs",
+    "kedge.jobs.seen_nodes": _OWN,
+    "kedge.image.node.node_cache_writer": _OWN,
+    "kedge.image.image_file": "looks whether a directory is empty, and opens nothing in it",
+    "kedge.container.mount_operations": "whether a name of a layer begins with '.wh.'; opens no file",
+    "kedge.image.registry.tls": "whether a directory of certificates, made by the administrator, has names of a kind",
+    "kedge.cli.shims.srun_words": _OWN,
+    "kedge.tools.bundle.gather": "the installation that runs",
 }
 # Who may go through a tree by paths.
-TREES = {"kedge.hostpack.bundle.gather": "the installation that runs"}
+TREES = {"kedge.tools.bundle.gather": "the installation that runs"}
 
 
 def find_calls(module: Module) -> Iterator[tuple[int, str]]:
@@ -63,7 +63,7 @@ def test_trees_are_read_by_the_one_walker() -> None:
             allowed = LISTINGS if name == "os.scandir" else TREES
             used.add((module.name, allowed is TREES))
             if module.name not in WALKERS and module.name not in allowed:
-                wrong.append(f"{module.shown}:{line}: {name}: use walk_tree or ConfinedTree of posix/tree_walk.py")
+                wrong.append(f"{module.shown}:{line}: {name}: use walk_tree or ConfinedTree of system/tree_walk.py")
     assert not wrong, "\n".join(wrong)
     idle = [name for name in LISTINGS if (name, False) not in used] + [
         name for name in TREES if (name, True) not in used

@@ -11,39 +11,38 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.outside import Outside, close_options
+from kedge.system.outside import Outside, close_options
 from tests.architecture.source_tree import Module, read_modules
 from tests.requirements import REPOSITORY
 
 PAGE = "docs/words-from-outside.md"
 STARTERS = {
-    "kedge.posix.process": {
+    "kedge.system.process": {
         *("run_program", "stream_program", "relay_program", "run_into_files", "start_piped", "page_text"),
     },
-    "kedge.posix.spawn": {"replace_process", "run_attached"},
-    "kedge.posix.lean_programs": {"run_into_files_here"},
-    "kedge.posix.detached_programs": {"start_detached", "HeldProgram", "Program"},
-    "kedge.posix.piped_worker": {"PipedWorker"},
-    "kedge.posix.child_group": {"ChildGroup"},
+    "kedge.system.spawn": {"replace_process", "run_attached"},
+    "kedge.system.lean_programs": {"run_into_files_here"},
+    "kedge.system.detached_programs": {"start_detached", "HeldProgram", "Program"},
+    "kedge.system.piped_worker": {"PipedWorker"},
+    "kedge.system.child_group": {"ChildGroup"},
 }
 LOGIN_READERS = {  # who may ask where logins are, and why
-    "kedge.registry.credentials": "the chooser",
-    "kedge.registry.docker_config": "its files",
-    "kedge.registry.ngc_keys": "tells keys of NGC apart",
-    "kedge.doctor.network.credentials": "judges them, sends nothing",
-    "kedge.host.private_places": "where they are, to keep recipes away; it reads none",
-    "kedge.runtime.images.tag_lookups": "asks whether they changed",
-    "kedge.ops.setup.registries": "stores and removes them",
+    "kedge.image.registry.credentials": "the chooser; it tells keys of NGC apart",
+    "kedge.image.registry.docker_config": "its files",
+    "kedge.answers.doctor.network.credentials": "judges them, sends nothing",
+    "kedge.system.host.private_places": "where they are, to keep recipes away; it reads none",
+    "kedge.image.node.tag_lookups": "asks whether they changed",
+    "kedge.image.logins": "stores and removes them",
 }
 LOGIN_NAMES = {"PAIRS", "NGC_VARIABLES", "list_auth_files", "read_auth_file", "store_login", "remove_login"}
 LOGIN_VARIABLES = ("DOCKER_PASSWORD", "NGC_API_KEY", "NGC_CLI_API_KEY")
 REVEALERS = {
-    *("kedge.registry", "kedge.ops.setup.remotes", "kedge.doctor.network.credentials"),
-    "kedge.ops.build.copies.git_repositories",
+    *("kedge.image.registry", "kedge.image.remotes", "kedge.answers.doctor.network.credentials"),
+    "kedge.builds.copies.git_repositories",
 }
 WRONG = """
-from kedge.posix.outside import Outside
-from kedge.posix.process import run_program
+from kedge.system.outside import Outside
+from kedge.system.process import run_program
 word = Outside("--upload-pack=id")
 run_program(["git", word])
 run_program(["git", "fetch", *[word]])
@@ -83,7 +82,7 @@ def test_outside_words_stand_behind_the_options() -> None:
 def test_outside_page_has_all_that_starts_programs() -> None:
     page = (REPOSITORY / PAGE).read_text()
     for module in read_modules().values():
-        if module.name.startswith("kedge.posix."):
+        if module.name.startswith("kedge.system."):
             continue
         if any(name in STARTERS.get(part, ()) for part, name in list_imported(module)):
             shown = str(module.path.relative_to(REPOSITORY / "src/kedge"))
@@ -97,10 +96,12 @@ def test_outside_page_names_files_that_are_there() -> None:
 
 def test_outside_logins_have_one_chooser() -> None:
     for module in read_modules().values():
-        if module.name == "kedge.model.login_sources":
+        if module.name == "kedge.base.login_sources":
             continue
         uses = {name for _, name in list_imported(module)} & LOGIN_NAMES
-        assert not uses or module.name in LOGIN_READERS, f"{module.shown} reads logins: registry/credentials.py does"
+        assert not uses or module.name in LOGIN_READERS, (
+            f"{module.shown} reads logins: image/registry/credentials.py does"
+        )
         texts = [module.text, *(each.value for each in module.find(ast.Constant) if isinstance(each.value, str))]
         may_read = any(name in text for text in texts for name in LOGIN_VARIABLES)  # else there is nothing to unparse
         for node in module.find(ast.Call, ast.Subscript):
@@ -108,4 +109,6 @@ def test_outside_logins_have_one_chooser() -> None:
                 is_known = any(f"{module.name}.".startswith(f"{known}.") for known in REVEALERS)
                 assert is_known, f"{module.shown}:{node.lineno} reads a secret"
             if may_read and re.search(rf"(environ|getenv)[^\n]*({'|'.join(LOGIN_VARIABLES)})", ast.unparse(node)):
-                pytest.fail(f"{module.shown}:{node.lineno} reads a login from a variable: registry/credentials.py does")
+                pytest.fail(
+                    f"{module.shown}:{node.lineno} reads a login from a variable: image/registry/credentials.py does"
+                )

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import Descriptor
 from kedge.errors import NetworkFailed
-from kedge.model.digest import Digest
-from kedge.model.manifest import Descriptor
 
 
 def make_content(size: int, seed: str = "blob") -> bytes:

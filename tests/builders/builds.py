@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kedge.formats.sif.reader import SifReader
-from kedge.formats.squashfs.reader import SquashReader
-from kedge.model.tree import Node, walk
+from kedge.base.tree import Node, walk
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.formats.squashfs.reader import SquashReader
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.once import make_once

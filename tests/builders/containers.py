@@ -51,7 +51,7 @@ APPLETS = (
 
 def make_sandbox(folder: Path, *, runscript: str = 'echo runs "$@"', environment: str = "") -> Path:
     """A directory that is an image: busybox, the files of a distribution that matter, and `.singularity.d`."""
-    from kedge.formats.singularityd import fixed_files
+    from kedge.image.formats.singularityd import fixed_files
 
     for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "var/tmp", "root", "home", ".singularity.d/env"):
         (folder / name).mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import os
 import random
 from dataclasses import dataclass
 
-from kedge.model.tree import Node, NodeKind
+from kedge.base.tree import Node, NodeKind
 from tests.builders.squashfs_images import forge_checksum
 
 CODECS = ("zstd", "zstd:1", "gzip:1", "lz4", "none")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kedge.formats.squashfs import content_writer, writer
-from kedge.model.tree import Buffer
+from kedge.base.tree import Buffer
+from kedge.image.formats.squashfs import content_writer, writer
 
 _add = content_writer.ContentStore.add
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from kedge.model.tree import Buffer, Node, NodeKind, walk
+from kedge.base.tree import Buffer, Node, NodeKind, walk
 
 
 class MemorySink:

@@ -11,9 +11,9 @@ import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kedge.formats.sif.data_object import DataObject
-from kedge.formats.sif.edit import append_objects, create_empty, delete_object, set_primary
-from kedge.formats.sif.writer import SifBuilder
+from kedge.image.formats.sif.data_object import DataObject
+from kedge.image.formats.sif.edit import append_objects, create_empty, delete_object, set_primary
+from kedge.image.formats.sif.writer import SifBuilder
 from tests.builders.sif_parser import ARCHITECTURES, PARTITION, ParsedObject, ParsedSif, is_primary
 
 SIZES = (0, 1, 2, 511, 512, 4095, 4096, 4097, 8192, 32176, 36864 - 32176, 36864 - 32176 + 1, 70_000)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import json
 import struct
 
-from kedge.posix.views import TableView
-from kedge.runtime.facts import HostFacts, ImageFacts
+from kedge.container.facts import HostFacts, ImageFacts
+from kedge.system.views import TableView
 
 X86, X86_32, ARM = 0x0303, 0x0003, 0x0A03
 CUDA_IMAGE = 'export CUDA_VERSION="${CUDA_VERSION:-"12.9.1"}"\n'

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import ContentSource, Node, NodeKind, walk
 from kedge.errors import KedgeError
-from kedge.formats.squashfs.reader import SquashReader
-from kedge.model.tree import ContentSource, Node, NodeKind, walk
+from kedge.image.formats.squashfs.reader import SquashReader
 from tests.builders.generated_trees import Tree, count_holes
 from tests.builders.judged_trees import Seen, scan_tree
 from tests.requirements import require_program, require_root

@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.containers import Runner, as_user, each_role, give_to
+from tests.builders.made_pages import make_pages
 from tests.builders.once import make_once
 from tests.requirements import REPOSITORY
 
@@ -124,8 +125,7 @@ def write_wheel(folder: Path) -> Path:
         files |= _read_tree(REPOSITORY / old, new)
     for old, new in rules["shared-scripts"].items():
         files |= _read_tree(REPOSITORY / old, f"{name}-{version}.data/scripts/{new}")
-    for old, new in rules["shared-data"].items():
-        files |= _read_tree(REPOSITORY / old, f"{name}-{version}.data/data/{new}")
+    files |= _read_tree(make_pages() / "man", f"{name}-{version}.data/data/share/man/man1")  # scripts/build_hook.py
     about = f"{name}-{version}.dist-info"
     files[f"{about}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
     files[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

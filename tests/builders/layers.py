@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kedge.layers.layer_source import LayerSource
-from kedge.model.digest import Digest
-from kedge.model.tree import Buffer, Node, walk
+from kedge.base.digest import Digest
+from kedge.base.tree import Buffer, Node, walk
+from kedge.image.layers.layer_source import LayerSource
 
 BLOCK = 512
 END = bytes(2 * BLOCK)

@@ -133,7 +133,7 @@ def _is_call_of_kernel(frame: FrameType, event: str, function: object) -> bool:
     if event == "c_call":
         owner = getattr(function, "__self__", None)
         return getattr(function, "__module__", "") == "posix" or type(owner).__module__ == "posix"
-    return event == "call" and frame.f_code.co_filename.endswith("posix/libc.py")
+    return event == "call" and frame.f_code.co_filename.endswith("system/libc.py")
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ LAUNCHERS = {
 RANK = """
 import os, sys
 from kedge.launch.probe.words import find_probe, probe_words
-from kedge.posix.held_program import hold_program
+from kedge.system.memory_program import hold_program
 image, command, *more = sys.argv[1:]
 task = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMI_RANK") or "-1"
 words = probe_words(hold_program(find_probe(os.uname().machine)), command, task=int(task))

@@ -11,9 +11,9 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kedge.formats.oci.stored_image import StoredImage, StoredLayer
-from kedge.model.digest import Digest
-from kedge.model.manifest import OCI_CONFIG, OCI_LAYER_GZIP, OCI_LAYER_TAR, OCI_MANIFEST, Manifest, parse_manifest
+from kedge.base.digest import Digest
+from kedge.base.manifest import OCI_CONFIG, OCI_LAYER_GZIP, OCI_LAYER_TAR, OCI_MANIFEST, Manifest, parse_manifest
+from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer
 
 Files = Mapping[str, bytes]
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from kedge.signing import crypto
-from kedge.signing.openpgp import algorithms
-from kedge.signing.openpgp import signature as sig
-from kedge.signing.openpgp.algorithms import PublicNumbers, SecretNumbers
-from kedge.signing.openpgp.generate import Owner, generate_key
-from kedge.signing.openpgp.keys import KeyBlock, PublicKey, parse_public_key, split_blocks
-from kedge.signing.openpgp.packets import (
+from kedge.image.trust import crypto
+from kedge.image.trust.openpgp import algorithms
+from kedge.image.trust.openpgp import signature as sig
+from kedge.image.trust.openpgp.algorithms import PublicNumbers, SecretNumbers
+from kedge.image.trust.openpgp.generate import Owner, generate_key
+from kedge.image.trust.openpgp.keys import KeyBlock, PublicKey, parse_public_key, split_blocks
+from kedge.image.trust.openpgp.packets import (
     PUBLIC_KEY,
     SECRET_KEY,
     SECRET_SUBKEY,
@@ -21,8 +21,8 @@ from kedge.signing.openpgp.packets import (
     write_integer,
     write_packet,
 )
-from kedge.signing.openpgp.secret import write_secret_body
-from kedge.signing.openpgp.signature import Signer, Subpacket, make_signature
+from kedge.image.trust.openpgp.secret import write_secret_body
+from kedge.image.trust.openpgp.signature import Signer, Subpacket, make_signature
 
 CREATED = 1_700_000_000
 NOW = CREATED + 1000

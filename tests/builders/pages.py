@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+from kedge.answers.doctor import finding
+from kedge.answers.doctor.finding import Finding
 from kedge.compat.driver_chart import Chart, ChartColumn, ChartRow
-from kedge.compat.image.traits import Fact, ImageTraits, Layer
 from kedge.compat.target import Gpu, Target
+from kedge.compat.traits import Fact, ImageTraits, Layer
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, UNKNOWN, Judgement, Verdict
-from kedge.doctor import finding
-from kedge.doctor.finding import Finding
 
 IMAGE = "nvcr.io/nvidia/pytorch"
 CONFIG, TABLE = "image config, {}", "table: NVIDIA release notes of 24.03"

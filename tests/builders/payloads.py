@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.formats.singularityd import fixed_files
-from kedge.formats.singularityd.scripts import render_environment, render_runscript
-from kedge.posix.views import TableView
-from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload
-from kedge.runtime.flags import collect_binds
-from kedge.runtime.options import RunOptions
-from kedge.runtime.payload import plan_payload
+from kedge.container.facts import Additions, HostFacts, ImageFacts, Payload
+from kedge.container.flags import collect_binds
+from kedge.container.options import RunOptions
+from kedge.container.payload import plan_payload
+from kedge.image.formats.singularityd import fixed_files
+from kedge.image.formats.singularityd.scripts import render_environment, render_runscript
+from kedge.system.views import TableView
 
 PROGRAMS = ("/bin/sh", "/bin/bash", "/bin/true", "/bin/busybox")
 ENV = "/.singularity.d/env/"

@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kedge.formats.compression.blocks import open_codec
-from kedge.formats.squashfs import layout
-from kedge.model.tree import Buffer, Node, NodeKind
+from kedge.base.tree import Buffer, Node, NodeKind
+from kedge.image.formats.compression.blocks import open_codec
+from kedge.image.formats.squashfs import layout
 
 
 @dataclass

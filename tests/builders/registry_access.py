@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.registry.client_setup import Access
-from kedge.registry.credentials import CredentialSources
-from kedge.registry.mirrors import Registries, load_registries
-from kedge.registry.proxies import Proxies
-from kedge.registry.transport import HttpTransport, TransportOptions
+from kedge.image.registry.client_setup import Access
+from kedge.image.registry.credentials import CredentialSources
+from kedge.image.registry.mirrors import Registries, load_registries
+from kedge.image.registry.proxies import Proxies
+from kedge.image.registry.transport import HttpTransport, TransportOptions
 
 
 @dataclass

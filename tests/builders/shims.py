@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kedge.frozen import replace
-from kedge.runtime.command_line.shim_file import ALL_PROGRAMS, PROGRAMS, make_shim
+from kedge.base.frozen import replace
+from kedge.container.shim_file import ALL_PROGRAMS, PROGRAMS, make_shim
 from tests.builders.containers import Runner
 from tests.requirements import REPOSITORY
 

@@ -7,8 +7,8 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from kedge.formats.sif.data_object import DataObject
-from kedge.formats.sif.writer import SifBuilder
+from kedge.image.formats.sif.data_object import DataObject
+from kedge.image.formats.sif.writer import SifBuilder
 from tests.requirements import require_shared, shared_folder
 
 

@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-from kedge.formats.squashfs.reader import SquashReader
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import ContentSink, Node, NodeKind, Xattrs, walk
+from kedge.base.tree import ContentSink, Node, NodeKind, Xattrs, walk
+from kedge.image.formats.squashfs.reader import SquashReader
+from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 
 CAPABILITY = bytes.fromhex("0100000200200000000000000000000000000000")  # cap_net_raw=ep, as ping has it
 

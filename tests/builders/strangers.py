@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kedge.model.platform import Platform
+from kedge.base.platform import Platform
 from tests.builders.builds import Workshop
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import give_to

@@ -10,10 +10,10 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kedge.formats.compression.streams import inflate
-from kedge.formats.sif.reader import SifReader
-from kedge.formats.squashfs.reader import SquashReader
-from kedge.model.tree import NodeKind, walk
+from kedge.base.tree import NodeKind, walk
+from kedge.image.formats.compression.streams import inflate
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.formats.squashfs.reader import SquashReader
 
 _COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
 

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kedge.compat.image.read_traits import read_traits
-from kedge.compat.image.traits import ImageTraits
+from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.judge import judge
 from kedge.compat.tables.gpu_names import make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
+from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict
-from kedge.runtime.devices import plan_devices
-from kedge.runtime.facts import Additions, HostFacts, ImageFacts
-from kedge.runtime.options import RunOptions
+from kedge.container.devices import plan_devices
+from kedge.container.facts import Additions, HostFacts, ImageFacts
+from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_driver_tree, make_host, make_image
 
 TABLES = load_tables()

@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.compression.blocks import checksum, open_codec
-from kedge.formats.squashfs import compress_pipeline, content_writer, inode_writer, table_writer
-from kedge.formats.squashfs.stored_block import choose_stored, is_hole
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.frozen import replace
-from kedge.layers import layer_process, layers_ahead, pack_layer
-from kedge.layers.flatten import flatten
-from kedge.layers.limits import FlattenOptions
-from kedge.layers.parcels import ParcelSender
-from kedge.model.packed_blocks import PackedBlocks
-from kedge.model.tree import Node
-from kedge.posix.libc import create_memory
+from kedge.base.frozen import replace
+from kedge.base.packed_blocks import PackedBlocks
+from kedge.base.tree import Node
+from kedge.image.formats.compression.blocks import checksum, open_codec
+from kedge.image.formats.squashfs import compress_pipeline, content_writer, inode_writer, table_writer
+from kedge.image.formats.squashfs.compress_pipeline import choose_stored, is_hole
+from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
+from kedge.image.layers import layers_ahead, pack_layer
+from kedge.image.layers.flatten import flatten
+from kedge.image.layers.limits import FlattenOptions
+from kedge.image.layers.parcels import ParcelSender
+from kedge.system.libc import create_memory
 from tests.builders import layers as build
 from tests.builders.generated_layers import write_tars
 from tests.builders.generated_trees import Thing, Tree
@@ -228,7 +228,7 @@ def write_by_layers(trial: Trial, path: Path, *, processes: bool = False) -> Tre
             patch.setattr(layers_ahead, "_LARGE_LAYER", 1)
             given = [replace(each, size=1 << 20) for each in given]
         if not processes:
-            patch.setattr(layer_process, "PipedWorker", PackingThread)
+            patch.setattr(layers_ahead, "PipedWorker", PackingThread)
         with trial.open_writer(path) as writer:
             writer.finish(flatten(given, writer, options))
     return tree

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.hostpack.bundle import find_head
+from kedge.tools.bundle import find_head
 from tests.builders.bundles import make_bundle
 from tests.cluster.gridengine_cell import GridEngineCell
 from tests.cluster.job_user import JobUser, leaving_nothing

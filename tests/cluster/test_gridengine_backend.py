@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from kedge.frozen import replace
-from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
-from kedge.model.job_state import JobStatus, State
-from kedge.model.output_pattern import fill_pattern
-from kedge.model.site import Queue, Site
-from kedge.schedulers.array_numbers import restore_indices
-from kedge.schedulers.backend import Query, ScriptContext
-from kedge.schedulers.gridengine.backend import BACKEND as GRIDENGINE
+from kedge.base.frozen import replace
+from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, Parallel
+from kedge.cluster.job_state import JobStatus, State
+from kedge.cluster.output_pattern import fill_pattern
+from kedge.cluster.schedulers.array_numbers import restore_indices
+from kedge.cluster.schedulers.backend import Query, ScriptContext
+from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
+from kedge.cluster.site import Queue, Site
 from tests.cluster.daemons import wait_until
 from tests.cluster.gridengine_cell import GROUP, SEEN_BY_QRSH, GridEngineCell
 from tests.cluster.users import ClusterUser

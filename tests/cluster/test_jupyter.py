@@ -7,7 +7,7 @@ import itertools
 import json
 from typing import Any
 
-from kedge.ops.jupyter.kernel_on_node import CHANNELS
+from kedge.tools.jupyter.kernel_on_node import CHANNELS
 from tests.builders.notebook_images import make_lab_image
 from tests.builders.pypi_tools import require_tool
 from tests.cluster.daemons import wait_until

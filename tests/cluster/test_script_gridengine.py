@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from kedge.batchscript.findings import Severity
-from kedge.batchscript.reader import read_script
-from kedge.batchscript.rules import check_script
+from kedge.jobs.scripts.findings import Severity
+from kedge.jobs.scripts.reader import read_script
+from kedge.jobs.scripts.rules import check_script
 from tests.cluster.gridengine_cell import GridEngineCell
 
 HEAD = "#!/bin/bash\n#$ -cwd\n"

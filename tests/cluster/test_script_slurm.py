@@ -7,14 +7,14 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from kedge.batchscript.convert import convert_script
-from kedge.batchscript.findings import ScriptFinding, Severity
-from kedge.batchscript.reader import read_script
-from kedge.batchscript.rules import check_script
-from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.choose import find_backend
-from kedge.schedulers.slurm.options import OPTIONS, VALUES
-from kedge.sites.profile import find_folders, load_site
+from kedge.cluster.schedulers.backend import ScriptContext
+from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.schedulers.slurm.options import OPTIONS, VALUES
+from kedge.cluster.sites.profile import find_folders, load_site
+from kedge.jobs.scripts.convert import convert_script
+from kedge.jobs.scripts.findings import ScriptFinding, Severity
+from kedge.jobs.scripts.reader import read_script
+from kedge.jobs.scripts.rules import check_script
 from tests.builders.sbatch_values import REFUSED as REFUSED_VALUES
 from tests.builders.sbatch_values import TAKEN_LATER
 from tests.builders.sbatch_values import VALID as VALID_VALUES

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
-from kedge.model.job_state import JobStatus, State
-from kedge.model.output_pattern import fill_pattern
-from kedge.model.site import Site
-from kedge.schedulers.backend import Query, ScriptContext
-from kedge.schedulers.slurm.backend import BACKEND as SLURM
+from kedge.cluster.job import Dependency, DependencyKind, IndexRange, Job, JobArray, Parallel
+from kedge.cluster.job_state import JobStatus, State
+from kedge.cluster.output_pattern import fill_pattern
+from kedge.cluster.schedulers.backend import Query, ScriptContext
+from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
+from kedge.cluster.site import Site
 from tests.cluster.daemons import wait_until
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.users import ClusterUser

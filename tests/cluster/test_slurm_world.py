@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.launch.check_world import AskedWorld, compare_world
 from kedge.launch.probe.answers import read_answers
-from kedge.launch.world import AskedWorld, compare_world
 from tests.builders.mpi_images import installed_title, make_mpi_image, probe_rank
 from tests.cluster.job_user import JobUser, make_job_user
 from tests.cluster.slurm_cluster import SlurmCluster

@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from kedge.posix import libc
-from kedge.posix.libc import CLONE_NEWNET
+from kedge.system import libc
+from kedge.system.libc import CLONE_NEWNET
 from tests.builders.own_etc import make_etc
 from tests.cluster.daemons import Daemons, private_folder
 from tests.cluster.users import list_accounts

@@ -14,7 +14,7 @@ from kedge.cli.console import Console
 from kedge.cli.main import main
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import NetworkFailed
-from kedge.posix.files import atomic_output
+from kedge.system.files import atomic_output
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.image.table_facts import read_row
+from kedge.base.digest import Digest
+from kedge.base.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_LIST, DOCKER_MANIFEST
+from kedge.base.versions import order
+from kedge.compat.contents.table_facts import read_row
 from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import NgcRelease
-from kedge.compat.versions import order
-from kedge.model.digest import Digest
-from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_LIST, DOCKER_MANIFEST
 from tests.builders.certificates import Authority, make_authority
 from tests.fakes.proxy import ConnectProxy
 from tests.fakes.registry import FakeRegistry, Policy, nvcr

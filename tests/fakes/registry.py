@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from kedge.model.digest import Digest
-from kedge.model.manifest import OCI_CONFIG, OCI_LAYER_GZIP, OCI_MANIFEST, Descriptor
+from kedge.base.digest import Digest
+from kedge.base.manifest import OCI_CONFIG, OCI_LAYER_GZIP, OCI_MANIFEST, Descriptor
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 _ROUTE = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<rest>.+)\Z")

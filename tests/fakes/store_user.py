@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from kedge.store.store import Store
+from kedge.image.store.store import Store
 from tests.builders.blobs import BlobSource, describe, make_content
 
 BLOB_SIZE = 8 << 20

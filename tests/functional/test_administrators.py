@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.settings import Settings
+from kedge.system.settings import Settings
 from tests.builders.documents import read_tool_files, read_tool_steps
 from tests.builders.images import add_rich_image, kedge
 from tests.builders.pypi_tools import UNREACHABLE

@@ -9,7 +9,7 @@ import pytest
 
 import kedge
 from kedge.errors import CannotStart, CorruptImage, FileProblem, NetworkFailed, ProgramFailed, UsageError
-from kedge.posix.kedge_child import read_error
+from kedge.system.kedge_child import read_error
 from tests.builders.containers import make_sandbox
 from tests.requirements import require_user_namespaces
 

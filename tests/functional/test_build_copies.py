@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.tree import NodeKind
+from kedge.base.tree import NodeKind
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import give_to
 from tests.requirements import require_program

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Steps of a build in which calls of root are emulated leave the layers that real root's leave.
 
-Files are given away and get modes by every call there is, in generated rows. Differences that are known: ADR 62.
+Files are given away and get modes by every call there is, in generated rows. Differences that are known: docs/adr/0019.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kedge.layers.owners import OwnerTable, RecordedOwner, note_owners
-from kedge.layers.upper_directory import read_upper
-from kedge.model.tree import Node, NodeKind, walk
+from kedge.base.tree import Node, NodeKind, walk
+from kedge.image.layers.owners import OwnerTable, RecordedOwner, note_owners
+from kedge.image.layers.upper_directory import read_upper
 from tests.builders.build_steps import StepResult, Steps, make_steps
 from tests.builders.old_kernels import play_refusals
 

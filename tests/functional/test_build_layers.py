@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.compression.streams import inflate
+from kedge.image.formats.compression.streams import inflate
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, run_after
 from tests.requirements import require_program

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.sif.reader import SifReader
-from kedge.formats.squashfs.reader import SquashReader
-from kedge.model.tree import NodeKind, walk
+from kedge.base.tree import NodeKind, walk
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.formats.squashfs.reader import SquashReader
 from tests.builders import layers as build
 from tests.builders.builds import Workshop
 from tests.builders.busybox import read_busybox

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.layers.directory_tree import FolderOptions, read_folder
-from kedge.layers.owners import take_noted_owner
-from kedge.layers.upper_directory import read_upper
-from kedge.model.owner_attribute import DEVICE_ATTRIBUTE, OWNER_ATTRIBUTE
-from kedge.model.tree import walk
+from kedge.base.owner_attribute import DEVICE_ATTRIBUTE, OWNER_ATTRIBUTE
+from kedge.base.tree import walk
+from kedge.image.layers.directory_tree import FolderOptions, read_folder
+from kedge.image.layers.owners import take_noted_owner
+from kedge.image.layers.upper_directory import read_upper
 from tests.builders.build_steps import Steps, give, make_steps
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.requirements import require_program, require_root
@@ -178,7 +178,7 @@ def test_step_ends_with_the_build(layered: Steps, number: signal.Signals) -> Non
     seconds = make_seconds()
     program = (
         "import sys\n"
-        "from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step\n"
+        "from kedge.container.start.build_step import StepProgram, StepRoot, run_build_step\n"
         "def say(data): print('said', flush=True)\n"
         f"program = StepProgram(['sh', '-c', 'echo x; sleep {seconds}'])\n"
         "run_build_step(StepRoot(sys.argv[1], (), sys.argv[2]), program, say)\n"

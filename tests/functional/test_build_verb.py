@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kedge.frozen import replace
-from kedge.model.platform import Platform
-from kedge.runtime.command_line.shim_file import make_shim
+from kedge.base.frozen import replace
+from kedge.base.platform import Platform
+from kedge.container.shim_file import make_shim
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import each_role
 from tests.fakes.registry import FakeRegistry

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.hostpack.bundle.read_bundle import describe_bundle
+from kedge.tools.bundle.read_bundle import describe_bundle
 from tests.builders.bundles import BareHost, make_bundle, make_busybox_host
 from tests.builders.containers import USER
 

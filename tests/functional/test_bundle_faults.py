@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.hostpack.bundle.layout import INDEX, MAGIC
+from kedge.tools.bundle.layout import INDEX, MAGIC
 from tests.builders.bundles import BareHost, make_bundle, make_busybox_host
 from tests.builders.containers import USER
 from tests.builders.small_disks import small_memory

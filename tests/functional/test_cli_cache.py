@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.platform import Platform
-from kedge.store.build_steps import StepRecord
-from kedge.store.store import Store
+from kedge.base.platform import Platform
+from kedge.image.store.build_steps import StepRecord
+from kedge.image.store.store import Store
 from tests.builders.blobs import make_content
 from tests.builders.warm_kedge import run_kedge
 

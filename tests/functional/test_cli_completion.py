@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.completion import SHELLS
-from kedge.cli.completion_words import list_gpu_words
+from kedge.cli.completion import SHELLS, list_gpu_words
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from tests.builders.warm_kedge import run_kedge

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.settings import SETTINGS
+from kedge.system.settings import SETTINGS
 from tests.builders.warm_kedge import run_kedge
 
 

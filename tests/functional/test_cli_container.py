@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.entry import CONTAINER_VERBS
-from kedge.runtime.options import FLAGS, GROUPS
+from kedge.container.options import FLAGS, GROUPS
 from tests.builders.warm_kedge import run_kedge as run_warm
 from tests.requirements import REPOSITORY
 
@@ -26,9 +26,9 @@ sys.path.insert(0, {source!r})
 def run_container(options, say, services):
     {body}
     return 7
-fake = type(sys)("kedge.runtime.start_container")
+fake = type(sys)("kedge.container.start_container")
 fake.run_container = run_container
-sys.modules["kedge.runtime.start_container"] = fake
+sys.modules["kedge.container.start_container"] = fake
 from kedge.cli.entry import main
 status = main()
 print(*sorted(sys.modules))
@@ -60,7 +60,7 @@ def test_container_starts_import_nothing_heavy(words: list[str]) -> None:
     done = run_fake(*words, APPTAINER_BIND="/x", APPTAINER_NV="1")
     assert done.returncode == 7, done.stderr
     loaded = done.stdout.split()
-    assert "kedge.runtime.flags" in loaded
+    assert "kedge.container.flags" in loaded
     assert not [name for name in loaded if name.split(".")[0] in FORBIDDEN]
     assert not [name for name in loaded if name.startswith("kedge.") and name.split(".")[1] in ("errors", "settings")]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.setting_values import PULL_POLICIES, ROOTS
-from kedge.runtime.flags import find_flag
-from kedge.runtime.options import read_settings
+from kedge.base.setting_values import PULL_POLICIES, ROOTS
+from kedge.container.flags import find_flag
+from kedge.system.settings_lines import read_settings
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import Node, NodeKind, walk
 from kedge.errors import FileProblem, OutputExists, UnsupportedFormat, UsageError
-from kedge.formats.identify import FileKind, identify_file
-from kedge.formats.sif.layout import DataType
-from kedge.formats.sif.reader import SifReader
-from kedge.formats.squashfs.reader import SquashReader
-from kedge.model.tree import Node, NodeKind, walk
-from kedge.ops.images.convert import read_target
-from kedge.ops.images.inspect import inspect_path
-from kedge.ops.images.output_name import choose_tag, read_output
-from kedge.ops.sources.open_local import open_sif
-from kedge.posix.confined_paths import remove_tree
+from kedge.image.convert import read_target
+from kedge.image.formats.identify import FileKind, identify_file
+from kedge.image.formats.sif.layout import DataType
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.formats.squashfs.reader import SquashReader
+from kedge.image.inspect import inspect_path
+from kedge.image.output_name import choose_tag, read_output
+from kedge.image.sources.open_local import open_sif
+from kedge.system.confined_paths import remove_tree
 from tests.builders.images import add_rich_image, hash_file
 from tests.builders.sif import all_fixtures, fixture_path
 from tests.builders.warm_kedge import kedge
@@ -372,8 +372,8 @@ def test_output_of_convert_without_ending_is_a_folder() -> None:
     ],
 )
 def test_output_tags_follow_the_source(reference: str, oci: str, docker: str) -> None:
-    from kedge.model.image_format import ImageFormat
-    from kedge.model.reference import Reference
+    from kedge.base.image_format import ImageFormat
+    from kedge.base.reference import Reference
 
     parsed = Reference.parse(reference)
     assert choose_tag(parsed, ImageFormat.OCI) == oci

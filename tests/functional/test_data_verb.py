@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.image.read_traits import read_traits
+from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.tables.learned import make_row, write_rows
 from kedge.compat.tables.load import SHIPPED, Tables, load_tables, read_learned
 from kedge.errors import NetworkFailed, RateLimited, TableProblem, UnknownGpu, UsageError

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kedge.model.platform import Platform
-from kedge.model.tree import NodeKind
+from kedge.base.platform import Platform
+from kedge.base.tree import NodeKind
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import each_role
 

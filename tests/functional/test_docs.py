@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.manifest import DOCKER_LIST, OCI_MANIFEST
+from kedge.base.manifest import DOCKER_LIST, OCI_MANIFEST
 from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import as_user, is_start

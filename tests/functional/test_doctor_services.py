@@ -17,16 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from kedge.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.doctor.network.credentials import check_logins
-from kedge.doctor.network.registries import check_registries
-from kedge.doctor.run_checks import run_checks
-from kedge.doctor.surroundings import Surroundings
-from kedge.frozen import replace
-from kedge.ops.diagnose.doctor import diagnose
-from kedge.ops.setup.seen_nodes import recall_nodes
-from kedge.settings import Settings
-from kedge.sites.profile import SHIPPED, ProfileDirectory, load_site
+from kedge.answers.doctor.doctor import diagnose
+from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
+from kedge.answers.doctor.network.credentials import check_logins
+from kedge.answers.doctor.network.registries import check_registries
+from kedge.answers.doctor.run_checks import run_checks
+from kedge.answers.doctor.surroundings import Surroundings
+from kedge.base.frozen import replace
+from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
+from kedge.jobs.seen_nodes import recall_nodes
+from kedge.system.settings import Settings
 from tests.builders.certificates import make_authority
 from tests.builders.own_etc import make_etc
 from tests.builders.sif import fixture_path

@@ -11,17 +11,22 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
 from tests.builders.browser import start_browser
+from tests.builders.made_pages import make_pages
 from tests.builders.pypi_tools import TOOLS, require_tool
 from tests.builders.waiting import wait_until
 from tests.requirements import REPOSITORY, require_user_namespaces
 
-PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
+
+def list_pages() -> set[Path]:
+    """Those of the repository, and those that are made."""
+    return {path.relative_to(place) for place in (REPOSITORY / "docs", make_pages()) for path in place.rglob("*.md")}
 
 
 class Page(html.parser.HTMLParser):
@@ -50,7 +55,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require_user_namespaces()
     place = tmp_path_factory.mktemp("documentation") / "site"
     command = ["unshare", "--map-root-user", "--net", str(REPOSITORY / "scripts/build-site"), str(place)]
-    environ = {**os.environ, "SITE_TOOLS": str(tools), "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {**os.environ, "SITE_TOOLS": str(tools), "PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     return place
@@ -63,7 +68,7 @@ def pages(site: Path) -> dict[Path, Page]:
 
 def test_site_has_every_page_in_its_navigation(site: Path, pages: dict[Path, Page]) -> None:
     """mkdocs itself refuses pages that the navigation leaves out; here that it does so."""
-    wanted = {path.relative_to(REPOSITORY / "docs").with_suffix(".html") for path in PAGES}
+    wanted = {path.with_suffix(".html") for path in list_pages()}
     linked = {Path(os.path.normpath(link)) for link in pages[site / "index.html"].links if "://" not in link}
     assert len(wanted) > 100
     assert sorted(wanted - linked - {Path("index.html")}) == []
@@ -89,7 +94,7 @@ def test_site_loads_nothing_from_elsewhere(pages: dict[Path, Page]) -> None:
 def test_site_search_knows_every_page(site: Path) -> None:
     index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))
     found = {entry["location"].partition("#")[0] for entry in index["docs"]}
-    wanted = {str(path.relative_to(REPOSITORY / "docs").with_suffix(".html")) for path in PAGES}
+    wanted = {str(path.with_suffix(".html")) for path in list_pages()}
     assert sorted(wanted - found) == []
 
 

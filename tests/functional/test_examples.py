@@ -18,7 +18,7 @@ from kedge.cli.examples import EXAMPLES, list_examples
 from kedge.cli.main import make_parser
 from kedge.cli.options import find_subcommands
 from kedge.cli.verbs import VERBS
-from kedge.runtime.flags import parse_words
+from kedge.container.flags import parse_words
 from tests.fakes.registry import FakeRegistry
 from tests.functional.test_docs import make_environment, registry, run_command
 from tests.requirements import require_program, require_user_namespaces

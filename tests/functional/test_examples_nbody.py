@@ -20,7 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kedge.ops.bench.programs import read_program
+from kedge.tools.bench.programs import read_program
 from tests.requirements import REPOSITORY, require_program
 
 BODIES = 128

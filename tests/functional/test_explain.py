@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.image.table_facts import TABLE_ONLY, read_row
-from kedge.compat.image.traits import ImageTraits
+from kedge.answers.explain import Explanation, explain
+from kedge.answers.targets import find_target
+from kedge.base.reference import Reference
+from kedge.compat.contents.table_facts import TABLE_ONLY, read_row
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
+from kedge.compat.traits import ImageTraits
 from kedge.errors import ImageNotFound, InvalidReference, NetworkFailed, WillNotRun
-from kedge.model.reference import Reference
-from kedge.ops.explain.explain import Explanation, explain
-from kedge.ops.explain.targets import find_target
-from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.resolve import resolve
-from kedge.settings import Settings
+from kedge.image.sources.resolve import resolve
+from kedge.image.workplace import Workplace
+from kedge.system.settings import Settings
 from tests.builders.images import MACHINE, add_rich_image
 from tests.builders.sif import fixture_path
 from tests.builders.warm_kedge import kedge

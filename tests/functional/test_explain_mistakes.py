@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from kedge.answers.explain import explain
+from kedge.answers.tags import TagQuery, list_image_tags
+from kedge.base.reference import Reference
+from kedge.compat.known_tables import find_repository
 from kedge.compat.tables.load import load_tables
 from kedge.errors import CorruptImage, ImageNotFound, NetworkFailed, UsageError, WillNotRun
-from kedge.model.reference import Reference
-from kedge.ops.explain.explain import explain
-from kedge.ops.explain.known_tables import find_repository
-from kedge.ops.explain.tags import TagQuery, list_image_tags
-from kedge.ops.setup.registries import RegistryOptions
-from kedge.ops.setup.workplace import Workplace
-from kedge.registry.client_setup import Access
-from kedge.registry.transport import TransportOptions
-from kedge.settings import Settings
+from kedge.image.logins import RegistryOptions
+from kedge.image.registry.client_setup import Access
+from kedge.image.registry.transport import TransportOptions
+from kedge.image.workplace import Workplace
+from kedge.system.settings import Settings
 from tests.builders.sif import fixture_path
 from tests.builders.warm_kedge import kedge
 from tests.fakes.ngc import NgcSite, open_ngc
@@ -129,7 +129,7 @@ def test_submit_knows_what_explain_knows_of_a_tag_of_the_tables(ngc: NgcSite, tm
 
 def test_explain_through_a_proxy_that_hangs_gives_up_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A question is not a pull: two attempts within the patience for it, where a pull makes six of 15 s and more."""
-    monkeypatch.setattr("kedge.ops.setup.workplace._QUESTION_PATIENCE", 0.6)
+    monkeypatch.setattr("kedge.image.workplace._QUESTION_PATIENCE", 0.6)
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         proxy.setblocking(False)
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.getsockname()[1]}")

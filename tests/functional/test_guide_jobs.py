@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import kedge
+from kedge.cluster.job_fields import BY_KEY
 from kedge.jobs.description import parse_description
-from kedge.model.job_fields import BY_KEY
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 GUIDES = REPOSITORY / "docs/guides"

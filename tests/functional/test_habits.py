@@ -7,12 +7,12 @@ import re
 
 import pytest
 
+from kedge.base.words_of_other_tools import CONTAINER_HABITS, OPTION_HABITS, VERB_HABITS
 from kedge.cli.entry import main
 from kedge.cli.main import make_parser
 from kedge.cli.verbs import VERBS
+from kedge.container.flags import find_flag, parse_words
 from kedge.errors import UsageError
-from kedge.model.words_of_other_tools import CONTAINER_HABITS, OPTION_HABITS, VERB_HABITS
-from kedge.runtime.flags import find_flag, parse_words
 from tests.architecture.test_documents import judge_command
 
 HINTS = {*VERB_HABITS.values(), *CONTAINER_HABITS.values()}

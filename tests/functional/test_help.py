@@ -129,7 +129,6 @@ def test_help_is_shown_without_a_pager_that_can_be_started(
     status, shown = run_on_terminal(tmp_path, "help", "errors")
     assert status == 0
     assert b"exit code" in shown.lower()
-    assert b"make-reference" not in shown  # a note for those who write the page
 
 
 def test_help_guides_and_man_pages_are_in_the_wheel(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.platform import Platform
+from kedge.base.tree import Node, NodeKind, walk
 from kedge.errors import FileProblem, KedgeError, ProgramMissing, UnsupportedFormat
-from kedge.hostpack.packer import PackedHost, pack_host
-from kedge.hostpack.python_environment import ask_python
-from kedge.model.platform import Platform
-from kedge.model.tree import Node, NodeKind, walk
+from kedge.image.host_programs.packer import PackedHost, pack_host
+from kedge.image.host_programs.python_environment import ask_python
 from tests.builders.folder_sink import MemorySink, write_tree
 from tests.requirements import open_way, require_program, require_root, require_user_namespaces
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.container.mounts.squashfuse import can_use_fuse, find_squashfuse
+from kedge.container.processes.instance_records import Instance, InstanceDirectory, check_name
 from kedge.errors import InstanceProblem, UsageError
-from kedge.posix.spawn import start_of
-from kedge.runtime.mounts.squashfuse import can_use_fuse, find_squashfuse
-from kedge.runtime.processes.instance_records import Instance, InstanceDirectory, check_name
+from kedge.system.spawn import start_of
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.waiting import wait_until
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.spawn import start_of
-from kedge.runtime.processes.join_namespaces import KINDS
+from kedge.container.processes.join_namespaces import KINDS
+from kedge.system.spawn import start_of
 from tests.programs import read_program
 from tests.requirements import require_root, require_user_namespaces
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from kedge.cli.main import main
-from kedge.ops.bench.sweep import list_scaling
-from kedge.ops.jupyter.kernel_specs import Kernel, describe_kernel
-from kedge.ops.jupyter.lab import LabPlan
+from kedge.tools.bench.sweep import list_scaling
+from kedge.tools.jupyter.kernel_specs import Kernel, describe_kernel
+from kedge.tools.jupyter.lab import LabPlan
 from tests.requirements import REPOSITORY
-from tests.unit.ops.bench.test_record import RECORD
-from tests.unit.pages.test_bench_plot import RANKS as SWEPT
+from tests.unit.answers.pages.test_bench_plot import RANKS as SWEPT
+from tests.unit.tools.bench.test_record import RECORD
 
 PAGE = (REPOSITORY / "docs/reference/json.md").read_text()
 GPU = ("--gpu", "A100", "--offline")

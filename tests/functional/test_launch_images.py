@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import ImageNotFound
-from kedge.ops.launch.ready_image import make_image_ready
-from kedge.ops.launch.request import LaunchRequest
-from kedge.settings import Settings
+from kedge.launch.ready_image import make_image_ready
+from kedge.launch.request import LaunchRequest
+from kedge.system.settings import Settings
 from tests.builders.containers import Runner, each_role
 from tests.builders.images import add_shell_image
 from tests.fakes.registry import FakeRegistry

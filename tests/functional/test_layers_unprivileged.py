@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.confined_paths import remove_tree
+from kedge.system.confined_paths import remove_tree
 from tests.requirements import REPOSITORY, require_program, require_root
 
 pytestmark = pytest.mark.root
 
 MODULES = [
-    "tests/unit/layers/test_sandbox.py",
-    "tests/unit/layers/test_directory_tree.py",
-    "tests/unit/posix/test_confined_paths.py",
+    "tests/unit/image/layers/test_sandbox.py",
+    "tests/unit/image/layers/test_directory_tree.py",
+    "tests/unit/system/test_confined_paths.py",
 ]
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.container.mounts.squashfuse import can_use_fuse
+from kedge.container.start.temporary_image import remove_temporary_image
 from kedge.errors import ImageNotFound, NoSpace
-from kedge.runtime.mounts.squashfuse import can_use_fuse
-from kedge.runtime.start.temporary_image import remove_temporary_image
 from tests.builders.containers import Runner, give_to, list_left, make_sandbox, run_after
 from tests.builders.images import add_shell_image, noise
 from tests.builders.small_disks import small_disk

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from kedge.localqueue.host_resources import read_machine
-from kedge.localqueue.queue_files import LocalQueue
-from kedge.posix.file_locks import is_locked
+from kedge.jobs.local.host_resources import read_machine
+from kedge.jobs.local.queue_files import LocalQueue
+from kedge.system.file_locks import is_locked
 from tests.builders.warm_kedge import run_kedge
 from tests.requirements import REPOSITORY, open_way, require_program, require_root
 

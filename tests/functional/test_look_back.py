@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import CorruptImage, FaultyImage, UsageError
-from kedge.formats.squashfs import layout
+from kedge.image.formats.squashfs import layout
 from tests.builders import layers as build
 from tests.builders.builds import Workshop
 from tests.builders.containers import Runner, give_to, list_left

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import LimitReached, ProgramFailed
-from kedge.host.limits import Limits, read_limits
-from kedge.host.memory import (
+from kedge.cluster.host_memory import (
     count_memory_kills,
     explain_killed,
     explain_memory,
@@ -22,7 +20,9 @@ from kedge.host.memory import (
     suggest_job,
     watch_memory,
 )
-from kedge.posix.owned_names import machine_name
+from kedge.errors import LimitReached, ProgramFailed
+from kedge.system.host.limits import Limits, read_limits
+from kedge.system.owned_names import machine_name
 from tests.builders.control_group import enter_group, memory_group
 from tests.builders.host_tree import write_host, write_tree
 from tests.programs import read_program
@@ -121,7 +121,7 @@ def test_attempt_mark_that_is_damaged_is_removed_in_silence(tmp_path: Path, data
 
 def test_attempt_killed_by_somebody_is_told_once(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from kedge.host.memory import mark_attempt\n"
+        "import sys, time; from pathlib import Path; from kedge.cluster.host_memory import mark_attempt\n"
         "with mark_attempt(Path(sys.argv[1]), 'pulling debian', 'login1'): print('ready', flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
@@ -169,7 +169,7 @@ def test_killed_by_a_real_limit_the_next_run_says_so(small_group: Path, tmp_path
 
 @pytest.mark.root
 def test_limits_of_a_real_group_are_read(small_group: Path) -> None:
-    script = "from kedge.host.limits import read_limits; print(read_limits().memory)"
+    script = "from kedge.system.host.limits import read_limits; print(read_limits().memory)"
     command = enter_group(small_group, [sys.executable, "-c", script])
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     assert int(subprocess.run(command, env=environ, capture_output=True, check=True).stdout) == LIMIT

@@ -12,11 +12,11 @@ import sys
 
 import pytest
 
-from kedge.formats.sif.data_object import DataObject
-from kedge.formats.sif.edit import append_object
-from kedge.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, PartitionType
-from kedge.formats.sif.reader import SifReader
-from kedge.runtime.image_file import identify
+from kedge.image.formats.sif.data_object import DataObject
+from kedge.image.formats.sif.edit import append_object
+from kedge.image.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem, PartitionType
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.image_file import identify
 from tests.builders.sif import build_sif
 from tests.builders.squashfs_images import write_image
 from tests.requirements import require_program
@@ -126,9 +126,7 @@ def test_what_cannot_be_made_is_one_error_and_leaves_nothing(tmp_path, words, re
 
 
 def test_without_mkfs_the_error_names_the_package(tmp_path):
-    script = (
-        "import kedge.ops.images.overlay as m; m.find_program = lambda name: None; from kedge.cli.main import main; "
-    )
+    script = "import kedge.image.overlay as m; m.find_program = lambda name: None; from kedge.cli.main import main; "
     words = f"raise SystemExit(main(['overlay', 'create', {str(tmp_path / 'o.img')!r}]))"
     done = subprocess.run([sys.executable, "-c", script + words], capture_output=True, text=True, check=False)
     assert done.returncode == 41

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.mounts import ext3
+from kedge.container.mounts import ext3
 from tests.builders.servers import wait_until_unused
 from tests.programs import read_program
 from tests.requirements import require_program, require_root, require_user_namespaces
@@ -147,10 +147,10 @@ def test_no_way_at_all_is_one_error_with_every_reason(place):
     found = perform(
         place,
         """
-        import kedge.runtime.mount_operations as module
+        import kedge.container.mount_operations as module
         def refuse(*words): raise OSError(1, "Operation not permitted")
         module.mount_kernel = refuse
-        import kedge.runtime.mounts.fuse_program as programs
+        import kedge.container.fuse_program as programs
         programs.find_program = lambda name: ""
         enter_mounts()
         prepare("lower", "upper", "work", "root")
@@ -171,7 +171,7 @@ def test_paths_with_special_characters_and_many_layers_work(place, way):
     found = perform(
         place,
         f"""
-        from kedge.runtime.mount_operations import mount_fuse, mount_kernel
+        from kedge.container.mount_operations import mount_fuse, mount_kernel
         odd = "a,b:c\\\\d e" + '"'
         enter_mounts()
         names = [f"{{odd}}/{{number}}-{{'long' * 30}}" for number in range(60)]
@@ -220,8 +220,8 @@ def test_fuse_overlayfs_reads_squashfs_layers(place):
     found = perform(
         place,
         """
-        from kedge.runtime.mounts.squashfuse import FuseServer, find_squashfuse, mount_squashfuse
-        from kedge.runtime.mount_operations import mount_fuse
+        from kedge.container.mounts.squashfuse import FuseServer, find_squashfuse, mount_squashfuse
+        from kedge.container.mount_operations import mount_fuse
         server = FuseServer()
         enter_mounts()
         prepare("squash", "lower", "upper", "work", "root")
@@ -292,9 +292,9 @@ def test_an_underlay_shows_all_of_the_image_and_what_was_missing(place):
     found = perform(
         place,
         """
-        from kedge.runtime.mounting import Builder
-        from kedge.runtime.mounts.underlay import plan_underlay
-        from kedge.posix.views import DirectoryView
+        from kedge.container.mounting import Builder
+        from kedge.container.mounts.underlay import plan_underlay
+        from kedge.system.views import DirectoryView
         enter_mounts()
         builder = Builder(base, lambda level, text: answer(said=text))
         builder.prepare()
@@ -476,7 +476,7 @@ def test_without_fuse2fs_the_error_says_what_to_install(place):
     found = perform(
         place,
         """
-        import kedge.runtime.mounts.ext3 as module
+        import kedge.container.mounts.ext3 as module
         module.find_program = lambda name: ""
         try:
             ExtServers([ExtImage(image, 0, 0, writable=False)], base)

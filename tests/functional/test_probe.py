@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.launch.check_world import AskedWorld, compare_world
 from kedge.launch.probe.answers import read_answers, read_failures, read_lines
-from kedge.launch.world import AskedWorld, compare_world
 from tests.builders.containers import Runner, as_user, give_to, make_sandbox
 from tests.builders.mpi_images import installed_title, launch_words, make_mpi_image, probe_rank
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.manifest import DOCKER_LIST
 from kedge.errors import (
     AccessDenied,
     AuthenticationFailed,
@@ -28,8 +29,7 @@ from kedge.errors import (
     OutputExists,
     UnsupportedFormat,
 )
-from kedge.model.manifest import DOCKER_LIST
-from kedge.ops.sources.open_local import open_sif
+from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.images import add_rich_image, hash_file, make_config, noise, rich_layers
 from tests.builders.images import kedge as start_kedge

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kedge.frozen import replace
-from kedge.model.digest import Digest
-from kedge.model.platform import Platform
-from kedge.model.reference import Reference
-from kedge.model.setting_values import LinkMode
-from kedge.ops.images import pull as pulling
-from kedge.ops.setup.workplace import Workplace
-from kedge.settings import Settings
-from kedge.store.store import Store
+from kedge.base.digest import Digest
+from kedge.base.frozen import replace
+from kedge.base.platform import Platform
+from kedge.base.reference import Reference
+from kedge.base.setting_values import LinkMode
+from kedge.image import pull as pulling
+from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.system.settings import Settings
 from tests.fakes.registry import FakeRegistry
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
 from kedge.errors import (
     CorruptImage,
     DigestMismatch,
@@ -19,7 +20,6 @@ from kedge.errors import (
     NoMatchingPlatform,
     UnsupportedFormat,
 )
-from kedge.model.digest import Digest
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, hash_file, make_config
 from tests.builders.sif import fixture_path

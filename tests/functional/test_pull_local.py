@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.manifest import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST
 from kedge.errors import NoMatchingPlatform
-from kedge.model.manifest import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST
-from kedge.ops.sources.fetch_layers import parse_time
+from kedge.image.sources.fetch_layers import parse_time
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, make_config
 from tests.builders.pem_keys import make_pem

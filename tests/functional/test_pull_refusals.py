@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.manifest import OCI_INDEX, OCI_MANIFEST
 from kedge.errors import (
     CorruptImage,
     DigestMismatch,
@@ -22,7 +23,6 @@ from kedge.errors import (
     RegistryProtocolError,
     UsageError,
 )
-from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
 from tests.builders import layers as build
 from tests.builders.images import MACHINE, add_rich_image, make_config
 from tests.builders.warm_kedge import kedge

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kedge.formats.sif.reader import SifReader
+from kedge.image.formats.sif.reader import SifReader
 from tests.builders import layers as build
 from tests.builders.images import make_config, noise
 from tests.fakes.registry import FakeRegistry

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST
 from kedge.errors import (
     AccessDenied,
     AuthenticationFailed,
@@ -21,10 +22,9 @@ from kedge.errors import (
     UnsupportedFormat,
     UsageError,
 )
-from kedge.formats.oci.stored_image import StoredLayer
-from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST
-from kedge.ops.images.push import open_layer
-from kedge.ops.sources.open_local import open_sif
+from kedge.image.formats.oci.stored_image import StoredLayer
+from kedge.image.push import open_layer
+from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.images import add_rich_image, hash_file, make_config, noise, rich_layers
 from tests.builders.warm_kedge import kedge

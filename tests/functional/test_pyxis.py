@@ -90,7 +90,7 @@ def test_pyxis_get_makes_the_files_of_enroot(tmp_path: Path) -> None:
     ],
 )
 def test_pyxis_command_script_does_what_docker_does(section: dict[str, object], words: list[str], shown: str) -> None:
-    from kedge.formats.enroot import render_rc
+    from kedge.image.formats.enroot import render_rc
 
     text = render_rc(section).replace("/etc/rc.local", "/nonexistent")
     done = subprocess.run(["/bin/sh", "-c", text, "rc", *words], capture_output=True, text=True, check=False)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from kedge.base.frozen import replace
 from kedge.cli.main import main
 from kedge.compat.tables.load import Tables, load_tables
 from kedge.errors import NothingFits, SiteProblem, UnknownGpu, UsageError
-from kedge.frozen import replace
 from tests.builders.gpu_hosts import make_host
 from tests.fakes.http_server import Reply
 from tests.fakes.ngc import NgcSite, open_ngc
@@ -215,7 +215,7 @@ def test_recommend_wrong_use_asks_nobody(
 def test_recommend_by_a_driver_alone_asks_for_the_gpu(
     ngc: NgcSite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kedge.runtime.facts.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
+    monkeypatch.setattr("kedge.container.facts.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
     for words in (["pytorch"], ["pytorch", "--driver", "535"], ["cuda", "--driver", "535"]):
         assert main(["recommend", *words]) == UsageError.exit_code
         printed = capsys.readouterr()
@@ -235,7 +235,7 @@ def test_recommend_where_too_little_is_known_names_what_is_missing(
     known = [row for row in load_tables().list_releases("nvcr.io/nvidia/jax")]
     learned = [replace(row, cuda="12.8.0", capabilities="") for row in known]
     tables = Tables(load_tables().cuda, load_tables().gpus, learned)
-    monkeypatch.setattr("kedge.ops.explain.known_tables.load_known_tables", lambda *_: tables)
+    monkeypatch.setattr("kedge.compat.known_tables.load_known_tables", lambda *_: tables)
     assert main(words) == NothingFits.exit_code
     printed = capsys.readouterr().err
     assert "(kernels: 4)\n" in printed

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import OCI_MANIFEST, Descriptor, Manifest
 from kedge.errors import (
     AuthenticationFailed,
     ImageNotFound,
@@ -21,11 +23,9 @@ from kedge.errors import (
     RegistryProtocolError,
     UnsupportedFormat,
 )
-from kedge.model.digest import Digest
-from kedge.model.manifest import OCI_MANIFEST, Descriptor, Manifest
-from kedge.registry.client import RegistryClient
-from kedge.registry.docker_config import store_login
-from kedge.registry.secret import Secret
+from kedge.image.registry.client import RegistryClient
+from kedge.image.registry.docker_config import store_login
+from kedge.image.registry.secret import Secret
 from tests.builders.registry_access import Waits, make_access
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry, Policy, nvcr

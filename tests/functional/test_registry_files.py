@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
 from kedge.errors import (
     CorruptImage,
     ImageNotFound,
@@ -17,11 +18,10 @@ from kedge.errors import (
     RegistryProtocolError,
     UnsupportedFormat,
 )
-from kedge.model.digest import Digest
-from kedge.registry.download import download_url, open_url
-from kedge.registry.library import LibraryClient, find_library
-from kedge.registry.secret import Secret
-from kedge.registry.transport import HttpTransport
+from kedge.image.registry.download import download_url, open_url
+from kedge.image.registry.library import LibraryClient, find_library
+from kedge.image.registry.secret import Secret
+from kedge.image.registry.transport import HttpTransport
 from tests.builders.registry_access import make_access
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import Descriptor, Manifest
 from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, NetworkFailed, RegistryProtocolError
-from kedge.model.digest import Digest
-from kedge.model.manifest import Descriptor, Manifest
-from kedge.registry.client import RegistryClient
+from kedge.image.registry.client import RegistryClient
 from tests.builders.certificates import Authority, make_authority
 from tests.builders.registry_access import make_access
 from tests.fakes.http_server import Reply

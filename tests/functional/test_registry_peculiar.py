@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import Descriptor
 from kedge.errors import AccessDenied, AuthenticationFailed, ImageNotFound, RegistryProtocolError
-from kedge.model.digest import Digest
-from kedge.model.manifest import Descriptor
-from kedge.registry.client import RegistryClient
-from kedge.registry.tag_list import next_link
+from kedge.image.registry.client import RegistryClient, next_link
 from tests.builders.registry_access import Waits, make_access
 from tests.fakes.http_server import Recorded, Reply
 from tests.fakes.registry import FakeRegistry, Policy

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.reference import Reference
-from kedge.ops.setup.workplace import Workplace
-from kedge.ops.sources.resolve import resolve
-from kedge.settings import Settings
-from kedge.store.store import Store
+from kedge.base.reference import Reference
+from kedge.image.sources.resolve import resolve
+from kedge.image.store.store import Store
+from kedge.image.workplace import Workplace
+from kedge.system.settings import Settings
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry
 

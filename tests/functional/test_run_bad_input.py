@@ -439,8 +439,8 @@ def test_trying_namespaces_leaves_the_caller_outside() -> None:
     """Where AppArmor gives namespaces that are of no use, a setuid runtime must still be able to step in."""
     require_user_namespaces()
     code = (
-        "import os; from kedge.runtime.facts import gather_host; from kedge.runtime.options import RunOptions; "
-        "from kedge.runtime.mounting import try_namespaces; before = os.readlink('/proc/self/ns/user')\n"
+        "import os; from kedge.container.facts import gather_host; from kedge.container.options import RunOptions; "
+        "from kedge.container.mounting import try_namespaces; before = os.readlink('/proc/self/ns/user')\n"
         "try: try_namespaces(RunOptions(), gather_host(os.environ)); print('can')\n"
         "except OSError as problem: print(problem.errno)\n"
         "assert os.readlink('/proc/self/ns/user') == before"

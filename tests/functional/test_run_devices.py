@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.hostpack.packer import pack_host
+from kedge.image.host_programs.packer import pack_host
 from tests.builders.folder_sink import MemorySink, write_tree
 from tests.requirements import REPOSITORY, open_way, require_program, require_user_namespaces
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.command_line.shim_file import make_shim
+from kedge.container.shim_file import make_shim
 from tests.builders.containers import Runner
 from tests.requirements import REPOSITORY
 
@@ -41,7 +41,7 @@ def test_interrupt_while_an_image_is_made_ready_is_the_childs(runner: Runner) ->
     """The parent waits until the child has cleaned up, and ends as it did."""
     child = "import os, signal, sys, time; print('ready', flush=True); time.sleep(30)"
     code = (
-        "import sys; from kedge.posix.spawn import run_attached; import os; "
+        "import sys; from kedge.system.spawn import run_attached; import os; "
         f"print(run_attached([sys.executable, '-c', {child!r}], os.environ))"
     )
     process = subprocess.Popen(

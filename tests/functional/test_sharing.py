@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.spawn import start_of
-from kedge.runtime.options import RunOptions
-from kedge.runtime.processes import rank_sharing
-from kedge.runtime.processes.rank_sharing import find_launch, has_companions, make_key
+from kedge.container.options import RunOptions
+from kedge.container.processes import rank_sharing
+from kedge.container.processes.rank_sharing import find_launch, has_companions, make_key
+from kedge.system.spawn import start_of
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.programs import read_program
 from tests.requirements import require_user_namespaces
@@ -242,7 +242,7 @@ def test_sharing_launch_without_a_name_is_told_by_the_parent(environ: dict[str, 
 
 def test_sharing_launch_of_hydra_is_known_below_a_script() -> None:
     """Nothing names such a launch; the first process above that has no rank's variables is the launcher's."""
-    code = "import os; from kedge.runtime.processes.rank_sharing import find_launch; print(find_launch(os.environ))"
+    code = "import os; from kedge.container.processes.rank_sharing import find_launch; print(find_launch(os.environ))"
     ranks = [
         subprocess.run(
             ["/bin/sh", "-c", f'{script} "$0" -c "$1"; exit $?', sys.executable, code],

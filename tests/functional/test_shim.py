@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.release import VERSION
 from kedge.cli.main import make_parser
-from kedge.cli.shim_words import SPOKEN, translate
+from kedge.cli.shims.shim_words import SPOKEN, translate
+from kedge.container.flags import parse_words
+from kedge.container.shim_file import MARK, PROGRAMS, is_shim, make_shim
 from kedge.errors import KedgeError, UsageError
-from kedge.release import VERSION
-from kedge.runtime.command_line.shim_file import MARK, PROGRAMS, is_shim, make_shim
-from kedge.runtime.flags import parse_words
 from tests.builders.busybox import read_busybox
 from tests.functional.test_cli_container import FORBIDDEN, run_kedge
 from tests.requirements import REPOSITORY, require_shared, require_user_namespaces
@@ -397,6 +397,43 @@ def test_shim_without_its_package_says_so(tmp_path: Path) -> None:
     assert MARK in path.read_text()
 
 
+# As `kedge shim install` of 0.1 wrote it: such files lie in people's ~/bin, and a newer kedge leaves them there.
+OF_KEDGE_0_1 = """#!{python} -SI
+# {program}: made by 'kedge shim install', and removed by 'kedge shim remove'
+import sys
+
+sys.path.insert(0, '{source}')
+try:
+    from kedge.cli.{module} import main
+except ImportError as problem:
+    sys.exit(f"{program}: kedge is not in {{sys.path[0]}} ({{problem}}); to write this file again: kedge shim install")
+sys.exit(main('{program}'))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "module", "words", "shown"),
+    [
+        ("apptainer", "shim_words", ["--version"], f"apptainer version {SPOKEN}"),
+        ("singularity", "shim_words", ["--version"], "version"),
+        ("docker", "docker_words", ["--version"], "Docker version"),
+        ("enroot", "enroot_words", ["version"], ""),
+        ("srun", "srun_words", ["--version"], ""),
+    ],
+)
+def test_shim_that_kedge_0_1_installed_still_starts_kedge(
+    program: str, module: str, words: list[str], shown: str, tmp_path: Path
+) -> None:
+    path = tmp_path / program
+    source = str(REPOSITORY / "src")
+    path.write_text(OF_KEDGE_0_1.format(python=sys.executable, program=program, source=source, module=module))
+    path.chmod(0o755)
+    assert is_shim(str(path))
+    done = subprocess.run([path, *words], capture_output=True, text=True, check=False, timeout=60)
+    assert "to write this file again" not in done.stderr
+    assert shown in done.stdout
+
+
 def test_shim_verbs_find_the_libraries(tmp_path: Path) -> None:
     install(tmp_path)
     done = subprocess.run([tmp_path / "apptainer", "inspect", "--help"], capture_output=True, text=True, check=False)
@@ -410,9 +447,9 @@ def test_shim_verbs_find_the_libraries(tmp_path: Path) -> None:
 def test_shim_starts_of_containers_import_nothing_heavy() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r})\n"
-        "fake = type(sys)('kedge.runtime.start_container'); fake.run_container = lambda options, say, services: 7\n"
-        "sys.modules['kedge.runtime.start_container'] = fake\n"
-        "from kedge.cli.shim_words import main\n"
+        "fake = type(sys)('kedge.container.start_container'); fake.run_container = lambda options, say, services: 7\n"
+        "sys.modules['kedge.container.start_container'] = fake\n"
+        "from kedge.cli.shims.shim_words import main\n"
         "status = main('singularity', ['-q', 'exec', '--nv', 'i', 'x']); print(*sys.modules); sys.exit(status)"
     )
     done = subprocess.run([sys.executable, "-SI", "-c", code], capture_output=True, text=True, check=False)

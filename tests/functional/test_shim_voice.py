@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.tree import ContentSink, Node, NodeKind
+from kedge.base.tree import ContentSink, Node, NodeKind
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.shims import with_shim

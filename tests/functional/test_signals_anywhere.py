@@ -17,7 +17,8 @@ from tests.fakes.registry import FakeRegistry
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 # Where signals were lost: locks of Python's own, starts of processes, and what follows a download.
-PLACES = "/threading.py,/contextlib.py,/subprocess.py,/kedge/posix/,/kedge/store/,/kedge/layers/,/kedge/ops/build/"
+PLACES = "/threading.py,/contextlib.py,/subprocess.py,"
+PLACES += "/kedge/system/,/kedge/image/store/,/kedge/image/layers/,/kedge/builds/"
 STALLS = 300_000  # bytes of a layer that stands still
 SEED = 26
 

@@ -25,13 +25,13 @@ from kedge.errors import (
     SignatureInvalid,
     UsageError,
 )
-from kedge.formats.sif.data_object import DataObject
-from kedge.formats.sif.edit import append_object
-from kedge.formats.sif.layout import DataType
-from kedge.signing.keyring import KeyRing
-from kedge.signing.openpgp import signature as sig
-from kedge.signing.openpgp.keys import armor_block, make_public, read_keys
-from kedge.signing.openpgp.packets import USER_ID, write_packet
+from kedge.image.formats.sif.data_object import DataObject
+from kedge.image.formats.sif.edit import append_object
+from kedge.image.formats.sif.layout import DataType
+from kedge.image.trust.keyring import KeyRing
+from kedge.image.trust.openpgp import signature as sig
+from kedge.image.trust.openpgp.keys import armor_block, make_public, read_keys
+from kedge.image.trust.openpgp.packets import USER_ID, write_packet
 from tests.builders.openpgp_keys import (
     assemble,
     certify,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.cli.main import main
 from kedge.cli.topics import TOPICS
 from kedge.jobs.description import parse_description
-from kedge.model.tree import ContentSink, Node, NodeKind
 from tests.builders.documents import list_commands_of
 from tests.builders.squashfs_images import add_file, add_folder, write_image
 from tests.requirements import REPOSITORY
@@ -41,7 +41,7 @@ def test_site_pages_are_about_all_sites_of_the_tutorials() -> None:
     assert {page.stem for page in PAGES} == {"zih", "sdumont", "abci", "nvidia-slurm", "tacc"}
     sites = {site for _, site, _ in REQUESTS}
     assert sites >= {"zih-alpha", "zih-taurus", "sdumont", "abci3", "abci2", "generic-slurm", "nvidia", "tacc-frontera"}
-    assert sites <= {path.stem for path in (REPOSITORY / "src/kedge/sites/profiles").glob("*.toml")}
+    assert sites <= {path.stem for path in (REPOSITORY / "src/kedge/cluster/sites/profiles").glob("*.toml")}
     assert {f"sites/{page.name}" for page in PAGES} <= {page for page, _ in TOPICS.values()}
 
 

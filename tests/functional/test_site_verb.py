@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.sites.profile import SHIPPED
+from kedge.cluster.sites.profile import SHIPPED
 from tests.requirements import REPOSITORY
 
 RECORDED = REPOSITORY / "tests/golden/discover"

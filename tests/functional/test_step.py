@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.container.start.step import run_step
 from kedge.errors import CannotStart, ProgramFailed
-from kedge.runtime.start.step import run_step
 from tests.builders.containers import each_role, give_to, make_sandbox
 from tests.builders.sleepers import find_sleepers, make_seconds
 from tests.requirements import require_user_namespaces
@@ -21,7 +21,7 @@ from tests.requirements import require_user_namespaces
 PROGRAM = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from kedge.runtime.start.step import run_step
+from kedge.container.start.step import run_step
 
 def step(number):
     return run_step(sys.argv[1], ["sh", "-c", f"id -u; exit {number}"], options=["--fakeroot"])

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import NoSpace
-from kedge.store.download import IngestOptions
-from kedge.store.images import Handing
-from kedge.store.store import Store
+from kedge.image.store.download import IngestOptions
+from kedge.image.store.images import Handing
+from kedge.image.store.store import Store
 from tests.builders.blobs import BlobSource, describe, make_content
 from tests.builders.small_disks import small_memory
 from tests.fakes.store_user import BLOB_SIZE, IMAGE_KEY

@@ -19,7 +19,7 @@ WORDS = {
     "submit in an image": ("submit", "--time", "5m", "-G", "1", "image.sif", "python", "train.py"),
     "jobs": ("jobs",),
 }
-OF_IMAGES = {"kedge.runtime", "kedge.runtime.image_file"}  # a submission looks at the image, in the way of a start
+OF_IMAGES = {"kedge.container", "kedge.image.image_file"}  # a submission looks at the image, in the way of a start
 HEAVY = {
     *("dataclasses", "inspect", "ast", "hashlib", "socket", "ssl", "logging", "tempfile", "concurrent.futures"),
     *("asyncio", "ctypes", "pickle", "random", "uuid", "email", "http", "urllib.request", "importlib.metadata"),

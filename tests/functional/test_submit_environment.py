@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.frozen import replace
+from kedge.cluster.job import Job, Parallel
+from kedge.cluster.schedulers.backend import ScriptContext
+from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.site import Site
 from kedge.errors import RequestRefused
-from kedge.frozen import replace
-from kedge.model.job import Job, Parallel
-from kedge.model.site import Site
-from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.choose import find_backend
 from tests.builders.queue_user import QueueUser
 from tests.requirements import require_user_namespaces
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.job import Job
-from kedge.model.site import Site
-from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.choose import find_backend
+from kedge.cluster.job import Job
+from kedge.cluster.schedulers.backend import ScriptContext
+from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.site import Site
 from tests.builders.queue_user import QueueUser
 from tests.fakes.registry import FakeRegistry
 from tests.requirements import require_user_namespaces

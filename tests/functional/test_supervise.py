@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.spawn import start_of
+from kedge.system.spawn import start_of
 from tests.builders.waiting import wait_until
 from tests.programs import read_program
 from tests.requirements import REPOSITORY, require_user_namespaces
@@ -223,7 +223,7 @@ def test_supervise_terminal_stop_and_continue(program: str) -> None:
 
 @pytest.mark.parametrize("module", ["supervise", "join_namespaces", "rank_sharing"])
 def test_supervise_modules_on_the_way_of_a_start_are_lean(module: str) -> None:
-    code = f"import sys; sys.path[:0] = sys.argv[1:]; import kedge.runtime.processes.{module}; print(*sys.modules)"
+    code = f"import sys; sys.path[:0] = sys.argv[1:]; import kedge.container.processes.{module}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-SI", "-c", code, str(REPOSITORY / "src")], capture_output=True, text=True, check=True
     )

@@ -243,7 +243,7 @@ def test_tags_of_which_none_fits_say_so(ngc: NgcSite, capsys: pytest.CaptureFixt
 def test_tags_for_a_driver_without_a_gpu_say_what_is_missing(
     ngc: NgcSite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kedge.runtime.facts.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
+    monkeypatch.setattr("kedge.container.facts.gather_host", lambda _: make_host({"/dev/null": ""}))  # no GPU here
     notes = ask(capsys, "pytorch", "--driver", "535", "--limit", "2")["notes"]
     assert any("the GPU of a machine with driver 535 is unknown: name it with --gpu GPU" in note for note in notes)
 

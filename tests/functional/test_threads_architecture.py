@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from kedge.cluster.job import Job
+from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.site import Queue, Site
 from kedge.compat.failures.find_clues import find_clues
 from kedge.compat.judge import judge
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NO
 from kedge.errors import UnknownGpu, WillNotRun
+from kedge.jobs.cluster import Cluster
 from kedge.jobs.records import Records
-from kedge.model.job import Job
-from kedge.model.site import Queue, Site
-from kedge.ops.jobs.cluster import Cluster
-from kedge.ops.jobs.submit import plan_submit
-from kedge.schedulers.choose import find_backend
-from kedge.settings import Settings
+from kedge.jobs.submit import plan_submit
+from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_image
 from tests.builders.user_threads import TABLES, about, ask, case, make_node, read_image, start, tell
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kedge.answers.doctor.finding import NOTE
+from kedge.answers.doctor.gpu.driver import check_driver
+from kedge.answers.doctor.surroundings import Surroundings
 from kedge.cli.main import main
 from kedge.compat.verdict import MINOR, NO
-from kedge.doctor.finding import NOTE
-from kedge.doctor.gpu.driver import check_driver
-from kedge.doctor.surroundings import Surroundings
 from kedge.errors import ImageNotFound, WillNotRun
-from kedge.settings import Settings
+from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import ALL, make_driver_tree, make_host, make_libraries
 from tests.builders.images import make_config
 from tests.builders.nvml import write_machine

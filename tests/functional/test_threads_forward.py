@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.explain_text import list_lines
+from kedge.answers.doctor.finding import WARNING
+from kedge.answers.doctor.gpu.fabric import check_fabric
+from kedge.answers.doctor.gpu.nvidia.libraries import check_libraries
+from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.explain import Explanation
+from kedge.cli.explain import list_lines
 from kedge.compat.failures.find_clues import find_clues
 from kedge.compat.verdict import MINOR, NATIVE, NO
-from kedge.doctor.finding import WARNING
-from kedge.doctor.gpu.fabric import check_fabric
-from kedge.doctor.gpu.nvidia.libraries import check_libraries
-from kedge.doctor.surroundings import Surroundings
+from kedge.container.facts import LIBRARIES
 from kedge.errors import WillNotRun
-from kedge.ops.explain.explain import Explanation
-from kedge.runtime.facts import LIBRARIES
-from kedge.settings import Settings
+from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_compat_image, make_elf
 from tests.builders.nvml import FOLDER, make_gpu_tree, write_machine
 from tests.builders.user_threads import TABLES, about, ask, case, make_node, read_image, start, tell

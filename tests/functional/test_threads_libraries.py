@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from kedge.answers.doctor.finding import WARNING
+from kedge.answers.doctor.image_check import judge_image
+from kedge.answers.explain import explain
+from kedge.base.reference import Reference
 from kedge.compat.failures.find_clues import find_clues
 from kedge.compat.verdict import NATIVE
-from kedge.doctor.finding import WARNING
-from kedge.doctor.image_findings import judge_image
-from kedge.model.reference import Reference
-from kedge.ops.explain.explain import explain
-from kedge.ops.setup.workplace import Workplace
-from kedge.runtime.devices import plan_devices
-from kedge.runtime.facts import LIBRARIES, Additions
-from kedge.runtime.options import RunOptions
-from kedge.settings import Settings
+from kedge.container.devices import plan_devices
+from kedge.container.facts import LIBRARIES, Additions
+from kedge.container.options import RunOptions
+from kedge.image.workplace import Workplace
+from kedge.system.settings import Settings
 from tests.builders import payloads
 from tests.builders.gpu_hosts import ALL, CUDA_IMAGE, NEUTRAL, make_driver_tree, make_elf, make_host, make_image
 from tests.builders.user_threads import TABLES, about, ask, case, make_node, read_image, start, tell
@@ -127,7 +127,8 @@ def test_threads_forgotten_nv_is_said() -> None:
 
 @about(41)
 def test_threads_jetson_lends_its_files() -> None:
-    # where its own lists are missing the directory is enough; the lists: tests/unit/runtime/devices/nvidia/test_plan.py
+    # where its own lists are missing the directory is enough; the lists:
+    # tests/unit/container/devices/nvidia/test_plan.py
     tree: dict[str, bytes | str | None] = {
         "/etc/nv_tegra_release": "# R32",
         f"{ARM}/tegra/libcuda.so.1.1": make_elf(),

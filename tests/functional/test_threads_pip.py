@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.answers.doctor.image_check import judge_image
 from kedge.compat.failures.find_clues import find_clues
 from kedge.compat.recommend import recommend
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NATIVE
-from kedge.doctor.image_findings import judge_image
 from tests.builders.user_threads import TABLES, about, case, read_image
 
 PYTORCH = "nvcr.io/nvidia/pytorch"

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kedge.answers.doctor.finding import WARNING
+from kedge.answers.doctor.gpu.nvidia.selection import check_selection
+from kedge.answers.doctor.surroundings import Surroundings
 from kedge.compat.failures.find_clues import find_clues
-from kedge.doctor.finding import WARNING
-from kedge.doctor.gpu.nvidia.selection import check_selection
-from kedge.doctor.surroundings import Surroundings
-from kedge.runtime.facts import Additions
-from kedge.settings import Settings
+from kedge.container.facts import Additions
+from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_driver_tree, make_host
 from tests.builders.nvml import make_gpu_tree, write_machine
 from tests.builders.user_threads import about, start

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from kedge.base.manifest import OCI_INDEX, OCI_MANIFEST
+from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.errors import FileProblem, ImageNotFound, NoSpace, UnsupportedFormat
-from kedge.model.manifest import OCI_INDEX, OCI_MANIFEST
-from kedge.model.tree import ContentSink, Node, NodeKind
-from kedge.runtime import node_cache
+from kedge.image import node_cache
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.builders.images import add_rich_image, make_config, noise, rich_layers
@@ -347,10 +347,10 @@ def test_unpack_never_takes_an_image_from_a_program_that_closed_its_lock(both: R
 def test_unpack_refuses_a_file_that_changes_meanwhile(both: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     if both.uid != os.getuid():
         pytest.skip("in this process, as its own user")
-    from kedge.layers.unpack_squashfs import TreeExtractor
-    from kedge.ops.images.unpack import unpack as unpack_image
-    from kedge.ops.setup.workplace import Workplace
-    from kedge.settings import Settings
+    from kedge.image.layers.unpack_squashfs import TreeExtractor
+    from kedge.image.unpack import unpack as unpack_image
+    from kedge.image.workplace import Workplace
+    from kedge.system.settings import Settings
 
     path, other = put_squashfs(both), put_squashfs(both, "other.sqsh")
     extract = TreeExtractor.extract

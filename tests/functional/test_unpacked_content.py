@@ -142,10 +142,10 @@ def test_a_file_that_is_changed_while_it_is_unpacked_is_refused(
     image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kedge.errors import FileProblem
-    from kedge.ops.images.unpack import unpack as unpack_here
-    from kedge.ops.setup.workplace import Workplace
-    from kedge.ops.sources import content_digest as image_content
-    from kedge.settings import Settings
+    from kedge.image.sources import content_digest as image_content
+    from kedge.image.unpack import unpack as unpack_here
+    from kedge.image.workplace import Workplace
+    from kedge.system.settings import Settings
 
     hash_content = image_content.hash_content
 

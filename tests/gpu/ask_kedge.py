@@ -17,15 +17,15 @@ from typing import Any
 def main() -> None:
     """Print the target, what NVML says, and a verdict for each case."""
     sys.path.insert(0, sys.argv[1])
-    from kedge.compat.image.traits import Fact, ImageTraits
+    from kedge.answers.targets import find_target
+    from kedge.base.frozen import as_dict, replace
     from kedge.compat.judge import judge
     from kedge.compat.tables.load import load_tables
-    from kedge.frozen import as_dict, replace
-    from kedge.host.gpu_probe import probe_gpus
-    from kedge.ops.explain.targets import find_target
-    from kedge.runtime.devices.nvidia.libraries import find_libraries
-    from kedge.runtime.facts import gather_host
-    from kedge.settings import Settings
+    from kedge.compat.traits import Fact, ImageTraits
+    from kedge.container.devices.nvidia.libraries import find_libraries
+    from kedge.container.facts import gather_host
+    from kedge.system.host.gpu_probe import probe_gpus
+    from kedge.system.settings import Settings
 
     environ = dict(os.environ)
     tables = load_tables()
@@ -51,16 +51,16 @@ def main() -> None:
 
 def show(target: Any) -> dict[str, Any]:
     """A target as JSON has it; of the processor's features their number."""
-    from kedge.frozen import as_dict, replace
+    from kedge.base.frozen import as_dict, replace
 
     return as_dict(replace(target, cpu_features=None)) | {"cpu_features": len(target.cpu_features or ())}
 
 
 def describe_hidden(tables: Any) -> Any:
     """This machine, were /proc/driver hidden, as sandboxes do it: the driver itself must be asked."""
-    from kedge.ops.explain.host_target import describe_host
-    from kedge.posix.views import DirectoryView
-    from kedge.runtime.facts import gather_host
+    from kedge.answers.host_target import describe_host
+    from kedge.container.facts import gather_host
+    from kedge.system.views import DirectoryView
 
     class HidingView(DirectoryView):
         def resolve(self, path: str) -> str:

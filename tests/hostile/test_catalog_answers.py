@@ -16,11 +16,9 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import KedgeError, NetworkFailed, RegistryProtocolError
-from kedge.registry import catalog
-from kedge.registry.catalog import NgcCatalog
-from kedge.registry.client import RegistryClient
-from kedge.registry.hub_search import HubCatalog
-from kedge.registry.tag_list import TagLimits
+from kedge.image.registry import catalog
+from kedge.image.registry.catalog import HubCatalog, NgcCatalog
+from kedge.image.registry.client import RegistryClient, TagLimits
 from tests.builders.registry_access import make_access
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 

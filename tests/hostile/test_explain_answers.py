@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.answers.explain import Explanation, explain
+from kedge.base.digest import Digest
+from kedge.base.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST, OCI_INDEX
+from kedge.base.reference import Reference
 from kedge.compat.tables.load import load_tables
 from kedge.errors import (
     CorruptImage,
@@ -24,12 +28,8 @@ from kedge.errors import (
     RegistryProtocolError,
     UnsupportedFormat,
 )
-from kedge.model.digest import Digest
-from kedge.model.manifest import DOCKER_CONFIG, DOCKER_LAYER_GZIP, DOCKER_MANIFEST, OCI_INDEX
-from kedge.model.reference import Reference
-from kedge.ops.explain.explain import Explanation, explain
-from kedge.ops.setup.workplace import Workplace
-from kedge.settings import Settings
+from kedge.image.workplace import Workplace
+from kedge.system.settings import Settings
 from tests.builders.images import kedge
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry
@@ -263,7 +263,7 @@ def trickle(start: bytes) -> Iterator[str]:
 
 
 def test_explain_body_that_trickles_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kedge.registry.client._SMALL_SECONDS", 0.5)
+    monkeypatch.setattr("kedge.image.registry.client._SMALL_SECONDS", 0.5)
     began = time.monotonic()
     with trickle(b'{"schemaVersion":2,') as host, pytest.raises(NetworkFailed):
         explain(Reference.parse(f"docker://{host}/{NAME}:1"), workplace(tmp_path), tables=TABLES)
@@ -273,7 +273,7 @@ def test_explain_body_that_trickles_without_end_is_left(tmp_path: Path, monkeypa
 def test_explain_config_that_trickles_without_end_is_left(
     registry: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kedge.registry.client._SMALL_SECONDS", 0.5)
+    monkeypatch.setattr("kedge.image.registry.client._SMALL_SECONDS", 0.5)
     put(registry, b" " * 1_000_000)
     with trickle(b"{") as host:
         registry.server.fail("/blobs/", times=9, reply=Reply(307, headers={"Location": f"http://{host}/config"}))
@@ -347,9 +347,9 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
-    from kedge.formats.singularityd.inspect_report import InspectReport
-    from kedge.ops.explain.file_traits import _read_inspection
-    from kedge.ops.images.inspect import Inspection
+    from kedge.compat.file_traits import _read_inspection
+    from kedge.image.formats.singularityd.inspect_report import InspectReport
+    from kedge.image.inspect import Inspection
 
     section = {key: value for key in ("Env", "Labels", "Entrypoint", "Cmd")}
     found = _read_inspection("x", Inspection(InspectReport(), section), TABLES, "amd64")

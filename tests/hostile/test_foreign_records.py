@@ -19,13 +19,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.compat.data import learned_path
 from kedge.compat.tables.load import SHIPPED
 from kedge.errors import FileProblem
+from kedge.jobs.local.queue_files import LocalQueue, LocalRequest
 from kedge.jobs.records import Draft, Records
-from kedge.localqueue.queue_files import LocalQueue
-from kedge.localqueue.request import LocalRequest
-from kedge.ops.explain.data import learned_path
-from kedge.remote_call.pack import read_answer, write_call
+from kedge.tools.functions.pack import read_answer, write_call
 from tests.builders.containers import USER, Runner, make_runner
 from tests.builders.matrices import EVERY
 from tests.programs import read_program

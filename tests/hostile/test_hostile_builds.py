@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.platform import Platform
+from kedge.base.platform import Platform
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.matrices import each_cell
 from tests.builders.oci_archive import Entry, OciArchive

@@ -17,21 +17,21 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kedge.errors import KedgeError
-from kedge.formats.sif.data_object import DataObject
-from kedge.formats.sif.layout import DataType, HashType, pack_signature_extra
-from kedge.formats.sif.reader import SifReader
-from kedge.formats.sif.writer import SifBuilder
-from kedge.signing import dsse, keyserver
-from kedge.signing.crypto import load_certificates, load_private_pem, load_public_pem
-from kedge.signing.digests import Digester, compute_metadata, parse_metadata
-from kedge.signing.keyring import find_in_blocks
-from kedge.signing.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
-from kedge.signing.openpgp.key_validity import judge
-from kedge.signing.openpgp.keys import armor_block, make_public, merge_blocks, read_keys
-from kedge.signing.openpgp.packets import write_integer, write_packet
-from kedge.signing.openpgp.secret import parse_secret_key
-from kedge.signing.openpgp.signature import TEXT, make_signature, read_signatures
-from kedge.signing.verify import KnownKey, Material, VerifySelection, verify_image
+from kedge.image.formats.sif.data_object import DataObject
+from kedge.image.formats.sif.layout import DataType, HashType, pack_signature_extra
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.formats.sif.writer import SifBuilder
+from kedge.image.trust import dsse, keyserver
+from kedge.image.trust.crypto import load_certificates, load_private_pem, load_public_pem
+from kedge.image.trust.digests import Digester, compute_metadata, parse_metadata
+from kedge.image.trust.keyring import find_in_blocks
+from kedge.image.trust.openpgp.armor import canonicalize_text, parse_cleartext, write_cleartext
+from kedge.image.trust.openpgp.key_validity import judge
+from kedge.image.trust.openpgp.keys import armor_block, make_public, merge_blocks, read_keys
+from kedge.image.trust.openpgp.packets import write_integer, write_packet
+from kedge.image.trust.openpgp.secret import parse_secret_key
+from kedge.image.trust.openpgp.signature import TEXT, make_signature, read_signatures
+from kedge.image.trust.verify import KnownKey, Material, VerifySelection, verify_image
 from tests.builders.openpgp_keys import CREATED, NOW, bind, make_pair, rsa_block, simple_block, subkey_block
 
 EVE = make_pair("ed25519", 501)
@@ -258,7 +258,7 @@ def test_hostile_rsa_numbers_are_bounded(name: str) -> None:
     "point", [b"\x04" + bytes(64), b"\x04" + b"\xff" * 64, b"\x02" + bytes(32), b"\x04", b"\x40" * 33]
 )
 def test_hostile_curve_points_verify_nothing(point: bytes) -> None:
-    from kedge.signing.crypto import verify_ecdsa, verify_ed25519
+    from kedge.image.trust.crypto import verify_ecdsa, verify_ed25519
 
     assert not verify_ecdsa("p256", point, "sha256", bytes(32), (1, 1))
     assert not verify_ed25519(point, b"", bytes(64))
@@ -266,7 +266,7 @@ def test_hostile_curve_points_verify_nothing(point: bytes) -> None:
 
 @pytest.mark.parametrize("pair", [(0, 0), (0, 1), (1, 0), (1 << 256, 1), (1, 1 << 4000)], ids=range(5))
 def test_hostile_ecdsa_numbers_verify_nothing(pair: tuple[int, int]) -> None:
-    from kedge.signing.crypto import verify_ecdsa
+    from kedge.image.trust.crypto import verify_ecdsa
 
     assert not verify_ecdsa("p256", make_pair("p256", 5).key.numbers.point, "sha256", bytes(32), pair)
 

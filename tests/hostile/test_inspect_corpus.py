@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kedge.base.manifest import parse_config
+from kedge.base.platform import Platform
+from kedge.base.tree import Node, NodeKind
 from kedge.errors import KedgeError
-from kedge.formats.sif.layout import DataType
-from kedge.formats.singularityd.decorate_tree import decorate, describe
-from kedge.formats.singularityd.documents import SourceRecord
-from kedge.formats.singularityd.inspect_report import (
+from kedge.image.formats.sif.layout import DataType
+from kedge.image.formats.singularityd.decorate_tree import decorate, describe
+from kedge.image.formats.singularityd.documents import SourceRecord
+from kedge.image.formats.singularityd.inspect_report import (
     ReportSelection,
     parse_metadata,
     render_document,
     render_text,
     select_document,
 )
-from kedge.model.manifest import parse_config
-from kedge.model.platform import Platform
-from kedge.model.tree import Node, NodeKind
-from kedge.ops.images.inspect import inspect_path
+from kedge.image.inspect import inspect_path
 from tests.builders.sif import build_sif, fixture_path
 
 RECORD = SourceRecord("docker", "x", None, Platform("arm64"), 0)

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import CorruptImage, HostileImage, KedgeError, UnsupportedFormat
-from kedge.layers import assemble
-from kedge.layers.apply_layer import apply_layer
-from kedge.layers.flatten import flatten
-from kedge.layers.limits import FlattenOptions
-from kedge.layers.overlay_directory import NoOverlayForm, unpack_overlay
-from kedge.layers.sandbox import SandboxSink
+from kedge.image.layers import assemble
+from kedge.image.layers.apply_layer import apply_layer
+from kedge.image.layers.flatten import flatten
+from kedge.image.layers.limits import FlattenOptions
+from kedge.image.layers.overlay_directory import NoOverlayForm, unpack_overlay
+from kedge.image.layers.sandbox import SandboxSink
 from tests.builders import layers as build
 from tests.builders.layers import MemorySink, file, folder, hard_link, layer, names_in, pax, sources, symlink
 

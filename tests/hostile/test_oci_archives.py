@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import CorruptImage, HostileImage, KedgeError
-from kedge.formats.oci import tar_archive as archive_module
-from kedge.formats.oci.layout import OciLayout
-from kedge.formats.oci.open_stored import open_images
-from kedge.formats.oci.tar_archive import TarArchive
-from kedge.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
+from kedge.image.formats.oci import tar_archive as archive_module
+from kedge.image.formats.oci.layout import OciLayout
+from kedge.image.formats.oci.open_stored import open_images
+from kedge.image.formats.oci.tar_archive import TarArchive
+from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from tests.builders.oci_images import make_image, make_tar, read_layers
 
 IMAGE = make_image([{"a": b"1" * 700}, {"b": b"2"}], tag="x:1")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.digest import Digest
-from kedge.model.platform import Platform
+from kedge.base.digest import Digest
+from kedge.base.platform import Platform
 from tests.builders import layers as build
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox

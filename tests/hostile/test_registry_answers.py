@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import MAXIMUM_MANIFEST, Descriptor, Manifest
 from kedge.errors import (
     AuthenticationFailed,
     CorruptImage,
@@ -18,9 +20,7 @@ from kedge.errors import (
     NetworkFailed,
     RegistryProtocolError,
 )
-from kedge.model.digest import Digest
-from kedge.model.manifest import MAXIMUM_MANIFEST, Descriptor, Manifest
-from kedge.registry.client import RegistryClient
+from kedge.image.registry.client import RegistryClient
 from tests.builders.registry_access import Waits, make_access
 from tests.fakes.http_server import Reply
 from tests.fakes.registry import FakeRegistry, Policy
@@ -144,8 +144,8 @@ def test_hostile_blob_larger_than_allowed_is_not_asked_for(tmp_path: Path) -> No
 
 
 def test_hostile_server_that_stalls_is_left(tmp_path: Path) -> None:
-    from kedge.registry.client_setup import Access
-    from kedge.registry.transport import HttpTransport, TransportOptions
+    from kedge.image.registry.client_setup import Access
+    from kedge.image.registry.transport import HttpTransport, TransportOptions
 
     with open_registry() as registry:
         registry.server.fail("/manifests/", times=9, delay=2.0)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.confined_paths import remove_tree
+from kedge.system.confined_paths import remove_tree
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import APPLETS, Runner, each_role, give_to, make_sandbox
 from tests.builders.images import MACHINE

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.tree import ContentSink, Node, NodeKind
-from kedge.runtime.processes.instance_records import Instance
+from kedge.base.tree import ContentSink, Node, NodeKind
+from kedge.container.processes.instance_records import Instance
 from tests.builders.containers import Runner, each_role, give_to, make_runner, make_sandbox
 from tests.builders.matrices import EVERY, each_cell
 from tests.builders.squashfs_images import add_file, add_folder, add_special, write_image

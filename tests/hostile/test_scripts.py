@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from kedge.batchscript.convert import convert_script
-from kedge.batchscript.reader import read_script
-from kedge.batchscript.rules import check_script
+from kedge.jobs.scripts.convert import convert_script
+from kedge.jobs.scripts.reader import read_script
+from kedge.jobs.scripts.rules import check_script
 
 SIZE = 1 << 15
 HEAD = "#!/bin/bash\n#SBATCH -N 1\n"

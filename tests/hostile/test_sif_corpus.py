@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import KedgeError
-from kedge.formats.sif.data_object import DataObject
-from kedge.formats.sif.edit import append_object, delete_object
-from kedge.formats.sif.layout import DATA_OFFSET, DESCRIPTOR, DataType, pack_partition_extra
-from kedge.formats.sif.listing import format_header, format_list, format_object, list_json
-from kedge.formats.sif.reader import SifReader
+from kedge.image.formats.sif.data_object import DataObject
+from kedge.image.formats.sif.edit import append_object, delete_object
+from kedge.image.formats.sif.layout import DATA_OFFSET, DESCRIPTOR, DataType, pack_partition_extra
+from kedge.image.formats.sif.listing import format_header, format_list, format_object, list_json
+from kedge.image.formats.sif.reader import SifReader
 from tests.builders.sif import all_fixtures, build_sif
 
 EXTREMES = (-1, 0, 1, 127, 4096, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63))

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from kedge.base.tree import ContentSink, Node, NodeKind, walk
 from kedge.errors import CorruptImage, HostileImage, KedgeError, UnsupportedFormat
-from kedge.formats.squashfs import layout
-from kedge.formats.squashfs.reader import SquashReader
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import ContentSink, Node, NodeKind, walk
+from kedge.image.formats.squashfs import layout
+from kedge.image.formats.squashfs.reader import SquashReader
+from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 from tests.builders.squashfs_images import add_file, add_folder, add_special, fill_sample, mixed_bytes, write_image
 
 CODECS = ["none", "zstd", "gzip:1", "lz4"]
@@ -285,7 +285,7 @@ def test_squashfs_forged_inodes_are_refused(
 
 def test_squashfs_metadata_bombs_are_bounded() -> None:
     """A metadata block that expands beyond 8 KiB is refused, whatever its codec says."""
-    from kedge.formats.compression.blocks import open_codec
+    from kedge.image.formats.compression.blocks import open_codec
 
     for codec in ("zstd", "gzip:1", "lz4"):
         image = bytearray(SMALL[codec])

@@ -13,8 +13,7 @@ import pytest
 
 from kedge.compat.tables import load as tables_module
 from kedge.compat.tables.columns import CUDA, GPUS, RELEASES, TABLE_KINDS, TableKind
-from kedge.compat.tables.csv_text import LARGEST, parse_table
-from kedge.compat.tables.load import SHIPPED, check_file, load_tables, read_learned
+from kedge.compat.tables.load import LARGEST, SHIPPED, check_file, load_tables, parse_table, read_learned
 from kedge.errors import TableProblem
 
 # a table may leave columns out: rows are shorter to read without these

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.views import DirectoryView
-from kedge.runtime.env_scripts import Entrypoint, NotPlain, Variables, resolve_oci_words, run_script
+from kedge.container.env_scripts import Entrypoint, NotPlain, Variables, resolve_oci_words, run_script
+from kedge.system.views import DirectoryView
 
 LONG = "A=aaaaaaaaaaaaaaaa\n" + "A=$A$A\n" * 13  # the longest value that is allowed
 MANY = "$A" * 2000

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from kedge.builds.dockerfile.expand import LARGEST_SUM, LARGEST_VALUE
+from kedge.builds.lint.lint_recipe import lint_recipe
+from kedge.builds.read_recipe import read_recipe
+from kedge.builds.step_values import BuildArguments
 from kedge.errors import InvalidRecipe
-from kedge.recipe.dockerfile.expand import LARGEST_SUM, LARGEST_VALUE
-from kedge.recipe.lint.lint_recipe import lint_recipe
-from kedge.recipe.read_recipe import read_recipe
-from kedge.recipe.steps import BuildArguments
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.matrices import each_cell
 from tests.builders.strangers import make_base

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.views import DirectoryView
-from kedge.runtime.devices.cdi import read_specifications
+from kedge.container.devices.cdi import read_specifications
+from kedge.system.views import DirectoryView
 from tests.builders.containers import Runner, give_to
 from tests.builders.strangers import KEY, KEY_FILE
 from tests.requirements import require_root

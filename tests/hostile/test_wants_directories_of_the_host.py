@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.builds.bases.named_contexts import settle_origin
+from kedge.builds.step_values import Base, CopyOrigin, RecipePlace
 from kedge.errors import InvalidRecipe
-from kedge.ops.build.bases.named_contexts import settle_origin
-from kedge.recipe.steps import Base, CopyOrigin, RecipePlace
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import give_to, make_sandbox
 from tests.builders.matrices import each_cell

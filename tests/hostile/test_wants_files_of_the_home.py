@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
+from kedge.base.progress import Silent
+from kedge.builds.copies.context import open_host_files
+from kedge.builds.host_reach import HostReach
 from kedge.errors import FileProblem, InvalidRecipe
-from kedge.host.private_places import PrivatePlaces
-from kedge.model.progress import Silent
-from kedge.ops.build.copies.context import open_host_files
-from kedge.ops.build.host_reach import HostReach
+from kedge.system.host.private_places import PrivatePlaces
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import give_to
@@ -277,7 +277,7 @@ def test_script_without_a_directory_of_its_own_is_refused(ground: Ground, start:
         done = ground.build(recipe, *words, start=folder)
         assert done.returncode == 90, done.stderr
         assert f"{recipe}:3:1: %setup would see all of {folder}: " in done.stderr
-        assert f"mkdir recipe && mv {recipe} recipe/ && cd recipe" in done.stderr
+        assert f"mkdir recipe && mv {recipe} builds/ && cd recipe" in done.stderr
         assert "--context DIRECTORY" in done.stderr
     if start != "home" and not is_every:
         return  # what is allowed does not depend on where one stands

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.builds.addresses import GitAddress, read_git_address
+from kedge.builds.step_values import RecipePlace
 from kedge.errors import InvalidRecipe
-from kedge.posix.outside import Outside
-from kedge.recipe.addresses import GitAddress, read_git_address
-from kedge.recipe.steps import RecipePlace
+from kedge.system.outside import Outside
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.certificates import make_authority
 from tests.builders.containers import give_to

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.programs import find_program
+from kedge.system.programs import find_program
 from tests.builders.containers import Runner, give_to
 
 PLANTED = (

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from kedge.batchscript.reader import read_script
+from kedge.base.frozen import frozen, replace
+from kedge.cluster.job import Dependency, DependencyKind, Job
+from kedge.cluster.job_fields import FIELDS, JobField
+from kedge.cluster.schedulers.backend import ScriptContext
+from kedge.cluster.schedulers.choose import find_backend
+from kedge.cluster.schedulers.slurm.options import split_words
+from kedge.cluster.site import Site
 from kedge.errors import InvalidJob, KedgeError
-from kedge.frozen import frozen, replace
 from kedge.jobs.keywords import make_job
-from kedge.localqueue.directives import read_directives
-from kedge.model.job import Dependency, DependencyKind, Job
-from kedge.model.job_fields import FIELDS, JobField
-from kedge.model.site import Site
-from kedge.schedulers.backend import ScriptContext
-from kedge.schedulers.choose import find_backend
-from kedge.schedulers.slurm.options import split_words
+from kedge.jobs.local.directives import read_directives
+from kedge.jobs.scripts.reader import read_script
 from tests.builders.matrices import EVERY
 
 CANARY = "canary"  # a program that is never to run

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.registry.credentials import CredentialSources
+from kedge.image.registry.credentials import CredentialSources
 from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.requirements import require_root
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from kedge.builds.bases import bootstrap
+from kedge.builds.bases.bootstrap import plan_bootstrap
+from kedge.builds.read_recipe import read_recipe
 from kedge.errors import InvalidRecipe
-from kedge.ops.build.bases import bootstrap_programs
-from kedge.ops.build.bases.bootstrap_programs import plan_bootstrap
-from kedge.recipe.read_recipe import read_recipe
 from tests.builders.builds import Workshop
 
 AGENTS = ("debootstrap", "yum", "dnf", "zypper", "arch")
@@ -35,7 +35,7 @@ def write_header(agent: str, name: str, text: str) -> str:
 
 @pytest.mark.parametrize(("name", "text"), HEADERS)
 def test_words_of_a_header(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap_programs, "find_program", lambda name, path=None: f"/usr/bin/{name}")
+    monkeypatch.setattr(bootstrap, "find_program", lambda name, path=None: f"/usr/bin/{name}")
     for agent in READ[name]:
         recipe = read_recipe(write_header(agent, name, text).encode(), "x.def")
         with pytest.raises(InvalidRecipe, match=f"'{name}: "):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.ops.launch import surroundings
+from kedge.launch import surroundings
 from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.builders.spies import Spy, watched_command_lines
 

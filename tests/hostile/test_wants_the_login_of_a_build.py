@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from kedge.ops.build.bases.login_owner import bind_login
-from kedge.ops.build.request import BuildOutput, BuildRequest
-from kedge.ops.setup.workplace import Workplace
-from kedge.recipe.read_recipe import read_recipe
-from kedge.recipe.steps import BuildArguments
-from kedge.registry.credentials import Credential, CredentialSources
-from kedge.registry.docker_config import Login
-from kedge.registry.secret import Secret, encode_basic
-from kedge.settings import Settings
+from kedge.builds.bases.named_contexts import bind_login
+from kedge.builds.read_recipe import read_recipe
+from kedge.builds.request import BuildOutput, BuildRequest
+from kedge.builds.step_values import BuildArguments
+from kedge.image.registry.credentials import Credential, CredentialSources
+from kedge.image.registry.docker_config import Login
+from kedge.image.registry.secret import Secret, encode_basic
+from kedge.image.workplace import Workplace
+from kedge.system.settings import Settings
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.matrices import each_cell
 from tests.builders.strangers import make_base

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import RegistryProtocolError, UsageError
-from kedge.registry.auth import Authenticator
-from kedge.registry.challenge import Challenge
-from kedge.registry.credentials import Credential, CredentialSources, login_file
-from kedge.registry.docker_config import Login
-from kedge.registry.ngc_keys import NGC_USER
-from kedge.registry.response_errors import Situation
-from kedge.registry.secret import Secret
-from kedge.registry.transport import HttpRequest, Response
+from kedge.image.registry.auth import Authenticator, Challenge
+from kedge.image.registry.credentials import NGC_USER, Credential, CredentialSources, login_file
+from kedge.image.registry.docker_config import Login
+from kedge.image.registry.response_errors import Situation
+from kedge.image.registry.secret import Secret
+from kedge.image.registry.transport import HttpRequest, Response
 
 KEY = "nvapi-a-key-that-nobody-else-may-see"
 OLD_KEY = "b2xkLWtleXMtaGF2ZS1uby1wcmVmaXg="

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import NotebookProblem
-from kedge.ops.jupyter import bring_ipykernel, image_python
-from kedge.ops.jupyter.image_python import ImagePython, ask_python
-from kedge.ops.jupyter.kernel_in_job import read_connection
-from kedge.ops.jupyter.kernel_specs import Kernel, describe_kernel, list_kernels
-from kedge.ops.jupyter.lab import close_log, plan_lab
-from kedge.posix.lean_programs import Finished
+from kedge.system.lean_programs import Finished
+from kedge.tools.jupyter import image_python, install
+from kedge.tools.jupyter.image_python import ImagePython, ask_python
+from kedge.tools.jupyter.kernel_in_job import read_connection
+from kedge.tools.jupyter.kernel_specs import Kernel, describe_kernel, list_kernels
+from kedge.tools.jupyter.lab import close_log, plan_lab
 
 ANSWER = {
     "program": "/usr/bin/python3",
@@ -53,7 +53,7 @@ def test_an_honest_answer_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     said = image_python._MARK + json.dumps(ANSWER)
     monkeypatch.setattr(image_python, "run_step", lambda *_, **__: Finished(("python3",), 0, said.encode(), b""))
     assert ask_python("a.sif").version == "3.11"
-    assert bring_ipykernel.list_constraints(ask_python("a.sif")) == [("numpy", "1.26.0")]
+    assert install.list_constraints(ask_python("a.sif")) == [("numpy", "1.26.0")]
 
 
 def test_settings_of_the_current_directory_do_not_choose_where_packages_come_from(
@@ -66,9 +66,9 @@ def test_settings_of_the_current_directory_do_not_choose_where_packages_come_fro
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", f"{uv.parent}:/usr/bin:/bin")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bring_ipykernel, "run_step", lambda *_, **__: Finished((), 1, b"", b"no"))
+    monkeypatch.setattr(install, "run_step", lambda *_, **__: Finished((), 1, b"", b"no"))
     with pytest.raises(NotebookProblem):
-        bring_ipykernel.bring_ipykernel("a.sif", PYTHON, tmp_path / "target")
+        install.bring_ipykernel("a.sif", PYTHON, tmp_path / "target")
     seen = (tmp_path / "seen").read_text().splitlines()
     assert seen[::2] == ["/", "/"]  # with constraints and without, in a directory that root alone can write to
     assert all(f"--target {tmp_path}/target " in words for words in seen[1::2])

@@ -149,7 +149,7 @@ def test_what_tells_of_an_image_tells_of_the_reference(runner: Runner, project: 
 
 
 def test_the_shim_does_not_take_the_file(runner: Runner, project: Path) -> None:
-    from kedge.cli.shim_words import translate
+    from kedge.cli.shims.shim_words import translate
 
     for reference in (PINNED, "foo://a/b", "oci:layout:1"):
         for words in (("exec", reference, "probe"), ("build", "--force", "out.sif", reference), ("inspect", reference)):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix import confined_paths
-from kedge.posix.confined_paths import remove_tree
-from kedge.posix.files import remove_abandoned, temporary_beside
+from kedge.system import confined_paths
+from kedge.system.confined_paths import remove_tree
+from kedge.system.files import remove_abandoned, temporary_beside
 from tests.requirements import require_root
 
 

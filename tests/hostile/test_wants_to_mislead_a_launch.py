@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import LaunchRefused
-from kedge.ops.launch.surroundings import read_allocation_here
+from kedge.launch.surroundings import read_allocation_here
 from tests.builders.containers import Runner, give_to
 
 PLANTED = "import os; os.write(2, b'planted ran\\n')\n"

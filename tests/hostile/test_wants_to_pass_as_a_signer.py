@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import KeyNotFound
-from kedge.formats.sif.layout import DataType
-from kedge.ops.trust.keys import armor_block
-from kedge.signing.openpgp.keys import make_public
-from kedge.signing.sign import PgpSigner, SignSelection, sign_image
+from kedge.image.formats.sif.layout import DataType
+from kedge.image.keys import armor_block
+from kedge.image.trust.openpgp.keys import make_public
+from kedge.image.trust.sign import PgpSigner, SignSelection, sign_image
 from tests.builders.containers import Runner
 from tests.builders.openpgp_keys import CREATED, make_pair, simple_block
 from tests.builders.sif import build_sif

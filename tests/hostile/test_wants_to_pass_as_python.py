@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.builds.bases.ask_inside import list_prefixes, list_shown
 from kedge.errors import ProgramFailed
-from kedge.hostpack.python_environment import ask_python
-from kedge.ops.sources.ask_inside import list_prefixes, list_shown
+from kedge.image.host_programs.python_environment import ask_python
 from tests.builders.builds import Workshop
 from tests.builders.containers import give_to
 from tests.builders.strangers import KEY, find_key, plant_key

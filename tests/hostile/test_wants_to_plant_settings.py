@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.posix.private_files import make_private
-from kedge.registry.mirrors import load_registries, user_configuration
-from kedge.store.layout import Layout
+from kedge.image.registry.mirrors import load_registries, user_configuration
+from kedge.image.store.layout import Layout
+from kedge.system.private_files import make_private
 from tests.builders.containers import Runner
 
 VERBS = (

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.sif.data_object import DataObject
-from kedge.formats.sif.edit import append_object, delete_object
-from kedge.formats.sif.layout import DataType
-from kedge.formats.sif.reader import SifReader
-from kedge.formats.singularityd.inspect_report import parse_metadata
-from kedge.ops.images.inspect import inspect_path
-from kedge.runtime.image_file import identify
-from kedge.signing.crypto import load_private_pem
-from kedge.signing.sign import PemSigner, SignSelection, sign_image
+from kedge.image.formats.sif.data_object import DataObject
+from kedge.image.formats.sif.edit import append_object, delete_object
+from kedge.image.formats.sif.layout import DataType
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.formats.singularityd.inspect_report import parse_metadata
+from kedge.image.image_file import identify
+from kedge.image.inspect import inspect_path
+from kedge.image.trust.crypto import load_private_pem
+from kedge.image.trust.sign import PemSigner, SignSelection, sign_image
 from tests.builders.containers import Runner, give_to, make_sandbox
 from tests.builders.openpgp_keys import NOW
 from tests.builders.pem_keys import make_pem

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.redaction import redact
-from kedge.compat.image.clean_config import read_history_variables
 from kedge.errors import InvalidJob
-from kedge.formats.singularityd.derive_config import derive_section
-from kedge.formats.singularityd.inspect_report import InspectReport
+from kedge.image.clean_config import read_history_variables
+from kedge.image.formats.singularityd.derive_config import derive_section
+from kedge.image.formats.singularityd.inspect_report import InspectReport
+from kedge.image.registry.auth import parse_challenges
+from kedge.image.registry.credentials import parse_netrc
 from kedge.jobs.description import parse_description
-from kedge.registry.challenge import parse_challenges
-from kedge.registry.netrc import parse_netrc
 
 LONG = 40_000
 SECONDS = 5.0  # of the processor; each needs less than one, and as it was, ten and more

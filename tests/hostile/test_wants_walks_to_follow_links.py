@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.tree import ContentSource, Node, NodeKind, walk
+from kedge.builds.copies.context import open_context
+from kedge.builds.copies.copy_files import CopiedContent
 from kedge.errors import KedgeError
-from kedge.layers.directory_changes import DirectorySnapshot, read_changes
-from kedge.layers.directory_tree import FolderOptions, read_folder
-from kedge.layers.upper_directory import read_upper
-from kedge.model.tree import ContentSource, Node, NodeKind, walk
-from kedge.ops.build.copies.context import open_context
-from kedge.ops.build.copies.copy_files import CopiedContent
-from kedge.posix import libc
-from kedge.posix.foreign_trees import has_foreign_files
+from kedge.image.layers.directory_changes import DirectorySnapshot, read_changes
+from kedge.image.layers.directory_tree import FolderOptions, read_folder
+from kedge.image.layers.upper_directory import read_upper
+from kedge.system import libc
+from kedge.system.foreign_trees import has_foreign_files
 from tests.builders.builds import SHELL, Workshop
 from tests.builders.containers import USER, Runner, each_role, give_to, make_sandbox
 from tests.builders.link_swaps import (
@@ -40,7 +40,7 @@ from tests.builders.link_swaps import (
 )
 from tests.builders.matrices import each_cell
 from tests.requirements import require_root
-from tests.unit.layers.test_directory_tree import ordinary_user
+from tests.unit.image.layers.test_directory_tree import ordinary_user
 
 ATTACKER = USER + 1
 MANY = 2000  # files of a directory that is read between the look at another one and its reading

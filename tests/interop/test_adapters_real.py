@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.ops.containers.other_runtime_image import open_image
-from kedge.posix.views import DirectoryView
-from kedge.runtime.adapters import RUNTIMES, plan_foreign
-from kedge.runtime.facts import Additions, Bind, HostFacts
-from kedge.runtime.options import RunOptions
+from kedge.container.facts import Additions, Bind, HostFacts
+from kedge.container.options import RunOptions
+from kedge.container.others import RUNTIMES, plan_foreign
+from kedge.container.others.other_runtimes import open_image
+from kedge.system.views import DirectoryView
 from tests.builders.apptainer import PEER_USER, Apptainer, apptainer_folder
 from tests.builders.images import add_rich_image, kedge
 from tests.fakes.registry import FakeRegistry

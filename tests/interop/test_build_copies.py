@@ -21,11 +21,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.oci.stored_image import StoredImage, StoredLayer
-from kedge.formats.oci.writer import write_layout
-from kedge.model.digest import Digest
-from kedge.model.manifest import OCI_CONFIG, OCI_LAYER_TAR, OCI_MANIFEST, Manifest, parse_manifest
-from kedge.model.platform import Platform
+from kedge.base.digest import Digest
+from kedge.base.manifest import OCI_CONFIG, OCI_LAYER_TAR, OCI_MANIFEST, Manifest, parse_manifest
+from kedge.base.platform import Platform
+from kedge.image.formats.oci.stored_image import StoredImage, StoredLayer
+from kedge.image.formats.oci.writer import write_layout
 from tests.builders.buildah import run_buildah
 from tests.builders.copy_cases import BASE, CASES, CONTEXT, CopyCase, Tree, describe_entry, write_tree
 from tests.builders.images import kedge

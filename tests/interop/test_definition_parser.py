@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from kedge.builds.definition.plan import make_recipe
+from kedge.builds.definition.settle_files import settle_files
+from kedge.builds.step_values import BuildArguments, WriteFilesStep
 from kedge.errors import InvalidRecipe
-from kedge.recipe.definition.plan import make_recipe
-from kedge.recipe.settle_files import settle_files
-from kedge.recipe.steps import BuildArguments, WriteFilesStep
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox
 from tests.interop.recorded import find_changes, recall

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import OCI_MANIFEST, Descriptor, Manifest
 from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
-from kedge.model.digest import Digest
-from kedge.model.manifest import OCI_MANIFEST, Descriptor, Manifest
-from kedge.registry.client import RegistryClient
-from kedge.registry.oras import SIF_CONFIG_BYTES, sif_config, sif_layer, sif_manifest
+from kedge.image.registry.client import RegistryClient
+from kedge.image.registry.oras import SIF_CONFIG_BYTES, sif_config, sif_layer, sif_manifest
 from tests.builders.certificates import Authority, make_authority
 from tests.builders.docker_registry import DockerRegistry, docker_registry
 from tests.builders.registry_access import Waits, make_access

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.mounts.squashfuse import can_use_fuse, find_squashfuse
+from kedge.container.mounts.squashfuse import can_use_fuse, find_squashfuse
 from tests.builders.apptainer import apptainer_folder
 from tests.builders.busybox import read_busybox
 from tests.builders.containers import Runner, each_role

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from kedge.formats.oci.writer import write_oci_archive
-from kedge.model.platform import Platform
-from kedge.posix.views import DirectoryView
-from kedge.runtime.facts import Additions, HostFacts, ImageFacts, Payload, make_group, make_passwd
-from kedge.runtime.options import RunOptions
-from kedge.runtime.payload import plan_payload
+from kedge.base.platform import Platform
+from kedge.container.facts import Additions, HostFacts, ImageFacts, Payload, make_group, make_passwd
+from kedge.container.options import RunOptions
+from kedge.container.payload import plan_payload
+from kedge.image.formats.oci.writer import write_oci_archive
+from kedge.system.views import DirectoryView
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_images import make_image

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.platform import Platform
+from kedge.base.tree import NodeKind, walk
 from kedge.errors import SignatureInvalid, UnsupportedFormat
-from kedge.formats.sif.reader import SifReader
-from kedge.model.platform import Platform
-from kedge.model.tree import NodeKind, walk
-from kedge.ops.sources.open_local import open_sif
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox

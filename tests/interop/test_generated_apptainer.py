@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.sif.writer import SifBuilder
-from kedge.model.platform import Platform
+from kedge.base.platform import Platform
+from kedge.image.formats.sif.writer import SifBuilder
 from tests.builders.apptainer import apptainer_folder
 from tests.builders.busybox import read_busybox
 from tests.builders.generated_trees import Thing, Tree, grow_tree

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.compression.streams import inflate
-from kedge.formats.oci.stored_image import StoredImage
-from kedge.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
-from kedge.layers.flatten import flatten
-from kedge.layers.tar_writer import write_layer
-from kedge.model.manifest import OCI_LAYER_GZIP, OCI_LAYER_TAR, OCI_LAYER_ZSTD
-from kedge.model.platform import Platform
+from kedge.base.manifest import OCI_LAYER_GZIP, OCI_LAYER_TAR, OCI_LAYER_ZSTD
+from kedge.base.platform import Platform
+from kedge.image.formats.compression.streams import inflate
+from kedge.image.formats.oci.stored_image import StoredImage
+from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
+from kedge.image.layers.flatten import flatten
+from kedge.image.layers.tar_writer import write_layer
 from tests.builders.generated_trees import Tree, expect, grow_tree
 from tests.builders.image_judges import Unreadable, see_nodes
 from tests.builders.judged_trees import Seen, extract_layers, scan_tree

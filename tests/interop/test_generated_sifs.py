@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.sif.reader import SifReader
-from kedge.signing.openpgp.keys import armor_block, make_public
-from kedge.signing.sign import PgpSigner, SignSelection, sign_image
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.trust.openpgp.keys import armor_block, make_public
+from kedge.image.trust.sign import PgpSigner, SignSelection, sign_image
 from tests.builders.apptainer import apptainer_folder
 from tests.builders.generated_sifs import SifMaker
 from tests.builders.juries import Jury, choose_seeds

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
-from kedge.model.platform import Platform
-from kedge.model.reference import Reference
+from kedge.base.platform import Platform
+from kedge.base.reference import Reference
+from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from tests.builders.oci_images import make_image
 from tests.requirements import require_peer
 

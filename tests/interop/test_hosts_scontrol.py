@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
+from kedge.cluster.hosts import parse_hosts
 from kedge.errors import LaunchRefused
-from kedge.launch.hosts import parse_hosts
 from tests.builders.host_lists import make_host_list
 from tests.requirements import require_program
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from kedge.layers.directory_tree import read_folder
-from kedge.layers.flatten import flatten
-from kedge.layers.sandbox import SandboxSink
-from kedge.layers.tar_writer import write_layer
-from kedge.model.platform import Platform
-from kedge.model.tree import NodeKind, walk
-from kedge.posix.confined_paths import remove_tree
+from kedge.base.platform import Platform
+from kedge.base.tree import NodeKind, walk
+from kedge.image.layers.directory_tree import read_folder
+from kedge.image.layers.flatten import flatten
+from kedge.image.layers.sandbox import SandboxSink
+from kedge.image.layers.tar_writer import write_layer
+from kedge.system.confined_paths import remove_tree
 from tests.builders.apptainer import apptainer_folder
 from tests.builders.layers import (
     compress,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.mounting import check_kernel_mount
+from kedge.container.mounting import check_kernel_mount
 from tests.builders.containers import Runner, each_role, make_sandbox
 from tests.requirements import require_program, require_root
 
@@ -63,7 +63,7 @@ def test_damaged_image_leaves_no_device(runner: Runner, sif: Path) -> None:
 
 
 def test_mount_loop_refuses_an_odd_offset(tmp_path: Path) -> None:
-    from kedge.runtime.mounts.loop_device import mount_loop
+    from kedge.container.mounts.loop_device import mount_loop
 
     with pytest.raises(OSError, match="multiple of 512"):
         mount_loop("/dev/null", 31, 4096, str(tmp_path), "squashfs")
@@ -80,9 +80,9 @@ def test_mount_loop_can_write_and_works_on_old_kernels(tmp_path: Path, is_old: b
     target = tmp_path / "mnt"
     target.mkdir()
     code = (
-        "import sys; from kedge.posix import libc\n"
+        "import sys; from kedge.system import libc\n"
         f"libc.LOOP_CONFIGURE = {0x4CFF if is_old else 0x4C0A}\n"
-        "from kedge.runtime.mounts.loop_device import mount_loop\n"
+        "from kedge.container.mounts.loop_device import mount_loop\n"
         "libc.unshare(libc.CLONE_NEWNS); libc.mount('none', '/', '', libc.MS_REC | libc.MS_PRIVATE)\n"
         "file, target = sys.argv[1:]\n"
         "mount_loop(file, 4096, 4 << 20, target, 'ext4', writable=True)\n"

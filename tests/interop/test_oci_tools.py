@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.oci.open_stored import open_images
-from kedge.formats.oci.stored_image import StoredImage
-from kedge.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
-from kedge.model.platform import Platform
+from kedge.base.platform import Platform
+from kedge.image.formats.oci.open_stored import open_images
+from kedge.image.formats.oci.stored_image import StoredImage
+from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from tests.builders.oci_images import make_image, read_layers
 from tests.builders.skopeo import run_skopeo
 from tests.requirements import require_program

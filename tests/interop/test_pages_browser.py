@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kedge.pages.doctor_page import render_diagnosis
-from kedge.pages.explain_page import render_explanation
+from kedge.answers.pages.doctor_page import render_diagnosis
+from kedge.answers.pages.explain_page import render_explanation
 from tests.builders.browser import Browser, start_browser
 from tests.builders.pages import SIZES, SUMMARY, make_findings, make_small_chart, make_target, make_traits, make_verdict
-from tests.unit.pages.test_pages import HOSTILE, fill_pages
+from tests.unit.answers.pages.test_pages import HOSTILE, fill_pages
 
 WIDTHS = (360, 800, 1400)
 IMPRINT = {"made": "2026-09-20 14:05 UTC", "version": "0.1.0"}

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.tree import NodeKind, walk
-from kedge.ops.sources.open_local import open_sif
+from kedge.base.tree import NodeKind, walk
+from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.builders.busybox import read_busybox

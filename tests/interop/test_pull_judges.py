@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.sif.reader import SifReader
-from kedge.ops.sources.open_local import open_sif
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.sources.open_local import open_sif
 from tests.builders import layers as build
 from tests.builders.image_judges import DECORATION, see_nodes
 from tests.builders.images import kedge, make_config, rich_layers

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.sif.reader import SifReader
+from kedge.image.formats.sif.reader import SifReader
 from tests.builders import layers as build
 from tests.builders.apptainer import PEER_USER, make_peer_folder
 from tests.builders.docker_registry import DockerRegistry, docker_registry

@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import pytest
 
-from kedge.store.file_transfer import Delivery
-from kedge.store.images import Handing
-from kedge.store.store import Store
+from kedge.image.store.file_transfer import Delivery
+from kedge.image.store.images import Handing
+from kedge.image.store.store import Store
 from tests.builders.blobs import make_content
 from tests.builders.images import add_rich_image, kedge
 from tests.fakes.registry import FakeRegistry
@@ -57,8 +57,10 @@ def test_image_is_shared_by_blocks_and_by_nothing_else(disk: Path, monkeypatch: 
     assert store.build_into("key", write_image, Handing(disk / "one.sif")) is Delivery.CLONE
     kept = store.find_image("key")
     assert kept is not None
-    monkeypatch.setattr("kedge.store.images.hash_file", lambda *_: pytest.fail("its change time says enough"))
-    monkeypatch.setattr("kedge.store.file_transfer.hash_open", lambda *_: pytest.fail("its change time says enough"))
+    monkeypatch.setattr("kedge.image.store.images.hash_file", lambda *_: pytest.fail("its change time says enough"))
+    monkeypatch.setattr(
+        "kedge.image.store.file_transfer.hash_open", lambda *_: pytest.fail("its change time says enough")
+    )
     assert store.deliver("key", Handing(disk / "two.sif")) is Delivery.CLONE
     assert used(disk) - before < 1.3 * len(CONTENT), "three files, one copy"
     with (disk / "one.sif").open("r+b") as file:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.digest import Digest
-from kedge.model.manifest import OCI_MANIFEST, Manifest
-from kedge.ops.setup.registries import RegistryOptions, list_known_logins, log_in
-from kedge.registry.client import RegistryClient
-from kedge.registry.oras import SIF_CONFIG_BYTES, find_sif, sif_config, sif_layer, sif_manifest
-from kedge.registry.secret import Secret
+from kedge.base.digest import Digest
+from kedge.base.manifest import OCI_MANIFEST, Manifest
+from kedge.image.logins import RegistryOptions, list_known_logins, log_in
+from kedge.image.registry.client import RegistryClient
+from kedge.image.registry.oras import SIF_CONFIG_BYTES, find_sif, sif_config, sif_layer, sif_manifest
+from kedge.image.registry.secret import Secret
 from tests.builders.apptainer import PEER_USER, make_peer_folder
 from tests.builders.containers import make_sandbox
 from tests.builders.docker_registry import docker_registry

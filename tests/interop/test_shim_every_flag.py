@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 from kedge.cli.main import make_parser
-from kedge.cli.shim_words import translate
+from kedge.cli.shims.shim_words import translate
+from kedge.container.flags import HelpWanted, parse_words
+from kedge.container.options import FLAGS
 from kedge.errors import KedgeError
-from kedge.runtime.flags import HelpWanted, parse_words
-from kedge.runtime.options import FLAGS
 from tests.builders.apptainer import Apptainer, apptainer_folder
 from tests.interop.recorded import find_changes, recall
 

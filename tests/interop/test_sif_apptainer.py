@@ -17,27 +17,27 @@ from typing import Any
 
 import pytest
 
+from kedge.base.digest import Digest
+from kedge.base.manifest import ImageConfig, parse_config
+from kedge.base.platform import Platform
+from kedge.base.tree import ContentSink, Node, NodeKind
 from kedge.cli.main import main
-from kedge.formats.sif.data_object import DataObject
-from kedge.formats.sif.edit import append_object, delete_object
-from kedge.formats.sif.layout import FILE_MODE, DataType
-from kedge.formats.sif.listing import format_header, format_list
-from kedge.formats.sif.reader import SifReader
-from kedge.formats.sif.writer import SifBuilder
-from kedge.formats.singularityd.decorate_tree import decorate, describe
-from kedge.formats.singularityd.documents import SourceRecord
-from kedge.formats.singularityd.inspect_report import (
+from kedge.image.formats.sif.data_object import DataObject
+from kedge.image.formats.sif.edit import append_object, delete_object
+from kedge.image.formats.sif.layout import FILE_MODE, DataType
+from kedge.image.formats.sif.listing import format_header, format_list
+from kedge.image.formats.sif.reader import SifReader
+from kedge.image.formats.sif.writer import SifBuilder
+from kedge.image.formats.singularityd.decorate_tree import decorate, describe
+from kedge.image.formats.singularityd.documents import SourceRecord
+from kedge.image.formats.singularityd.inspect_report import (
     ReportSelection,
     parse_metadata,
     render_document,
     render_text,
     select_document,
 )
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.digest import Digest
-from kedge.model.manifest import ImageConfig, parse_config
-from kedge.model.platform import Platform
-from kedge.model.tree import ContentSink, Node, NodeKind
+from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 from tests.builders.busybox import read_busybox
 from tests.builders.oci_archive import Entry, OciArchive
 from tests.builders.sif import fixture_path

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.main import main
-from kedge.formats.sif.data_object import DataObject
-from kedge.formats.sif.edit import append_object
-from kedge.formats.sif.layout import DataType
-from kedge.signing.keyring import KeyRing
-from kedge.signing.openpgp.keys import armor_block, make_public
+from kedge.image.formats.sif.data_object import DataObject
+from kedge.image.formats.sif.edit import append_object
+from kedge.image.formats.sif.layout import DataType
+from kedge.image.trust.keyring import KeyRing
+from kedge.image.trust.openpgp.keys import armor_block, make_public
 from tests.builders.openpgp_keys import bind, foreign_packets, make_pair, rsa_block, simple_block, subkey_block
 from tests.builders.pem_keys import make_certificate, make_pem
 from tests.builders.sif import fixture_path

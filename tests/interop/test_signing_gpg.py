@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import KeyUnusable, SignatureInvalid
-from kedge.signing.keyring import find_in_blocks
-from kedge.signing.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
-from kedge.signing.openpgp.key_validity import check_document, judge
-from kedge.signing.openpgp.keys import KeyBlock, armor_block, make_public, read_keys
-from kedge.signing.openpgp.signature import TEXT, make_signature, read_signatures
-from kedge.signing.sign import unlock_key
+from kedge.image.trust.keyring import find_in_blocks
+from kedge.image.trust.openpgp.armor import canonicalize_text, parse_cleartext, write_cleartext
+from kedge.image.trust.openpgp.key_validity import check_document, judge
+from kedge.image.trust.openpgp.keys import KeyBlock, armor_block, make_public, read_keys
+from kedge.image.trust.openpgp.signature import TEXT, make_signature, read_signatures
+from kedge.image.trust.sign import unlock_key
 from tests.builders.openpgp_keys import bind, make_pair, rsa_block, simple_block, subkey_block
 from tests.requirements import require_program
 

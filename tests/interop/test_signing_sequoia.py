@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""OpenPGP against Sequoia, both ways: keys, rings, cleartext signatures, changed texts. It only judges: ADR 57."""
+"""OpenPGP against Sequoia, both ways: keys, rings, cleartext signatures, changed texts. It judges (docs/adr/0005)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pysequoia
 import pytest
 
 from kedge.errors import KedgeError
-from kedge.signing.openpgp.cleartext import canonicalize_text, parse_cleartext, write_cleartext
-from kedge.signing.openpgp.generate import Owner, generate_key
-from kedge.signing.openpgp.key_validity import check_document, judge
-from kedge.signing.openpgp.keys import KeyBlock, make_public, read_keys
-from kedge.signing.openpgp.signature import TEXT, make_signature, read_signatures
-from kedge.signing.sign import unlock_key
+from kedge.image.trust.openpgp.armor import canonicalize_text, parse_cleartext, write_cleartext
+from kedge.image.trust.openpgp.generate import Owner, generate_key
+from kedge.image.trust.openpgp.key_validity import check_document, judge
+from kedge.image.trust.openpgp.keys import KeyBlock, make_public, read_keys
+from kedge.image.trust.openpgp.signature import TEXT, make_signature, read_signatures
+from kedge.image.trust.sign import unlock_key
 from tests.interop.test_signing_gpg import TEXTS
 
 SUITES = {

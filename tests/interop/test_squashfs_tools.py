@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.squashfs.reader import SquashReader
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import ContentSink, Node, NodeKind, walk
+from kedge.base.tree import ContentSink, Node, NodeKind, walk
+from kedge.image.formats.squashfs.reader import SquashReader
+from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 from tests.builders.squashfs_images import add_file, add_folder, add_special, fill_sample, mixed_bytes, write_image
 from tests.requirements import require_program, require_root
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.mounts.squashfuse import can_use_fuse, find_squashfuse
+from kedge.container.mounts.squashfuse import can_use_fuse, find_squashfuse
 from tests.builders.containers import Runner, each_role, give_to, make_sandbox
 from tests.requirements import require_program
 

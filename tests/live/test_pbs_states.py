@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from kedge.model.job_state import State
+from kedge.cluster.job_state import State
 from tests.builders.waiting import wait_until
 from tests.cluster.job_user import JobUser
 from tests.live.openpbs import OpenPbs

@@ -3,8 +3,8 @@ import sys
 from pathlib import Path
 
 from kedge.cli.guard import run_guarded
+from kedge.cluster.host_memory import mark_attempt
 from kedge.errors import KedgeError
-from kedge.host.memory import mark_attempt
 
 
 def eat():

@@ -3,7 +3,7 @@ import os
 import struct
 import sys
 
-from kedge.posix import libc
+from kedge.system import libc
 
 numbers = {"x86_64": {"unshare": 272, "mount": 165}, "aarch64": {"unshare": 97, "mount": 40}}[os.uname().machine]
 lines = [(0x20, 0, 0, 0), (0x15, 0, 1, numbers[sys.argv[1]])]

@@ -2,8 +2,8 @@
 import os
 import sys
 
+from kedge.container.processes.join_namespaces import join_namespaces
 from kedge.errors import KedgeError
-from kedge.runtime.processes.join_namespaces import join_namespaces
 
 try:
     must_fork = join_namespaces(int(sys.argv[1]), start=int(sys.argv[2]))

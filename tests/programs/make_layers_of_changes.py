@@ -13,15 +13,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kedge.layers.apply_layer import apply_layer
-from kedge.layers.directory_changes import read_changes, take_snapshot
-from kedge.layers.directory_tree import FolderOptions, read_folder
-from kedge.layers.flatten import flatten
-from kedge.layers.layer_source import LayerSource
-from kedge.layers.overlay_directory import unpack_overlay
-from kedge.layers.sandbox import SandboxSink
-from kedge.layers.tar_writer import write_layer
-from kedge.layers.upper_directory import UpperOptions, read_upper
+from kedge.image.layers.apply_layer import apply_layer
+from kedge.image.layers.directory_changes import read_changes, take_snapshot
+from kedge.image.layers.directory_tree import FolderOptions, read_folder
+from kedge.image.layers.flatten import flatten
+from kedge.image.layers.layer_source import LayerSource
+from kedge.image.layers.overlay_directory import unpack_overlay
+from kedge.image.layers.sandbox import SandboxSink
+from kedge.image.layers.tar_writer import write_layer
+from kedge.image.layers.upper_directory import UpperOptions, read_upper
 
 CHANGES = [sys.executable, str(Path(__file__).with_name("change_a_tree.py"))]
 FUSE = "fuse-overlayfs"

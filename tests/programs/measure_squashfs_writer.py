@@ -3,8 +3,8 @@ import os
 import resource
 import sys
 
-from kedge.formats.squashfs.writer import SquashOptions, SquashWriter
-from kedge.model.tree import Node, NodeKind
+from kedge.base.tree import Node, NodeKind
+from kedge.image.formats.squashfs.writer import SquashOptions, SquashWriter
 
 noise = os.urandom(1 << 20)
 with open(sys.argv[1], "w+b") as file, SquashWriter(file, SquashOptions(threads=4)) as writer:

@@ -3,11 +3,11 @@ import json
 import os
 import sys
 
+from kedge.container.mount_operations import mount_overlay
+from kedge.container.mounts.ext3 import ExtImage, ExtServers, mount_ext
 from kedge.errors import KedgeError
-from kedge.posix import libc
-from kedge.posix.libc import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_BIND, MS_REC, MS_SLAVE
-from kedge.runtime.mount_operations import mount_overlay
-from kedge.runtime.mounts.ext3 import ExtImage, ExtServers, mount_ext
+from kedge.system import libc
+from kedge.system.libc import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_BIND, MS_REC, MS_SLAVE
 
 base, image = sys.argv[1:3]
 uid, gid = os.getuid(), os.getgid()

@@ -6,7 +6,7 @@ import functools, os, subprocess, sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from kedge.remote_call.pack import read_answer, write_call
+from kedge.tools.functions.pack import read_answer, write_call
 if TYPE_CHECKING:
     from nowhere import Nothing
 

@@ -3,7 +3,7 @@
 # fmt: off
 import math, os, subprocess, sys
 from pathlib import Path
-from kedge.remote_call.pack import read_answer, write_call
+from kedge.tools.functions.pack import read_answer, write_call
 
 BASE = 5
 class Point:

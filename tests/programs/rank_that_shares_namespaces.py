@@ -3,11 +3,11 @@ import os
 import sys
 import time
 
-from kedge.posix import libc
-from kedge.posix.libc import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC
-from kedge.posix.spawn import replace_process
-from kedge.runtime.processes.rank_sharing import Sharing
-from kedge.runtime.processes.supervise import run_supervised
+from kedge.container.processes.rank_sharing import Sharing
+from kedge.container.processes.supervise import run_supervised
+from kedge.system import libc
+from kedge.system.libc import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, MS_PRIVATE, MS_REC
+from kedge.system.spawn import replace_process
 
 folder, key, built, kind, code = sys.argv[1:]
 uid, gid, has_pid = os.getuid(), os.getgid(), kind == "pid"

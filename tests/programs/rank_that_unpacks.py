@@ -3,7 +3,7 @@ import os
 import sys
 import time
 
-from kedge.runtime.images.unpack_lock import UnpackLock
+from kedge.image.node.unpack_lock import UnpackLock
 
 place, seconds = sys.argv[1:]
 lock = UnpackLock(place, "image")

@@ -3,9 +3,9 @@ import socket
 import sys
 import time
 
-from kedge.doctor.run_checks import run_checks
-from kedge.doctor.surroundings import Surroundings
-from kedge.settings import Settings
+from kedge.answers.doctor.run_checks import run_checks
+from kedge.answers.doctor.surroundings import Surroundings
+from kedge.system.settings import Settings
 
 names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 names.bind(("127.0.0.1", 53))  # a name server that never answers

@@ -2,7 +2,7 @@
 import errno
 import os
 
-from kedge.posix import libc
+from kedge.system import libc
 
 refused = os.environ["REFUSED"].split(",")
 mount = libc.mount
@@ -35,7 +35,7 @@ if "flock" in refused:
 
     fcntl.flock = refuse(errno.ENOSYS)
 if "in children" in refused:  # which kedge starts without the variable that leads to this file
-    from kedge.posix import start_kedge
+    from kedge.system import start_kedge
 
     own_command = start_kedge.own_command
     CODE = (

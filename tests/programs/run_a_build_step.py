@@ -11,10 +11,10 @@ import json
 import sys
 from pathlib import Path
 
+from kedge.container.facts import Bind
+from kedge.container.start.build_step import StepContext, StepMemory, StepProgram, StepRoot, run_build_step
+from kedge.container.start.host_script import HostScript, run_host_script
 from kedge.errors import KedgeError
-from kedge.runtime.facts import Bind
-from kedge.runtime.start.build_step import StepContext, StepMemory, StepProgram, StepRoot, run_build_step
-from kedge.runtime.start.host_script import HostScript, run_host_script
 
 
 def main() -> None:

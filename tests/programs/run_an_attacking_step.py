@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 
-from kedge.runtime.facts import Bind
-from kedge.runtime.start.build_step import StepProgram, StepRoot, run_build_step
-from kedge.runtime.start.host_script import HostScript, run_host_script
+from kedge.container.facts import Bind
+from kedge.container.start.build_step import StepProgram, StepRoot, run_build_step
+from kedge.container.start.host_script import HostScript, run_host_script
 
 
 def write(data: bytes) -> None:

@@ -8,9 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from kedge.host.this_host import read_this_host
-from kedge.launch.ranks import find_launcher, find_rank
-from kedge.schedulers.current_allocation import find_allocation
+from kedge.cluster.ranks import find_launcher, find_rank
+from kedge.cluster.schedulers.current_job import find_allocation
+from kedge.cluster.this_host import read_this_host
 
 
 def main() -> None:

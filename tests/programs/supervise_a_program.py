@@ -2,10 +2,10 @@
 import os
 import sys
 
-from kedge.posix import libc
-from kedge.posix.libc import CLONE_NEWPID, CLONE_NEWUSER
-from kedge.posix.spawn import replace_process
-from kedge.runtime.processes.supervise import run_supervised
+from kedge.container.processes.supervise import run_supervised
+from kedge.system import libc
+from kedge.system.libc import CLONE_NEWPID, CLONE_NEWUSER
+from kedge.system.spawn import replace_process
 
 
 def start():

@@ -4,8 +4,8 @@ import sys
 
 import kedge
 import kedge.api
-import kedge.executor
-from kedge.executor import Executor
+import kedge.tools.executor
+from kedge.tools.executor import Executor
 
 
 def add(x, y):

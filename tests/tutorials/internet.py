@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.model.digest import Digest
+from kedge.base.digest import Digest
 from tests.builders import layers as build
 from tests.builders.certificates import make_authority
 from tests.builders.images import MACHINE, make_config

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kedge.runtime.command_line.shim_file import ALL_PROGRAMS
+from kedge.container.shim_file import ALL_PROGRAMS
 from tests.builders.shims import write_shims
 from tests.cluster.users import ClusterUser
 from tests.requirements import require_shared

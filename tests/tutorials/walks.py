@@ -186,7 +186,7 @@ def make_walker(
 def _write_profiles(folder: Path, packages: str, local: Path) -> Path:
     """The sites' own profiles, on nodes whose processors are those of this machine, with a local disk of our own."""
     folder.mkdir()
-    for path in (REPOSITORY / "src/kedge/sites/profiles").glob("*.toml"):
+    for path in (REPOSITORY / "src/kedge/cluster/sites/profiles").glob("*.toml"):
         text = path.read_text().replace('arch = "amd64"', f'arch = "{MACHINE}"').replace("$PBS_LOCALDIR", str(local))
         # batch jobs of Grid Engine have no variable of who submits them
         binds = f'scheduler = "gridengine"\nbinds = ["{packages}"]'

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 import kedge
+from kedge.base.image_format import ImageFormat
+from kedge.base.release import VERSION
+from kedge.builds.request import StepLabel, StepOutcome
 from kedge.errors import (
     FileProblem,
     InvalidRecipe,
@@ -25,9 +28,6 @@ from kedge.errors import (
     UnknownGpu,
     UsageError,
 )
-from kedge.model.image_format import ImageFormat
-from kedge.ops.build.request import StepLabel, StepOutcome
-from kedge.release import VERSION
 from tests.requirements import REPOSITORY, require_user_namespaces
 
 GUIDE = REPOSITORY / "docs/guides/python.md"

@@ -94,7 +94,7 @@ def test_equal_faults_of_one_function_are_told_apart() -> None:
 
 
 def test_every_mutant_is_another_program() -> None:
-    file = "src/kedge/schedulers/pbs/status.py"
+    file = "src/kedge/cluster/schedulers/pbs/status.py"
     text = (REPOSITORY / file).read_text()
     mutants = list_mutants(file, text)
     assert len({mutant.identity for mutant in mutants}) == len(mutants) > 300

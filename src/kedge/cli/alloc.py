@@ -31,9 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Request the allocation and hand over the terminal."""
-    from kedge.model.job import Job
-    from kedge.ops.jobs.alloc import plan_allocation, run_allocation
-    from kedge.ops.jobs.cluster import open_cluster
+    from kedge.cluster.job import Job
+    from kedge.jobs.alloc import plan_allocation, run_allocation
+    from kedge.jobs.cluster import open_cluster
 
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
     image = "" if words[:1] in ([], ["-"]) else words[0]

@@ -24,8 +24,8 @@ from kedge.cli.launch import add_container_flags, read_container_options, read_c
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.bench.programs import ProgramPlace
-    from kedge.ops.bench.record import BenchRecord, Figure
+    from kedge.tools.bench.programs import ProgramPlace
+    from kedge.tools.bench.record import BenchRecord, Figure
 
 _HOST = "/"  # the host's own root is an image, too
 _RANKS = ("pi", "allreduce")
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _run_on(arguments: argparse.Namespace, console: Console) -> int:
-    """As jobs of several queues; one table of all."""
+    """Measure as jobs of several queues and print one table of all; returns the exit status."""
     records = measure_on(arguments, console)
     if len(records) == 1:
         show_record(records[0][1], console)
@@ -120,7 +120,7 @@ def _run_on(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _compare(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.bench.record import read_record
+    from kedge.tools.bench.record import read_record
 
     check_places(arguments)
     paths = (arguments.first, *arguments.others)
@@ -131,9 +131,9 @@ def _compare(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _measure(arguments: argparse.Namespace, console: Console) -> BenchRecord:
-    from kedge.frozen import replace
-    from kedge.ops.bench.containers import measure_pull, measure_start
-    from kedge.ops.bench.machine import make_record, read_machine
+    from kedge.base.frozen import replace
+    from kedge.tools.bench.containers import measure_pull, measure_start
+    from kedge.tools.bench.machine import make_record, read_machine
 
     repeats = read_repeats(arguments)
     machine, seconds, environ = read_machine(), arguments.timeout, console.environ
@@ -151,7 +151,7 @@ def _measure(arguments: argparse.Namespace, console: Console) -> BenchRecord:
 
 def _find_place(arguments: argparse.Namespace, *, has_gpus: bool) -> ProgramPlace:
     """The container, with --nv where there are GPUs to be used; or none."""
-    from kedge.ops.bench.programs import ProgramPlace
+    from kedge.tools.bench.programs import ProgramPlace
 
     options = read_container_options(arguments)
     wants_gpu = arguments.device == "cuda" or (has_gpus and arguments.device == "auto")
@@ -162,7 +162,7 @@ def _find_place(arguments: argparse.Namespace, *, has_gpus: bool) -> ProgramPlac
 
 
 def _compute(arguments: argparse.Namespace, where: ProgramPlace, console: Console) -> tuple[tuple[Figure, ...], str]:
-    from kedge.ops.bench.computing import measure_matmul, measure_nbody
+    from kedge.tools.bench.computing import measure_matmul, measure_nbody
 
     repeats = read_repeats(arguments)
     if arguments.command == "matmul":

@@ -12,14 +12,14 @@ from kedge.cli.launch import add_container_flags, add_launcher, read_container_o
 from kedge.cli.options import add_settings
 
 if TYPE_CHECKING:
+    from kedge.base.frozen import JsonValue
     from kedge.cli.console import Console
-    from kedge.frozen import JsonValue
     from kedge.launch.plan import LaunchPlan
-    from kedge.ops.bench.allreduce import AllreduceResult
-    from kedge.ops.bench.pi import PiResult
-    from kedge.ops.bench.record import BenchRecord
-    from kedge.ops.bench.ways import ImageTools
-    from kedge.ops.launch.request import LaunchRequest
+    from kedge.launch.request import LaunchRequest
+    from kedge.tools.bench.allreduce import AllreduceResult
+    from kedge.tools.bench.pi import PiResult
+    from kedge.tools.bench.record import BenchRecord
+    from kedge.tools.bench.ways import ImageTools
 
 _HOST = "/"  # the host's own root is an image, too
 _WAYS = ("auto", "nccl-tests", "nccl", "gloo", "mpi")
@@ -76,8 +76,8 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
 
 def run_rank_bench(arguments: argparse.Namespace, console: Console) -> BenchRecord:
     """Plan, check, measure, judge, show."""
-    from kedge.ops.bench.machine import make_record, read_machine
-    from kedge.ops.bench.rank_figures import make_allreduce_figures, make_pi_figures
+    from kedge.tools.bench.machine import make_record, read_machine
+    from kedge.tools.bench.rank_figures import make_allreduce_figures, make_pi_figures
 
     if arguments.command == "pi":
         pi = _run_pi(arguments, console)
@@ -99,27 +99,27 @@ def run_rank_bench(arguments: argparse.Namespace, console: Console) -> BenchReco
 
 
 def _read_request(arguments: argparse.Namespace, *more: str) -> LaunchRequest:
-    from kedge.ops.launch.request import LaunchRequest
+    from kedge.launch.request import LaunchRequest
 
     return LaunchRequest(
-        arguments.image,
-        ("true",),
-        (*read_container_options(arguments), *more),
-        arguments.nodes,
-        arguments.tasks,
-        arguments.tasks_per_node,
-        arguments.launcher,
-        tuple(arguments.launcher_option),
-        arguments.mpi_type,
+        image=arguments.image,
+        command=("true",),
+        options=(*read_container_options(arguments), *more),
+        nodes=arguments.nodes,
+        tasks=arguments.tasks,
+        tasks_per_node=arguments.tasks_per_node,
+        launcher=arguments.launcher,
+        launcher_options=tuple(arguments.launcher_option),
+        mpi_type=arguments.mpi_type,
         uses_mpi=True,
     )
 
 
 def _run_pi(arguments: argparse.Namespace, console: Console) -> PiResult:
-    from kedge.ops.bench.pi import measure_pi
-    from kedge.ops.launch.check_world import check_world
-    from kedge.ops.launch.prepare import plan_launch
-    from kedge.ops.setup.site import choose_site
+    from kedge.cluster.sites.find_site import choose_site
+    from kedge.launch.check_world import check_world
+    from kedge.launch.prepare import plan_launch
+    from kedge.tools.bench.pi import measure_pi
 
     plan = plan_launch(_read_request(arguments), choose_site(console.settings, console.environ), console.environ)
     _tell_reasons(plan, console)
@@ -130,12 +130,12 @@ def _run_pi(arguments: argparse.Namespace, console: Console) -> PiResult:
 
 
 def _run_allreduce(arguments: argparse.Namespace, console: Console) -> AllreduceResult:
-    from kedge.frozen import replace
-    from kedge.model.memory import parse_memory
-    from kedge.ops.bench.allreduce import Measurement, measure_allreduce, plan_allreduce
-    from kedge.ops.bench.surroundings import count_gpus, count_nodes, read_rates
-    from kedge.ops.bench.ways import choose_way
-    from kedge.ops.setup.site import choose_site
+    from kedge.base.frozen import replace
+    from kedge.cluster.memory import parse_memory
+    from kedge.cluster.sites.find_site import choose_site
+    from kedge.tools.bench.allreduce import Measurement, measure_allreduce, plan_allreduce
+    from kedge.tools.bench.surroundings import count_gpus, count_nodes, read_rates
+    from kedge.tools.bench.ways import choose_way
 
     counted = count_gpus(console.environ)
     gpus = int(arguments.way in _FOR_GPUS) if counted is None else counted
@@ -157,8 +157,8 @@ def _run_allreduce(arguments: argparse.Namespace, console: Console) -> Allreduce
 
 
 def _find_tools(request: LaunchRequest, console: Console) -> ImageTools:
-    from kedge.ops.bench.ways import look_for_tools
-    from kedge.ops.mpi.read_for_launch import read_launched_mpi
+    from kedge.compat.mpi_for_launch import read_launched_mpi
+    from kedge.tools.bench.ways import look_for_tools
 
     image = read_launched_mpi(request.image, console.environ)
     return look_for_tools(request.image, request.options, console.environ, has_mpi=image.mpi is not None)
@@ -170,7 +170,7 @@ def _tell_reasons(plan: LaunchPlan, console: Console) -> None:
 
 
 def _show_pi(result: PiResult, console: Console) -> None:
-    from kedge.ops.bench.rank_figures import make_pi_figures
+    from kedge.tools.bench.rank_figures import make_pi_figures
 
     if console.json:
         return

@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.launch import read_container_options, read_count, read_seconds
-from kedge.model.size import format_size
-from kedge.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
-from kedge.posix.files import explained, refuse_others, write_atomically
+from kedge.answers.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
+from kedge.answers.pages.drawing import write_svg
+from kedge.base.size import format_size
+from kedge.cli.launch import read_count, read_seconds
+from kedge.errors import UsageError
+from kedge.system.files import explained, refuse_others, write_atomically
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.bench.compare import BenchComparison
-    from kedge.ops.bench.record import BenchRecord, Figure
-    from kedge.ops.bench.repeats import Repeats
-    from kedge.ops.bench.sweep import ScalingPoint
+    from kedge.tools.bench.compare import BenchComparison
+    from kedge.tools.bench.record import BenchRecord, Figure, Repeats
+    from kedge.tools.bench.sweep import ScalingPoint
 
 _PLACES = {"matmul": "rows of the matrices", "allreduce": "bytes of the message", "nbody": "bodies"}
-_DRAWING_SECONDS = 120.0
 _VERDICTS = {"faster": "good", "slower": "warning"}
 
 
@@ -40,8 +40,8 @@ def add_repeats(parser: argparse.ArgumentParser, *, warmup: int, repeats: int, s
 
 
 def read_repeats(arguments: argparse.Namespace) -> Repeats:
-    """As the options say."""
-    from kedge.ops.bench.repeats import Repeats
+    """Return how often to measure, as the options say."""
+    from kedge.tools.bench.record import Repeats
 
     return Repeats(max(arguments.warm_up, 0), arguments.repeats)
 
@@ -61,14 +61,12 @@ def add_plot(options: argparse._ActionsContainer) -> None:
         action="append",
         metavar="FILE",
         default=[],
-        help="draw it: .svg; .png or .pdf if the image or this host has matplotlib; repeatable",
+        help="draw it into an .svg; repeatable",
     )
 
 
 def check_places(arguments: argparse.Namespace) -> None:
     """Refuse files that cannot be written before anything is measured."""
-    from kedge.ops.bench.paint import check_plot
-
     output = getattr(arguments, "output", None)
     for path in (*arguments.plot, *([output] if output else [])):
         with explained(path.parent):
@@ -76,7 +74,8 @@ def check_places(arguments: argparse.Namespace) -> None:
     if output:
         refuse_others(output, b'"bench":')
     for path in arguments.plot:
-        check_plot(path)
+        if path.suffix.lower() != ".svg":
+            raise UsageError(f"'{path}' is no name of a plot", hint="end it with .svg, which every browser opens")
 
 
 def keep_record(record: BenchRecord, arguments: argparse.Namespace, console: Console) -> None:
@@ -84,11 +83,11 @@ def keep_record(record: BenchRecord, arguments: argparse.Namespace, console: Con
     output = [arguments.output] if arguments.output else []
     if output:
         write_atomically(arguments.output, (json.dumps(record.as_dict(), indent=2) + "\n").encode())
-    _tell_written([*output, *_draw([("", record)], arguments, record.image, console)], console)
+    _tell_written([*output, *_draw([("", record)], arguments, console)], console)
 
 
 def keep_records(records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, console: Console) -> None:
-    """The same of several: --output writes NAME-QUEUE.json for each, --plot draws all in one."""
+    """Keep several records: --output writes NAME-QUEUE.json for each, --plot draws all in one."""
     written = []
     output: Path | None = getattr(arguments, "output", None)
     for name, record in records:
@@ -97,7 +96,7 @@ def keep_records(records: Sequence[tuple[str, BenchRecord]], arguments: argparse
         path = output.with_name(f"{output.stem}-{name.replace('/', '-')}{output.suffix}")
         write_atomically(path, (json.dumps(record.as_dict(), indent=2) + "\n").encode())
         written.append(path)
-    _tell_written([*written, *_draw(records, arguments, "", console)], console)
+    _tell_written([*written, *_draw(records, arguments, console)], console)
 
 
 def _tell_written(paths: Sequence[Path], console: Console) -> None:
@@ -105,35 +104,20 @@ def _tell_written(paths: Sequence[Path], console: Console) -> None:
         console.print(f"wrote {', '.join(str(path) for path in paths)}")
 
 
-def _draw(
-    records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, image: str, console: Console
-) -> list[Path]:
-    from kedge.ops.bench.paint import paint
-    from kedge.ops.bench.programs import ProgramPlace
-
-    if not arguments.plot:
-        return []
-    if not records[0][1].figures:
+def _draw(records: Sequence[tuple[str, BenchRecord]], arguments: argparse.Namespace, console: Console) -> list[Path]:
+    plots: list[Path] = arguments.plot
+    if plots and not records[0][1].figures:
         console.progress.warn("Nothing to plot: one rank alone exchanges no data")
         return []
-    plot = make_plot(records)
-    is_runnable = arguments.command not in ("pull", "compare")  # what is pulled need not run here
-    options = tuple(read_container_options(arguments)) if image and is_runnable else ()
-    where = ProgramPlace(image if is_runnable else "", options, _DRAWING_SECONDS)
-    drawn = []
-    for path in arguments.plot:
-        made = paint(lay_out_plot(plot), path, where, console.environ)
-        if made != path:
-            console.progress.warn(
-                f"Neither the image nor this host has matplotlib, which draws {path.suffix}: kedge drew {made} instead"
-            )
-        drawn.append(made)
-    return drawn
+    drawn = write_svg(lay_out_plot(make_plot(records))) if plots else b""
+    for path in plots:
+        write_atomically(path, drawn)
+    return plots
 
 
 def make_plot(records: Sequence[tuple[str, BenchRecord]]) -> BenchPlot:
     """Speed-ups if ranks or GPUs were swept; lines where figures have places on an axis; else bars."""
-    from kedge.ops.bench.sweep import list_scaling
+    from kedge.tools.bench.sweep import list_scaling
 
     (_, first), several = records[0], len(records) > 1
     where = f"{first.bench}{f' in {_name_image(first.image)}' if first.image else ', outside of containers'}"
@@ -143,7 +127,7 @@ def make_plot(records: Sequence[tuple[str, BenchRecord]]) -> BenchPlot:
     if any(point.speed_up for _, record in records for point in list_scaling(record)):
         lines = tuple(line for name, record in records for line in _list_speed_ups(record, name))
         worker = "GPUs" if first.bench == "nbody" else "ranks"
-        return BenchPlot(where, note, "speed-up", worker, lines, "ideal")
+        return BenchPlot(title=where, note=note, unit="speed-up", places=worker, lines=lines, limit="ideal")
     unit = first.figures[0].unit
     figures = [(name, each) for name, record in records for each in record.figures if each.unit == unit]
     has_axis = len({each.place for _, each in figures if each.place}) > 1
@@ -161,7 +145,7 @@ def make_plot(records: Sequence[tuple[str, BenchRecord]]) -> BenchPlot:
 
 def _list_speed_ups(record: BenchRecord, name: str) -> list[PlotLine]:
     """A line for each work, with the ideal beside it."""
-    from kedge.ops.bench.sweep import list_scaling
+    from kedge.tools.bench.sweep import list_scaling
 
     by_name = {each.name: each for each in record.figures}
     lines: dict[str, list[PlotPoint]] = {}
@@ -169,7 +153,14 @@ def _list_speed_ups(record: BenchRecord, name: str) -> list[PlotLine]:
         figure, speed_up = by_name[point.name], point.speed_up or 0.0
         shares = sorted((figure.median / value) ** (1 if figure.is_time else -1) for value in figure.values)
         ideal = speed_up / point.efficiency
-        made = PlotPoint(point.name, point.workers, speed_up * shares[0], speed_up, speed_up * shares[-1], ideal)
+        made = PlotPoint(
+            point.name,
+            point.workers,
+            low=speed_up * shares[0],
+            middle=speed_up,
+            high=speed_up * shares[-1],
+            limit=ideal,
+        )
         lines.setdefault(point.work, []).append(made)
     return [PlotLine(" ".join(part for part in (name, work) if part), tuple(made)) for work, made in lines.items()]
 
@@ -181,12 +172,12 @@ def _name_image(image: str) -> str:
 def _make_point(figure: Figure, record_name: str) -> PlotPoint:
     name = f"{figure.name}, {record_name}" if record_name else figure.name
     low, high = min(figure.values), max(figure.values)
-    return PlotPoint(name, figure.place, low, figure.median, high, figure.limit)
+    return PlotPoint(name, figure.place, low=low, middle=figure.median, high=high, limit=figure.limit)
 
 
 def show_record(record: BenchRecord, console: Console) -> None:
     """The table, and what the figures belong to."""
-    from kedge.ops.bench.sweep import list_scaling
+    from kedge.tools.bench.sweep import list_scaling
 
     scaling = {point.name: point for point in list_scaling(record)}
     if console.json:
@@ -214,7 +205,7 @@ def show_record(record: BenchRecord, console: Console) -> None:
 
 
 def _show_product(figure: Figure) -> list[str]:
-    from kedge.ops.bench.computing import describe_product
+    from kedge.tools.bench.computing import describe_product
 
     memory, seconds = describe_product(figure)
     return [format_size(memory), f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"]
@@ -249,7 +240,7 @@ def _show_limit(figure: Figure) -> list[str]:
 
 def show_comparisons(records: Sequence[tuple[str, BenchRecord]], console: Console) -> None:
     """The ratio of each to the first, and what else differs."""
-    from kedge.ops.bench.compare import compare_records
+    from kedge.tools.bench.compare import compare_records
 
     (name, first), *others = records
     comparisons = [(other, compare_records(first, record)) for other, record in others]

@@ -18,10 +18,10 @@ from kedge.errors import KedgeError, UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.model.job import Job
-    from kedge.ops.bench.record import BenchRecord
-    from kedge.ops.jobs.cluster import Cluster
-    from kedge.ops.jobs.submit import SubmitPlan
+    from kedge.cluster.job import Job
+    from kedge.jobs.cluster import Cluster
+    from kedge.jobs.submit import SubmitPlan
+    from kedge.tools.bench.record import BenchRecord
 
 _SWEPT = {"nodes": "nodes", "tasks": "ranks", "gpus": "GPUs", "bodies": "bodies", "intervals": "intervals"}
 _MOST = 64  # runs
@@ -65,8 +65,8 @@ def list_points(arguments: argparse.Namespace) -> list[argparse.Namespace]:
 def run_points(
     points: Sequence[argparse.Namespace], console: Console, measure: Callable[[argparse.Namespace], BenchRecord]
 ) -> tuple[BenchRecord, int]:
-    """One record of all runs that succeed, and the exit code: that of the first that failed. Raises if all do."""
-    from kedge.ops.bench.sweep import GPU, RANK, join_records
+    """Return one record of all runs that succeed, and the exit code of the first that failed. Raises if all do."""
+    from kedge.tools.bench.sweep import GPU, RANK, join_records
 
     if len(points) == 1:
         return measure(points[0]), 0
@@ -92,10 +92,10 @@ def run_points(
 
 def measure_on(arguments: argparse.Namespace, console: Console) -> list[tuple[str, BenchRecord]]:
     """The record of each queue: the same command as a job there, all at once."""
-    from kedge.ops.bench.record import read_record
-    from kedge.ops.jobs.cluster import open_cluster
-    from kedge.ops.jobs.job_handle import JobHandle
-    from kedge.ops.jobs.submit import submit
+    from kedge.jobs.cluster import open_cluster
+    from kedge.jobs.job_handle import JobHandle
+    from kedge.jobs.submit import submit
+    from kedge.tools.bench.record import read_record
 
     queues = [name.strip() for name in arguments.on.split(",") if name.strip()]
     if console.environ.get("KEDGE_JOB_NAME") == f"bench-{arguments.command}":
@@ -131,8 +131,8 @@ def measure_on(arguments: argparse.Namespace, console: Console) -> list[tuple[st
 def _make_job(arguments: argparse.Namespace, queue: str, output: Path) -> Job:
     """The job of one queue, as large as the largest run."""
     from kedge.cli.job_options import add_job_options, read_job_options
-    from kedge.model.job import Job
-    from kedge.posix.start_kedge import own_command
+    from kedge.cluster.job import Job
+    from kedge.system.start_kedge import own_command
 
     parser = Parser(prog="kedge bench --job-option")
     add_job_options(parser)
@@ -161,7 +161,7 @@ def _list_own_words(words: Sequence[str]) -> list[str]:
 
 
 def _plan(job: Job, cluster: Cluster, console: Console) -> SubmitPlan:
-    from kedge.ops.jobs.submit import plan_submit
+    from kedge.jobs.submit import plan_submit
 
     plan = plan_submit(job, cluster, console.settings, console.environ, str(Path.cwd()))
     for warning in plan.warnings:

@@ -7,22 +7,22 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.setting_values import PULL_POLICIES
 from kedge.cli.build_display import PROGRESS_MODES
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_dry_run, add_settings, add_verify
 from kedge.cli.pull import FORMS
+from kedge.container.options import list_switches
 from kedge.errors import OutputExists
-from kedge.model.setting_values import PULL_POLICIES
-from kedge.runtime.options import list_switches
 
 if TYPE_CHECKING:
+    from kedge.builds.preview import PreviewedStage
+    from kedge.builds.request import BuildRequest, BuildResult
     from kedge.cli.build_steps import StepBoard
     from kedge.cli.console import Console
     from kedge.errors import KedgeError
-    from kedge.ops.build.preview import PreviewedStage
-    from kedge.ops.build.request import BuildRequest, BuildResult
-    from kedge.ops.setup.workplace import Workplace
-    from kedge.settings import Settings
+    from kedge.image.workplace import Workplace
+    from kedge.system.settings import Settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -177,7 +177,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Build, and report the result."""
     from kedge.cli.build_display import make_display
     from kedge.cli.build_words import read_request
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.image.workplace import Workplace
 
     request = read_request(arguments, console)
     display = make_display(console, arguments.progress)
@@ -206,7 +206,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _check_files(arguments: argparse.Namespace) -> None:
     """Refuse files of others before anything is built; a build writes its own anew."""
-    from kedge.posix.files import refuse_others
+    from kedge.system.files import refuse_others
 
     begin = {"iidfile": rb"\Asha256:", "metadata_file": rb'"containerimage\.digest"', "log": rb"\A\[[^\n]*\d/\d+\] "}
     for name, pattern in begin.items():
@@ -219,7 +219,7 @@ def _write_files(arguments: argparse.Namespace, result: BuildResult) -> None:
     """The files that scripts read after `docker build`: the digest alone, and all that is known of the result."""
     import json
 
-    from kedge.posix.files import write_atomically
+    from kedge.system.files import write_atomically
 
     if arguments.iidfile is not None:
         write_atomically(arguments.iidfile, result.digest.encode(), mode=0o644)
@@ -242,16 +242,16 @@ def _is_there(request: BuildRequest, console: Console) -> bool:
 
 def _choose_settings(request: BuildRequest, console: Console) -> Settings:
     """The settings; --platform says the architecture of the bases, too."""
-    from kedge.frozen import replace
+    from kedge.base.frozen import replace
 
     return replace(console.settings, architecture=request.platform) if request.platform else console.settings
 
 
 def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> int:
     """Show what would be done."""
+    from kedge.builds.preview import preview
     from kedge.cli.build_steps import StepBoard
     from kedge.cli.redaction import escape_line
-    from kedge.ops.build.preview import preview
 
     shown = preview(request, workplace, StepBoard())
     if console.json:
@@ -271,8 +271,8 @@ def _preview(request: BuildRequest, workplace: Workplace, console: Console) -> i
 
 
 def _show_previewed(stage: PreviewedStage, console: Console) -> None:
+    from kedge.base.size import format_size
     from kedge.cli.redaction import escape_line
-    from kedge.model.size import format_size
 
     facts = [stage.digest[:19]] if stage.digest else []
     if stage.size:
@@ -288,8 +288,8 @@ def _show_previewed(stage: PreviewedStage, console: Console) -> None:
 
 def _build(request: BuildRequest, workplace: Workplace, console: Console, display: StepBoard) -> BuildResult:
     """Build with the display; what failed is shown before the error is."""
+    from kedge.builds.build import build
     from kedge.errors import KedgeError
-    from kedge.ops.build.build import build
 
     try:
         return build(request, workplace, display)
@@ -320,8 +320,8 @@ def _show_failure(problem: KedgeError, request: BuildRequest, console: Console, 
 
 
 def _show_result(result: BuildResult, console: Console) -> None:
+    from kedge.base.size import format_size
     from kedge.cli.progress import format_seconds
-    from kedge.model.size import format_size
 
     for warning in result.warnings:
         console.progress.warn(warning)

@@ -15,8 +15,8 @@ from kedge.cli.progress import CountedTask
 from kedge.cli.redaction import escape_line
 
 if TYPE_CHECKING:
+    from kedge.builds.request import StepLabel, StepOutcome
     from kedge.cli.console import Console
-    from kedge.ops.build.request import StepLabel, StepOutcome
 
 PROGRESS_MODES = ("auto", "plain", "tty", "json")
 
@@ -56,7 +56,7 @@ class JsonSteps(StepBoard):
         self._say("begin", **label.as_dict())
 
     def show_lines(self, step: RunningStep, lines: list[str]) -> None:
-        """One object per line."""
+        """Write one JSON object for each line of a program's output."""
         for line in lines:
             label = step.label
             self._say("output", stage=label.stage, number=label.number, seconds=round(step.seconds, 3), line=line)
@@ -77,7 +77,7 @@ class _JsonTasks:
         self._say = say
 
     def begin(self, task: CountedTask) -> None:
-        """Nothing: the end says it all."""
+        """Show nothing: the end of the step says it all."""
 
     def update(self, task: CountedTask) -> None:
         """The amount so far."""
@@ -92,7 +92,7 @@ class _JsonTasks:
         self._say("note", text=text)
 
     def close(self) -> None:
-        """Nothing to take down."""
+        """Do nothing: this display has nothing to take down."""
 
 
 def make_display(console: Console, mode: str) -> StepBoard:

@@ -12,8 +12,8 @@ from kedge.cli.redaction import escape_controls, escape_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kedge.builds.request import BuildRequest
     from kedge.errors import KedgeError
-    from kedge.ops.build.request import BuildRequest
 
 _AROUND = 2  # lines of the recipe before and after the one that failed
 _SECTION = 12  # lines of a section of a definition file
@@ -35,7 +35,7 @@ def describe_failure(
 
 
 def describe_problem(problem: KedgeError, request: BuildRequest, paint: Callable[[str, str], str]) -> Iterator[str]:
-    """The same for what failed outside of steps, such as a program that makes a base."""
+    """Describe what failed outside of steps, such as a program that makes a base."""
     for line in problem.context.get("output", "").splitlines():
         yield f"  {paint('|', 'dim')} {_show_line(line)}".rstrip()
     yield from show_excerpt(problem.context, request, paint)

@@ -20,7 +20,7 @@ from kedge.cli.progress import CountedTask, describe_task, leave_plain
 from kedge.cli.redaction import escape_line
 
 if TYPE_CHECKING:
-    from kedge.ops.build.request import StepLabel, StepOutcome
+    from kedge.builds.request import StepLabel, StepOutcome
 
 _TAIL = 6  # lines of output below a running step
 _REFRESH_SECONDS = 0.2
@@ -43,7 +43,7 @@ class BuildScreen(StepBoard):
         self._ticker: threading.Thread | None = None
 
     def show_begin(self, label: StepLabel) -> None:  # noqa: ARG002 - the board knows it
-        """One more running step."""
+        """Add a running step to the screen."""
         self._start()
         self.draw()
 
@@ -85,7 +85,7 @@ class BuildScreen(StepBoard):
         self._start()
 
     def remove_task(self, task: CountedTask) -> None:
-        """It is complete."""
+        """Remove a task that is complete."""
         with self.lock:
             self._counted = [other for other in self._counted if other is not task]
             self.draw()
@@ -145,7 +145,7 @@ class _ScreenTasks:
         self._screen.add_task(task)
 
     def update(self, task: CountedTask) -> None:
-        """Nothing: the screen looks at it by itself."""
+        """Do nothing: the screen looks at its tasks by itself."""
 
     def end(self, task: CountedTask) -> None:
         """Take it away."""

@@ -3,8 +3,9 @@
 
 `kedge build-step --remove DIRECTORY` removes what a step left that was killed, with the files of subordinate ids.
 
-REQUEST is the number of an open file with the request (`runtime/start/build_step.py` writes it), so that variables with
-secrets are in no command line. What kedge itself cannot do is written to the open file REPORT, as `--json` prints it.
+REQUEST is the number of an open file with the request (`container/start/build_step.py` writes it), so that variables
+with secrets are in no command line. What kedge itself cannot do is written to the open file
+REPORT, as `--json` prints it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import json
 import os
 
 from kedge.cli.container import OWN_FAILURE, Speaker, find_services, open_standard_streams, report
-from kedge.runtime.flags import parse_words
-from kedge.runtime.options import RunOptions
-from kedge.runtime.start_container import run_container
-from kedge.runtime.step_options import StepOptions
+from kedge.container.flags import parse_words
+from kedge.container.options import RunOptions
+from kedge.container.start_container import run_container
+from kedge.container.step_options import StepOptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,9 +59,9 @@ def _remove(folder: str) -> int:
     """Delete a directory as root of a namespace with the subordinate ids of a step."""
     from pathlib import Path  # late, all: few steps are killed
 
-    from kedge.posix.confined_paths import remove_tree
-    from kedge.runtime.facts import gather_host
-    from kedge.runtime.mounting import enter_user_namespace
+    from kedge.container.facts import gather_host
+    from kedge.container.mounting import enter_user_namespace
+    from kedge.system.confined_paths import remove_tree
 
     try:
         enter_user_namespace(gather_host(os.environ), as_root=True, has_many=True, is_step=True)

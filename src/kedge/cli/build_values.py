@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kedge.base.frozen import replace
+from kedge.base.image_format import ImageFormat
+from kedge.base.nearest import propose
+from kedge.builds.request import BuildOutput, BuildSecret
 from kedge.errors import KedgeError, UsageError
-from kedge.frozen import replace
-from kedge.model.image_format import ImageFormat
-from kedge.model.nearest import propose
-from kedge.ops.build.request import BuildOutput, BuildSecret
-from kedge.ops.images.output_name import read_output
-from kedge.posix.files import explained
+from kedge.image.output_name import read_output
+from kedge.system.files import explained
 
 # what docker calls an exporter, and the format that kedge writes for it
 _EXPORTERS = {"local": ImageFormat.SANDBOX, "oci": ImageFormat.OCI_ARCHIVE, "docker": ImageFormat.DOCKER_ARCHIVE}

@@ -11,16 +11,16 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen, replace
+from kedge.base.image_argument import is_address, is_reference
+from kedge.base.image_format import ImageFormat
+from kedge.base.nearest import propose
+from kedge.builds.request import BuildOutput, BuildRequest
 from kedge.cli.build_values import choose_update, read_build_arguments, read_export, read_pairs, read_secret
 from kedge.errors import FileProblem, InvalidSetting, UsageError
-from kedge.formats.identify import FileKind, identify_file
-from kedge.frozen import frozen, replace
-from kedge.model.image_argument import is_address, is_reference
-from kedge.model.image_format import ImageFormat
-from kedge.model.nearest import propose
-from kedge.ops.build.request import BuildOutput, BuildRequest
-from kedge.ops.images.output_name import read_output
-from kedge.posix.files import explained
+from kedge.image.formats.identify import FileKind, identify_file
+from kedge.image.output_name import read_output
+from kedge.system.files import explained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -132,7 +132,7 @@ def _read_output_alone(output: str, file: str) -> _Shape:
 
 
 def _read_input() -> bytes:
-    from kedge.ops.build.recipe_files import read_input  # late: few recipes come from there
+    from kedge.builds.recipe_files import read_input  # late: few recipes come from there
 
     return read_input()
 
@@ -247,7 +247,7 @@ def _explain_missing(folder: Path, message: str) -> FileProblem:
 def _read_outputs(arguments: argparse.Namespace, shape: _Shape) -> BuildOutput:
     form = ImageFormat(arguments.format) if arguments.format else None
     for name in arguments.tag:
-        from kedge.ops.images.local_names import read_name  # late: few builds have a tag
+        from kedge.image.local_names import read_name  # late: few builds have a tag
 
         read_name(name)  # a mistake in it is found before anything is built
     tag, *further = arguments.tag or [""]
@@ -287,7 +287,7 @@ def _read_sections(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _list_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The options of exec that every step gets."""
-    from kedge.runtime.options import list_switches  # late: `configure` has loaded it
+    from kedge.container.options import list_switches  # late: `configure` has loaded it
 
     switches = [f"--{switch.name}" for switch in list_switches() if getattr(arguments, switch.attribute, False)]
     mounts = [word for mount in arguments.mount for word in ("--mount", mount)]

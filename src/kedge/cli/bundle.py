@@ -24,8 +24,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Write it, and say how it gets to a cluster."""
     import shlex
 
-    from kedge.model.size import format_size
-    from kedge.ops.setup.bundle import make_bundle
+    from kedge.base.size import format_size
+    from kedge.tools.bundle.make import make_bundle
 
     names = {"amd64": "x86_64", "arm64": "aarch64"}
     made = make_bundle(arguments.out, names.get(arguments.arch, arguments.arch), force=arguments.force)
@@ -42,5 +42,5 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _shorten(path: str) -> str:
-    """As one would type it here."""
+    """Return a path as one would type it in the current directory."""
     return str(Path(path).relative_to(Path.cwd())) if Path(path).is_relative_to(Path.cwd()) else path

@@ -37,7 +37,7 @@ def _begin() -> int:
 
 def _is_damaged() -> bool:
     try:
-        from kedge.posix.bundle_copy import find_damage
+        from kedge.system.bundle_copy import find_damage
 
         return bool(find_damage())
     except Exception:  # not even this can be loaded

@@ -7,14 +7,14 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
+from kedge.base.size import format_size
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import CorruptImage, UsageError
-from kedge.model.size import format_size
-from kedge.ops.setup import cache
-from kedge.ops.setup.config import format_size as format_exactly
-from kedge.runtime.images.node_cache_writer import NodeCache, list_node, report_node
-from kedge.settings import SETTINGS, SettingSource, parse_value
-from kedge.store.eviction import CacheItem, ItemKind
+from kedge.image import cache
+from kedge.image.node.node_cache_writer import NodeCache, list_node, report_node
+from kedge.image.store.eviction import CacheItem, ItemKind
+from kedge.system.config import format_size as format_exactly
+from kedge.system.settings import SETTINGS, SettingSource, parse_value
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -212,7 +212,7 @@ def _report_removed(console: Console, removed: list[CacheItem], state: str = "",
 
 
 def _format_limit(limit: int | None) -> str:
-    """As it is typed: 20G, not 21.5 GB."""
+    """Format a limit as it is typed: 20G, not 21.5 GB."""
     return "none" if limit is None else format_exactly(limit)
 
 

@@ -12,8 +12,8 @@ from kedge.errors import UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.jobs.cluster import Cluster
-    from kedge.ops.jobs.find_job import FoundJob
+    from kedge.jobs.cluster import Cluster
+    from kedge.jobs.find_job import FoundJob
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Cancel the jobs and say which."""
     from kedge.cli.redaction import escape_line
-    from kedge.ops.jobs.cancel import cancel_jobs
-    from kedge.ops.jobs.cluster import open_cluster
-    from kedge.ops.jobs.find_job import locate_jobs
+    from kedge.jobs.cancel import cancel_jobs
+    from kedge.jobs.cluster import open_cluster
+    from kedge.jobs.find_job import locate_jobs
 
     if bool(arguments.jobs) == arguments.all:
         raise UsageError("name the jobs to cancel, or give --all", hint="kedge cancel JOB ..., or kedge cancel --all")
@@ -57,8 +57,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _find_all(cluster: Cluster) -> list[FoundJob]:
-    from kedge.ops.jobs.find_job import FoundJob
-    from kedge.ops.jobs.status import survey
+    from kedge.jobs.find_job import FoundJob
+    from kedge.jobs.status import survey
 
     views = [view for view in survey(cluster) if view.key and not view.status.state.is_over]
     found = {view.status.id: cluster.records.read(view.key, view.status.id) for view in views}

@@ -6,10 +6,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kedge.base.image_format import ImageFormat
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings, add_verify
 from kedge.errors import UsageError
-from kedge.model.image_format import ImageFormat
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -38,12 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Print the recipe, write the image, or both."""
+    from kedge.base.reference import Reference
+    from kedge.base.size import format_size
+    from kedge.builds.commit import CommitRequest, commit, print_recipe
     from kedge.cli.build_words import read_epoch
-    from kedge.model.reference import Reference
-    from kedge.model.size import format_size
-    from kedge.ops.build.commit import CommitRequest, commit, print_recipe
-    from kedge.ops.images.convert import read_target
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.image.convert import read_target
+    from kedge.image.workplace import Workplace
 
     kind = "dockerfile" if arguments.dockerfile else "definition" if arguments.recipe else ""
     if arguments.output is None and not kind:

@@ -7,8 +7,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_dry_run
-from kedge.ops.setup import config
-from kedge.settings import SETTINGS, site_file, user_file
+from kedge.system import config
+from kedge.system.settings import SETTINGS, site_file, user_file
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -91,7 +91,7 @@ def _unset(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _fakeroot(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.setup.fakeroot_advice import advise  # late: one subcommand
+    from kedge.answers.fakeroot_advice import advise  # late: one subcommand
 
     finding = advise(arguments.user, console.environ)
     if console.json:

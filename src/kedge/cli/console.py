@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from kedge.base.patterns import late_pattern
 from kedge.cli.options import GlobalOptions, measure_width
 from kedge.cli.progress import (
     OWN_HEADS,
@@ -27,7 +28,6 @@ from kedge.cli.progress import (
 )
 from kedge.cli.redaction import escape_controls, escape_json
 from kedge.errors import UsageError
-from kedge.patterns import late_pattern
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
-    from kedge.settings import Settings
+    from kedge.system.settings import Settings
 
 _HANG = 2  # columns, of what follows a line that begins at the left edge
 _PLAIN_COLUMNS = 80  # of pages that go to a file or a pipe
@@ -100,7 +100,7 @@ class Console:
     def settings(self) -> Settings:
         """The merged settings, read when first needed."""
         if self._settings is None:
-            from kedge.settings import Settings  # late: --help and --version need no settings
+            from kedge.system.settings import Settings  # late: --help and --version need no settings
 
             self._settings = Settings.load(self._flags, self.environ)
         return self._settings
@@ -217,7 +217,7 @@ class Console:
 
     def page_markdown(self, text: str, *, widest: int) -> None:
         """Write a page of Markdown for people: on a terminal through its pager, elsewhere as plain text."""
-        from kedge.posix.process import page_text  # late: only guides are paged
+        from kedge.system.process import page_text  # late: only guides are paged
 
         columns = min(measure_width(), widest) if self.is_terminal else _PLAIN_COLUMNS
         shown = _render_markdown(text, max(columns, _NARROWEST), color=self._has_style(self._out))
@@ -364,7 +364,7 @@ def _find_longest_words(headings: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 
 def _measure_text(text: str) -> int:
-    """Its columns: colours take none."""
+    """Count the columns of a text: colours take none."""
     return len(_COLOUR_CODES.sub("", text)) if "\033" in text else len(text)
 
 

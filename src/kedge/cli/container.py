@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 
-from kedge.runtime.flags import HelpWanted, parse_words
-from kedge.runtime.options import FLAGS, GROUPS, REFUSALS, Flag, RunOptions
+from kedge.container.flags import HelpWanted, parse_words
+from kedge.container.options import FLAGS, GROUPS, REFUSALS, Flag, RunOptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from kedge.runtime.start.services import Services
+    from kedge.container.start.services import Services
 
 OWN_FAILURE = 255
 SHIM = "--shim"
@@ -55,17 +55,17 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str] = ()) -
 def _start(options: RunOptions, speaker: Speaker) -> int:
     """Start the container, or go into the instance that is named."""
     if options.image.startswith("instance://") and not options.is_foreign:
-        from kedge.ops.containers.instance import run_in_instance  # late: only where one is named
+        from kedge.container.instance import run_in_instance  # late: only where one is named
 
         return run_in_instance(options, speaker.say)
-    from kedge.runtime.start_container import run_container  # late: mistakes in the words are found without it
+    from kedge.container.start_container import run_container  # late: mistakes in the words are found without it
 
     return run_container(options, speaker.say, find_services)
 
 
 def find_services() -> Services:
     """What few starts need from above the containers."""
-    from kedge.ops.containers.services import StartServices  # late: as said
+    from kedge.container.services import StartServices  # late: as said
 
     return StartServices()
 
@@ -95,11 +95,10 @@ class Speaker:
         if options.shim and not os.isatty(2):  # a program may read it, and take progress for output
             self._is_quiet = self._is_quiet or not options.verbose
         if options.verbose:
-            import kedge.cli.redaction
-            import kedge.model.secret_text  # noqa: F401 - now: what is said in the container cannot import them
+            pass
 
     def say_collected(self) -> None:
-        """What was noticed while the words were read."""
+        """Print what was noticed while the words were read."""
         for text in self.options.warnings:
             self.say("warn", text)
         for text in self.options.notes:
@@ -128,7 +127,7 @@ class Speaker:
         """Whether no other task of this job and no other rank has said this; on a terminal it is always said."""
         if os.isatty(2):
             return True
-        from kedge.runtime.processes.say_once import say_first  # late: hardly anything is said once
+        from kedge.container.processes.say_once import say_first  # late: hardly anything is said once
 
         return say_first(text, os.environ, self._uid, is_shim=self.options.shim)
 
@@ -140,14 +139,14 @@ def begin_message(level: str, *, is_shim: bool) -> str:
 
 
 def write_output(text: str) -> None:
-    """Text on standard output, past Python's buffer: this process may become a program that knows nothing of it."""
+    """Write text to standard output, past Python's buffer: this process may become a program that knows none of it."""
     data = text.encode(errors="backslashreplace")
     while data:
         data = data[os.write(1, data) :]
 
 
 def write_message(text: str) -> None:
-    """One line on standard error, which nothing in a path or an image can make into something else."""
+    """Write one line to standard error, which nothing in a path or an image can make into something else."""
     if "://" in text:
         from kedge.cli.redaction import redact  # late: only addresses carry secrets
 

@@ -37,11 +37,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Convert, and report the result."""
-    from kedge.model.image_format import ImageFormat
-    from kedge.model.reference import Reference
-    from kedge.model.size import format_size
-    from kedge.ops.images.convert import ConvertRequest, convert, read_target
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.image_format import ImageFormat
+    from kedge.base.reference import Reference
+    from kedge.base.size import format_size
+    from kedge.image.convert import ConvertRequest, convert, read_target
+    from kedge.image.workplace import Workplace
 
     target = read_target(arguments.target, ImageFormat(arguments.format) if arguments.format else None, arguments.tag)
     # data is in files: a name is never one of a registry

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kedge.base.counting import count_things
+from kedge.base.frozen import as_dict, list_names
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import TableProblem
-from kedge.frozen import as_dict, list_names
-from kedge.model.counting import count_things
 
 if TYPE_CHECKING:
+    from kedge.answers.data_update import ImageUpdate
     from kedge.cli.console import Console
-    from kedge.ops.explain.data import Section
-    from kedge.ops.explain.data_update import ImageUpdate
+    from kedge.compat.data import Section
 
 _FEW = 3  # rows that are shown whole; more make a table
 _SHORT = {
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.explain.data import summarize_tables
+    from kedge.compat.data import summarize_tables
 
     del arguments
     found = summarize_tables(console.environ)
@@ -86,8 +86,8 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
+    from kedge.compat.data import learned_path, show_rows
     from kedge.compat.tables.load import load_tables
-    from kedge.ops.explain.data import learned_path, show_rows
 
     tables = load_tables(learned_path(console.environ))
     for problem in tables.problems[:_FEW]:
@@ -132,7 +132,7 @@ def _tell(value: Any) -> str:
 
 
 def _check(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.explain.data import check_rows
+    from kedge.compat.data import check_rows
 
     found = check_rows(arguments.file)
     if console.json:
@@ -152,8 +152,8 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _update(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.explain.data_update import DEFAULT_IMAGES, DEFAULT_LIMIT, UpdateRequest, update_tables
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.answers.data_update import DEFAULT_IMAGES, DEFAULT_LIMIT, UpdateRequest, update_tables
+    from kedge.image.workplace import Workplace
 
     request = UpdateRequest(
         images=tuple(dict.fromkeys(arguments.images)) or DEFAULT_IMAGES,

@@ -30,8 +30,8 @@ def _is_sure(question: str, console: Console) -> bool:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Delete the image after a confirmation."""
-    from kedge.ops.images.library_images import delete_image, name_image, parse_library
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.image.library_images import delete_image, name_image, parse_library
+    from kedge.image.workplace import Workplace
 
     reference = parse_library(arguments.image)
     workplace = Workplace(console.settings, console.progress)

@@ -13,8 +13,8 @@ from kedge.cli.options import add_settings
 from kedge.errors import FailureFound, FileProblem, JobNotFound, KedgeError
 
 if TYPE_CHECKING:
+    from kedge.answers.failed_logs import LogDiagnosis
     from kedge.cli.console import Console
-    from kedge.ops.diagnose.failed_logs import LogDiagnosis
 
 _STANDARD_INPUT = "-"
 _WIDEST = 100  # columns: longer lines are hard to read
@@ -35,7 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Search the logs and explain them; 85 where a known failure was found."""
-    from kedge.ops.diagnose.failed_logs import join_diagnoses
+    from kedge.answers.failed_logs import join_diagnoses
+    from kedge.cli.status import warn_of_site_failures
 
     states: list[dict[str, object]] = []
     parts = [_diagnose(word, states, console) for word in arguments.logs]
@@ -45,11 +46,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.print_json(document)
     else:
         _show(diagnosis, states, arguments, console)
+    warn_of_site_failures(console)
     return FailureFound.exit_code if diagnosis.has_failure else 0
 
 
 def _diagnose(word: str, states: list[dict[str, object]], console: Console) -> LogDiagnosis | None:
-    from kedge.ops.diagnose.failed_logs import diagnose_files, diagnose_stream
+    from kedge.answers.failed_logs import diagnose_files, diagnose_stream
 
     if word == _STANDARD_INPUT:
         return diagnose_stream(sys.stdin.buffer, "standard input")
@@ -59,10 +61,10 @@ def _diagnose(word: str, states: list[dict[str, object]], console: Console) -> L
 
 
 def _diagnose_job(word: str, states: list[dict[str, object]], console: Console) -> LogDiagnosis:
+    from kedge.answers.failed_logs import diagnose_files, list_job_files
     from kedge.cli.status import describe_state
-    from kedge.ops.diagnose.failed_logs import diagnose_files, list_job_files
-    from kedge.ops.jobs.find_job import locate_job
-    from kedge.ops.jobs.status import read_status
+    from kedge.jobs.find_job import locate_job
+    from kedge.jobs.status import read_status
 
     try:
         cluster, job = locate_job(console.settings, console.environ, word)

@@ -12,9 +12,9 @@ from kedge.cli.redaction import escape_line, redact
 from kedge.compat.failures.failure import CAUSE, CERTAIN, CONSEQUENCE, GENERAL, NOTE
 
 if TYPE_CHECKING:
+    from kedge.answers.failed_logs import LogDiagnosis
     from kedge.cli.doctor_text import Paint
     from kedge.compat.failures.failure import Clue
-    from kedge.ops.diagnose.failed_logs import LogDiagnosis
 
 _WORDS = {CAUSE: "cause", GENERAL: "error", CONSEQUENCE: "follows from another failure", NOTE: "note"}
 _MEANINGS = {CAUSE: "bad", GENERAL: "bad", CONSEQUENCE: "warning", NOTE: "note"}
@@ -28,7 +28,7 @@ def render_diagnosis(
     width: int,
     paint: Paint = leave_plain,
 ) -> Iterator[str]:
-    """All lines."""
+    """Yield all lines of a diagnosis of failed jobs."""
     for state in states:
         yield f"Job {escape_line(str(state['job']))}: {state['state']}"
         if state["why"]:

@@ -15,9 +15,9 @@ from kedge.cli.redaction import redact, redact_arguments
 from kedge.errors import DoctorFailed, UsageError
 
 if TYPE_CHECKING:
+    from kedge.answers.doctor.diagnosis import Diagnosis
+    from kedge.answers.doctor.surroundings import Surroundings
     from kedge.cli.console import Console
-    from kedge.doctor.diagnosis import Diagnosis
-    from kedge.doctor.surroundings import Surroundings
 
 _MOST_PATIENCE = 100
 _PRINTED = "-"  # for the name of a file: standard output
@@ -66,8 +66,8 @@ def _read_patience(text: str) -> float:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Check, and say what was found; 84 where something is broken."""
-    from kedge.ops.diagnose.doctor import describe_surroundings, diagnose
-    from kedge.ops.diagnose.report import clean_diagnosis
+    from kedge.answers.doctor.doctor import describe_surroundings, diagnose
+    from kedge.answers.report import clean_diagnosis
 
     if arguments.list:
         return _list(console)
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _list(console: Console) -> int:
-    from kedge.ops.diagnose.doctor import list_checks
+    from kedge.answers.doctor.doctor import list_checks
 
     checks = list_checks()
     if console.json:
@@ -93,7 +93,7 @@ def _list(console: Console) -> int:
 
 
 def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
-    from kedge.ops.diagnose.doctor import list_checks
+    from kedge.answers.doctor.doctor import list_checks
 
     groups: dict[str, list[str]] = {}
     for each in list_checks():
@@ -109,7 +109,7 @@ def _choose_names(arguments: argparse.Namespace) -> list[str] | None:
 
 def _refuse_files(arguments: argparse.Namespace, console: Console) -> None:
     """Before anything is run, so that nobody waits for a refusal."""
-    from kedge.posix.files import HTML, refuse_existing_text
+    from kedge.system.files import HTML, refuse_existing_text
 
     if arguments.html and arguments.html == arguments.report:
         raise UsageError("--html and --report name the same file", hint="give each its own file")
@@ -138,7 +138,7 @@ def _write_files(
 ) -> None:
     if not arguments.report and not arguments.html:
         return
-    from kedge.ops.diagnose.report import clean_diagnosis, make_report
+    from kedge.answers.report import clean_diagnosis, make_report
 
     if arguments.report:
         command = " ".join(["kedge", *redact_arguments(sys.argv[1:])])
@@ -150,7 +150,7 @@ def _write_files(
 
 
 def _write(name: str, text: str, arguments: argparse.Namespace, console: Console, note: str) -> None:
-    from kedge.ops.diagnose.doctor import write_private
+    from kedge.answers.doctor.doctor import write_private
 
     if name == _PRINTED:
         console.write_bytes(text.encode("utf-8", "replace"))
@@ -160,12 +160,12 @@ def _write(name: str, text: str, arguments: argparse.Namespace, console: Console
 
 
 def _make_page(diagnosis: Diagnosis, surroundings: Surroundings, image: str | None) -> str:
-    from kedge.pages.doctor_page import render_diagnosis
-    from kedge.release import VERSION
+    from kedge.answers.pages.doctor_page import render_diagnosis
+    from kedge.base.release import VERSION
 
     explained = None
     if image:
-        from kedge.ops.diagnose.image_check import explain_checked
+        from kedge.answers.doctor.image_check import explain_checked
 
         explained = explain_checked(image, surroundings)
     found, chart = explained or (None, None)

@@ -7,13 +7,13 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kedge.answers.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 from kedge.cli.progress import leave_plain
 from kedge.cli.redaction import escape_controls
-from kedge.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
 
 if TYPE_CHECKING:
-    from kedge.doctor.diagnosis import Diagnosis
-    from kedge.doctor.finding import Finding
+    from kedge.answers.doctor.diagnosis import Diagnosis
+    from kedge.answers.doctor.finding import Finding
 
 _HEADINGS = ((FAIL, "Problems"), (WARNING, "Warnings"), (NOTE, "Notes"), (SKIPPED, "Not checked"))
 _MEANINGS = {FAIL: "bad", WARNING: "warning", NOTE: "note", SKIPPED: "dim"}
@@ -25,7 +25,7 @@ Paint = Callable[[str, str], str]
 def render_diagnosis(
     diagnosis: Diagnosis, *, is_verbose: bool, width: int, paint: Paint = leave_plain
 ) -> Iterator[str]:
-    """All lines; with `is_verbose` what each check took, and where to read on about notes."""
+    """Yield all lines of doctor's findings; with `is_verbose` what each check took, and where to read about notes."""
     titles = {check.name: check.title for check in diagnosis.checks}
     machine = diagnosis.machine
     yield ", ".join(machine[name] for name in ("host", "system", "kernel") if name in machine) or "this host"
@@ -74,6 +74,6 @@ def _render_groups(diagnosis: Diagnosis, titles: dict[str, str], paint: Paint, *
 
 
 def _rank(finding: Finding, groups: dict[str, str]) -> int:
-    from kedge.doctor.diagnosis import GROUPS
+    from kedge.answers.doctor.diagnosis import GROUPS
 
     return GROUPS.index(groups.get(finding.check, GROUPS[-1]))

@@ -19,7 +19,7 @@ STEP_VERB = "build-step"  # of builds that start their steps with it; no user ty
 RANK_VERB = "rank"  # of launches, likewise
 LAYER_VERB = "pack-layer"  # of conversions, likewise
 _VERSION = (["-V"], ["--version"])
-_HELD = "KEDGE_SIGNALS_HELD"  # set by `posix/spawn.py`
+_HELD = "KEDGE_SIGNALS_HELD"  # set by `system/spawn.py`
 _COLLECT_AFTER = 20_000  # new objects; Python's own 700 look for garbage dozens of times while modules load
 
 # the global options that may stand before a verb; `shell` has another use for -s
@@ -78,7 +78,7 @@ def _run_part(verb: str, words: Sequence[str]) -> int:
 
 def _show_version(*, is_command: bool) -> bool:
     """Write the version, which scripts ask for before every job; whether it could be written."""
-    from kedge.release import VERSION
+    from kedge.base.release import VERSION
 
     text = f"kedge version {VERSION}\n".encode()
     try:
@@ -99,7 +99,7 @@ def end_on_interrupt() -> None:
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     if os.environ.pop(_HELD, ""):
-        from kedge.posix.spawn import listen_again  # late: another kedge started this one
+        from kedge.system.spawn import listen_again  # late: another kedge started this one
 
         listen_again()
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kedge.posix.process import run_in_child
+from kedge.system.process import run_in_child
 
 _KILLED = 128 + 9
 _SCORE = Path("/proc/self/oom_score_adj")
@@ -26,7 +26,7 @@ def run_guarded(what: str, work: Callable[[], int], report: Callable[[BaseExcept
     watches = []
 
     def watch() -> None:
-        from kedge.host.memory import KillWatch  # late: loaded while the child works already
+        from kedge.cluster.host_memory import KillWatch  # late: loaded while the child works already
 
         watches.append(KillWatch())
 
@@ -34,7 +34,7 @@ def run_guarded(what: str, work: Callable[[], int], report: Callable[[BaseExcept
         _volunteer()
         sys.setswitchinterval(_TURN)
         if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-            from kedge.posix.libc import limit_arenas  # late: few machines limit addresses
+            from kedge.system.libc import limit_arenas  # late: few machines limit addresses
 
             limit_arenas(1)
         return work()

@@ -7,11 +7,11 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
+from kedge.base.nearest import propose
 from kedge.cli.options import find_subcommands
 from kedge.cli.topics import GUIDES, TASKS, TOPICS, list_sections, read_topic
 from kedge.cli.verbs import VERBS
 from kedge.errors import UsageError
-from kedge.model.nearest import propose
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -94,6 +94,4 @@ def resolve_links(text: str, topic: str) -> str:
         command = f"`kedge help {name}{' ' if anchor else ''}{anchor}`"
         return label if name is None else f"{label} ({command})"
 
-    return _LINK.sub(
-        replace, re.sub(r"<!--.*?-->\n?|^!\[[^]]*\]\([^)]*\)\n\n?", "", text, flags=re.DOTALL | re.MULTILINE)
-    )
+    return _LINK.sub(replace, _UNSEEN.sub("", text))

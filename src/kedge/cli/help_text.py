@@ -9,8 +9,8 @@ import textwrap
 from kedge.cli.examples import list_examples
 from kedge.cli.options import find_subcommands
 from kedge.cli.topics import find_guide
-from kedge.runtime.flags import USAGES
-from kedge.runtime.options import FLAGS, Flag
+from kedge.container.flags import USAGES
+from kedge.container.options import FLAGS, Flag
 
 _COLUMNS, _INDENT = 80, 26
 _COMMON = ("nv", "rocm", "bind", "env", "pwd", "writable-tmpfs", "overlay", "fakeroot", "containall", "dry-run")

@@ -9,16 +9,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.model.size import format_size
-from kedge.ops.diagnose.here import Here, find_here
-from kedge.release import VERSION
+from kedge.answers.here import Here, find_here
+from kedge.base.release import VERSION
+from kedge.base.size import format_size
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
 
 
 def show_here(console: Console) -> int:
-    """Print it; with --json all of it."""
+    """Print what this host can do for kedge; with --json all of it."""
     here = find_here(console.settings, console.environ, Path(os.curdir))
     if console.json:
         console.print_json(here.as_dict())

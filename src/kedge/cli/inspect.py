@@ -7,13 +7,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.image_argument import is_reference
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls, escape_json
-from kedge.formats.singularityd.inspect_report import ReportSelection, render_document, render_text, select_document
-from kedge.model.image_argument import is_reference
-from kedge.ops.images.inspect import Inspection, inspect_path
-from kedge.ops.sources.classify import SourceKind, classify_path
+from kedge.image.formats.singularityd.inspect_report import (
+    ReportSelection,
+    render_document,
+    render_text,
+    select_document,
+)
+from kedge.image.inspect import Inspection, inspect_path
+from kedge.image.sources.classify import SourceKind, classify_path
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
@@ -54,9 +59,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if not is_reference(arguments.image) and path.exists() and classify_path(path) is not SourceKind.ARCHIVE:
         _show_inspection(inspect_path(path), arguments, console)
         return 0
-    from kedge.model.reference import Reference
-    from kedge.ops.images.inspect_remote import inspect_reference
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.reference import Reference
+    from kedge.image.inspect_remote import inspect_reference
+    from kedge.image.workplace import Workplace
 
     reference = Reference.parse(arguments.image)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))

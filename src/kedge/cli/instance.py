@@ -21,17 +21,17 @@ from kedge.cli.container import (
     write_output,
 )
 from kedge.cli.signals import raised_signals
+from kedge.container import instance as instances
+from kedge.container.flags import HelpWanted, parse_words
+from kedge.container.options import RunOptions
 from kedge.errors import UsageError
-from kedge.ops.containers import instance as instances
-from kedge.posix.process_tree import parse_signal
-from kedge.runtime.flags import HelpWanted, parse_words
-from kedge.runtime.options import RunOptions
+from kedge.system.process_tree import parse_signal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kedge.cli.console import Console
-    from kedge.runtime.processes.instance_records import Instance
+    from kedge.container.processes.instance_records import Instance
 
 _STARTING = {  # their options are those of containers, which `flags` reads
     "start": "Start an instance and run the image's start script",
@@ -145,7 +145,7 @@ def _report(problem: BaseException, words: list[str], options: RunOptions) -> in
 
 def _start(options: RunOptions, name: str, speaker: Speaker) -> int:
     if options.dry_run:
-        from kedge.runtime.start_container import run_container  # late: it starts nothing
+        from kedge.container.start_container import run_container  # late: it starts nothing
 
         options.pid = True
         return run_container(options, speaker.say, find_services)
@@ -187,7 +187,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _describe(instance: Instance) -> dict[str, object]:
-    """With the names that Apptainer's list has; kedge gives instances no address of their own."""
+    """Describe an instance by the names of Apptainer's list; kedge gives instances no address of their own."""
     return {
         "instance": instance.name,
         "pid": instance.pid,

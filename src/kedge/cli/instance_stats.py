@@ -6,12 +6,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from kedge.model.size import format_size
-from kedge.ops.containers.instance_stats import InstanceUsage, measure
+from kedge.base.size import format_size
+from kedge.container.instance_stats import InstanceUsage, measure
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.runtime.processes.instance_records import Instance
+    from kedge.container.processes.instance_records import Instance
 
 _INTERVAL = 1.0  # seconds
 _HEADINGS = ("INSTANCE NAME", "CPU USAGE", "MEM USAGE / LIMIT", "MEM %", "BLOCK I/O", "PIDS")

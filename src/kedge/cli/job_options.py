@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from kedge.cluster.job import Job
+from kedge.cluster.job_fields import BY_NAME, FIELDS, GROUPS, JobField
+from kedge.cluster.job_rules import find_problems
+from kedge.cluster.job_values import change_job, read_value
 from kedge.errors import InvalidJob
-from kedge.model.job import Job
-from kedge.model.job_fields import BY_NAME, FIELDS, GROUPS, JobField
-from kedge.model.job_rules import find_problems
-from kedge.model.job_values import change_job, read_value
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

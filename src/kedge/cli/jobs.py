@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_settings
+from kedge.cluster.job_state import JobStatus, State
+from kedge.cluster.schedulers.choose import find_facts
 from kedge.errors import UsageError
-from kedge.model.job_state import JobStatus, State
-from kedge.schedulers.choose import find_facts
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.jobs.status import JobView
+    from kedge.jobs.status import JobView
 
 _STATES = list(dict.fromkeys(word for state in State for word in (state.word, state.value)))
 _LONGEST_NAME = 40  # characters in a table
@@ -44,8 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show the table, once or repeatedly."""
-    from kedge.ops.jobs.cluster import open_cluster
-    from kedge.ops.jobs.status import forget_old, survey
+    from kedge.jobs.cluster import open_cluster
+    from kedge.jobs.status import forget_old, survey
 
     cluster = open_cluster(console.settings, console.environ)
     if arguments.forget is not None:
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         views = [view for view in survey(cluster, everything=arguments.all) if _is_wanted(view, arguments)]
         if arguments.efficiency:
             from kedge.cli.jobs_efficiency import show_efficiency  # late, both: lists of jobs need neither
-            from kedge.ops.jobs.efficiency import measure_jobs
+            from kedge.jobs.efficiency import measure_jobs
 
             show_efficiency(measure_jobs(cluster, views), console)
         else:
@@ -108,7 +108,7 @@ def _paint_state(status: JobStatus, console: Console) -> str:
 
 
 def _shorten(name: str) -> str:
-    """A name short enough for the table; --json prints all of it."""
+    """Shorten a job's name for the table; --json prints all of it."""
     from kedge.cli.redaction import escape_line
 
     name = escape_line(name)
@@ -118,6 +118,6 @@ def _shorten(name: str) -> str:
 def _format_span(started: float | None, ended: float | None) -> str:
     if not started:
         return ""
-    from kedge.model.duration import format_duration
+    from kedge.base.duration import format_duration
 
     return format_duration(max(round((ended or time.time()) - started), 0))

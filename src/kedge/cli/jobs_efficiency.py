@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kedge.base.duration import format_duration
+from kedge.base.size import format_size
 from kedge.cli.redaction import escape_line
-from kedge.model.duration import format_duration
-from kedge.model.size import format_size
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.jobs.efficiency import JobEfficiency
+    from kedge.jobs.efficiency import JobEfficiency
 
 _HEADINGS = ("job", "name", "state", "time", "CPU", "memory", "GPU", "enough")
 _LONGEST_NAME = 20

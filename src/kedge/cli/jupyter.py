@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.job_options import add_job_options, list_given, read_job_options
 from kedge.cli.options import add_dry_run, add_settings
+from kedge.cluster.job import Job
 from kedge.errors import NotebookProblem, UsageError
-from kedge.model.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kedge.cli.console import Console
-    from kedge.ops.jobs.alloc import Allocation
-    from kedge.ops.jobs.cluster import Cluster
-    from kedge.ops.jupyter.kernel_command import KernelCommand
+    from kedge.jobs.alloc import Allocation
+    from kedge.jobs.cluster import Cluster
+    from kedge.tools.jupyter.kernel_command import KernelCommand
 
 _IMAGE = "SIF file, directory or reference"
 _CONTAINER_FIELDS = ("nv", "force", "binds", "container_options")
@@ -71,7 +71,7 @@ def _configure_lab(lab: argparse.ArgumentParser) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    from kedge.model.job_fields import BY_NAME
+    from kedge.cluster.job_fields import BY_NAME
 
     parser.add_argument("--python", metavar="PATH", default="", help="Python of the image (default: python3)")
     add_job_options(parser, without=[name for name in BY_NAME if name not in (*_CONTAINER_FIELDS, *_JOB_FIELDS)])
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _install(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.jupyter.install import InstallRequest, install_kernel, locate_image, plan_install
+    from kedge.tools.jupyter.install import InstallRequest, install_kernel, locate_image, plan_install
 
     job_words = _list_job_words(arguments, console)
     if job_words:
@@ -117,7 +117,7 @@ def _install(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.jupyter.kernel_specs import find_kernel_folder, list_kernels
+    from kedge.tools.jupyter.kernel_specs import find_kernel_folder, list_kernels
 
     kernels = list_kernels(find_kernel_folder(console.environ, arguments.prefix))
     if console.json:
@@ -129,7 +129,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _remove(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.jupyter.kernel_specs import find_kernel, find_kernel_folder, remove_kernel
+    from kedge.tools.jupyter.kernel_specs import find_kernel, find_kernel_folder, remove_kernel
 
     kernel = find_kernel(find_kernel_folder(console.environ, arguments.prefix), arguments.name)
     if not console.dry_run:
@@ -142,11 +142,11 @@ def _remove(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _lab(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.jupyter.image_python import ask_python
-    from kedge.ops.jupyter.install import locate_image
-    from kedge.ops.jupyter.lab import choose_port, close_log, hand_over_token, plan_lab, require_lab
-    from kedge.posix.spawn import replace_process
-    from kedge.posix.start_kedge import own_command
+    from kedge.system.spawn import replace_process
+    from kedge.system.start_kedge import own_command
+    from kedge.tools.jupyter.image_python import ask_python
+    from kedge.tools.jupyter.install import locate_image
+    from kedge.tools.jupyter.lab import choose_port, close_log, hand_over_token, plan_lab, require_lab
 
     image = locate_image(arguments.image)
     if _list_job_words(arguments, console):
@@ -181,8 +181,8 @@ def _lab(arguments: argparse.Namespace, console: Console) -> int:
 
 def _lab_in_job(arguments: argparse.Namespace, console: Console, image: str) -> int:
     """Request the job; the same verb runs on the node, without the options of a job."""
-    from kedge.ops.jobs.alloc import run_allocation
-    from kedge.posix.start_kedge import own_command
+    from kedge.jobs.alloc import run_allocation
+    from kedge.system.start_kedge import own_command
 
     words = ["--json"] if console.json else []
     words += ["jupyter", "lab", "--login", arguments.login or os.uname().nodename]
@@ -206,14 +206,14 @@ def _lab_in_job(arguments: argparse.Namespace, console: Console, image: str) -> 
 
 def _start(arguments: argparse.Namespace, console: Console) -> int:
     """Become the kernel, or stand for the one in a job."""
-    from kedge.ops.jupyter.kernel_command import require_packages
-    from kedge.posix.spawn import replace_process
-    from kedge.posix.start_kedge import own_command
+    from kedge.system.spawn import replace_process
+    from kedge.system.start_kedge import own_command
+    from kedge.tools.jupyter.kernel_command import require_packages
 
     command = _read_command(arguments)
     require_packages(command)
     if arguments.on_node:
-        from kedge.ops.jupyter.kernel_on_node import serve_kernel
+        from kedge.tools.jupyter.kernel_on_node import serve_kernel
 
         return serve_kernel(command, console.environ)
     if _list_job_words(arguments, console):
@@ -224,8 +224,8 @@ def _start(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _start_in_job(arguments: argparse.Namespace, console: Console, command: KernelCommand) -> int:
-    from kedge.ops.jupyter.kernel_in_job import read_connection, run_in_job
-    from kedge.posix.start_kedge import own_command
+    from kedge.system.start_kedge import own_command
+    from kedge.tools.jupyter.kernel_in_job import read_connection, run_in_job
 
     connection = read_connection(arguments.connection_file)
     on_node = own_command("jupyter", "start", "--on-node", *command.start_words("-"))
@@ -238,8 +238,8 @@ def _plan_job(
     arguments: argparse.Namespace, console: Console, *, command: Sequence[str], image: str = ""
 ) -> tuple[Allocation, Cluster]:
     """The allocation for a command on a node, checked against the site."""
-    from kedge.ops.jobs.alloc import plan_allocation
-    from kedge.ops.jobs.cluster import open_cluster
+    from kedge.jobs.alloc import plan_allocation
+    from kedge.jobs.cluster import open_cluster
 
     job = read_job_options(arguments, Job(image=image, command=tuple(command), name="kedge-jupyter"))
     cluster = open_cluster(console.settings, console.environ)
@@ -280,7 +280,7 @@ def _make_absolute(bind: str) -> str:
 
 
 def _read_command(arguments: argparse.Namespace) -> KernelCommand:
-    from kedge.ops.jupyter.kernel_command import KernelCommand
+    from kedge.tools.jupyter.kernel_command import KernelCommand
 
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
     if not words:

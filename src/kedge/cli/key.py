@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from kedge.cli.redaction import redact
 from kedge.cli.sign import add_keysdir, choose_key, read_piped_line
 from kedge.errors import KedgeError, UsageError
-from kedge.ops.trust import keys
-from kedge.ops.trust.signatures import choose_block, open_ring
-from kedge.signing.keyring import KeyRing, select_key
-from kedge.signing.keyserver import DEFAULT_SERVER
-from kedge.signing.openpgp.generate import Owner
-from kedge.signing.openpgp.keys import KeyBlock
-from kedge.signing.openpgp.signature import format_time
+from kedge.image import keys
+from kedge.image.signatures import choose_block, open_ring
+from kedge.image.trust.keyring import KeyRing, select_key
+from kedge.image.trust.keyserver import DEFAULT_SERVER
+from kedge.image.trust.openpgp.generate import Owner
+from kedge.image.trust.openpgp.keys import KeyBlock
+from kedge.image.trust.openpgp.signature import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

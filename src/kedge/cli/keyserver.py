@@ -7,8 +7,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from kedge.errors import InvalidSetting, UsageError
-from kedge.ops.setup.config import change_setting
-from kedge.signing.keyserver import normalize_server, split_servers
+from kedge.image.trust.keyserver import normalize_server, split_servers
+from kedge.system.config import change_setting
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

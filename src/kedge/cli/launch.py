@@ -9,17 +9,17 @@ import sys
 from typing import TYPE_CHECKING
 
 from kedge.cli.options import add_dry_run, add_settings
+from kedge.cluster.job import LAUNCHERS
+from kedge.cluster.mpi import MODES
+from kedge.container.options import FLAGS, Flag
 from kedge.errors import UsageError
 from kedge.launch.contracts import Contract, name_task
-from kedge.model.job import LAUNCHERS
-from kedge.model.mpi import MODES
-from kedge.runtime.options import FLAGS, Flag
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
+    from kedge.launch.follow_output import RankFailure
     from kedge.launch.plan import LaunchPlan
-    from kedge.ops.launch.follow_output import RankFailure
-    from kedge.ops.launch.request import LaunchRequest
+    from kedge.launch.request import LaunchRequest
 
 _PREFIX = "container_"
 _SHOWN = ("nv", "bind", "env", "pwd", "home", "cleanenv", "contain", "writable-tmpfs", "overlay")  # in --help
@@ -146,10 +146,10 @@ def _list_flags() -> list[Flag]:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Plan, check, launch."""
-    from kedge.model.secret_text import mask_words
-    from kedge.ops.launch.find_site import find_site
-    from kedge.ops.launch.prepare import plan_launch
-    from kedge.ops.launch.ready_image import make_image_ready
+    from kedge.base.secret_text import mask_words
+    from kedge.cluster.sites.find_site import find_site
+    from kedge.launch.prepare import plan_launch
+    from kedge.launch.ready_image import make_image_ready
 
     request = _read_request(arguments)
     site = find_site(console.settings, console.environ, console.progress.warn)
@@ -165,7 +165,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.progress.detail(reason)
     console.progress.detail(shlex.join(mask_words(plan.list_processes()[0].argv)))
     if needs_check(plan, request):
-        from kedge.ops.launch.check_world import check_world
+        from kedge.launch.check_world import check_world
 
         console.progress.detail(check_world(plan, console.environ, request.check_seconds, console.progress.warn))
     if arguments.record or arguments.record_to:
@@ -176,7 +176,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _launch(plan: LaunchPlan, request: LaunchRequest, console: Console) -> int:
-    from kedge.ops.launch.run_plan import run_plan
+    from kedge.launch.run_plan import run_plan
 
     end = run_plan(
         plan,
@@ -199,7 +199,7 @@ def needs_check(plan: LaunchPlan, request: LaunchRequest) -> bool:
 
 
 def _read_request(arguments: argparse.Namespace) -> LaunchRequest:
-    from kedge.ops.launch.request import LaunchRequest
+    from kedge.launch.request import LaunchRequest
 
     way, contract = arguments.parallel, arguments.contract
     if contract and way in ("ranks", "torchrun") and contract != way:
@@ -207,25 +207,25 @@ def _read_request(arguments: argparse.Namespace) -> LaunchRequest:
     chosen = Contract(contract) if contract else _WAYS.get(way or "mpi", Contract.NONE)
     words = list(arguments.words)
     return LaunchRequest(
-        arguments.image,
-        tuple(words[1:] if words[:1] == ["--"] else words),
-        tuple(read_container_options(arguments)),
-        arguments.nodes,
-        arguments.tasks,
-        arguments.tasks_per_node,
-        arguments.launcher,
-        tuple(arguments.launcher_option),
-        arguments.mpi_type,
-        chosen,
-        {"mpi": True, "tasks": False}.get(way or ""),
-        arguments.processes,
-        arguments.least_nodes,
-        arguments.restarts,
-        not arguments.no_check,
-        arguments.check_timeout,
-        arguments.label,
-        arguments.runscript,
-        arguments.mpi_mode,
+        image=arguments.image,
+        command=tuple(words[1:] if words[:1] == ["--"] else words),
+        options=tuple(read_container_options(arguments)),
+        nodes=arguments.nodes,
+        tasks=arguments.tasks,
+        tasks_per_node=arguments.tasks_per_node,
+        launcher=arguments.launcher,
+        launcher_options=tuple(arguments.launcher_option),
+        mpi_type=arguments.mpi_type,
+        contract=chosen,
+        uses_mpi={"mpi": True, "tasks": False}.get(way or ""),
+        processes=arguments.processes,
+        least_nodes=arguments.least_nodes,
+        restarts=arguments.restarts,
+        has_check=not arguments.no_check,
+        check_seconds=arguments.check_timeout,
+        is_labelled=arguments.label,
+        is_runscript=arguments.runscript,
+        mpi_mode=arguments.mpi_mode,
     )
 
 
@@ -243,7 +243,7 @@ def read_container_options(arguments: argparse.Namespace) -> list[str]:
 
 def _show(plan: LaunchPlan, console: Console) -> None:
     """Words and variables of the launch and of every rank."""
-    from kedge.ops.launch.describe import describe_plan
+    from kedge.launch.describe import describe_plan
 
     described = describe_plan(plan, console.environ)
     if console.json:
@@ -263,9 +263,10 @@ def _show(plan: LaunchPlan, console: Console) -> None:
 def _tell(failure: RankFailure, contract: Contract, console: Console) -> None:
     """Which rank failed and how, its last lines, and what they mean."""
     from kedge.cli.redaction import escape_controls, escape_line
+    from kedge.cli.status import warn_of_site_failures
     from kedge.compat.failures.rank_labels import remove_colours
-    from kedge.ops.launch.explain_end import find_rank_clue
-    from kedge.posix.process import describe_status
+    from kedge.launch.explain_end import find_rank_clue
+    from kedge.system.process import describe_status
 
     how = failure.how or (describe_status(failure.status) if failure.status is not None else "failed")
     if failure.rank is None:
@@ -281,6 +282,7 @@ def _tell(failure: RankFailure, contract: Contract, console: Console) -> None:
     if clue is not None:
         console.note_hanging("Cause: ", escape_line(clue.cause))
         console.note_hanging("Remedy: ", escape_line(clue.remedy))
+    warn_of_site_failures(console)
 
 
 def _write(is_error: bool, text: str) -> None:

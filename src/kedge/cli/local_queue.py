@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.duration import format_duration
+from kedge.base.frozen import as_dict
 from kedge.errors import UsageError
-from kedge.frozen import as_dict
-from kedge.localqueue.directives import OPTIONS
-from kedge.model.duration import format_duration
-from kedge.ops.jobs import local_queue as operations
+from kedge.jobs import local_queue as operations
+from kedge.jobs.local.directives import OPTIONS
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.model.job_state import JobStatus
+    from kedge.cluster.job_state import JobStatus
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kedge.base.reference import Reference
     from kedge.cli.console import Console
-    from kedge.model.reference import Reference
-    from kedge.registry.access_options import AccessOptions
+    from kedge.image.registry.access_options import AccessOptions
 
 
 def add_login(parser: argparse._ActionsContainer) -> None:
@@ -21,12 +21,12 @@ def add_login(parser: argparse._ActionsContainer) -> None:
 
 def read_access(arguments: argparse.Namespace, console: Console, reference: Reference | None) -> AccessOptions:
     """The login that the options name; --docker-login prompts for it."""
-    from kedge.registry.access_options import AccessOptions
+    from kedge.image.registry.access_options import AccessOptions
 
     login = None
     if arguments.docker_login:
-        from kedge.registry.credentials import Credential, make_login  # late: few are asked for a password
-        from kedge.registry.secret import Secret
+        from kedge.image.registry.credentials import Credential, make_login  # late: few are asked for a password
+        from kedge.image.registry.secret import Secret
 
         where = (reference.registry if reference else "") or "the registry"
         default = "$oauthtoken" if where == "nvcr.io" else ""

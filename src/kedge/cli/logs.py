@@ -12,10 +12,10 @@ from kedge.errors import JobNotFound, SchedulerFailed, UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
+    from kedge.jobs.cluster import Cluster
+    from kedge.jobs.find_job import FoundJob
+    from kedge.jobs.logs import LogFile
     from kedge.jobs.records import Record
-    from kedge.ops.jobs.cluster import Cluster
-    from kedge.ops.jobs.find_job import FoundJob
-    from kedge.ops.jobs.logs import LogFile
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show the output of a job; of an array, task after task."""
-    from kedge.ops.jobs.find_job import locate_job
-    from kedge.ops.jobs.logs import read_log, require_logs
+    from kedge.jobs.find_job import locate_job
+    from kedge.jobs.logs import read_log, require_logs
 
     if arguments.lines is not None and arguments.lines < 0:
         raise UsageError(f"--lines {arguments.lines} is not valid: give 0 or more")
@@ -67,9 +67,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _follow(cluster: Cluster, job: FoundJob, record: Record, arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.jobs.logs import find_logs, follow_logs
-    from kedge.ops.jobs.status import read_status
-    from kedge.ops.jobs.wait import explain_stuck, has_ended, require_success
+    from kedge.jobs.logs import find_logs, follow_logs
+    from kedge.jobs.status import read_status
+    from kedge.jobs.wait import explain_stuck, has_ended, require_success
 
     def find() -> list[LogFile]:
         return find_logs(record, job.index, errors=arguments.error)

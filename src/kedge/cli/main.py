@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 
+from kedge.base.release import VERSION
 from kedge.cli.options import GLOBALS, GlobalOptions, Parser, add_globals
 from kedge.cli.signals import raised_signals, stop_raising
 from kedge.cli.verbs import GROUPS, VERBS, VerbModule, find_verb, load_verb
 from kedge.errors import UsageError
-from kedge.release import VERSION
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def make_parser(
 def _make_console(arguments: argparse.Namespace, options: GlobalOptions) -> Console:
     """The console of one command; options whose name is a setting's override that setting."""
     from kedge.cli.console import Console
-    from kedge.settings import SETTINGS
+    from kedge.system.settings import SETTINGS
 
     given = {name: getattr(arguments, name, None) for name in SETTINGS}
     return Console(options, flags={name: value for name, value in given.items() if value not in (None, False)})

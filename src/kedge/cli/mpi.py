@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
+from kedge.cluster.mpi import MODES, MpiFacts
 from kedge.errors import LaunchRefused
-from kedge.model.mpi import MODES, MpiFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kedge.cli.console import Console
-    from kedge.model.mpi import MpiHost, MpiImage
-    from kedge.ops.mpi.check import MpiCheck
+    from kedge.cluster.mpi import MpiHost, MpiImage
+    from kedge.compat.check_mpi import MpiCheck
 
 _ALL = "all"
 _IMAGE = "SIF file, directory or reference; of a reference only the config is read"
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.mpi.read_host import read_host_mpi
+    from kedge.compat.mpi_of_host import read_host_mpi
 
     if not arguments.image:
         host = read_host_mpi(console.environ)
@@ -80,8 +80,8 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _check(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.mpi.check import check_mpi
-    from kedge.ops.mpi.read_host import read_host_mpi
+    from kedge.compat.check_mpi import check_mpi
+    from kedge.compat.mpi_of_host import read_host_mpi
 
     image = _read_image(arguments, console)
     found = check_mpi(image, read_host_mpi(console.environ), nodes=arguments.nodes)
@@ -112,10 +112,10 @@ def _print_check(found: MpiCheck, wanted: Iterable[str], console: Console) -> No
 
 
 def _read_image(arguments: argparse.Namespace, console: Console) -> MpiImage:
-    from kedge.model.reference import Reference
-    from kedge.ops.explain.known_tables import load_known_tables
-    from kedge.ops.mpi.read_image import read_image_mpi
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.reference import Reference
+    from kedge.compat.known_tables import load_known_tables
+    from kedge.compat.mpi_of_image import read_image_mpi
+    from kedge.image.workplace import Workplace
 
     reference = Reference.parse(arguments.image)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
@@ -124,7 +124,7 @@ def _read_image(arguments: argparse.Namespace, console: Console) -> MpiImage:
 
 
 def _ask_library(arguments: argparse.Namespace, image: MpiImage, console: Console) -> str:
-    from kedge.ops.mpi.ask_library import ask_library
+    from kedge.launch.ask_library import ask_library
 
     return ask_library(arguments.image, image, console.environ)
 

@@ -23,7 +23,7 @@ _COLUMNS = 80  # where there is no terminal
 
 def read_image_path(text: str) -> Path:
     """The path of an image file, for argparse; refuses references such as `docker://x`, which are no paths."""
-    from kedge.model.image_argument import is_reference  # late: few verbs have such a word
+    from kedge.base.image_argument import is_reference  # late: few verbs have such a word
 
     if is_reference(text):
         hint = (
@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=near or f"to see the options: {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse's, but options may stand between the words of a list: `build OUTPUT -f FILE CONTEXT`."""
+        """Parse as argparse does, but options may stand between the words of a list: `build OUTPUT -f FILE CONTEXT`."""
         parsed, rest = super().parse_known_args(args, namespace)
         lists = [action for action in self._get_positional_actions() if action.nargs == "*"]
         if rest and len(lists) == 1 and not any(word.startswith("-") and word != "-" for word in rest):
@@ -113,7 +113,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        from kedge.model.nearest import propose  # late: only a mistake needs it
+        from kedge.base.nearest import propose  # late: only a mistake needs it
 
         known = [str(choice) for choice in action.choices]
         raise UsageError(
@@ -124,8 +124,8 @@ class Parser(argparse.ArgumentParser):
 
 def _propose_option(parser: argparse.ArgumentParser, unknown: str) -> str | None:
     """What kedge calls it, which subcommand takes it, or the nearest option."""
-    from kedge.model.nearest import propose  # late: only a mistake needs it
-    from kedge.model.words_of_other_tools import explain_option
+    from kedge.base.nearest import propose  # late: only a mistake needs it
+    from kedge.base.words_of_other_tools import explain_option
 
     habit = explain_option("".join(parser.prog.split()[1:2]), unknown)
     if habit:
@@ -215,7 +215,7 @@ def add_verify(parser: argparse._ActionsContainer) -> None:
 
 def add_settings(parser: argparse._ActionsContainer, *names: str) -> None:
     """Add the standard option of each named setting; `console.settings` then holds the merged value."""
-    from kedge.settings import SETTINGS
+    from kedge.system.settings import SETTINGS
 
     for name in names:
         setting = SETTINGS[name]

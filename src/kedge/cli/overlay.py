@@ -36,8 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Make it and say where it is."""
-    from kedge.model.size import format_size
-    from kedge.ops.images.overlay import OverlayOptions, create_overlay
+    from kedge.base.size import format_size
+    from kedge.image.overlay import OverlayOptions, create_overlay
 
     folders = tuple(folder for text in arguments.create_dir for folder in text.split(",") if folder)
     options = OverlayOptions(read_size(arguments.size), arguments.sparse, arguments.fakeroot, folders)

@@ -8,9 +8,9 @@ import os
 from collections.abc import Sequence
 from typing import NoReturn
 
-from kedge.layers.pack_layer import PackRequest, pack_layer
-from kedge.layers.parcels import ParcelSender
-from kedge.posix.piped_worker import INPUT, MEMORY, MESSAGES, REPLIES
+from kedge.image.layers.pack_layer import PackRequest, pack_layer
+from kedge.image.layers.parcels import ParcelSender
+from kedge.system.piped_worker import INPUT, MEMORY, MESSAGES, REPLIES
 
 
 def run_pack(words: Sequence[str]) -> NoReturn:

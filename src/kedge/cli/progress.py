@@ -10,7 +10,7 @@ import time
 from _thread import RLock, allocate_lock  # threading's own, whose import costs more than what most verbs say
 from collections.abc import Callable
 
-from kedge.frozen import frozen
+from kedge.base.frozen import frozen
 
 TYPE_CHECKING = False  # as typing has it
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Display(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing more will come; leave the terminal as it was."""
+        """End the progress and leave the terminal as it was."""
         ...
 
 
@@ -215,7 +215,7 @@ class PlainDisplay:
         self._write(text)
 
     def close(self) -> None:
-        """Nothing to take down."""
+        """Do nothing: this display has nothing to take down."""
 
 
 def describe_task(task: CountedTask) -> str:

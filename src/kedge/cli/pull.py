@@ -14,7 +14,7 @@ from kedge.errors import UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.images.pull import Pulled
+    from kedge.image.pull import Pulled
 
 FORMS = ("sif", "squashfs", "sandbox", "oci", "oci-archive", "docker-archive")
 
@@ -55,11 +55,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Pull, and report the result."""
-    from kedge.model.image_format import ImageFormat
-    from kedge.model.reference import Reference
-    from kedge.ops.images.output_name import ImageOutput, read_output
-    from kedge.ops.images.pull import PullRequest, pull
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.image_format import ImageFormat
+    from kedge.base.reference import Reference
+    from kedge.image.output_name import ImageOutput, read_output
+    from kedge.image.pull import PullRequest, pull
+    from kedge.image.workplace import Workplace
 
     if len(arguments.words) > 2:
         raise UsageError("pull takes one reference, and an output before it", hint="kedge pull [OUTPUT] REFERENCE")
@@ -70,15 +70,15 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     form = ImageFormat(arguments.format) if arguments.format else None
     target = read_output(output, form) if output else ImageOutput(Path(), form)
     request = PullRequest(
-        reference,
-        target.path if output else None,
-        target.form or ImageFormat.SIF,
-        arguments.force,
-        arguments.offline,
-        target.tag,
-        arguments.if_missing,
-        arguments.last_wins,
-        arguments.plain_name,
+        reference=reference,
+        output=target.path if output else None,
+        form=target.form or ImageFormat.SIF,
+        force=arguments.force,
+        offline=arguments.offline,
+        tag=target.tag,
+        if_missing=arguments.if_missing,
+        last_wins=arguments.last_wins,
+        plain_name=arguments.plain_name,
     )
     access = read_access(arguments, console, reference)
     workplace = Workplace(console.settings, console.progress, access, arguments.fix_perms, arguments.verify)
@@ -106,7 +106,7 @@ def _refuse_swapped(first: str, second: str) -> None:
 
 
 def _say(pulled: Pulled, console: Console) -> None:
-    from kedge.model.size import format_size
+    from kedge.base.size import format_size
 
     if not console.dry_run:
         size = f", {format_size(pulled.size)}" if pulled.size else ""

@@ -11,7 +11,7 @@ from kedge.cli.options import add_dry_run, add_settings
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.images.push import Pushed
+    from kedge.image.push import Pushed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Push, and report what was sent."""
-    from kedge.model.reference import Reference
-    from kedge.ops.images.push import push
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.reference import Reference
+    from kedge.image.push import push
+    from kedge.image.workplace import Workplace
 
     source, target = Reference.parse(arguments.source), Reference.parse(arguments.target)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, target))
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _say(pushed: Pushed, console: Console) -> None:
-    from kedge.model.size import format_size
+    from kedge.base.size import format_size
 
     if console.dry_run:
         console.print(f"target     {pushed.target}")

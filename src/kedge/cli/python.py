@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """For help, completion and the reference page: the words are Python's."""
+    """Declare the words for help, completion and the reference page: they are Python's."""
     import argparse
 
     parser.add_argument("words", metavar="ARG", nargs=argparse.REMAINDER, help="options and arguments of Python")
@@ -26,8 +26,8 @@ def run_words(verb: str, words: Sequence[str], *, leading: Sequence[str]) -> int
     from kedge.cli.main import make_parser
     from kedge.cli.options import GlobalOptions
     from kedge.cli.report import report_failure
-    from kedge.posix.spawn import replace_process
-    from kedge.posix.start_kedge import own_python
+    from kedge.system.spawn import replace_process
+    from kedge.system.start_kedge import own_python
 
     try:
         if list(words) in (["--help"], ["-h"]):

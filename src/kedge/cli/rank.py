@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 
+from kedge.base.rank_variables import OWN_TOKEN
 from kedge.cli.container import open_standard_streams, report, run_words, write_message
+from kedge.container.options import RunOptions
 from kedge.launch.order import RankOrder
-from kedge.rank_variables import OWN_TOKEN
-from kedge.runtime.options import RunOptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def run_rank(words: Sequence[str]) -> int:
         order, command = _read_words(words)
         if order.node >= 0:
             return _start_node(order, command)
-        from kedge.ops.launch.become_rank import prepare_rank  # late: one of two
+        from kedge.launch.become_rank import prepare_rank  # late: one of two
 
         start = prepare_rank(order, command, os.environ)
         start.apply(os.environ)
@@ -58,7 +58,7 @@ def _read_words(words: Sequence[str]) -> tuple[RankOrder, list[str]]:
 
 def _start_node(order: RankOrder, words: list[str]) -> int:
     from kedge.cli.signals import Terminated, raised_signals  # late: only here
-    from kedge.ops.launch.start_node import start_node
+    from kedge.launch.start_node import start_node
 
     try:
         with raised_signals():

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from kedge.cli.redaction import escape_controls, escape_line
 
 if TYPE_CHECKING:
+    from kedge.builds.lint.recipe_view import LintFinding
+    from kedge.builds.recipe_files import ListedStage, RecipeGraph
     from kedge.cli.console import Console
-    from kedge.ops.build.recipe_files import ListedStage, RecipeGraph
-    from kedge.recipe.lint.finding import LintFinding
 
 _FILE = "definition file or Dockerfile; '-' for standard input"
 _KINDS = ("dockerfile", "definition")
@@ -50,10 +50,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
+    from kedge.base.platform import Platform
+    from kedge.builds.recipe_files import list_steps, open_recipe, parse_syntax, show_syntax
+    from kedge.builds.step_values import BuildArguments
     from kedge.cli.build_values import read_build_arguments
-    from kedge.model.platform import Platform
-    from kedge.ops.build.recipe_files import list_steps, open_recipe, parse_syntax, show_syntax
-    from kedge.recipe.steps import BuildArguments
 
     file = open_recipe(arguments.file, arguments.kind)
     if arguments.ast:
@@ -73,7 +73,7 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _convert(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.build.recipe_files import convert_file, open_recipe, write_recipe
+    from kedge.builds.recipe_files import convert_file, open_recipe, write_recipe
 
     file = open_recipe(arguments.file, arguments.kind)
     converted = convert_file(file, arguments.to)
@@ -93,7 +93,7 @@ def _convert(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _lint(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.build.recipe_files import lint_file, open_recipe
+    from kedge.builds.recipe_files import lint_file, open_recipe
 
     findings: list[LintFinding] = []
     for name in arguments.file:

@@ -11,9 +11,9 @@ from kedge.cli.options import add_settings
 from kedge.cli.target_options import add_target, read_target
 
 if TYPE_CHECKING:
+    from kedge.answers.recommend import Advice
     from kedge.cli.console import Console
     from kedge.compat.recommend import TagChoice
-    from kedge.ops.explain.recommend import Advice
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,10 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Recommend a tag."""
-    from kedge.model.reference import Reference
-    from kedge.ops.explain.known_tables import find_repository, load_known_tables
-    from kedge.ops.explain.recommend import recommend_tag
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.answers.recommend import recommend_tag
+    from kedge.base.reference import Reference
+    from kedge.compat.known_tables import find_repository, load_known_tables
+    from kedge.image.workplace import Workplace
 
     tables = load_known_tables(console.environ, console.progress)
     repository = find_repository(arguments.image, tables)
@@ -93,9 +93,9 @@ def _show_choice(advice: Advice, best: TagChoice, console: Console) -> None:
 
 
 def _show_branches(advice: Advice, console: Console) -> None:
-    """One line for each driver branch, and how to find out which of them it is."""
+    """Print one line for each driver branch, and how to learn which of them a node has."""
     from kedge.compat.recommend import WAYS
-    from kedge.compat.rules.driver_branches import FIND_DRIVER
+    from kedge.compat.rules.driver_lookup import FIND_DRIVER
     from kedge.compat.verdict import NATIVE
 
     found = advice.recommendation

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kedge.cli.record_run import drop_record_options
-from kedge.ops.records.recorder import RunRecorder
-from kedge.ops.records.run_facts import RunRequest
+from kedge.jobs.runs.recorder import RunRecorder
+from kedge.jobs.runs.run_facts import RunRequest
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

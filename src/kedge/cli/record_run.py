@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from kedge.ops.records.recorder import RunRecorder, Say, split_status
-from kedge.ops.records.run_facts import RunRequest, is_silent_rank
-from kedge.runtime.options import RunOptions
-from kedge.runtime.processes.supervise import run_supervised
-from kedge.runtime.start_container import end_with
+from kedge.container.options import RunOptions
+from kedge.container.processes.supervise import run_supervised
+from kedge.container.start_container import end_with
+from kedge.jobs.runs.recorder import RunRecorder, Say, split_status
+from kedge.jobs.runs.run_facts import RunRequest, is_silent_rank
 
 _OWN = {"--record": 0, "--record-to": 1}  # and how many words follow
 

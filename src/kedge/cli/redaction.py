@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from kedge.patterns import late_pattern
+from kedge.base.patterns import late_pattern
 
 HIDDEN = "***"
 _MARKS = ("://", "?", "&", "bearer", "basic", "authorization")  # one of them is before every such secret
@@ -21,7 +21,7 @@ def redact(text: str) -> str:
     lowered = text.lower()
     if not any(mark in lowered for mark in _MARKS):
         return text
-    from kedge.model.secret_text import redact as hide  # late: most messages have no address in them
+    from kedge.base.secret_text import redact as hide  # late: most messages have no address in them
 
     return hide(text)
 
@@ -37,12 +37,12 @@ def escape_controls(text: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    """The same for a name inside of a line, newlines and tabs too; also where a pipe leads to the terminal."""
+    """Escape a name inside of a line, newlines and tabs too; also where a pipe leads to the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def escape_json(text: str) -> str:
-    """The same for a JSON document, which stays the same document: all such characters in it are in strings."""
+    """Escape a JSON document, which stays the same document: all control characters in it are in strings."""
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
@@ -53,7 +53,7 @@ def _escape(character: str) -> str:
 
 def redact_arguments(argv: Sequence[str]) -> list[str]:
     """A command line without the values of options that carry secrets and of variables, whichever option has them."""
-    from kedge.model.secret_text import is_secret_option  # late: only bugs and reports show command lines
+    from kedge.base.secret_text import is_secret_option  # late: only bugs and reports show command lines
 
     shown: list[str] = []
     hide_next = False
@@ -71,12 +71,12 @@ def redact_arguments(argv: Sequence[str]) -> list[str]:
 
 
 def _hide_values(word: str) -> str:
-    """One word with stars for all behind the first `=` that does not belong to an option before it.
+    """Return one word with stars for all behind the first `=` that does not belong to an option before it.
 
     Not for variables with certain names alone: a secret can have any. Nor for a part of the rest: how far a value goes
     is for whoever takes the word to say, a shell or a scheduler.
     """
-    from kedge.model.secret_text import is_secret_option, mask_secrets  # late: as above
+    from kedge.base.secret_text import is_secret_option, mask_secrets  # late: as above
 
     found = _LEADING_OPTIONS.match(word)
     options = found.group() if found else ""

@@ -14,8 +14,8 @@ from kedge.errors import UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.setup.registries import RegistryOptions
-    from kedge.registry.secret import Secret
+    from kedge.image.logins import RegistryOptions
+    from kedge.image.registry.secret import Secret
 
 _LONGEST_PASSWORD = 64 << 10
 
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _login(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.setup.registries import log_in, parse_registry
+    from kedge.image.logins import log_in, parse_registry
 
     host = parse_registry(arguments.registry)
     default = "$oauthtoken" if host == "nvcr.io" else ""
@@ -90,7 +90,7 @@ def _read_password(arguments: argparse.Namespace, console: Console, user: str) -
 
 
 def _check_password(text: str) -> Secret:
-    from kedge.registry.secret import Secret
+    from kedge.image.registry.secret import Secret
 
     try:
         text.encode()
@@ -100,7 +100,7 @@ def _check_password(text: str) -> Secret:
 
 
 def _logout(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.setup.registries import log_out
+    from kedge.image.logins import log_out
 
     done = log_out(arguments.registry, _options(arguments, console))
     if console.json:
@@ -115,7 +115,7 @@ def _logout(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.setup.registries import list_known_logins
+    from kedge.image.logins import list_known_logins
 
     logins = list_known_logins(_options(arguments, console))
     if console.json:
@@ -130,7 +130,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _tags(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.ops.setup.registries import list_tags
+    from kedge.image.logins import list_tags
 
     tags = list_tags(arguments.repository, _options(arguments, console))
     if console.json:
@@ -141,9 +141,9 @@ def _tags(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _digest(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.model.reference import Reference
-    from kedge.ops.setup.workplace import Workplace
-    from kedge.ops.sources.remote_digest import ask_digest
+    from kedge.base.reference import Reference
+    from kedge.image.sources.resolve import ask_digest
+    from kedge.image.workplace import Workplace
 
     reference = Reference.parse(arguments.reference)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))
@@ -155,7 +155,7 @@ def _digest(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _options(arguments: argparse.Namespace, console: Console) -> RegistryOptions:
-    from kedge.ops.setup.registries import RegistryOptions
+    from kedge.image.logins import RegistryOptions
 
     settings = console.settings
     return RegistryOptions(

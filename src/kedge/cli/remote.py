@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
-from kedge.frozen import replace
-from kedge.ops.setup import remotes
-from kedge.registry.secret import Secret
+from kedge.image import remotes
+from kedge.image.registry.secret import Secret
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.registry.client_setup import Access
+    from kedge.image.registry.client_setup import Access
 
 _GLOBAL = "kedge does not change the site's files"
 
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _add(arguments: argparse.Namespace, console: Console, file: remotes.RemoteConfig) -> None:
-    from kedge.runtime.flags import read_truth  # late: one subcommand
+    from kedge.container.flags import read_truth  # late: one subcommand
 
     is_insecure = arguments.insecure or bool(read_truth(console.environ.get("APPTAINER_ADD_INSECURE", "")))
     remote = remotes.make_remote(arguments.name, arguments.uri, is_insecure=is_insecure)
@@ -182,7 +182,7 @@ def _report(console: Console, file: remotes.RemoteConfig, text: str) -> None:
 
 
 def _open_access(console: Console) -> Access:
-    from kedge.ops.setup.registries import RegistryOptions  # late: most subcommands make no request
+    from kedge.image.logins import RegistryOptions  # late: most subcommands make no request
 
     settings = console.settings
     return RegistryOptions(

@@ -15,14 +15,14 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kedge.base.release import VERSION
 from kedge.cli.console import has_style, paint_text
 from kedge.cli.options import GlobalOptions
 from kedge.cli.progress import leave_plain
 from kedge.cli.redaction import escape_controls, escape_json, redact, redact_arguments
 from kedge.cli.signals import Terminated
 from kedge.errors import FileProblem, KedgeError, LimitReached
-from kedge.posix.start_kedge import find_bundle, find_bundle_copy, own_interpreter
-from kedge.release import VERSION
+from kedge.system.start_kedge import find_bundle, find_bundle_copy, own_interpreter
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _understand(problem: BaseException) -> KedgeError | None:
     if isinstance(problem, KedgeError):
         return problem
     if isinstance(problem, MemoryError):
-        from kedge.host.limits import read_limits
-        from kedge.host.memory import make_memory_error
+        from kedge.cluster.host_memory import make_memory_error
+        from kedge.system.host.limits import read_limits
 
         return make_memory_error("this command", read_limits())
     if isinstance(problem, RuntimeError) and "start new thread" in str(problem):
@@ -92,7 +92,7 @@ def _understand(problem: BaseException) -> KedgeError | None:
             hint="'ulimit -u' shows the limit; end something else, give fewer --threads, or run it in a job",
         )
     if isinstance(problem, OSError) and (problem.filename is not None or problem.errno in _NO_BUG):
-        from kedge.posix.files import explain
+        from kedge.system.files import explain
 
         name = problem.filename
         return explain(problem, os.fsdecode(name) if isinstance(name, str | bytes) else "standard output")
@@ -109,7 +109,7 @@ def _find_lost_files() -> KedgeError | None:
     """The error where the unpacked copy of the bundle is broken, and not the code; the next start unpacks it anew."""
     if not find_bundle_copy():
         return None
-    from kedge.posix.bundle_copy import discard_copy, find_damage
+    from kedge.system.bundle_copy import discard_copy, find_damage
 
     damage = find_damage()
     if not damage:
@@ -209,9 +209,9 @@ def _format_bug(problem: BaseException, argv: Sequence[str]) -> str:
 
 
 def _write_log(text: str, environ: Mapping[str, str]) -> Path | None:
-    from kedge.posix.files import write_atomically
-    from kedge.posix.private_files import make_private
-    from kedge.settings import xdg_directory
+    from kedge.system.files import write_atomically
+    from kedge.system.private_files import make_private
+    from kedge.system.settings import xdg_directory
 
     folder = xdg_directory(environ, "XDG_STATE_HOME", ".local/state")
     path = folder / f"bug-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.md"

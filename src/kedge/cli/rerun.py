@@ -13,7 +13,7 @@ from kedge.cli.options import add_dry_run, add_settings
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.records.rerun import Rerun
+    from kedge.jobs.runs.rerun import Rerun
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Compare, show, and become the run."""
-    from kedge.ops.records.rerun import plan_rerun, refuse_differences
-    from kedge.posix.spawn import replace_process
-    from kedge.posix.start_kedge import own_command
+    from kedge.jobs.runs.rerun import plan_rerun, refuse_differences
+    from kedge.system.spawn import replace_process
+    from kedge.system.start_kedge import own_command
 
     plan = plan_rerun(_read(arguments.record, console), console.environ)
     if console.dry_run:
@@ -54,13 +54,13 @@ def _ask_for_record(arguments: argparse.Namespace) -> list[str]:
 
 def _read(word: str, console: Console) -> dict[str, Any]:
     """The record in a file, or that of a job."""
-    from kedge.model.run_record import read_record
+    from kedge.jobs.runs.run_record import read_record
 
     if "/" in word or os.path.lexists(word) or word.endswith(".json"):
         return read_record(Path(word))
     from kedge.errors import JobNotFound
-    from kedge.ops.jobs.find_job import locate_job
-    from kedge.ops.jobs.run_records import require_run_record
+    from kedge.jobs.find_job import locate_job
+    from kedge.jobs.runs.run_record import require_run_record
 
     _, job = locate_job(console.settings, console.environ, word)
     if job.record is None:

@@ -7,16 +7,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.image_argument import is_reference
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls
-from kedge.model.image_argument import is_reference
-from kedge.ops.images.inspect import inspect_path
-from kedge.ops.sources.classify import SourceKind, classify_path
+from kedge.image.inspect import inspect_path
+from kedge.image.sources.classify import SourceKind, classify_path
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.images.inspect import Inspection
+    from kedge.image.inspect import Inspection
 
 _NO_HELP = "No help sections were defined for this image"
 
@@ -48,9 +48,9 @@ def _inspect(arguments: argparse.Namespace, console: Console) -> Inspection:
     path = Path(arguments.image)
     if not is_reference(arguments.image) and path.exists() and classify_path(path) is not SourceKind.ARCHIVE:
         return inspect_path(path)
-    from kedge.model.reference import Reference  # late, all of it: most often it is a file
-    from kedge.ops.images.inspect_remote import inspect_reference
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.reference import Reference  # late, all of it: most often it is a file
+    from kedge.image.inspect_remote import inspect_reference
+    from kedge.image.workplace import Workplace
 
     reference = Reference.parse(arguments.image)
     workplace = Workplace(console.settings, console.progress, read_access(arguments, console, reference))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_settings
 from kedge.cli.redaction import escape_controls
-from kedge.model.job_fields import FIELDS
-from kedge.ops.jobs.script import TARGETS
+from kedge.cluster.job_fields import FIELDS
+from kedge.jobs.script import TARGETS
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.jobs.script import CheckedScript, ConvertedScript
+    from kedge.jobs.script import CheckedScript, ConvertedScript
 
 _FILE = "batch script for sbatch or qsub; '-' for standard input"
 _NO_DIRECTIVES = "no directives (#SBATCH, #PBS or #$ lines); only its commands were checked"
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _check(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.jobs.script import check_file
+    from kedge.jobs.script import check_file
 
     checked = [check_file(name, console.settings, console.environ) for name in arguments.file]
     if console.json:
@@ -79,7 +79,7 @@ def _show_checked(checked: CheckedScript, console: Console) -> None:
 
 
 def _convert(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.jobs.script import convert_file, write_text
+    from kedge.jobs.script import convert_file, write_text
 
     converted = convert_file(
         arguments.file,

@@ -6,14 +6,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
-from kedge.model.counting import count_things
 
 if TYPE_CHECKING:
+    from kedge.answers.search import SearchResult
     from kedge.cli.console import Console
-    from kedge.ops.explain.search import SearchResult
-    from kedge.registry.catalog import CatalogEntry
+    from kedge.image.registry.catalog import CatalogEntry
 
 _MOST = 100
 _LONGEST_LINE = 90
@@ -38,9 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Search, and print what was found."""
-    from kedge.ops.explain.known_tables import load_known_tables
-    from kedge.ops.explain.search import search
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.answers.search import search
+    from kedge.compat.known_tables import load_known_tables
+    from kedge.image.workplace import Workplace
 
     if not 1 <= arguments.limit <= _MOST:
         raise UsageError(f"--limit takes a number from 1 to {_MOST}")
@@ -68,8 +68,8 @@ def _search_library(arguments: argparse.Namespace, console: Console) -> int:
     """Print what the library has, in Apptainer's format."""
     from dataclasses import asdict
 
-    from kedge.ops.images.library_images import search_library
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.image.library_images import search_library
+    from kedge.image.workplace import Workplace
 
     workplace, words = Workplace(console.settings, console.progress), " ".join(arguments.words)
     found = search_library(words, workplace, only_signed=arguments.signed)
@@ -88,7 +88,7 @@ def _search_library(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _choose_catalogs(arguments: argparse.Namespace) -> tuple[str, ...]:
-    from kedge.ops.explain.search import HUB, NGC
+    from kedge.answers.search import HUB, NGC
 
     if arguments.offline:
         if arguments.ngc or arguments.hub:

@@ -8,12 +8,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
 from kedge.cli.options import read_image_path
 from kedge.errors import CorruptImage, OutputExists
-from kedge.formats.sif import edit, listing
-from kedge.host.limits import choose_threads, read_limits
-from kedge.model.counting import count_things
-from kedge.ops.images import sif
+from kedge.image import sif
+from kedge.image.formats.sif import edit, listing
+from kedge.system.host.limits import choose_threads, read_limits
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.options import read_image_path
 from kedge.errors import UsageError
-from kedge.ops.trust import signatures
-from kedge.signing.sign import SignSelection
+from kedge.image import signatures
+from kedge.image.trust.sign import SignSelection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kedge.cli.console import Console
-    from kedge.ops.trust.keys import KeySummary
+    from kedge.image.keys import KeySummary
 
 _LONGEST_LINE = 64 << 10  # of a passphrase; what is piped in may have no end
 

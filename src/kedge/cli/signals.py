@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from kedge.posix import undivided
+from kedge.system import undivided
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def raised_signals() -> Iterator[None]:
 
 
 def stop_raising() -> None:
-    """What a signal raised has arrived where it is reported: nothing more is to come of it."""
+    """Stop raising: what a signal raised has arrived where it is reported."""
     for raiser in _raisers:
         raiser.is_over = True
 
 
 def _hide_signals(missed: sys.UnraisableHookArgs) -> None:
-    """What was raised in a callback of the interpreter ends there, and is raised again: no word about that."""
+    """Hide exceptions that a signal raised in a callback of the interpreter: they end there, and are raised again."""
     if not isinstance(missed.exc_value, Interrupted | Terminated):
         sys.__unraisablehook__(missed)
 

@@ -6,19 +6,19 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
+from kedge.base.duration import shorten_duration
+from kedge.base.frozen import as_dict
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_dry_run
+from kedge.cluster.job import Job
+from kedge.cluster.memory import shorten_memory
+from kedge.cluster.schedulers.choose import find_facts
 from kedge.errors import NoScheduler
-from kedge.frozen import as_dict
-from kedge.model.counting import count_things
-from kedge.model.duration import shorten_duration
-from kedge.model.job import Job
-from kedge.model.memory import shorten_memory
-from kedge.schedulers.choose import find_facts
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.model.site import Queue, Site
+    from kedge.cluster.site import Queue, Site
 
 _NAME = "site of 'kedge site list', or path of a profile (default: detected)"
 
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _detect(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.setup.site import detect_here
+    from kedge.cluster.sites.find_site import detect_here
 
     del arguments
     detected = detect_here(console.settings, console.environ)
@@ -72,7 +72,7 @@ def _detect(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.setup.site import list_known
+    from kedge.cluster.sites.find_site import list_known
 
     del arguments
     known = list_known(console.environ)
@@ -90,7 +90,7 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _find(arguments: argparse.Namespace, console: Console) -> Site:
-    from kedge.ops.setup.site import choose_site
+    from kedge.cluster.sites.find_site import choose_site
 
     return choose_site(console.settings, console.environ, name=arguments.name or "")
 
@@ -114,7 +114,7 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
         )
         console.print_table(headings, [_make_row(queue) for queue in site.queues])
     else:
-        from kedge.sites.writer import write_profile
+        from kedge.cluster.sites.writer import write_profile
 
         console.print(write_profile(site, opening=(f"{site.name}: {site.origin}",)).rstrip("\n"))
     return 0
@@ -149,7 +149,7 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
     job = read_job_options(arguments, Job(), needs_command=False)
     if job == Job() and not arguments.interactive:
         return _compare(site, console)
-    from kedge.sites.check_request import check_request, describe_changes
+    from kedge.cluster.sites.check_request import check_request, describe_changes
 
     checked = check_request(job, site, interactive=arguments.interactive, environ=console.environ)
     for text in checked.warnings:
@@ -166,7 +166,7 @@ def _check(arguments: argparse.Namespace, console: Console) -> int:
 
 def _compare(site: Site, console: Console) -> int:
     """Compare the profile with the scheduler; the exit code is 1 if they differ."""
-    from kedge.ops.setup.site_discovery import compare_with_live
+    from kedge.cluster.sites.discover import compare_with_live
 
     try:
         differences = compare_with_live(site, console.environ)
@@ -186,7 +186,7 @@ def _compare(site: Site, console: Console) -> int:
 
 
 def _init(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.ops.setup.site_discovery import discover_site, save_profile, show_profile
+    from kedge.cluster.sites.discover import discover_site, save_profile, show_profile
 
     site = discover_site(console.environ, arguments.name or "")
     if console.dry_run or arguments.output == "-":

@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 
 from kedge.cli.options import add_settings
-from kedge.model.job_state import JobStatus, State
+from kedge.cluster.job_state import JobStatus, State
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.ops.jobs.cluster import Cluster
-    from kedge.ops.jobs.find_job import FoundJob
+    from kedge.jobs.cluster import Cluster
+    from kedge.jobs.find_job import FoundJob
 
 JOB_HELP = "job id, ID_INDEX for a task of an array, job name, or 'last'"
 _SHOWN_TASKS = 20
@@ -28,8 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Show each job."""
-    from kedge.ops.jobs.find_job import locate_job
-    from kedge.ops.jobs.status import read_status
+    from kedge.jobs.find_job import locate_job
+    from kedge.jobs.status import read_status
 
     described = []
     for word in arguments.jobs:
@@ -41,11 +41,20 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             _show(job, statuses, cluster, console)
     if console.json:
         console.print_json(described[0] if len(described) == 1 else described)
+    warn_of_site_failures(console)
     return 0
 
 
+def warn_of_site_failures(console: Console) -> None:
+    """Once a command has searched all its logs: say what is wrong with the site's own table of failures."""
+    from kedge.compat.failures.catalogue import find_site_problem
+
+    if problem := find_site_problem():
+        console.progress.warn(problem)
+
+
 def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> dict[str, object]:
-    from kedge.ops.jobs.submitted_ids import show_output
+    from kedge.jobs.submitted_ids import show_output
 
     record = job.record
     # kedge reads the logs of these only: an array may have thousands of tasks that failed for one reason
@@ -69,7 +78,7 @@ def _as_dict(job: FoundJob, statuses: Sequence[JobStatus], cluster: Cluster) -> 
 
 
 def _describe_clue(job: FoundJob, status: JobStatus) -> dict[str, object]:
-    from kedge.ops.jobs.failure_clues import find_failure_clue
+    from kedge.jobs.failure_clues import find_failure_clue
 
     clue = find_failure_clue(job.record, status)
     return {"clue": clue.as_dict()} if clue is not None else {}
@@ -107,7 +116,7 @@ def count_states(statuses: Sequence[JobStatus]) -> str:
 
 def _explain(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, object]:
     """Why it is pending or failed, and whether it will never start."""
-    from kedge.ops.jobs.wait import find_obstacle
+    from kedge.jobs.wait import find_obstacle
 
     obstacle = find_obstacle(cluster, job.record, status)
     return {"why": obstacle or cluster.backend.explain(status) or status.reason, "stuck": bool(obstacle)}
@@ -116,7 +125,7 @@ def _explain(job: FoundJob, status: JobStatus, cluster: Cluster) -> dict[str, ob
 def _show_clue(job: FoundJob, status: JobStatus, console: Console) -> None:
     """The cause that the output of a failed task names."""
     from kedge.cli.redaction import escape_controls
-    from kedge.ops.jobs.failure_clues import find_failure_clue
+    from kedge.jobs.failure_clues import find_failure_clue
 
     clue = find_failure_clue(job.record, status)
     if clue is not None:
@@ -126,7 +135,7 @@ def _show_clue(job: FoundJob, status: JobStatus, console: Console) -> None:
 
 
 def _show_logs(job: FoundJob, console: Console) -> None:
-    from kedge.ops.jobs.logs import find_logs
+    from kedge.jobs.logs import find_logs
 
     logs = find_logs(job.record, job.index) if job.record else []
     if logs:
@@ -135,8 +144,8 @@ def _show_logs(job: FoundJob, console: Console) -> None:
 
 def describe_state(status: JobStatus) -> str:
     """`running on n1 since 12:30 (5 min)`, `failed with exit code 3 after 0:10:00`."""
-    from kedge.model.duration import format_duration
-    from kedge.ops.jobs.status import BEING_CANCELLED
+    from kedge.base.duration import format_duration
+    from kedge.jobs.status import BEING_CANCELLED
 
     text = "being cancelled" if status.reason == BEING_CANCELLED else status.outcome
     if status.state is State.UNKNOWN:
@@ -152,7 +161,7 @@ def describe_state(status: JobStatus) -> str:
 
 
 def _describe_attempts(status: JobStatus) -> str:
-    """For a job that the scheduler put back into the queue."""
+    """Describe the attempts of a job that the scheduler put back into the queue."""
     if status.attempts and status.state in (State.QUEUED, State.HELD):
         return f" again after {status.attempts} attempt{'' if status.attempts == 1 else 's'}"
     return f" (attempt {status.attempts})" if status.attempts > 1 else ""

@@ -9,17 +9,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kedge.base.frozen import frozen, replace
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import UsageError
-from kedge.frozen import frozen, replace
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.model.job import Job
-    from kedge.ops.jobs.cluster import Cluster
-    from kedge.ops.jobs.submit import SubmitPlan, Submitted
+    from kedge.cluster.job import Job
+    from kedge.jobs.cluster import Cluster
+    from kedge.jobs.submit import SubmitPlan, Submitted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ class _JobSet:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Submit one job or several."""
-    from kedge.ops.jobs.cluster import open_cluster
+    from kedge.jobs.cluster import open_cluster
 
     asked = _read_jobs(arguments)
     if arguments.script and arguments.script != "-":
@@ -106,7 +106,7 @@ def _unwrap_single(values: Sequence[object]) -> object:
 
 def _read_jobs(arguments: argparse.Namespace) -> _JobSet:
     """The jobs that the words, the flags and the file describe."""
-    from kedge.model.job import Job
+    from kedge.cluster.job import Job
 
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
     if arguments.file or arguments.job or arguments.all or not words:
@@ -123,7 +123,7 @@ def _read_jobs(arguments: argparse.Namespace) -> _JobSet:
 def _refuse_misread(image: str) -> None:
     """Refuse the value of another tool's option in the place of the image, as `exec` does: `-v /data:/data`."""
     if "=" in image or ":/" in image:
-        from kedge.runtime.command_line.misplaced_words import explain_misread  # late: few images look so
+        from kedge.container.misplaced_words import explain_misread  # late: few images look so
 
         misread = explain_misread(image, (), sys.argv)
         if misread is not None:
@@ -184,7 +184,7 @@ def _name_after(words: list[str]) -> str:
 
 def _check_script(path: Path, asked: _JobSet, console: Console) -> None:
     """Refuse several jobs, and a script that is not kedge's: `--script` names the one to write."""
-    from kedge.posix.files import refuse_others
+    from kedge.system.files import refuse_others
 
     if len(asked.jobs) > 1:
         raise UsageError("--script takes one job, and several would be submitted", hint="choose one: -j NAME")
@@ -193,7 +193,7 @@ def _check_script(path: Path, asked: _JobSet, console: Console) -> None:
 
 
 def _make_plan(job: Job, names: dict[str, str], folder: Path, cluster: Cluster, console: Console) -> SubmitPlan:
-    from kedge.ops.jobs.submit import plan_submit
+    from kedge.jobs.submit import plan_submit
 
     waits = tuple(replace(awaited, job=names.get(awaited.job, awaited.job)) for awaited in job.dependencies)
     return plan_submit(replace(job, dependencies=waits), cluster, console.settings, console.environ, str(folder))
@@ -209,9 +209,9 @@ def _show(plans: list[SubmitPlan], console: Console) -> None:
 
 
 def _submit(plan: SubmitPlan, arguments: argparse.Namespace, console: Console) -> Submitted:
-    from kedge.ops.jobs.submit import fetch_image, submit
-    from kedge.ops.jobs.submitted_ids import show_output
-    from kedge.posix.files import write_atomically
+    from kedge.jobs.submit import fetch_image, submit
+    from kedge.jobs.submitted_ids import show_output
+    from kedge.system.files import write_atomically
 
     is_pulled_later = plan.image.reference and plan.image.when != "now"
     plan = fetch_image(plan)
@@ -242,8 +242,8 @@ def _repeat_site(plan: SubmitPlan, console: Console) -> str:
 
 
 def _wait(submitted: list[Submitted], cluster: Cluster, console: Console) -> None:
-    from kedge.ops.jobs.find_job import FoundJob
-    from kedge.ops.jobs.wait import require_success, wait_for
+    from kedge.jobs.find_job import FoundJob
+    from kedge.jobs.wait import require_success, wait_for
 
     for done in submitted:
         job = FoundJob(done.record.id, done.record)

@@ -7,15 +7,15 @@ import argparse
 import shutil
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.target_options import add_target, read_judged_target
 from kedge.errors import UsageError
-from kedge.frozen import replace
 
 if TYPE_CHECKING:
+    from kedge.answers.tags import TagListing, TagQuery, TagRow
     from kedge.cli.console import Console
-    from kedge.ops.explain.tags import TagListing, TagQuery, TagRow
 
 _SHOWN = 30
 _GAP = 3  # columns of a terminal between two of a table; before and after them it has one
@@ -65,10 +65,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """List the tags."""
-    from kedge.model.reference import Reference
-    from kedge.ops.explain.known_tables import find_repository, load_known_tables
-    from kedge.ops.explain.tags import list_image_tags
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.answers.tags import list_image_tags
+    from kedge.base.reference import Reference
+    from kedge.compat.known_tables import find_repository, load_known_tables
+    from kedge.image.workplace import Workplace
 
     query = _read_query(arguments, console)
     tables = load_known_tables(console.environ, console.progress)
@@ -87,9 +87,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
-    from kedge.compat.image.tag_filters import read_cuda_range, read_since
-    from kedge.model.platform import Platform
-    from kedge.ops.explain.tags import TagQuery
+    from kedge.answers.tags import TagQuery
+    from kedge.base.platform import Platform
+    from kedge.compat.contents.tag_filters import read_cuda_range, read_since
 
     if arguments.limit is not None and (arguments.limit < 1 or arguments.all):
         raise UsageError("--limit takes a number, 1 or more, and cannot be combined with --all")
@@ -101,13 +101,13 @@ def _read_query(arguments: argparse.Namespace, console: Console) -> TagQuery:
         read_since(arguments.since)
     usual = _SHOWN if arguments.look or (console.is_terminal and not console.json) else None
     return TagQuery(
-        arguments.cuda,
-        Platform.parse(arguments.machine).architecture if arguments.machine else "",
-        arguments.since,
-        arguments.match,
-        arguments.runs_here,
-        None if arguments.all else arguments.limit or usual,
-        arguments.look,
+        cuda=arguments.cuda,
+        architecture=Platform.parse(arguments.machine).architecture if arguments.machine else "",
+        since=arguments.since,
+        match=arguments.match,
+        runs_here=arguments.runs_here,
+        limit=None if arguments.all else arguments.limit or usual,
+        look=arguments.look,
     )
 
 
@@ -153,7 +153,7 @@ def _choose_columns(listing: TagListing) -> dict[str, list[str]]:
 
 
 def fit_columns(columns: dict[str, list[str]], width: int) -> dict[str, list[str]]:
-    """Without those that a narrow terminal has no room for; the tag stays, and longest the verdict."""
+    """Return the columns that a terminal has room for; the tag stays, and longest the verdict."""
     kept = dict(columns)
     ranked = sorted(list(columns)[1:], key=lambda title: _LAST.index(title) if title in _LAST else -1)
     for title in ranked:

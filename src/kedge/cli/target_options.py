@@ -26,8 +26,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def read_target(arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str = "") -> Target:
-    """What was named; this host where nothing was."""
-    from kedge.ops.explain.targets import find_target
+    """Return the target that the options name; this host where they name none."""
+    from kedge.answers.targets import find_target
 
     return find_target(
         gpu=arguments.gpu,
@@ -43,8 +43,8 @@ def read_target(arguments: argparse.Namespace, console: Console, tables: Tables,
 def read_judged_target(
     arguments: argparse.Namespace, console: Console, tables: Tables, *, architecture: str, is_needed: bool
 ) -> Target | None:
-    """The same; None where nothing was named and this host has no GPU to judge by."""
-    from kedge.ops.explain.targets import keep_judged
+    """Return the target that the options name, or this host; None where they name none and this host has no GPU."""
+    from kedge.answers.targets import keep_judged
 
     target = read_target(arguments, console, tables, architecture=architecture)
     is_named = bool(arguments.gpu or arguments.driver or arguments.place)

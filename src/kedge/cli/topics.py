@@ -90,7 +90,6 @@ VERB_GUIDES = {
 }
 
 _HEADING = re.compile(r"(#{1,6}) (.+)")
-_FOR_WRITERS = re.compile(r"^Made by `scripts/make-reference`.*\n\n", re.MULTILINE)
 
 
 def find_guide(verb: str) -> str | None:
@@ -99,12 +98,16 @@ def find_guide(verb: str) -> str | None:
 
 
 def read_topic(topic: str) -> str:
-    """The text of a guide: of the wheel, or of the checkout that this is."""
+    """The text of a guide: of the wheel, of the checkout that this is, or made from the code now."""
+    if topic in ("errors", "kedge-toml"):
+        from kedge.cli.made_pages import make_errors_page, make_keys_page  # late: guides need no code
+
+        return make_errors_page() if topic == "errors" else make_keys_page()
     package = Path(__file__).resolve().parent.parent
     page = TOPICS[topic][0]
     installed = package / "docs" / page
     path = installed if installed.exists() else package.parent.parent / "docs" / page
-    return _FOR_WRITERS.sub("", path.read_text(encoding="utf-8"))
+    return path.read_text(encoding="utf-8")
 
 
 def list_sections(text: str) -> dict[str, str]:

@@ -7,16 +7,16 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from kedge.base.setting_values import PULL_POLICIES
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
-from kedge.model.setting_values import PULL_POLICIES
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options; `kedge exec` passes on the same."""
+    """Declare the options; `kedge exec` passes them on."""
     parser.add_argument("images", metavar="IMAGE", nargs="+", help="a SIF or SquashFS file, docker://NAME, oci:PATH …")
     parser.add_argument(
         "--pull",
@@ -38,9 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Unpack one after the other; standard output stays empty without --json."""
-    from kedge.model.reference import Reference
-    from kedge.ops.images.unpack import unpack
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.base.reference import Reference
+    from kedge.image.unpack import unpack
+    from kedge.image.workplace import Workplace
 
     if arguments.or_mount is not None:
         return _unpack_or_mount(arguments, console)
@@ -59,10 +59,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _unpack_or_mount(arguments: argparse.Namespace, console: Console) -> int:
     """Unpack one image for a start, or name the file that squashfuse can mount instead."""
+    from kedge.base.reference import Reference
     from kedge.errors import FileProblem, NoSpace
-    from kedge.model.reference import Reference
-    from kedge.ops.images.unpack import unpack
-    from kedge.ops.setup.workplace import Workplace
+    from kedge.image.unpack import unpack
+    from kedge.image.workplace import Workplace
 
     (text,) = arguments.images
     access = read_access(arguments, console, Reference.parse(text))
@@ -70,7 +70,7 @@ def _unpack_or_mount(arguments: argparse.Namespace, console: Console) -> int:
     try:
         unpack(text, workplace, policy=arguments.pull)
     except (NoSpace, FileProblem) as problem:
-        from kedge.ops.images.mount_when_no_room import find_mountable
+        from kedge.image.mount_when_no_room import find_mountable
 
         path = find_mountable(text, workplace, problem, policy=arguments.pull)
         os.write(arguments.or_mount, os.fsencode(path))

@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kedge.ops.setup.own_origin import find_origin
-from kedge.release import VERSION
+from kedge.answers.own_origin import find_origin
+from kedge.base.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

@@ -10,8 +10,8 @@ import argparse
 import importlib
 from collections.abc import Sequence
 
+from kedge.base.frozen import frozen
 from kedge.errors import UsageError
-from kedge.frozen import frozen
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ VERBS = {
     "local-queue": Verb(
         "kedge.cli.local_queue", "Manage the job queue of this host, for hosts without a scheduler", "Setup"
     ),
-    "pyxis": Verb("kedge.cli.pyxis", "Import images for srun --container-image (Pyxis)", "Setup", True),
+    "pyxis": Verb("kedge.cli.shims.pyxis", "Import images for srun --container-image (Pyxis)", "Setup", True),
     "shim": Verb(
-        "kedge.cli.shim", "Install kedge under the names apptainer, singularity, docker, enroot or srun", "Setup"
+        "kedge.cli.shims.shim", "Install kedge under the names apptainer, singularity, docker, enroot or srun", "Setup"
     ),
     "bundle": Verb("kedge.cli.bundle", "Write kedge as one executable file, for hosts without Python", "Setup"),
     "python": Verb("kedge.cli.python", "Run the Python that kedge runs with", "Setup", reads_words=True),
@@ -129,8 +129,8 @@ def find_verb(name: str) -> Verb:
     """The verb called `name`, or an error that says what kedge calls it."""
     verb = VERBS.get(name)
     if verb is None:
-        from kedge.model.nearest import propose  # late: only for a mistake
-        from kedge.model.words_of_other_tools import VERB_HABITS
+        from kedge.base.nearest import propose  # late: only for a mistake
+        from kedge.base.words_of_other_tools import VERB_HABITS
 
         hint = VERB_HABITS.get(name) or propose(name, VERBS) or "to list the verbs: kedge --help"
         raise UsageError(f"kedge has no verb '{name}'", hint=hint)

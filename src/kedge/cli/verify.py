@@ -7,22 +7,22 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
 from kedge.cli.options import read_image_path
 from kedge.cli.sign import add_keysdir, open_trust
+from kedge.container.flags import read_truth
 from kedge.errors import KeyNotFound, UsageError
-from kedge.formats.sif.reader import describe_type
-from kedge.frozen import replace
-from kedge.ops.trust import signatures
-from kedge.ops.trust.keys import open_fetch
-from kedge.runtime.flags import read_truth
-from kedge.signing.certificates import CertificateFiles
-from kedge.signing.keyring import KeyRing
-from kedge.signing.keyserver import DEFAULT_SERVER
-from kedge.signing.verify import SignatureResult, VerifyReport, VerifySelection
+from kedge.image import signatures
+from kedge.image.formats.sif.reader import describe_type
+from kedge.image.keys import open_fetch
+from kedge.image.trust.certificates import CertificateFiles
+from kedge.image.trust.keyring import KeyRing
+from kedge.image.trust.keyserver import DEFAULT_SERVER
+from kedge.image.trust.verify import SignatureResult, VerifyReport, VerifySelection
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.formats.sif.layout import SifDescriptor
+    from kedge.image.formats.sif.layout import SifDescriptor
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

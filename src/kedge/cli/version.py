@@ -8,7 +8,7 @@ import platform
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from kedge.release import VERSION
+from kedge.base.release import VERSION
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console

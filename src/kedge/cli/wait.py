@@ -13,8 +13,8 @@ from kedge.errors import JobFailed, JobStuck, KedgeError, UsageError
 
 if TYPE_CHECKING:
     from kedge.cli.console import Console
-    from kedge.model.job_state import JobStatus, State
-    from kedge.ops.jobs.find_job import FoundJob
+    from kedge.cluster.job_state import JobStatus, State
+    from kedge.jobs.find_job import FoundJob
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Wait for all jobs, then raise the error of the first that did not complete or will never start."""
-    from kedge.model.duration import parse_duration
-    from kedge.ops.jobs.find_job import locate_jobs
-    from kedge.ops.jobs.wait import require_success, wait_for_all
+    from kedge.base.duration import parse_duration
+    from kedge.jobs.find_job import locate_jobs
+    from kedge.jobs.wait import require_success, wait_for_all
 
     timeout = float(parse_duration(arguments.timeout)) if arguments.timeout else None
     if timeout is not None and timeout <= 0:

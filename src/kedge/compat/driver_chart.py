@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.compat.image.read_traits import read_traits
-from kedge.compat.image.traits import ImageTraits
+from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.base.versions import major_minor, order
+from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.judge import judge
-from kedge.compat.rules.driver_branches import find_newest, list_branches
-from kedge.compat.rules.driver_lookup import find_offered_cuda
+from kedge.compat.rules.driver_lookup import find_newest, find_offered_cuda, list_branches
 from kedge.compat.tables.load import Tables, normalize_image
 from kedge.compat.target import Target
+from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import NATIVE, UNKNOWN
-from kedge.compat.versions import major_minor, order
-from kedge.frozen import JsonValue, frozen, replace
 
 _LONGEST_LABEL = 16
 
@@ -81,10 +80,27 @@ def make_chart(
         facts = _read_entry(entry, tables)
         cells = tuple(_judge_cell(facts, machine, column, tables) for column in columns)
         label = _shorten_tag(entry.tag)
-        made.append(ChartRow(label, entry.tag, facts.cuda.value, cells, place == own, place - before - 1))
+        made.append(
+            ChartRow(
+                label=label,
+                tag=entry.tag,
+                cuda=facts.cuda.value,
+                cells=cells,
+                is_image=place == own,
+                skipped=place - before - 1,
+            )
+        )
         before = place
     older, unknown = len(entries) - 1 - before, len(listed) - len(entries)
-    return Chart(normalize_image(image), columns, tuple(made), _name_gpus(target), older, unknown, tag)
+    return Chart(
+        image=normalize_image(image),
+        columns=columns,
+        rows=tuple(made),
+        gpus=_name_gpus(target),
+        skipped=older,
+        unknown=unknown,
+        tag=tag,
+    )
 
 
 def _list_columns(tables: Tables, target: Target | None) -> tuple[ChartColumn, ...]:

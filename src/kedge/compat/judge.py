@@ -16,9 +16,9 @@ from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kedge.compat.image.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 _WAYS = {
     NATIVE: "runs natively on",

@@ -6,23 +6,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.read_traits import split_name
+from kedge.base.counting import count_things
+from kedge.base.frozen import JsonValue, frozen, replace
+from kedge.base.versions import order
+from kedge.compat.contents.read_traits import split_name
 from kedge.compat.judge import judge
-from kedge.compat.rules.driver_branches import DriverChoice, list_branches, tell_choices, tell_same
-from kedge.compat.rules.driver_lookup import find_offered_cuda
+from kedge.compat.rules.driver_lookup import DriverChoice, find_offered_cuda, list_branches, tell_choices, tell_same
 from kedge.compat.tables.gpu_names import AMD
 from kedge.compat.tables.rows import NgcRelease
 from kedge.compat.tag_candidates import list_candidates, read_candidate, resolve_image, tells_architecture
 from kedge.compat.target import join_names
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
-from kedge.compat.versions import order
-from kedge.frozen import JsonValue, frozen, replace
-from kedge.model.counting import count_things
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 # Why nothing fits; empty where something does
 NO_KERNELS, NO_DRIVER, NO_PROCESSOR, NOT_KNOWN, SEVERAL = "kernels", "driver", "processor", "not-known", "several"
@@ -176,7 +175,7 @@ class _Field:
 
 
 def _recommend_for(field: _Field, target: Target) -> Recommendation:
-    """For a target whose driver is known."""
+    """Recommend an image for a target whose driver is known."""
     name, judged = field.name, field.judge(target)
     known = [choice for choice in judged if choice.outcome != UNKNOWN]
     skipped, notes = len(judged) - len(known), _note_skipped(judged)
@@ -190,11 +189,20 @@ def _recommend_for(field: _Field, target: Target) -> Recommendation:
     sentence = _tell_choice(name, best, other, target, ending=ending)
     if not tells_architecture(row, target.architecture):
         sentence += f" It is unknown whether it has an image for {target.architecture}."
-    return Recommendation(name, target.title, sentence, best, other, len(known), skipped, tuple(notes))
+    return Recommendation(
+        image=name,
+        target=target.title,
+        sentence=sentence,
+        best=best,
+        other=other,
+        judged=len(known),
+        skipped=skipped,
+        notes=tuple(notes),
+    )
 
 
 def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
-    """For each driver branch in use, from the oldest that gives an answer; one answer where all give the same."""
+    """Recommend for each driver branch in use, from the oldest with an answer; one answer where all give the same."""
     name, tables = field.name, field.tables
     usual = list_branches(tables)
     last = min((gpu.last_driver_branch for gpu in target.gpus if gpu.last_driver_branch), default=usual[-1])
@@ -213,7 +221,17 @@ def _recommend_by_driver(field: _Field, target: Target) -> Recommendation:
     if not choices:
         return _refuse(field, known, target, notes)
     sentence, skipped = tell_choices(name, _name_target(target), choices, WAYS), len(judged) - len(known)
-    return Recommendation(name, target.title, sentence, None, None, len(known), skipped, tuple(notes), choices)
+    return Recommendation(
+        image=name,
+        target=target.title,
+        sentence=sentence,
+        best=None,
+        other=None,
+        judged=len(known),
+        skipped=skipped,
+        notes=tuple(notes),
+        by_driver=choices,
+    )
 
 
 def _refuse(field: _Field, known: Sequence[TagChoice], target: Target, notes: Sequence[str]) -> Recommendation:
@@ -230,7 +248,7 @@ def _refuse(field: _Field, known: Sequence[TagChoice], target: Target, notes: Se
 
 
 def _share_choice(only: Recommendation, choices: tuple[DriverChoice, ...], target: Target) -> Recommendation:
-    """What is recommended with one branch, where it is the same with all: nothing but that is said of the driver."""
+    """Recommend what is the same with all branches; only that is said of the driver."""
     notes = (tell_same(choices), *only.notes)
     if len(choices) == 1 or only.best is None:
         return replace(only, notes=notes, by_driver=choices)
@@ -239,7 +257,7 @@ def _share_choice(only: Recommendation, choices: tuple[DriverChoice, ...], targe
 
 
 def _note_skipped(judged: Sequence[TagChoice]) -> list[str]:
-    """How many say nothing, and what is missing of them."""
+    """Say how many tags were skipped for lack of data, and what is missing of them."""
     skipped = [choice.verdict for choice in judged if choice.outcome == UNKNOWN]
     if not skipped:
         return []

@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.read_traits import read_traits
-from kedge.compat.image.tag_filters import list_architectures
-from kedge.compat.image.tag_names import read_tag
+from kedge.base.frozen import replace
+from kedge.base.versions import order
+from kedge.compat.contents.read_traits import read_traits
+from kedge.compat.contents.tag_filters import list_architectures
+from kedge.compat.contents.tag_names import read_tag
 from kedge.compat.tables.load import normalize_image
 from kedge.compat.tables.rows import NgcRelease
-from kedge.compat.versions import order
-from kedge.frozen import replace
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 _ALIASES = {"torch": "pytorch", "tf": "tensorflow", "triton": "tritonserver", "rapids": "rapidsai", "hpc-sdk": "nvhpc"}
 _NVIDIA = "nvcr.io/nvidia/"
@@ -58,7 +58,7 @@ def read_candidate(row: NgcRelease, architecture: str, tables: Tables) -> ImageT
 
 
 def tells_architecture(row: NgcRelease, architecture: str) -> bool:
-    """Whether it is known that there is an image for this architecture; all have one for amd64."""
+    """Whether a row says that there is an image for an architecture; all have one for amd64."""
     listed = _list_architectures(row)
     return architecture in ("", "amd64") or architecture in listed or f"{architecture}:" in row.capabilities
 
@@ -69,13 +69,13 @@ def _has_architecture(row: NgcRelease, architecture: str) -> bool:
 
 
 def _list_architectures(row: NgcRelease) -> list[str]:
-    """Of a row that says `arch amd64,arm64` in its notes."""
+    """Return the architectures of a row that says `arch amd64,arm64` in its notes."""
     words = next((part.strip() for part in row.notes.split(";") if part.strip().startswith("arch ")), "")
     return words.removeprefix("arch ").split(",") if words else []
 
 
 def _prefer(row: NgcRelease) -> tuple[bool, bool, bool, bool, tuple[int, ...], int]:
-    """Of tags of one version: Ubuntu, the newest; with the compiler; TensorFlow 2; Python 3; the shortest."""
+    """Return a sort key of tags of one version: Ubuntu, the newest; compiler; TensorFlow 2; Python 3; the shortest."""
     words = row.tag.split("-")
     return (
         "py2" not in words and "tf1" not in words,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kedge.frozen import frozen
+from kedge.base.frozen import frozen
 
 # Where the architecture is from that something is judged for, where the target itself does not say it
 NAMED, BUILT_IN, THIS_MACHINE = "--arch", "the GPU", "this machine"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 
 # Outcomes, from best to worst; `unknown` where too little is known to say.
 NATIVE = "native"  # the driver is new enough, and there are kernels for the GPU
@@ -43,7 +43,7 @@ class Verdict(JsonValue):
 
     @property
     def runs(self) -> bool | None:
-        """Whether it runs; None where that is unknown."""
+        """Whether the image runs; None where that is unknown."""
         return None if self.outcome == UNKNOWN else self.outcome != NO
 
     @property

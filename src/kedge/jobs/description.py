@@ -9,19 +9,21 @@ one removes them). Relative paths are relative to the directory of the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kedge.base.duration import shorten_duration
+from kedge.base.frozen import frozen, replace
+from kedge.base.nearest import propose
+from kedge.base.toml_text import find_lines, write_key, write_list, write_text
+from kedge.cluster.job import Job
+from kedge.cluster.job_fields import BY_KEY, BY_NAME, FIELDS, JobField, find_meaning
+from kedge.cluster.job_rules import check_job, find_problems
+from kedge.cluster.job_values import change_job, name_type, read_value, shorten
+from kedge.cluster.memory import shorten_memory
 from kedge.errors import InvalidJob
-from kedge.frozen import frozen
-from kedge.model.job import Job
-from kedge.model.job_fields import BY_KEY, BY_NAME, find_meaning
-from kedge.model.job_rules import find_problems
-from kedge.model.job_values import change_job, name_type, read_value, shorten
-from kedge.model.nearest import propose
-from kedge.model.toml_text import find_lines, write_key
-from kedge.posix.files import explained
+from kedge.system.files import explained
 
 FILE_NAME = "kedge.toml"
 FILE_LIMIT = 1 << 18  # bytes; a larger one is something else
@@ -48,7 +50,7 @@ class Description:
         return tuple(self.jobs)
 
     def job(self, name: str = "") -> Job:
-        """One job; without a name the only one. Raises InvalidJob that says what there is."""
+        """Return one job; without a name the only one. Raises InvalidJob that says what there is."""
         chosen = name or (self.names[0] if len(self.jobs) == 1 else "")
         if chosen in self.jobs:
             return self.jobs[chosen]
@@ -64,7 +66,7 @@ class Description:
         )
 
     def order(self, names: Iterable[str] = ()) -> tuple[str, ...]:
-        """These jobs, or all, and those of the file they wait for: each behind what it waits for."""
+        """Return these jobs, or all, and those of the file they wait for: each behind what it waits for."""
         ordered: dict[str, None] = {}
         pending = [(name, False) for name in reversed(tuple(names) or self.names)]
         while pending:
@@ -113,7 +115,7 @@ def read_description(path: Path | str) -> Description:
 
 
 def parse_description(text: str, path: Path) -> Description:
-    """The same for text that stands in `path`."""
+    """Parse the text of a description that stands in `path`."""
     import tomllib  # late: jobs are described by flags, too
 
     try:
@@ -275,3 +277,73 @@ class _Reader:
 
 def _show_table(place: tuple[str, ...]) -> str:
     return ".".join(write_key(name) for name in place)
+
+
+# Writes kedge.toml: the text that `read_description` reads back as the same jobs.
+
+
+def write_description(jobs: Iterable[Job], *, site: str = "") -> str:
+    """The text of a file with these jobs; raises InvalidJob for one that no file can describe."""
+    listed = [check_job(job) for job in jobs]
+    keys = _choose_keys(listed)
+    names = dict(zip([job.name for job in reversed(listed)], reversed(keys), strict=True))
+    blocks = [f"site = {write_text(site)}\n"] if site else []
+    for key, job in zip(keys, listed, strict=True):
+        known = {name: other for name, other in names.items() if name != job.name}  # its own is an earlier one's
+        waits = tuple(
+            replace(dependency, job=known.get(dependency.job, dependency.job)) for dependency in job.dependencies
+        )
+        try:
+            blocks.append(_write_job(key, replace(job, dependencies=waits)))
+        except UnicodeEncodeError:
+            raise InvalidJob(
+                f"the job '{key}' has bytes in it that are no text, which a file cannot hold",
+                hint="rename the file or argument they come from, or give it on the command line",
+            ) from None
+    return "\n".join(blocks)
+
+
+def _choose_keys(jobs: Sequence[Job]) -> list[str]:
+    """The name of each job's table: its own where a table can have it."""
+    own = {job.name for job in jobs}
+    waits = {(dependency.job, job.name) for job in jobs for dependency in job.dependencies}
+    taken = {waited for waited, name in waits if waited not in own or waited == name}  # elsewhere, and stay there
+    keys: list[str] = []
+    for job in jobs:
+        plain = re.sub(r"[^\w.-]+", "-", job.name.encode(errors="replace").decode()).strip("-.")[:60] or "job"
+        plain = f"job-{plain}" if plain.isdecimal() else plain
+        key, number = plain, 2
+        while key in taken or (key in own and key != job.name):
+            key, number = f"{plain}-{number}", number + 1
+        taken.add(key)
+        keys.append(key)
+    return keys
+
+
+def _write_job(key: str, job: Job) -> str:
+    lines = [f"[jobs.{write_key(key)}]"]
+    if job.name != key:
+        lines.append(f"name = {write_text(job.name)}")
+    nothing = Job()
+    said = [field for field in FIELDS if getattr(job, field.name) != getattr(nothing, field.name)]
+    apart = ("name", "environment")
+    lines += [f"{field.key} = {_write_value(field, job)}" for field in said if field.name not in apart]
+    if job.environment:
+        lines += ["", f"[jobs.{write_key(key)}.environment]"]
+        lines += [f"{write_key(name)} = {write_text(value)}" for name, value in job.environment]
+    return "\n".join(lines) + "\n"
+
+
+def _write_value(field: JobField, job: Job) -> str:
+    value = getattr(job, field.name)
+    if field.kind == "memory":
+        return write_text(shorten_memory(value))
+    if field.kind == "duration":
+        return write_text(shorten_duration(value))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, tuple):
+        return write_list([str(each) for each in value])
+    return write_text(str(value))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, Parallel
+from kedge.cluster.job_fields import FIELDS, JobField
 from kedge.errors import InvalidJob
-from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
-from kedge.model.job_fields import FIELDS, JobField
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:

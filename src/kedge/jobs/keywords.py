@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kedge.base.nearest import propose
+from kedge.cluster.job import Job
+from kedge.cluster.job_fields import BY_KEY, BY_NAME, find_meaning
+from kedge.cluster.job_rules import find_problems
+from kedge.cluster.job_values import change_job, read_value
 from kedge.errors import InvalidJob
-from kedge.model.job import Job
-from kedge.model.job_fields import BY_KEY, BY_NAME, find_meaning
-from kedge.model.job_rules import find_problems
-from kedge.model.job_values import change_job, read_value
-from kedge.model.nearest import propose
 
 
 def make_job(keywords: Mapping[str, object], *, needs_command: bool = True) -> Job:

@@ -28,14 +28,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kedge.base.frozen import frozen, list_defaults, list_names, replace
+from kedge.base.patterns import late_pattern
+from kedge.cluster.job_state import JobStatus, decode_status
+from kedge.cluster.output_pattern import shorten_id
+from kedge.cluster.site import Site, expand_path
 from kedge.errors import FileProblem, JobNotFound, NoSpace
-from kedge.frozen import frozen, list_defaults, list_names, replace
-from kedge.model.job_state import JobStatus, decode_status
-from kedge.model.output_pattern import shorten_id
-from kedge.model.site import Site, expand_path
-from kedge.patterns import late_pattern
-from kedge.posix.files import explain, explained, write_atomically
-from kedge.posix.private_files import (
+from kedge.system.files import explain, explained, write_atomically
+from kedge.system.private_files import (
     ANY_MODE,
     OTHERS_WRITE,
     make_private,
@@ -43,7 +43,7 @@ from kedge.posix.private_files import (
     refuse_changed,
     refuse_intruders,
 )
-from kedge.settings import Settings, xdg_directory
+from kedge.system.settings import Settings, xdg_directory
 
 _LIMIT = 1 << 20  # bytes of a file of a record; larger ones are somebody else's
 _FINAL_LIMIT = 1 << 26  # the last word has a line for each task of an array
@@ -115,12 +115,12 @@ class Record:
 
     @property
     def typed_id(self) -> str:
-        """Its id as commands take it anywhere: numbers of the local queue are those of clusters, too."""
+        """Return the job's id as commands take it anywhere: numbers of the local queue are those of clusters, too."""
         return f"--site {self.site} {self.id}" if self.id and self.scheduler == "local" else self.id
 
     @property
     def is_array(self) -> bool:
-        """Whether it has several tasks."""
+        """Whether the job has several tasks."""
         return bool(self.job.get("array"))
 
     def read_endings(self) -> list[Ending]:
@@ -148,7 +148,7 @@ class Record:
         return bool(listening)
 
     def was_cancelled(self, index: int | None) -> bool:
-        """Whether its user ended it, or this task of it."""
+        """Whether its user ended the job, or this task of it."""
         return any((self.folder / name).exists() for name in ("cancelled", f"cancelled.{index}"))
 
     def note_lost(self) -> float:
@@ -306,7 +306,7 @@ class Records:
             (self._ids / f"{record.site}:{record.id}").rename(self._ended / f"{record.site}:{record.id}")
 
     def list_keys(self) -> list[str]:
-        """All keys, oldest first."""
+        """Return all keys, oldest first."""
         try:
             return sorted(os.listdir(self._records))
         except FileNotFoundError:
@@ -315,7 +315,7 @@ class Records:
             raise explain(problem, self._records) from problem
 
     def read(self, key: str, id: str) -> Record:
-        """One record; `id` is what a link said, or nothing."""
+        """Read one record; `id` is what a link said, or nothing."""
         folder = self._records / key
         refuse_changed(folder, ANY_MODE)
         try:
@@ -433,7 +433,7 @@ def _split_runs(lines: Sequence[str]) -> list[list[str]]:
 
 
 def _is_of(record: Record, began: Sequence[str]) -> bool:
-    """Whether it is the record's own job: a user may have submitted its script once more by hand."""
+    """Whether a beginning is the record's own job: a user may have submitted its script once more by hand."""
     return len(began) < 3 or not record.id or shorten_id(began[0]) == shorten_id(record.id)
 
 

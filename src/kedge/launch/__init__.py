@@ -1,2 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A program on many nodes: host lists, ranks, where they meet, what programs expect, words of launchers. Pure."""
+"""One program on many ranks and nodes: the plan, the ranks, the checks, what programs expect of their launcher."""
+
+# The modules that other rooms import; tests/architecture/test_imports.py holds them to it.
+PUBLIC = (
+    "ask_library",
+    "become_rank",
+    "check_world",
+    "contracts",
+    "describe",
+    "explain_end",
+    "follow_output",
+    "learning_needs",
+    "order",
+    "plan",
+    "prepare",
+    "probe.answers",
+    "probe.words",
+    "ready_image",
+    "request",
+    "run_plan",
+    "start_model",
+    "start_node",
+    "surroundings",
+)

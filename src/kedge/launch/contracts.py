@@ -8,15 +8,60 @@ WORLD_SIZE that leaks in from a job script makes a training hang at its first co
 
 from __future__ import annotations
 
-from kedge.frozen import NOTHING, frozen
-from kedge.launch.ranks import Rank
-from kedge.launch.rendezvous import Rendezvous
-from kedge.launch.threads import choose_omp_threads
-from kedge.plain_enum import PlainEnum
+import os
+
+from kedge.base.counting import count_things
+from kedge.base.frozen import NOTHING, JsonValue, frozen
+from kedge.base.plain_enum import PlainEnum
+from kedge.cluster.allocation import Allocation
+from kedge.cluster.ranks import Rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+# Where the ranks of a launch meet: an address that every node resolves, and a port that nobody can tell before.
+#
+# Whether the port is free is found out on the first node, by who starts the launch.
+
+_FIRST, _COUNT = 20000, 12000  # below the ports that the kernel gives away (32768 and up)
+_LAUNCH_STEP = 1531  # between two launches of one job; prime to the count, so that many of them differ
+
+
+@frozen
+class Rendezvous(JsonValue):
+    """Where the ranks meet."""
+
+    address: str
+    port: int
+    id: str  # the name of this launch, for those who ask for one
+
+    @property
+    def endpoint(self) -> str:
+        """`host:port`; an IPv6 address in brackets."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def choose_rendezvous(allocation: Allocation, launch: int, *, suffix: str = "", attempt: int = 0) -> Rendezvous:
+    """The meeting point of a launch, at the `attempt`th port. The numbers of a job's launches begin anywhere.
+
+    `suffix` is put behind the first node's name, where the site says so. On one node it is that node itself.
+    """
+    port = _FIRST + (_LAUNCH_STEP * launch + 7 * attempt) % _COUNT
+    name = ".".join(filter(None, [allocation.job_id or "local", allocation.array_index]))
+    return Rendezvous(find_address(allocation, suffix), port, f"kedge-{name}-{os.urandom(8).hex()}")
+
+
+def find_address(allocation: Allocation, suffix: str = "") -> str:
+    """The first node as all nodes know it; on a single one, the loopback address: no name has to be resolved."""
+    if allocation.node_count == 1:
+        return "127.0.0.1"
+    first = allocation.nodes[0].name
+    if not suffix or first.endswith(suffix):
+        return first
+    short, _, domain = first.partition(".")  # a suffix such as -ib belongs to the host's own name
+    return first + suffix if suffix.startswith(".") or not domain else f"{short}{suffix}.{domain}"
+
 
 Variables = dict[str, str | None]  # None: to unset
 
@@ -117,7 +162,7 @@ def _write_ranks(rank: Rank, terms: Terms) -> Variables:
 
 
 def _write_lightning(rank: Rank, terms: Terms) -> Variables:
-    """As torchrun's workers: of all that Lightning detects, this alone takes the ranks as they are.
+    """Write variables of torchrun's workers: of all that Lightning detects, this alone takes the ranks as they are.
 
     Below srun it would count tasks and nodes itself, and stop where SLURM_NTASKS_PER_NODE is not set or nodes differ.
     A task alone on its node starts the other processes itself, as many as the program's `devices`.
@@ -176,7 +221,7 @@ def _write_tensorflow(rank: Rank, terms: Terms) -> Variables:
 
 
 def _write_starter(rank: Rank, terms: Terms) -> Variables:
-    """For multiproc.py and torchrun, which set the rest; PET_* are torchrun's options as variables."""
+    """Write variables for multiproc.py and torchrun, which set the rest; PET_* are torchrun's options as variables."""
     leaked = [name for name in terms.environ if name.startswith("PET_")]
     wanted: Variables = {
         "MASTER_ADDR": terms.rendezvous.address,
@@ -266,3 +311,31 @@ _WRITERS: Mapping[Contract, Callable[[Rank, Terms], Variables]] = {
     Contract.DEEPSPEED: _write_deepspeed,
     Contract.TENSORFLOW: _write_tensorflow,
 }
+
+
+# How many threads a process should compute with: its share of the node's CPUs, never all of them in every process.
+
+
+@frozen
+class ThreadChoice:
+    """What OMP_NUM_THREADS becomes."""
+
+    count: int  # 0: leave it as it is
+    reason: str  # empty: there is nothing to say
+
+
+def choose_omp_threads(cpus: int, processes: int, given: str = "") -> ThreadChoice:
+    """Choose threads for one of `processes` that share `cpus`; `given` is what is set already. 0 CPUs: unknown.
+
+    PBS sets it to the CPUs of the whole chunk, and many a profile to those of the node: such a number is replaced.
+    """
+    share = max(1, cpus // max(1, processes))
+    set_already = int(given) if given.isascii() and given.isdecimal() and len(given) < 7 else 0
+    if set_already and (not cpus or set_already <= share):
+        return ThreadChoice(0, "")
+    if not cpus:
+        return ThreadChoice(1 if processes > 1 and not given else 0, "")
+    if set_already:
+        reason = f"OMP_NUM_THREADS={given} is more than the {cpus} CPUs of {count_things(processes, 'process')}"
+        return ThreadChoice(share, f"{reason}: kedge sets {share}; --env OMP_NUM_THREADS={given} keeps it")
+    return ThreadChoice(share, "") if not given else ThreadChoice(0, "")

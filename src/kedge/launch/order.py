@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.frozen import NOTHING, JsonValue, as_dict, frozen
-from kedge.launch.contracts import Contract, Terms
-from kedge.launch.rendezvous import Rendezvous
+from kedge.base.frozen import NOTHING, JsonValue, as_dict, frozen
+from kedge.launch.contracts import Contract, Rendezvous, Terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,10 +41,10 @@ class RankOrder(JsonValue):
     command_at: int = 0  # where the command begins among the words behind this
 
     def encode(self) -> str:
-        """As one word, with the version that wrote it: on a node there may be another kedge."""
+        """Encode the order as one word, with the version that wrote it: on a node there may be another kedge."""
         import json  # late: who starts ranks has it loaded
 
-        from kedge.release import VERSION  # late: ranks need it for an error alone
+        from kedge.base.release import VERSION  # late: ranks need it for an error alone
 
         return json.dumps({"kedge": VERSION, **as_dict(self)}, separators=(",", ":"))
 

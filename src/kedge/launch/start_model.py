@@ -7,7 +7,7 @@ and compares the model with virtual nodes. Times are until the last rank runs th
 
 from __future__ import annotations
 
-from kedge.frozen import frozen
+from kedge.base.frozen import frozen
 
 
 @frozen

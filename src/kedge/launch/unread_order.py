@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from kedge.base.frozen import list_defaults, list_names
+from kedge.base.release import VERSION
 from kedge.errors import LaunchRefused
-from kedge.frozen import list_defaults, list_names
 from kedge.launch.contracts import Contract
-from kedge.release import VERSION
 
 _LONGEST = 60  # characters of a foreign word that a message shows
 
@@ -40,7 +40,7 @@ def explain_order(read: object, kind: type) -> LaunchRefused:
 
 
 def _compare(read: Mapping[str, object], kind: type) -> tuple[str, bool | None]:
-    """What is wrong, and whether the kedge of this node is the older one; None: unknown."""
+    """Return what is wrong, and whether the kedge of this node is the older one; None: unknown."""
     names = list_names(kind)
     unknown = [name for name in read if name not in names and name != "kedge"]
     if unknown:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from kedge.patterns import late_pattern
+from kedge.base.patterns import late_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MASKING = ("SLURM_GPUS_PER_TASK", "SLURM_GPU_BIND", "SLURM_NTASKS_PER_GPU", "SLU
 
 
 def find_leaking(environ: Iterable[str]) -> tuple[str, ...]:
-    """Those of the variables that name the host's MPI, or load code of the host."""
+    """Return those of the variables that name the host's MPI, or load code of the host."""
     return tuple(sorted(name for name in environ if _is_leaking(name)))
 
 

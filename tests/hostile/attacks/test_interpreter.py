@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.elf import read_elf
+from kedge.image.formats.elf import read_elf
 from tests.builders.containers import as_user, make_sandbox
 from tests.builders.matrices import EVERY
 from tests.hostile.attacks.attack import COLUMNS, WAYS

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.runtime.command_line.shim_file import make_shim
-from kedge.runtime.processes.subordinate_ids import find_helper
+from kedge.container.processes.subordinate_ids import find_helper
+from kedge.container.shim_file import make_shim
 from tests.builders.apptainer import PEER_USER
 from tests.builders.own_etc import make_etc
 from tests.builders.removal import remove_beside

@@ -7,11 +7,11 @@ import io
 import json
 import threading
 
+from kedge.builds.request import StepLabel, StepOutcome
 from kedge.cli.build_display import JsonSteps, PlainSteps, make_display
 from kedge.cli.build_steps import StepBoard, name_step
 from kedge.cli.console import Console
 from kedge.cli.options import GlobalOptions
-from kedge.ops.build.request import StepLabel, StepOutcome
 
 MAKE = StepLabel("builder", 3, 7, "RUN make")
 COPY = StepLabel("", 1, 2, "COPY . /src")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from kedge.cli.build_output import OutputLines, clean_line
+from kedge.cli.build_steps import OutputLines, clean_line
 from tests.builders.rows import each_row
 
 HOSTILE = [

@@ -14,9 +14,9 @@ from typing import TextIO
 
 import pytest
 
+from kedge.builds.request import StepLabel, StepOutcome
 from kedge.cli.build_screen import BuildScreen, measure
 from kedge.cli.progress import CountedTask, Reporter
-from kedge.ops.build.request import StepLabel, StepOutcome
 
 MAKE = StepLabel("builder", 3, 7, "RUN make " + "very " * 40 + "long")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.base.image_format import ImageFormat
+from kedge.builds.request import BuildRequest
 from kedge.cli.build_words import read_request
 from kedge.cli.console import Console
 from kedge.cli.main import make_parser
 from kedge.errors import FileProblem, InvalidSetting, KedgeError, UsageError
-from kedge.model.image_format import ImageFormat
-from kedge.ops.build.request import BuildRequest
 from tests.builders.rows import each_row
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import GlobalOptions, Parser, add_globals
+from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, Parallel
+from kedge.cluster.job_fields import FIELDS
 from kedge.errors import InvalidJob, KedgeError, UsageError
-from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
-from kedge.model.job_fields import FIELDS
-from kedge.settings import SETTINGS
+from kedge.system.settings import SETTINGS
 from tests.builders.rows import each_row
 
 IMAGE = Job(image="x.sif")

@@ -12,7 +12,7 @@ from tests.builders.rows import each_row
     [
         ("https://me:pw@host/v2/", "https://me:***@host/v2/"),
         ("docker://$oauthtoken:nvapi-x@nvcr.io/a", "docker://$oauthtoken:***@nvcr.io/a"),
-        ("https://me:p@ss@host/", "https://me:***@host/"),
+        ("https://me:p@ss@system/host/", "https://me:***@system/host/"),
         (
             "https://host/blob?X-Amz-Signature=abc&X-Amz-Date=2024",
             "https://host/blob?X-Amz-Signature=***&X-Amz-Date=2024",

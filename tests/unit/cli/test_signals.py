@@ -17,18 +17,18 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.signals import Terminated, raised_signals
-from kedge.layers.content_spool import ContentSpool
-from kedge.posix.files import atomic_output
-from kedge.posix.forked_workers import share_work
-from kedge.posix.process import relay_program, run_into_files, run_program
-from kedge.posix.undivided import Undivided
-from kedge.posix.writer_processes import WriterProcesses
+from kedge.image.layers.content_spool import ContentSpool
+from kedge.system.files import atomic_output
+from kedge.system.forked_workers import share_work
+from kedge.system.process import relay_program, run_into_files, run_program
+from kedge.system.undivided import Undivided
+from kedge.system.writer_processes import WriterProcesses
 from tests.builders.own_children import list_children
 from tests.builders.rows import each_row
 from tests.builders.signal_points import Point, SignalAt, list_points
 
 LOCKS = ("/threading.py", "/contextlib.py")
-STARTS = ("/subprocess.py", "/posix/process.py", "/posix/forked_workers.py", "/posix/writer_processes.py")
+STARTS = ("/subprocess.py", "/system/process.py", "/system/forked_workers.py", "/system/writer_processes.py")
 
 
 def raise_at(point: Point, work: Callable[[], object], number: int = signal.SIGTERM) -> bool:
@@ -198,7 +198,7 @@ def test_no_temporary_file_is_left_at_any_point(tmp_path: Path) -> None:
         with atomic_output(tmp_path / "x.sif") as file:
             file.write(b"x")
 
-    points = list_points(work, ("/posix/files.py", "/contextlib.py"))
+    points = list_points(work, ("/system/files.py", "/contextlib.py"))
     assert len(points) > 20, points
     for point in points:
         raise_at(point, work)
@@ -222,7 +222,7 @@ def test_no_spool_is_left_at_any_point(tmp_path: Path) -> None:
 
 PACKER = """
 import os, signal, sys, time
-from kedge.posix.piped_worker import PipedWorker
+from kedge.system.piped_worker import PipedWorker
 request = '{"name": "x", "diff_id": "", "codec": "", "block_size": 0, "threads": 1, "limits": {}}'
 worker = PipedWorker("pack-layer", request)
 for moment in range(100):
@@ -242,7 +242,7 @@ def test_a_layers_process_hears_no_signal_from_its_very_beginning() -> None:
 # A kedge that gets a signal while its Python starts, as seen by the kedge that starts it.
 STARTING = """
 import os, sys
-from kedge.posix.spawn import run_attached
+from kedge.system.spawn import run_attached
 started = (
     "import os, sys, time; os.kill(os.getpid(), NUMBER); time.sleep(0.1); sys.argv = ['kedge', 'help'];"
     "from kedge.cli.entry import main; sys.exit(main())"

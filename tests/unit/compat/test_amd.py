@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kedge.answers.targets import find_target
 from kedge.compat.judge import judge
 from kedge.compat.recommend import recommend
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.target import Target
 from kedge.compat.verdict import NO, UNKNOWN
-from kedge.ops.explain.targets import find_target
-from kedge.runtime.facts import Additions
-from kedge.settings import Settings
+from kedge.container.facts import Additions
+from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import make_host
 from tests.builders.user_threads import TABLES, read_image, start
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
+from kedge.base.frozen import replace
+from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.driver_chart import Chart, ChartRow, make_chart
-from kedge.compat.image.read_traits import read_traits
 from kedge.compat.judge import judge
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import MINOR, NATIVE, NO, UNKNOWN
-from kedge.frozen import replace
 
 PYTORCH, CUDA = "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/cuda"
 TABLES = load_tables()

@@ -6,14 +6,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from kedge.base.versions import order
 from kedge.compat.rules import driver_rule as rule
 from kedge.compat.rules.driver_rule import DriverNeed, HostDriver, compare_drivers, judge_driver
 from kedge.compat.rules.driver_text import tell_driver
 from kedge.compat.rules.libcuda_choice import CUDA_BRANCHES
 from kedge.compat.tables.load import load_tables
-from kedge.compat.versions import order
-from kedge.runtime.devices import plan_devices
-from kedge.runtime.options import RunOptions
+from kedge.container.devices import plan_devices
+from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host
 from tests.builders.rows import each_row
 
@@ -366,7 +366,7 @@ def test_driver_a_start_that_knows_no_table_still_tells_native_from_minor() -> N
 
 
 LEAN = ("driver_rule", "driver_text", "compute_capability_rule", "compute_capability_text", "libcuda_choice")
-HEAVY = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge.frozen", "collections"}
+HEAVY = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge.base.frozen", "collections"}
 
 
 def test_driver_rules_are_cheap_for_a_start() -> None:

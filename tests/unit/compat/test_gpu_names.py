@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
+from kedge.cluster.sites.profile import SHIPPED as PROFILES
 from kedge.compat.tables import gpu_index
 from kedge.compat.tables.gpu_index import find_capability
 from kedge.compat.tables.gpu_names import find_gpu, make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.errors import UnknownGpu
-from kedge.sites.profile import SHIPPED as PROFILES
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
@@ -229,7 +229,7 @@ def test_index_is_cheap() -> None:
     )
     program = f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r}); {code}"
     done = subprocess.run([sys.executable, "-SI", "-c", program], capture_output=True, text=True, check=True)
-    heavy = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge.frozen"}
+    heavy = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge.base.frozen"}
     assert not heavy & set(ast.literal_eval(done.stdout)), done.stdout
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.cli.explain_text import list_layers
-from kedge.compat.image.traits import Fact, ImageTraits, Layer
+from kedge.cli.explain import list_layers
 from kedge.compat.judge import judge
 from kedge.compat.rules.image_needs_text import describe_driver_need, describe_gpu_need
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
+from kedge.compat.traits import Fact, ImageTraits, Layer
 from kedge.compat.verdict import NATIVE
 from tests.builders.rows import each_row
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.image.known_traits import read_known_traits
-from kedge.compat.image.read_traits import read_traits
-from kedge.compat.image.traits import Fact, ImageTraits
+from kedge.base.frozen import replace
+from kedge.compat.contents.known_traits import read_known_traits
+from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.judge import judge
 from kedge.compat.rules.driver_lookup import takes_forward_compat
 from kedge.compat.rules.libcuda_choice import is_data_center
 from kedge.compat.tables.gpu_names import find_gpu, make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Gpu, Target
+from kedge.compat.traits import Fact, ImageTraits
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OPEN, PTX, UNKNOWN, Verdict
-from kedge.frozen import replace
 from tests.builders.rows import each_row
 
 TABLES = load_tables()

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.image.known_traits import read_known_traits
-from kedge.compat.tables.csv_text import parse_table
+from kedge.compat.contents.known_traits import read_known_traits
 from kedge.compat.tables.known_images import KNOWN_IMAGES, load_known_images, tell_builds
-from kedge.compat.tables.load import load_tables
+from kedge.compat.tables.load import load_tables, parse_table
 from tests.builders.rows import each_row
 
 TABLES = load_tables()

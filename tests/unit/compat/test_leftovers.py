@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.compat.image.file_types import name_type
-from kedge.compat.image.leftovers import RULES, find_leftover, is_build_tool
+from kedge.compat.contents.file_types import name_type
+from kedge.compat.contents.leftovers import find_leftover, is_build_tool, list_leftover_rules
 from tests.builders.rows import each_row
 
 
@@ -45,9 +45,9 @@ def test_leftovers_what_is_used_is_none(path: str) -> None:
 
 
 def test_leftovers_every_rule_has_a_better_line_and_a_name_of_its_own() -> None:
-    assert len({rule.name for rule in RULES}) == len(RULES)
-    assert all(rule.better.split()[0] in ("RUN", "FROM", "COPY") for rule in RULES)
-    assert all(rule.note for rule in RULES if rule.is_optional)
+    assert len({rule.name for rule in list_leftover_rules()}) == len(list_leftover_rules())
+    assert all(rule.better.split()[0] in ("RUN", "FROM", "COPY") for rule in list_leftover_rules())
+    assert all(rule.note for rule in list_leftover_rules() if rule.is_optional)
 
 
 @each_row("name", ["gcc", "gcc-12", "g++", "build-essential", "libssl-dev", "cuda-nvcc-12-4", "cmake", "zlib-devel"])

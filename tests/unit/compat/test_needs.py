@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.image.needs import VARIANTS, choose_by_needs, has_variant, is_before_release, read_need
+from kedge.compat.contents.needs import VARIANTS, choose_by_needs, has_variant, is_before_release, read_need
 from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import NgcRelease
 from kedge.errors import UsageError

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.compat.rules.nvidia_require_rule import (
     Evaluation,
     ExpressionValues,
@@ -14,6 +13,7 @@ from kedge.compat.rules.nvidia_require_rule import (
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Gpu, Target
+from kedge.compat.traits import Fact, ImageTraits
 from kedge.compat.verdict import MINOR, NATIVE, NO, NOTE, WARNING
 from tests.builders.rows import each_row
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from kedge.compat.image.read_traits import read_config_traits, read_traits, split_name
-from kedge.compat.image.traits import ImageTraits
+from kedge.base.manifest import parse_config
+from kedge.compat.contents.read_traits import read_config_traits, read_traits, split_name
 from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import CudaRelease, NgcRelease
-from kedge.model.manifest import parse_config
+from kedge.compat.traits import ImageTraits
 from tests.builders.rows import each_row
 
 PYTORCH = "nvcr.io/nvidia/pytorch"

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from kedge.compat.image.read_traits import read_traits
+from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.judge import judge
 from kedge.compat.recommend import NO_KERNELS, Recommendation, advise, recommend
 from kedge.compat.tables.gpu_names import find_gpu

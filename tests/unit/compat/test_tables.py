@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.image.traits import Fact, ImageTraits
+from kedge.base.versions import is_at_least, order
 from kedge.compat.tables.columns import RELEASES, TABLE_KINDS
-from kedge.compat.tables.csv_text import parse_table
 from kedge.compat.tables.learned import has_all, list_cells, make_row, write_rows
-from kedge.compat.tables.load import SHIPPED, Tables, load_tables, merge_rows, normalize_image
+from kedge.compat.tables.load import SHIPPED, Tables, load_tables, merge_rows, normalize_image, parse_table
 from kedge.compat.tables.rows import CudaRelease, NgcRelease
-from kedge.compat.versions import is_at_least, order
+from kedge.compat.traits import Fact, ImageTraits
 from tests.builders.rows import each_row
 
 PYTORCH, CUDA = "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/cuda"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.image.tag_filters import is_since, list_architectures, list_ended, read_cuda_range, read_since
-from kedge.compat.image.tag_names import read_tag
+from kedge.compat.contents.tag_filters import is_since, list_architectures, list_ended, read_cuda_range, read_since
+from kedge.compat.contents.tag_names import read_tag
 from kedge.compat.tables.rows import NgcRelease
 from kedge.errors import UsageError
 from tests.builders.rows import each_row

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable
 from itertools import pairwise
 
-from kedge.compat.image.tag_names import ATTACHMENT, DATE, MOVING, OTHER, is_newer, read_tag, sort_names
+from kedge.compat.contents.tag_names import ATTACHMENT, DATE, MOVING, OTHER, is_newer, read_tag, sort_names
 from tests.builders.rows import each_row
 
 CUDA = "nvcr.io/nvidia/cuda"

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from kedge.base.versions import is_at_least, major_minor, order
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import NgcRelease
-from kedge.compat.versions import is_at_least, major_minor, order
 
 TABLES = load_tables()
 

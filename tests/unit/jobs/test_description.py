@@ -11,14 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kedge.base.toml_text import find_lines
+from kedge.cluster.job import Dependency, DependencyKind, Job, JobArray, Parallel
+from kedge.cluster.job_fields import BY_KEY
+from kedge.cluster.job_rules import find_problems
 from kedge.errors import FileProblem, InvalidJob
-from kedge.jobs.description import FILE_LIMIT, Description, find_description, parse_description, read_description
-from kedge.jobs.description_text import write_description
+from kedge.jobs.description import (
+    FILE_LIMIT,
+    Description,
+    find_description,
+    parse_description,
+    read_description,
+    write_description,
+)
 from kedge.jobs.encoding import VERSION, decode_job, encode_job
-from kedge.model.job import Dependency, DependencyKind, Job, JobArray, Parallel
-from kedge.model.job_fields import BY_KEY
-from kedge.model.job_rules import find_problems
-from kedge.model.toml_text import find_lines
 
 PATH = Path("kedge.toml")
 WHOLE = """\

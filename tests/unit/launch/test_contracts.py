@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.cluster.allocation import AllocatedNode
+from kedge.cluster.ranks import Rank
 from kedge.errors import LaunchRefused
 from kedge.launch.contracts import (
     Contract,
+    Rendezvous,
     Terms,
     check_command,
     name_task,
@@ -20,10 +23,7 @@ from kedge.launch.contracts import (
     rank_variables,
     starts_one_per_node,
 )
-from kedge.launch.ranks import Rank
-from kedge.launch.rendezvous import Rendezvous
-from kedge.launch.shape import LaunchShape
-from kedge.model.allocation import AllocatedNode
+from kedge.launch.plan import LaunchShape
 from tests.builders.rows import each_row
 
 MEETING = Rendezvous("gpu01", 24711, "kedge-4711.0")

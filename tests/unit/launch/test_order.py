@@ -10,12 +10,11 @@ import sys
 
 import pytest
 
+from kedge.base.frozen import replace
+from kedge.base.release import VERSION
 from kedge.errors import LaunchRefused
-from kedge.frozen import replace
-from kedge.launch.contracts import Terms
+from kedge.launch.contracts import Rendezvous, Terms
 from kedge.launch.order import RankOrder
-from kedge.launch.rendezvous import Rendezvous
-from kedge.release import VERSION
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
@@ -121,7 +120,7 @@ def test_values_of_another_kind_are_refused(changes: dict[str, object]) -> None:
 def test_reading_an_order_loads_no_patterns_and_no_enum() -> None:
     """Each rank pays for it, and there are many."""
     code = (
-        "import sys; from kedge.launch.order import RankOrder; import kedge.ops.launch.become_rank\n"
+        "import sys; from kedge.launch.order import RankOrder; import kedge.launch.become_rank\n"
         "RankOrder.decode(sys.argv[1])\n"
         "print(*({'re', 'enum', 'json', 'collections', 'functools', 'typing', 'kedge.errors'} & {*sys.modules}))"
     )

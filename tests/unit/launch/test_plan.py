@@ -6,13 +6,12 @@ from __future__ import annotations
 import base64
 import json
 
+from kedge.cluster.allocation import AllocatedNode
+from kedge.cluster.launchers.program import StartRequest
+from kedge.cluster.launchers.srun import SRUN
 from kedge.launch.contracts import Contract
 from kedge.launch.order import RankOrder
-from kedge.launch.plan import LaunchPlan
-from kedge.launch.programs.program import StartRequest
-from kedge.launch.programs.srun import SRUN
-from kedge.launch.shape import LaunchShape
-from kedge.model.allocation import AllocatedNode
+from kedge.launch.plan import LaunchPlan, LaunchShape
 
 
 def make_plan(*command: str) -> LaunchPlan:

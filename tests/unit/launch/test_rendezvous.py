@@ -8,8 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.launch.rendezvous import choose_rendezvous, find_address
-from kedge.model.allocation import AllocatedNode, Allocation
+from kedge.cluster.allocation import AllocatedNode, Allocation
+from kedge.launch.contracts import choose_rendezvous, find_address
 from tests.builders.rows import each_row
 
 

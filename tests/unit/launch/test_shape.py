@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.cluster.allocation import AllocatedNode, Allocation
 from kedge.errors import LaunchRefused
-from kedge.launch.shape import choose_shape
-from kedge.model.allocation import AllocatedNode, Allocation
+from kedge.launch.plan import choose_shape
 from tests.builders.rows import each_row
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.launch.threads import choose_omp_threads
+from kedge.launch.contracts import choose_omp_threads
 from tests.builders.rows import each_row
 
 

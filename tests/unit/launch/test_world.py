@@ -4,8 +4,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
+from kedge.launch.check_world import AskedWorld, WorldProblem, compare_world, explain_singletons
 from kedge.launch.probe.answers import RankAnswer
-from kedge.launch.world import AskedWorld, WorldProblem, compare_world, explain_singletons
 from tests.builders.rows import each_row
 
 OPEN_MPI, MPICH = "Open MPI 4.1.4", "MPICH 4.0.2"

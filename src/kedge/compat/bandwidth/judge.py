@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from kedge.base.frozen import JsonValue, frozen
 from kedge.compat.bandwidth.links import Link
 from kedge.compat.bandwidth.report import BandwidthReport
-from kedge.frozen import JsonValue, frozen
 
 GOOD, LOW, POOR, WRONG, UNKNOWN = "good", "low", "poor", "wrong", "unknown"
 # Shares of the nominal rate. Rings on NVLink reach 0.7 to 0.8 of it, verbs 0.9, sockets of fast networks half.

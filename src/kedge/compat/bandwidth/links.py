@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 
 
 @frozen
@@ -66,7 +66,7 @@ def find_gpu_link(name: str) -> Link | None:
 
 
 def make_network_link(kind: str, gigabits: Iterable[float]) -> Link | None:
-    """All ports of a kind (InfiniBand, Ethernet) together; None where there are none."""
+    """Return all ports of a kind (InfiniBand, Ethernet) together; None where there are none."""
     rates = [rate for rate in gigabits if rate > 0]
     if not rates:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `all_reduce_perf` of nccl-tests prints, and what it writes with -J, as a report.
+"""What `all_reduce_perf` of nccl-tests prints, as a report.
 
 Its columns changed: without `root` before 2.12, without `redop` for some tests, `N/A` where nothing was checked. The
 figures always are the last eight of a line: time, algbw, busbw and errors, out of place and then in place.
@@ -7,14 +7,12 @@ figures always are the last eight of a line: time, algbw, busbw and errors, out 
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from kedge.base.frozen import frozen
 from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
-from kedge.frozen import frozen
 
 _NAME = "nccl-tests"
 _DEVICE = re.compile(
@@ -34,7 +32,7 @@ class _Device:
 
 
 def parse_text(text: str) -> list[BandwidthReport]:
-    """One report for each table. A build without MPI prints a table of its own in every process."""
+    """Return one report for each table. A build without MPI prints a table of its own in every process."""
     parts: list[list[str]] = [[]]
     for line in text.splitlines():
         if _BEGIN in line and any(_BEGIN in each for each in parts[-1]):
@@ -44,27 +42,13 @@ def parse_text(text: str) -> list[BandwidthReport]:
     return [report for report in reports if report.rows or report.ranks]
 
 
-def parse_json(text: str) -> BandwidthReport | None:
-    """The file that -J names; None where it is not one."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(document, Mapping) or not isinstance(document.get("results"), list):
-        return None
-    devices = [_read_device(each) for each in _list(document.get("devices")) if isinstance(each, Mapping)]
-    ranks = len(devices)
-    rows = [_read_result(each, ranks) for each in document["results"] if isinstance(each, Mapping)]
-    return _make_report(devices, [row for row in rows if row is not None], _show_version(document.get("nccl_version")))
-
-
 def _parse_table(lines: Iterable[str]) -> BandwidthReport:
     devices, rows, version = [], [], ""
     for line in lines:
         if match := _DEVICE.search(line):
             devices.append(_Device(int(match[1]), match[2], match[3]))
         elif match := _VERSION.match(line):
-            version = _show_version(int(match[2])) if match[2] else ""
+            version = _show_version(int(match[2] or 0))
         else:
             rows.append(line)
     ranks = len(devices)
@@ -97,42 +81,15 @@ def _count_wrong(word: str) -> int:
     return int(word) if word.isdecimal() else 0
 
 
-def _read_device(value: Mapping[str, Any]) -> _Device:
-    rank = value.get("rank")
-    return _Device(
-        rank if isinstance(rank, int) else 0, str(value.get("hostname", "")), str(value.get("device_info", ""))
-    )
-
-
-def _read_result(value: Mapping[str, Any], ranks: int) -> BandwidthRow | None:
-    size = value.get("size")
-    parts = [part for name in ("out_of_place", "in_place") if isinstance(part := value.get(name), Mapping)]
-    times = [_number(part.get("time", part.get("cpu_time"))) for part in parts]
-    measured = [time for time in times if time > 0]
-    if not isinstance(size, int) or not measured:
-        return None
-    wrong = max(int(_number(part.get("nwrong"))) for part in parts)
-    return BandwidthRow(size, min(measured) / 1e6, ranks, wrong)
-
-
 def _make_report(devices: list[_Device], rows: list[BandwidthRow], version: str) -> BandwidthReport:
     hosts = tuple(dict.fromkeys(device.host for device in devices))
     names = tuple(dict.fromkeys(device.name for device in devices))
-    return BandwidthReport(_NAME, len(devices), hosts, names, tuple(rows), version)
+    return BandwidthReport(way=_NAME, ranks=len(devices), hosts=hosts, devices=names, rows=tuple(rows), version=version)
 
 
-def _show_version(code: object) -> str:
-    """`NCCL 2.21.5` of 22105, `NCCL 2.8.4` of 2804."""
-    if not isinstance(code, int) or isinstance(code, bool) or code <= 0:
+def _show_version(code: int) -> str:
+    """`NCCL 2.21.5` of 22105, `NCCL 2.8.4` of 2804; nothing of 0."""
+    if not code:
         return ""
     unit = 10000 if code >= 10000 else 1000
     return f"NCCL {code // unit}.{code % unit // 100}.{code % 100}"
-
-
-def _number(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else 0.0  # type: ignore[arg-type]  # a number, as said
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

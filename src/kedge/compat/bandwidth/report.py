@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 
 _LARGE = 1 << 20  # bytes: below, a row shows latency and not bandwidth
 

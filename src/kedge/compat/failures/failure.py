@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 
 # How a message relates to the failure; in a report they come in this order.
 CAUSE = "cause"  # it says why
@@ -16,12 +16,14 @@ LEVELS = (CAUSE, GENERAL, CONSEQUENCE, NOTE)
 CERTAIN = "certain"  # the message has this one meaning
 LIKELY = "likely"  # it nearly always means this
 POSSIBLE = "possible"  # there are other reasons for it
+SURE = (CERTAIN, LIKELY, POSSIBLE)
 
 
 @frozen
 class Failure:
-    """One message; `{1}` in cause and remedy stands for the pattern's first group."""
+    """One message; `{1}` in cause and remedy stands for the pattern's first group. Its names are the table's keys."""
 
+    subject: str  # memory
     name: str
     pattern: str  # found anywhere in a line, small and capital letters alike; may reach into the lines after it
     cause: str  # a part of a sentence, without a full stop
@@ -34,6 +36,7 @@ class Failure:
     is_late: bool = False  # whatever failed before it in the log brought it about
     least: int = 1  # how often it must occur
     missing: str = "unknown"  # what stands for a group that matched nothing
+    is_exception: bool = False  # it stands for what ends a traceback and nothing else explains
 
 
 @frozen

@@ -10,11 +10,11 @@ import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from kedge.model.mpi import CRAY, INTEL, OPEN_MPI, PMI1, PMI2, PMIX
-from kedge.patterns import late_pattern
+from kedge.base.patterns import late_pattern
+from kedge.cluster.mpi import CRAY, INTEL, OPEN_MPI, PMI1, PMI2, PMIX
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 UCX, LIBFABRIC, VERBS, PSM2, PORTALS = "ucx", "libfabric", "verbs", "psm2", "portals4"
 _PMIX_PLUGIN = late_pattern(r"mca_pmix_(?:ext\d*x?|pmix\d*x?|cray)\Z")
@@ -64,7 +64,7 @@ def read_open_mpi_pmi(
 
 
 def read_mpich_pmi(family: str, needed: Collection[str]) -> tuple[str, ...]:
-    """What it was linked with; without any it has its own client of PMI-1 and PMI-2."""
+    """Return the PMIs that an MPICH was linked with; without any it has its own client of PMI-1 and PMI-2."""
     for start, kinds in _PMI_LIBRARIES.items():
         if any(re.match(rf"{start}\.so", name) for name in needed):
             return kinds if family != CRAY else (PMI2, PMI1)
@@ -74,7 +74,7 @@ def read_mpich_pmi(family: str, needed: Collection[str]) -> tuple[str, ...]:
 def read_fabrics(
     family: str, plugins: Collection[str], needed: Collection[str], beside: Collection[str]
 ) -> tuple[str, ...]:
-    """What it can reach other nodes with, besides TCP; `beside` are the libraries in its own directories."""
+    """Return the fabrics that an MPI can use besides TCP; `beside` are the libraries in its own directories."""
     found = [fabric for name, fabric in _FABRIC_PLUGINS.items() if family == OPEN_MPI and name in plugins]
     libraries = [*needed, *(beside if family == INTEL else ())]
     found += [

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from kedge.base.versions import order
+from kedge.cluster.mpi import BIND, DOUBTFUL, FAILS, OPEN_MPI, UNKNOWN, WORKS, MpiFacts, MpiHost, MpiImage, MpiVerdict
 from kedge.compat.mpi.wording import explain_absence
-from kedge.compat.versions import order
-from kedge.model.mpi import BIND, DOUBTFUL, FAILS, OPEN_MPI, UNKNOWN, WORKS, MpiFacts, MpiHost, MpiImage, MpiVerdict
 
 _OWN_MPI = "use the image's own MPI, or an image with a newer system"
 

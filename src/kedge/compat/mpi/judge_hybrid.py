@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.compat.mpi.pmi import list_pmi
-from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence
-from kedge.frozen import replace
-from kedge.model.mpi import (
+from kedge.base.frozen import replace
+from kedge.cluster.mpi import (
     DOUBTFUL,
     FAILS,
     HYBRID,
@@ -20,6 +18,8 @@ from kedge.model.mpi import (
     MpiImage,
     MpiVerdict,
 )
+from kedge.compat.mpi.pmi import list_pmi
+from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence
 
 _SRUN = "start ranks with srun, or with the image's own mpirun on one node"
 

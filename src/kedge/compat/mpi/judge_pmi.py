@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.compat.mpi.pmi import choose_mpi_type, list_pmi
-from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence, name_kinds
-from kedge.model.mpi import (
+from kedge.cluster.mpi import (
     DOUBTFUL,
     FAILS,
     OPEN_MPI,
@@ -19,6 +17,8 @@ from kedge.model.mpi import (
     MpiImage,
     MpiVerdict,
 )
+from kedge.compat.mpi.pmi import choose_mpi_type, list_pmi
+from kedge.compat.mpi.wording import SINGLETONS_SAID, explain_absence, name_kinds
 
 _INTEL_LIBRARY = "I_MPI_PMI_LIBRARY"
 

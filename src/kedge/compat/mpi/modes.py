@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.compat.mpi.judge_bind import judge_bind
-from kedge.compat.mpi.judge_hybrid import judge_hybrid
-from kedge.compat.mpi.judge_pmi import judge_pmi
-from kedge.compat.mpi.wording import explain_absence
-from kedge.model.mpi import (
+from kedge.cluster.mpi import (
     BIND,
     CONTAINED,
     DOUBTFUL,
@@ -29,6 +25,10 @@ from kedge.model.mpi import (
     MpiImage,
     MpiVerdict,
 )
+from kedge.compat.mpi.judge_bind import judge_bind
+from kedge.compat.mpi.judge_hybrid import judge_hybrid
+from kedge.compat.mpi.judge_pmi import judge_pmi
+from kedge.compat.mpi.wording import explain_absence
 
 _PREFERENCE = (
     (PMI_ONLY, WORKS),
@@ -40,7 +40,7 @@ _PREFERENCE = (
 
 
 def judge_modes(image: MpiImage, host: MpiHost, *, nodes: int | None = None) -> tuple[MpiVerdict, ...]:
-    """One verdict for each of MODES, in their order; `nodes` of the launch, None where that is open."""
+    """Return one verdict for each of MODES, in their order; `nodes` of the launch, None where that is open."""
     verdicts = {
         HYBRID: judge_hybrid(image, host),
         BIND: judge_bind(image, host),

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.c_library import LIBRARY_FOLDERS
+from kedge.compat.contents.c_library import LIBRARY_FOLDERS
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 SHARED_PREFIXES = ("", "/usr", "/usr/local")  # several MPIs lie in these
 _LIBRARY = re.compile(r"lib(?:mpi|mpich|mpi_cray|mpi_gnu_\d+|mvapich2?)\.so(?:\.\d+)*\Z")

@@ -6,7 +6,7 @@ A rank whose MPI finds no PMI that it knows believes that it is alone: rank 0 of
 
 from __future__ import annotations
 
-from kedge.model.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PMI1, PMI2, PMIX, MpiFacts
+from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PMI1, PMI2, PMIX, MpiFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

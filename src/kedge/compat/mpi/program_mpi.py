@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.c_library import LIBRARY_FOLDERS
+from kedge.base.frozen import frozen
+from kedge.compat.contents.c_library import LIBRARY_FOLDERS
 from kedge.compat.mpi.places import list_loader_folders
 from kedge.errors import KedgeError
-from kedge.formats.elf import ElfObject, parse_elf
-from kedge.frozen import frozen
+from kedge.image.formats.elf import ElfObject, parse_elf
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _MPI_NAME = re.compile(r"lib(?:mpi|mpich|mpi_cray|mpi_gnu_\d+)\.so\.\d+\Z")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -58,12 +58,12 @@ def find_in_path(view: View, program: str, environment: Mapping[str, str]) -> st
 
 
 def find_needed_by(view: View, elf: ElfObject, environment: Mapping[str, str]) -> NeededMpi:
-    """The same for a program that is not in the tree, but will be mounted into it."""
+    """Find the MPI of a program that is not in the tree, but will be mounted into it."""
     return _search(view, "/", environment, elf)
 
 
 def _search(view: View, path: str, environment: Mapping[str, str], first: ElfObject | None = None) -> NeededMpi:
-    """All that the program loads, nearest first, until one of them is MPI."""
+    """Search what the program loads, nearest first, until one of the libraries is MPI."""
     known = [*environment.get("LD_LIBRARY_PATH", "").split(":"), *list_loader_folders(view), *LIBRARY_FOLDERS]
     waiting, seen = [path], {path}
     while waiting and len(seen) < _MOST_OBJECTS:

@@ -8,12 +8,15 @@ its name, in this order; PMI and fabrics by its plug-ins and by what it is linke
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.c_library import read_c_library
-from kedge.compat.image.clean_config import clean_text
-from kedge.compat.image.traits import Fact
+from kedge.base.frozen import replace
+from kedge.base.versions import order
+from kedge.cluster.host_mpi import read_definitions
+from kedge.cluster.launchers.known import list_launchers
+from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PARASTATION, UNKNOWN_FAMILY, MpiFacts
+from kedge.compat.contents.c_library import TRIPLETS, read_c_library
 from kedge.compat.mpi.components import (
     list_plugin_folders,
     list_plugins,
@@ -22,18 +25,16 @@ from kedge.compat.mpi.components import (
     read_open_mpi_pmi,
     read_pmix_version,
 )
-from kedge.compat.mpi.find_launcher import find_own_launcher, find_preferred
-from kedge.compat.mpi.find_version import find_version, read_header
-from kedge.compat.mpi.identify import identify_library
 from kedge.compat.mpi.places import SHARED_PREFIXES, list_libraries, list_library_folders, list_prefixes
-from kedge.compat.versions import order
+from kedge.compat.packages.rpm_database import list_rpm_packages
+from kedge.compat.packages.system_packages import list_apk_packages, list_conda_packages, list_dpkg_packages
+from kedge.compat.traits import Fact
 from kedge.errors import KedgeError
-from kedge.formats.elf import ElfObject, parse_elf
-from kedge.frozen import replace
-from kedge.model.mpi import INTEL, OPEN_MPI, MpiFacts
+from kedge.image.clean_config import clean_text
+from kedge.image.formats.elf import ElfObject, parse_elf
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _LARGEST = 96 << 20  # bytes of a library; that of MPICH has 37 MB with its symbols
 _MOST = 12  # MPIs of one tree
@@ -48,7 +49,7 @@ def find_mpis(view: View, environment: Mapping[str, str]) -> tuple[MpiFacts, ...
 
 
 def _list_headers(view: View, environment: Mapping[str, str]) -> list[MpiFacts]:
-    """Of a tree without a library that can be read: what its headers say."""
+    """Return the MPIs of a tree by what their headers say, where no library can be read."""
     prefixes = [prefix for prefix in list_prefixes(environment) if prefix]
     for path in (f"{prefix}/include/{name}" for prefix in prefixes for name in ("mpi.h", "openmpi/mpi.h")):
         family, version = read_header(view, path)
@@ -148,3 +149,205 @@ def _name_build(prefix: str, environment: Mapping[str, str]) -> str:
     if "/hpcx" in prefix or "hpcx" in environment.get("OPAL_PREFIX", ""):
         return clean_text(f"HPC-X {environment.get('HPCX_VERSION', '')}".strip(), 40)
     return ""
+
+
+# Which of several MPIs is used, and with which program each starts its ranks: by PATH, as a shell would find them.
+
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_OPEN_MPI_PROGRAMS = ("orterun", "prterun", "prun", "orted")
+_FIND_LAUNCHER_MOST = 100
+
+
+def find_own_launcher(view: View, mpi: MpiFacts, environment: Mapping[str, str]) -> str:
+    """The mpirun or mpiexec that belongs to an MPI; empty where there is none."""
+    folders = [f"{mpi.prefix}/bin"] if mpi.prefix else _list_path(environment)
+    suffixes = {OPEN_MPI: ("", ".openmpi"), MPICH: ("", ".mpich", ".hydra")}.get(mpi.abi, ("",))
+    for folder in folders:
+        for name in (f"{stem}{suffix}" for suffix in suffixes for stem in list_launchers("library")):
+            path = f"{folder}/{name}"
+            if view.is_executable(path) and (mpi.prefix or _guess_family(view, path) == mpi.abi):
+                return path
+    return ""
+
+
+def find_preferred(view: View, environment: Mapping[str, str], mpis: Sequence[MpiFacts]) -> list[MpiFacts]:
+    """Return the MPIs, the one first whose mpirun a shell finds first; where none is found their order stays."""
+    for folder in _list_path(environment):
+        for name in list_launchers("library"):
+            path = f"{folder}/{name}"
+            if view.is_executable(path):
+                return sorted(mpis, key=lambda mpi: not _is_of(view, path, mpi))
+    return list(mpis)
+
+
+def _is_of(view: View, path: str, mpi: MpiFacts) -> bool:
+    if mpi.prefix:
+        return view.resolve(path).startswith(f"{mpi.prefix}/")
+    return _guess_family(view, path) == mpi.abi
+
+
+def _guess_family(view: View, path: str) -> str:
+    """The family of a launcher, by what its name means in the end: orterun, mpiexec.hydra."""
+    name = view.resolve(path).rpartition("/")[2]
+    if name in _OPEN_MPI_PROGRAMS or name.endswith(".openmpi"):
+        return OPEN_MPI
+    return MPICH if name.endswith((".hydra", ".mpich", ".gforker")) else ""
+
+
+def _list_path(environment: Mapping[str, str]) -> list[str]:
+    path = environment.get("PATH") or _DEFAULT_PATH
+    return [folder.rstrip("/") for folder in path.split(":") if folder.startswith("/")][:_FIND_LAUNCHER_MOST]
+
+
+# The version of an MPI whose library was found: each place that may tell it, the surest first.
+
+_HEADER = 256 << 10
+_SMALL = 64 << 10
+_FIND_VERSION_LARGEST = 16 << 20
+_WRAPPER = "share/openmpi/mpicc-wrapper-data.txt"
+_PKG_CONFIG = {OPEN_MPI: ("ompi", "ompi-c"), MPICH: ("mpich",), MVAPICH: ("mvapich2", "mvapich"), CRAY: ("mpich",)}
+
+
+def find_version(view: View, family: str, path: str, prefix: str) -> Fact:
+    """The version and where it is from; `path` is the library."""
+    folder, _, name = path.rpartition("/")
+    return next((fact for fact in _list_versions(view, family, folder, prefix, name) if fact.value), Fact())
+
+
+def _list_versions(view: View, family: str, folder: str, prefix: str, name: str) -> Iterator[Fact]:
+    yield from _read_headers(view, family, folder, prefix)
+    yield from _read_wrappers(view, family, folder, prefix)
+    yield from _read_pkg_config(view, family, folder, prefix)
+    if family == OPEN_MPI:
+        yield from _read_library_text(view, folder)
+    if family == INTEL:
+        match = re.search(r"/mpi/(\d{4}(?:\.\d+)+)(?:/|\Z)", prefix)
+        yield Fact(match[1], f"directory {prefix}") if match else Fact()
+    if not prefix:
+        yield _read_packages(view, family)
+    yield Fact(read_file_version(name), f"file {folder}/{name}")
+
+
+def read_header(view: View, path: str) -> tuple[str, str]:
+    """Family and version of an mpi.h; empty where there is none."""
+    text = (view.read(path, _HEADER) or b"").decode("utf-8", "replace")
+    return next(read_definitions(text), ("", "")) if text else ("", "")
+
+
+def _read_headers(view: View, family: str, folder: str, prefix: str) -> Iterator[Fact]:
+    word = "openmpi" if family == OPEN_MPI else "mpich"
+    places = [f"{prefix}/include", f"{prefix}/include/openmpi", f"{folder}/{word}/include"]
+    places += [f"/usr/include/{triplet}/{word}" for triplet in TRIPLETS]
+    places += [f"/usr/include/{word}-x86_64", f"/usr/include/{word}-aarch64", f"/usr/include/{word}"]
+    for place in places:
+        found, version = read_header(view, f"{place}/mpi.h")
+        if found == family:
+            yield Fact(version, f"file {place}/mpi.h")
+
+
+def _read_wrappers(view: View, family: str, folder: str, prefix: str) -> Iterator[Fact]:
+    if family != OPEN_MPI:
+        return
+    for base in dict.fromkeys((prefix, f"{folder}/openmpi", *(() if prefix else ("/usr", "/usr/local")))):
+        path = f"{base}/{_WRAPPER}"
+        match = re.search(rb"^version=v?(\d[\w.]*)", view.read(path, _SMALL) or b"", re.MULTILINE)
+        if match:
+            yield Fact(match[1].decode(), f"file {path}")
+
+
+def _read_pkg_config(view: View, family: str, folder: str, prefix: str) -> Iterator[Fact]:
+    for place in dict.fromkeys((folder, f"{prefix}/lib")):
+        for name in _PKG_CONFIG.get(family, ()):
+            path = f"{place}/pkgconfig/{name}.pc"
+            match = re.search(rb"^Version:\s*(\d[\w.]*)", view.read(path, _SMALL) or b"", re.MULTILINE)
+            if match:
+                yield Fact(match[1].decode(), f"file {path}")
+
+
+def _read_library_text(view: View, folder: str) -> Iterator[Fact]:
+    for name in view.names(folder):
+        if re.match(r"lib(?:open-pal|opal)\.so\.\d+\Z", name):
+            path = f"{folder}/{name}"
+            yield Fact(find_open_mpi_version(view.read(path, _FIND_VERSION_LARGEST) or b""), f"file {path}")
+
+
+def _read_packages(view: View, family: str) -> Fact:
+    readers = (list_dpkg_packages, list_rpm_packages, list_apk_packages, list_conda_packages)
+    for read in readers:
+        for package in read(view):
+            found, version = read_package(package.name, package.version)
+            if found == family:
+                return Fact(version, f"package {package.name} {package.version}")
+    return Fact()
+
+
+# Which MPI a library is, by its ELF header and the texts in it; and which one a package holds.
+#
+# libmpi.so.12 is the name of MPICH, of its relatives, and of Open MPI 1.10: what the library needs tells them apart.
+
+_OPEN_MPI_PARTS = ("libopen-rte", "libopen-pal", "libopal")
+_OPEN_MPI_NAMES = re.compile(r"libmpi\.so\.(?:20|4\d)\Z")
+_SONAMES = {"0": "3.0", "10": "3.1", "20": "4.0", "30": "4.1", "40": "5.0"}  # libmpi.so.40.N.M -> Open MPI
+# Texts in a library, and what follows them. The relatives of MPICH have MPICH's texts too, so MPICH comes last.
+_TEXTS = (
+    (INTEL, b"Intel(R) MPI Library", re.compile(rb"(?: for Linux\*? OS)?(?:,? Version)? ?(\d{4}(?:\.\d+)*)?")),
+    (CRAY, b"CRAY MPICH version", re.compile(rb" (\d[\w.]*)?")),
+    (PARASTATION, b"ParaStation MPI", re.compile(rb"(?: (\d[\w.-]*))?")),
+    (MVAPICH, b"MVAPICH", re.compile(rb"2?(?:-\w+)? [Vv]ersion\s*:?\s*(\d[\w.]*)?")),
+    (MPICH, b"MPICH Version:", re.compile(rb"\s*(\d[\w.]*)?")),
+)
+_MPICH_VERSION = re.compile(rb"\d+:\d+:\d+\0+[^\0]{10,40}\0+(\d+\.\d+[\w.]*)\0")  # ABI, date of release, version
+_NEAR = 4 << 20  # bytes: texts of a library lie together
+_OPEN_MPI_VERSION = re.compile(rb"\0v(\d+\.\d+\.\d+\w*)\0")
+_PACKAGES = (
+    (OPEN_MPI, re.compile(r"(?:lib)?openmpi(?:\d+|-bin|-common|t64|\dt64)?\Z|hpcx|openmpi40-aws")),
+    (MPICH, re.compile(r"(?:lib)?mpich(?:12|12t64)?\Z|mpich-autoload")),
+    (INTEL, re.compile(r"intel-oneapi-mpi-\d[\d.]*\Z|intel-oneapi-mpi\Z|impi_rt")),
+    (MVAPICH, re.compile(r"mvapich2?(?:-.*)?\Z")),
+)
+
+
+def identify_library(elf: ElfObject, data: bytes) -> tuple[str, str]:
+    """Family and version, empty where the library does not tell it; `data` is the whole file."""
+    if any(name.startswith(_OPEN_MPI_PARTS) for name in elf.needed) or _OPEN_MPI_NAMES.match(elf.soname):
+        return OPEN_MPI, ""
+    for family, text, pattern in _TEXTS:
+        for place in _find_all(data, text):
+            match = pattern.match(data, place + len(text))
+            if match:
+                version = (match[1] or b"").decode("ascii", "replace")
+                return family, version or (_find_mpich_version(data, place) if family == MPICH else "")
+    if b"Open MPI v" in data:  # one file, with all its parts inside
+        return OPEN_MPI, find_open_mpi_version(data)
+    return UNKNOWN_FAMILY, ""
+
+
+def _find_all(data: bytes, text: bytes) -> Iterator[int]:
+    place = data.find(text)
+    while place >= 0:
+        yield place
+        place = data.find(text, place + 1)
+
+
+def find_open_mpi_version(data: bytes) -> str:
+    """The version that libopen-pal holds, as `v4.1.4`."""
+    match = _OPEN_MPI_VERSION.search(data)
+    return match[1].decode() if match else ""
+
+
+def read_file_version(name: str) -> str:
+    """`4.1` of libmpi.so.40.30.4; empty for other names."""
+    match = re.match(r"libmpi\.so\.40\.(\d+)\.\d+\Z", name)
+    return _SONAMES.get(match[1], "") if match else ""
+
+
+def read_package(name: str, version: str) -> tuple[str, str]:
+    """Family and upstream version of a distribution's package; empty where it holds no MPI."""
+    family = next((family for family, pattern in _PACKAGES if pattern.match(name)), "")
+    match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", version)
+    return (family, match[1]) if family and match else ("", "")
+
+
+def _find_mpich_version(data: bytes, place: int) -> str:
+    match = _MPICH_VERSION.search(data, place, place + _NEAR)
+    return match[1].decode() if match else ""

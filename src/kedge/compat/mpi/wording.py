@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.model.mpi import PMI1, PMI2, PMIX, MpiImage
+from kedge.cluster.mpi import PMI1, PMI2, PMIX, MpiImage
 
 _TITLES = {PMIX: "PMIx", PMI2: "PMI-2", PMI1: "PMI-1"}
 SINGLETONS_SAID = "each rank would be rank 0 of 1, and nothing would say so"
 
 
 def explain_absence(image: MpiImage) -> str:
-    """That no MPI is known in an image: because there is none, or because only its config was read."""
+    """Say that no MPI is known in an image: because there is none, or because only its config was read."""
     if image.is_searched:
         return "the image has no MPI library"
     return "the image's config does not name an MPI, and its files were not read"

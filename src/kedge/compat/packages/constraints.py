@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from kedge.base.frozen import JsonValue, frozen
 from kedge.compat.packages.package import CONDA, PIP, InstalledPackage, normalize_name
-from kedge.frozen import JsonValue, frozen
 
 _TOOLS = frozenset(("pip", "setuptools", "wheel"))
 # PEP 440; pip refuses a constraints file with any other version in it
@@ -53,7 +53,7 @@ class PackageChange(JsonValue):
 
 
 def render_constraints(packages: Iterable[InstalledPackage], pinned: Iterable[str] = ()) -> str:
-    """One pin for each Python package. `pinned` are names that the image's own file pins already.
+    """Return one pin for each Python package. `pinned` are names that the image's own file pins already.
 
     Where two interpreters have different versions of a project no pin can be right for both, and there is none; what
     is in /usr/local counts before what the distribution has.
@@ -123,7 +123,7 @@ def _shadows(upper: InstalledPackage, lower: InstalledPackage) -> bool:
 
 
 def list_changes(before: Iterable[InstalledPackage], after: Iterable[InstalledPackage]) -> list[PackageChange]:
-    """What was added, removed and changed, of all managers, sorted."""
+    """Return what was added, removed and changed, of all managers, sorted."""
     old = {package.key: package for package in before}
     new = {package.key: package for package in after}
     changes = [PackageChange(p.manager, p.name, p.version, "", p.place) for key, p in old.items() if key not in new]

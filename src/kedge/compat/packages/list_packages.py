@@ -12,7 +12,7 @@ from kedge.compat.packages.rpm_database import list_rpm_packages
 from kedge.compat.packages.system_packages import list_apk_packages, list_conda_packages, list_dpkg_packages
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _DATABASES = re.compile(
     rb"""(?:.*/)?(?:

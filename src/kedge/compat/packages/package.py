@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from kedge.frozen import frozen
+from kedge.base.frozen import frozen
 
 PIP, CONDA, DPKG, RPM, APK = "pip", "conda", "dpkg", "rpm", "apk"
 MANAGERS = (PIP, CONDA, DPKG, RPM, APK)

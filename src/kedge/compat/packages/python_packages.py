@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kedge.compat.packages.package import PIP, InstalledPackage, is_reasonable
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _METADATA = 1 << 20
 _RECORD = 32 << 20

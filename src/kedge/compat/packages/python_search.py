@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen
 from kedge.compat.packages.python_packages import find_site_directories
-from kedge.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_FOLDERS = 100  # of PATH and PYTHONPATH

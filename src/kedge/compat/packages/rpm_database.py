@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kedge.compat.packages.package import RPM, InstalledPackage, is_reasonable
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 _DIRECTORIES = ("/usr/lib/sysimage/rpm", "/var/lib/rpm")
 _LARGEST = 512 << 20

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kedge.compat.packages.package import APK, CONDA, DPKG, InstalledPackage, is_reasonable
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 DPKG_STATUS = "/var/lib/dpkg/status"
 DPKG_PARTS = "/var/lib/dpkg/status.d"  # of distroless images: one file for each package

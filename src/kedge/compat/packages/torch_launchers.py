@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.compat.image.clean_config import clean_text
+from kedge.base.frozen import frozen
 from kedge.compat.packages.python_search import FoundPackage, find_package, find_program
-from kedge.frozen import frozen
+from kedge.image.clean_config import clean_text
 
 if TYPE_CHECKING:
-    from kedge.posix.views import View
+    from kedge.system.views import View
 
 TORCHRUN = ("torchrun",)
 _EXAMPLES = "/workspace/examples"  # in NVIDIA's images

@@ -6,7 +6,7 @@ Kernels run on GPUs of the same major and the same or a newer minor; PTX is comp
 
 from __future__ import annotations
 
-from kedge.compat.versions import order
+from kedge.base.versions import order
 
 NATIVE, PTX, NO, UNKNOWN = "native", "ptx", "no", "unknown"  # as the outcomes of a verdict
 
@@ -43,7 +43,7 @@ class _KernelList:
         return bool(self.kernels or self.exact or self.ptx)
 
     def show(self) -> str:
-        """As people read it: `7.5 8.0 9.0a 12.0+PTX`."""
+        """Return the capabilities as people read them: `7.5 8.0 9.0a 12.0+PTX`."""
         words = {capability: f"{capability[0]}.{capability[1]}" for capability in self.kernels}
         words |= {
             capability: f"{capability[0]}.{capability[1]}a" for capability in self.exact if capability not in words
@@ -166,7 +166,7 @@ def _compare_toolkit(cuda: str, cuda_range: tuple[str, str]) -> str:
 
 
 def _strip_remarks(text: str) -> str:
-    """Without what stands in brackets, but for `(stated)`, which belongs to the number before it."""
+    """Return the text without what stands in brackets, but for `(stated)`, which belongs to the number before it."""
     kept, depth = [], 0
     for character in text.replace(" (stated)", "~"):
         depth += (character == "(") - (character == ")")

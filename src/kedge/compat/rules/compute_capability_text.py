@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from kedge.base.versions import order
 from kedge.compat.rules import compute_capability_rule as rule
-from kedge.compat.versions import order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from kedge.compat.target import THIS_MACHINE
 from kedge.compat.verdict import FAIL, OK, OPEN, WARNING, Judgement
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 
 def judge_processor(traits: ImageTraits, target: Target) -> list[Judgement]:

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
+from kedge.base.versions import order
 from kedge.compat.rules.libcuda_choice import IMAGE, choose_libcuda, cuda_major, find_branch
-from kedge.compat.versions import order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class DriverNeed:
 
     @property
     def major(self) -> int:
-        """Its CUDA major; 0: unknown."""
+        """Return the major version of the CUDA; 0: unknown."""
         fields, driver = order(self.cuda), order(self.built_for)
         return fields[0] if fields else cuda_major(driver[0]) if driver else 0
 
@@ -161,7 +161,7 @@ def _judge_versions(need: DriverNeed, machine: HostDriver) -> DriverAnswer:
 
 
 def _judge_old_driver(need: DriverNeed, machine: HostDriver, choice: str, floor: bool | None) -> DriverAnswer:
-    """It does not run as far as can be seen: that is definite, or it depends on something unknown."""
+    """Judge a driver that is too old as far as can be seen: definitely so, or depending on something unknown."""
     if choice == IMAGE:
         if need.carries_compat is None:
             return DriverAnswer(UNKNOWN, COMPAT_NOT_KNOWN, uses_image=None)
@@ -175,7 +175,7 @@ def _judge_old_driver(need: DriverNeed, machine: HostDriver, choice: str, floor:
 
 
 def _choose_libcuda(need: DriverNeed, machine: HostDriver) -> str:
-    """As a start chooses between the host's libcuda and the image's, were there one."""
+    """Choose between the host's libcuda and the image's, as a start would, were there one."""
     theirs = order(need.built_for or need.min_driver)
     if need.carries_compat is False or not theirs:
         return _NO_COMPAT

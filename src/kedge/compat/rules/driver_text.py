@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from kedge.base.versions import order
 from kedge.compat.rules import driver_rule as rule
 from kedge.compat.rules.libcuda_choice import (
     GPU_TOO_OLD,
@@ -12,7 +13,6 @@ from kedge.compat.rules.libcuda_choice import (
     NOT_DATA_CENTER,
     NOT_LISTED,
 )
-from kedge.compat.versions import order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

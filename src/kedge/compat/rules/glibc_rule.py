@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kedge.base.versions import order
 from kedge.compat.verdict import NOTE, WARNING, Judgement
-from kedge.compat.versions import order
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 _MUSL_SYSTEMS = ("alpine", "void", "chimera")
 _GLVND_SINCE = (2, 34)  # hosts from here on have graphics loaders that older images cannot load
 
 
 def judge_glibc(traits: ImageTraits, target: Target) -> list[Judgement]:
-    """What is to be said where libraries of the host come into the image; nothing where nothing is known."""
+    """Judge how libraries of the host get on with the image's C library; empty where nothing is known."""
     if _is_musl(traits):
         sentence = (
             f"The image ({traits.os.value or 'musl'}) uses the C library musl. The driver's libraries are built for "

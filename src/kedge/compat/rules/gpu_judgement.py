@@ -6,6 +6,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen
+from kedge.base.versions import order
 from kedge.compat.rules import compute_capability_rule as kernel_rule
 from kedge.compat.rules import driver_rule
 from kedge.compat.rules.compute_capability_rule import read_kernels
@@ -15,14 +17,12 @@ from kedge.compat.rules.driver_text import name_cuda, name_libcuda, tell_driver
 from kedge.compat.tables.gpu_names import AMD
 from kedge.compat.tables.load import normalize_image
 from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, OK, OPEN, PTX, UNKNOWN, WARNING, Judgement
-from kedge.compat.versions import order
-from kedge.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.tables.rows import NgcRelease
     from kedge.compat.target import Gpu, Target
+    from kedge.compat.traits import ImageTraits
 
 RANKS = (NATIVE, MINOR, FORWARD, PTX, UNKNOWN, NO)  # what is worse decides
 _LEVELS = {NATIVE: OK, FORWARD: NOTE, MINOR: WARNING, PTX: WARNING, NO: FAIL, UNKNOWN: OPEN}
@@ -102,7 +102,7 @@ def _judge_image_kernels(
 
 
 def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables, *, needs_ptx: bool) -> Judgement | None:
-    """For a release without a list: GPUs come and go once, so it has what those before and after it both have.
+    """Judge a release without a list: GPUs come and go once, so it has what those before and after it both have.
 
     `needs_ptx`: its toolkit makes no code for the GPU yet, and the driver compiles PTX of that toolkit.
     """
@@ -127,7 +127,7 @@ def _judge_by_neighbours(traits: ImageTraits, subject: Subject, tables: Tables, 
 
 
 def _judge_by_statements(traits: ImageTraits, subject: Subject, tables: Tables) -> Judgement | None:
-    """The same, by what NVIDIA's notes state of the releases before and after."""
+    """Judge a release by what NVIDIA's notes state of the releases before and after."""
     before, after = _find_neighbours(traits, tables, is_stated=True)
     if before is None or after is None:
         return None
@@ -167,7 +167,7 @@ def _find_neighbours(
 def _list_kernels(
     tables: Tables, image: str, architecture: str, is_stated: bool
 ) -> tuple[tuple[tuple[int, ...], NgcRelease], ...]:
-    """The releases of an image that have such a list, each with its version; all tags of it ask for the same."""
+    """Return the releases of an image with a list of kernels, each with its version; its tags ask for the same."""
     pairs = []
     for row in tables.list_releases(image):
         listed = row.capabilities if is_stated else row.capabilities_on(architecture)

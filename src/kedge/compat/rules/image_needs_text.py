@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kedge.base.versions import order
 from kedge.compat.rules.driver_lookup import find_need
-from kedge.compat.versions import order
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
     from kedge.compat.rules.driver_rule import DriverNeed
     from kedge.compat.tables.load import Tables
+    from kedge.compat.traits import ImageTraits
 
 
 def describe_driver_need(traits: ImageTraits, tables: Tables) -> list[str]:

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import replace
+from kedge.cluster.mpi import DOUBTFUL, FAILS, SINGLETONS, WORKS, MpiHost, MpiImage
 from kedge.compat.mpi.judge_hybrid import judge_hybrid
 from kedge.compat.mpi.pmi import choose_mpi_type
 from kedge.compat.mpi.stated import parse_title, read_stated_mpi
 from kedge.compat.verdict import NOTE, OK, WARNING, Judgement
-from kedge.frozen import replace
-from kedge.model.mpi import DOUBTFUL, FAILS, SINGLETONS, WORKS, MpiHost, MpiImage
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 _LEVELS = {WORKS: OK, DOUBTFUL: NOTE, FAILS: WARNING, SINGLETONS: WARNING}
 _USUAL = ("pmix", "pmi2")  # what srun has at most sites
 
 
 def judge_mpi(traits: ImageTraits, target: Target) -> list[Judgement]:
-    """What is to be said about jobs of several ranks; nothing where either MPI is unknown."""
+    """Judge jobs of several ranks; no judgement where either MPI is unknown."""
     inside = read_stated_mpi(traits)
     outside = replace(parse_title(target.mpi), launcher=target.mpi) if target.mpi else None
     if inside is None or outside is None or not inside.abi or not outside.abi:

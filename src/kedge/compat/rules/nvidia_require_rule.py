@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kedge.base.frozen import frozen
+from kedge.base.versions import major_minor, order
 from kedge.compat.rules.driver_lookup import find_offered_cuda
 from kedge.compat.target import Gpu
 from kedge.compat.verdict import NO, NOTE, WARNING, Judgement
-from kedge.compat.versions import major_minor, order
-from kedge.frozen import frozen
 
 if TYPE_CHECKING:
-    from kedge.compat.image.traits import ImageTraits
     from kedge.compat.tables.load import Tables
     from kedge.compat.target import Target
+    from kedge.compat.traits import ImageTraits
 
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 _VERSIONS = ("cuda", "driver", "arch")
@@ -75,7 +75,7 @@ def evaluate(expression: str, there: ExpressionValues) -> Evaluation:
 
 
 def judge_requirements(traits: ImageTraits, target: Target, tables: Tables, *, outcome: str) -> list[Judgement]:
-    """What is to be said about the gate of docker and enroot, beside a verdict of `outcome`."""
+    """Judge the gate of docker and enroot, beside a verdict of `outcome`."""
     if traits.disables_requires or not target.driver or any(gpu.brand == "amd" for gpu in target.gpus):
         return []
     judgements: list[Judgement] = []

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kedge.base.frozen import frozen
+from kedge.base.image_name import is_tag
+from kedge.base.patterns import late_pattern
 from kedge.compat.tables.rows import CudaRelease, GpuModel, NgcRelease
-from kedge.frozen import frozen
-from kedge.model.image_name import is_tag
-from kedge.patterns import late_pattern
 
 _Cells = Mapping[str, str]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from kedge.base.frozen import replace
+from kedge.base.nearest import find_near
+from kedge.base.patterns import late_pattern
 from kedge.compat.tables.gpu_index import has_model_first, split_name
 from kedge.compat.tables.load import Tables
 from kedge.compat.tables.rows import GpuModel
 from kedge.compat.target import Gpu
 from kedge.errors import UnknownGpu
-from kedge.frozen import replace
-from kedge.model.nearest import find_near
-from kedge.patterns import late_pattern
 
 _GRES = late_pattern(r"(?:gres[:/=])?gpus?[:=]|(?::\d+)?(?:\((?:S|IDX):.*\))?\Z", re.IGNORECASE)  # `gpu:a100:4(S:0-1)`
 _SM = late_pattern(r"(?:sm|compute)_?(\d{1,2})(\d)[af]?\Z|(?:cc ?)?(\d{1,2})\.(\d)\Z", re.IGNORECASE)
@@ -51,7 +51,7 @@ def find_gpu(text: str, tables: Tables) -> Gpu:
 
 
 def make_gpu(model_name: str, tables: Tables) -> Gpu:
-    """What is known about a GPU under the name its driver reports; of an unknown one, the name alone."""
+    """Return what is known about a GPU under the name its driver reports; of an unknown one, the name alone."""
     rows = find_models(model_name, tables)
     if not rows or len({row.capability for row in rows}) > 1:
         is_consumer = {"geforce", "titan"} & set(split_name(model_name))
@@ -117,7 +117,7 @@ def _list_memories(row: GpuModel) -> list[str]:
 
 
 def _read_memory(name: str, rows: Sequence[GpuModel]) -> str:
-    """GB, where the name or all that it may mean say the same."""
+    """Return the memory in GB, where the name or all that it may mean say the same."""
     known = {row.memory for row in rows}
     memories = [memory for word in _split(name) if word.endswith("b") and (memory := _tell_memory(word))]
     is_processors = any("GH200" in row.name and memories[:1] != [_list_memories(row)[0]] for row in rows)
@@ -151,7 +151,7 @@ def _describe(rows: Sequence[GpuModel], name: str, memory: str) -> Gpu:
 
 
 def _name_variants(rows: Sequence[GpuModel]) -> str:
-    """`NVIDIA A100` of its boards of 40, 64 and 80 GB: images run on all or none of them."""
+    """Name a model by what its boards share: `NVIDIA A100` of 40, 64 and 80 GB; images run on all or none of them."""
     if len(rows) == 1:
         return rows[0].name
     words = [row.name.split() for row in rows]

@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
+from kedge.base.frozen import frozen
 from kedge.compat.tables.columns import CellProblem, TableKind
-from kedge.compat.tables.csv_text import GroupedTable
-from kedge.compat.tables.load import SHIPPED
-from kedge.frozen import frozen
+from kedge.compat.tables.load import read_shipped
 
 _ANSWERS = {"": None, "yes": True, "no": False}
 
@@ -61,8 +60,7 @@ class KnownImage:
 @functools.lru_cache(maxsize=1)
 def load_known_images() -> tuple[KnownImage, ...]:
     """All rows, in the order of the file."""
-    path = SHIPPED / KNOWN_IMAGES.file
-    rows: tuple[KnownImage, ...] = GroupedTable(path.read_bytes(), str(path), KNOWN_IMAGES).read_all()
+    rows: tuple[KnownImage, ...] = read_shipped(KNOWN_IMAGES).read_all()
     return rows
 
 

@@ -11,10 +11,10 @@ import csv
 import io
 from collections.abc import Iterable
 
-from kedge.compat.image.traits import ImageTraits
+from kedge.base.versions import order
 from kedge.compat.tables.columns import RELEASES, CellProblem
 from kedge.compat.tables.rows import NgcRelease
-from kedge.compat.versions import order
+from kedge.compat.traits import ImageTraits
 
 # The columns of the table, and the facts they come from
 _FACTS = {
@@ -52,7 +52,7 @@ def make_row(image: str, tag: str, traits: ImageTraits, source: str) -> NgcRelea
 
 
 def _list_facts(traits: ImageTraits) -> dict[str, str]:
-    """What the config says, by column; facts that come from the tag or from a table are none of it."""
+    """Return the facts of a config by column; those that come from the tag or from a table are left out."""
     known = {name: fact.value for name, fact in traits.known.items() if fact.source.startswith("image ")}
     if traits.compat_branches.source.startswith("image "):
         known["compat_branches"] = traits.compat_branches.value

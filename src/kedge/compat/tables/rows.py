@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.frozen import frozen
+from kedge.base.frozen import frozen
 
 
 @frozen

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kedge.frozen import JsonValue, frozen
+from kedge.base.frozen import JsonValue, frozen
 
 MARK = '{"kedge":"'  # every line of the probe begins so; a launcher may put a label before it
 _LONGEST = 64 << 10  # characters of a line that are looked at

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kedge.compat.bandwidth.nccl_tests import parse_json, parse_text
+from kedge.compat.bandwidth.nccl_tests import parse_text
 
 # As in NVIDIA/nccl#1161 (two GPUs) with the header of nccl-tests#178's version
 TWO_GPUS = """\
@@ -73,42 +71,7 @@ def test_nccl_tests_count_wrong_sums_and_pass_over_what_was_not_checked() -> Non
     assert (report.wrong, len(report.rows)) == (0, 3)
 
 
-def make_json(times: list[float], ranks: int = 4) -> str:
-    devices = [{"rank": rank, "hostname": f"n{rank // 2}", "device_info": "NVIDIA H200"} for rank in range(ranks)]
-    results = [
-        {
-            "size": 1 << (20 + index),
-            "out_of_place": {"time": time, "alg_bw": 1.0, "bus_bw": 1.0, "nwrong": 0.0},
-            "in_place": {"time": "nan", "alg_bw": 1.0, "bus_bw": 1.0, "nwrong": None},
-        }
-        for index, time in enumerate(times)
-    ]
-    return json.dumps({"version": 1, "env": ["A=b"], "nccl_version": 22105, "devices": devices, "results": results})
-
-
-@given(some.lists(some.floats(1, 1e6), min_size=1, max_size=20), some.integers(2, 64))
-def test_nccl_tests_json_and_text_agree(times: list[float], ranks: int) -> None:
-    times = [round(time, 1) for time in times]
-    report = parse_json(make_json(times, ranks))
-    assert report is not None
-    assert report.version == "NCCL 2.21.5"
-    lines = [f"# Rank {rank} Group 0 Pid 1 on n{rank // 2} device 0 [0x00] NVIDIA H200" for rank in range(ranks)] + [
-        f" {1 << (20 + index)} 4 float sum -1 {time} 1.00 1.00 0 N/A N/A N/A N/A" for index, time in enumerate(times)
-    ]
-    (other,) = parse_text("# Using devices\n" + "\n".join(lines))
-    assert (other.rows, other.hosts, other.devices) == (report.rows, report.hosts, report.devices)
-
-
 @given(some.text(max_size=300), some.integers(0, 900))
 def test_nccl_tests_survive_any_text(noise: str, place: int) -> None:
-    for text in (noise, TWO_GPUS[:place] + noise + TWO_GPUS[place:], make_json([1.0])[:place] + noise):
+    for text in (noise, TWO_GPUS[:place] + noise + TWO_GPUS[place:]):
         parse_text(text)
-        parse_json(text)
-
-
-def test_nccl_tests_json_of_other_kinds_is_refused() -> None:
-    assert parse_json("[]") is None
-    assert parse_json('{"results": 5}') is None
-    report = parse_json('{"results": [5, {"size": "x"}], "devices": [7]}')
-    assert report is not None
-    assert report.rows == ()

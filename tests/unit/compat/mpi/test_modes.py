@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.compat.mpi.modes import choose_mode, judge_modes
-from kedge.frozen import replace
-from kedge.model.mpi import (
+from kedge.base.frozen import replace
+from kedge.cluster.mpi import (
     BIND,
     CONTAINED,
     CRAY,
@@ -29,6 +28,7 @@ from kedge.model.mpi import (
     MpiImage,
     MpiVerdict,
 )
+from kedge.compat.mpi.modes import choose_mode, judge_modes
 from tests.builders.rows import each_row
 
 BOTH = ("none", "pmi2", "pmix", "pmix_v4")

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from kedge.cluster.mpi import CRAY, INTEL, MPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts
 from kedge.compat.mpi.pmi import choose_mpi_type, find_served, is_served, list_pmi
-from kedge.model.mpi import CRAY, INTEL, MPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts
 from tests.builders.rows import each_row
 
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from kedge.compat.mpi.program_mpi import NeededMpi, find_needed_by, find_needed_mpi
-from kedge.formats.elf import parse_elf
-from kedge.posix.views import TableView
+from kedge.image.formats.elf import parse_elf
+from kedge.system.views import TableView
 from tests.builders.elf_files import make_library
 
 OPEN = make_library("libmpi.so.40")

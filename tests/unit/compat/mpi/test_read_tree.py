@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 
+from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts
 from kedge.compat.mpi.read_tree import find_mpis
-from kedge.model.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts
-from kedge.posix.views import DirectoryView, TableView
+from kedge.system.views import DirectoryView, TableView
 from tests.builders.elf_files import make_library
 from tests.requirements import require_file
 

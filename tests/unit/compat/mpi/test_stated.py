@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.compat.image.traits import Fact, ImageTraits
 from kedge.compat.mpi.stated import parse_title, read_stated_mpi
+from kedge.compat.traits import Fact, ImageTraits
 from tests.builders.rows import each_row
 
 

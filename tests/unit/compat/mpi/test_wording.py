@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from kedge.cluster.mpi import MpiFacts, MpiImage
 from kedge.compat.mpi.wording import explain_doubt
-from kedge.model.mpi import MpiFacts, MpiImage
 
 OPEN = MpiFacts("Open MPI", "4.1.4")
 MPICH = MpiFacts("MPICH", "4.0.2")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.compat.packages.python_packages import find_site_directories, list_python_packages
-from kedge.posix.views import TableView
+from kedge.system.views import TableView
 
 SITE = "/usr/local/lib/python3.10/dist-packages"
 

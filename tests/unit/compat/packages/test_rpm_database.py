@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.compat.packages.rpm_database import list_rpm_packages
-from kedge.posix.views import TableView
+from kedge.system.views import TableView
 
 
 def make_header(name: str, version: str = "2.34", release: str = "60.el9", epoch: int | None = None) -> bytes:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kedge.compat.packages.system_packages import list_apk_packages, list_conda_packages, list_dpkg_packages
-from kedge.posix.views import TableView
+from kedge.system.views import TableView
 
 STATUS = """Package: libc6
 Status: install ok installed

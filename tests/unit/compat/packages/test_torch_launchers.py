@@ -7,7 +7,7 @@ import pytest
 
 from kedge.compat.packages.python_search import find_package, search_files
 from kedge.compat.packages.torch_launchers import find_torch_launcher
-from kedge.posix.views import TableView
+from kedge.system.views import TableView
 from tests.builders.rows import each_row
 
 CONDA = "/opt/conda/lib/python3.8/site-packages"

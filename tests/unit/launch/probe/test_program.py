@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.formats.elf import read_elf
+from kedge.image.formats.elf import read_elf
 from kedge.launch.probe.words import MACHINES, find_probe
 from tests.requirements import REPOSITORY, require_file, require_program
 
-SOURCES = [REPOSITORY / "src/kedge" / name for name in ("posix/no_libc.h", "launch/probe/probe.c")]
+SOURCES = [REPOSITORY / "src/kedge" / name for name in ("system/no_libc.h", "launch/probe/probe.c")]
 
 
 def read_origin(path: Path) -> str:

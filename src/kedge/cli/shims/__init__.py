@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command lines of other tools, for kedge: apptainer, docker, enroot, Pyxis, srun."""

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: BSD-3-Clause
-"""Images built from definition files and Dockerfiles, without root."""

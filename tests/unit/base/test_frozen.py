@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Frozen values: made, compared, shown, copied, and never changed."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from kedge.api import BuildOptions
+from kedge.base.digest import Digest
+from kedge.base.frozen import NOTHING, JsonValue, as_dict, fresh, frozen, list_defaults, list_names, replace
+from kedge.cluster.job import Job
+from tests.builders.rows import each_row
+
+
+@frozen
+class Point:
+    """Two numbers and a name."""
+
+    x: int
+    y: int = 2
+    name: str = ""
+
+    @property
+    def sum(self) -> int:
+        return self.x + self.y
+
+
+@frozen
+class Line:
+    """Values within a value."""
+
+    points: tuple[Point, ...]
+
+
+def test_frozen_takes_values_by_place_and_by_name() -> None:
+    assert (Point(1).y, Point(1, 5).y, Point(x=1, name="a").name) == (2, 5, "a")
+    assert Point(1, 5).sum == 6
+    assert Point.__doc__ == "Two numbers and a name."
+
+
+@each_row("wrong", [((), {}), ((1, 2, "", 4), {}), ((1,), {"x": 1}), ((1,), {"z": 1}), ((), {"z": 1})])
+def test_frozen_refuses_what_does_not_fit(wrong: tuple[tuple[object, ...], dict[str, object]]) -> None:
+    with pytest.raises(TypeError, match="Point takes x, y, name"):
+        Point(*wrong[0], **wrong[1])  # type: ignore[arg-type]
+
+
+def test_frozen_values_are_equal_by_what_they_hold() -> None:
+    assert Point(1) == Point(1, 2)
+    assert Point(1) != Point(2)
+    assert Point(1) != (1, 2, "")
+    assert len({Point(1), Point(1), Point(2)}) == 2
+    assert repr(Point(1, name="a")) == "Point(x=1, y=2, name='a')"
+
+
+def test_frozen_values_do_not_change() -> None:
+    point = Point(1)
+    for change in (lambda: setattr(point, "x", 2), lambda: setattr(point, "other", 2), lambda: delattr(point, "x")):
+        with pytest.raises(AttributeError, match="cannot be changed"):
+            change()
+    assert not hasattr(point, "__dict__")
+    assert replace(point, y=7) == Point(1, 7)
+    with pytest.raises(TypeError):
+        replace(point, z=7)
+
+
+def test_replace_takes_dataclasses_whose_fields_have_names_alone() -> None:
+    options = replace(BuildOptions(target="small"), nv=True)
+    assert (options.target, options.nv) == ("small", True)
+
+
+def test_frozen_defaults_that_may_change_are_not_shared() -> None:
+    @frozen
+    class Sheet:
+        name: str
+        cells: dict[str, int] = fresh(dict)
+
+    first, second = Sheet("a"), Sheet("a")
+    first.cells["x"] = 1
+    assert (second.cells, first == second, Sheet("a", {"x": 1}) == first) == ({}, False, True)
+    given: dict[str, int] = {}
+    assert replace(first, cells=given).cells is given
+
+
+def test_frozen_values_travel() -> None:
+    job = Job(command=("true",), time=60)
+    assert pickle.loads(pickle.dumps(job)) == job
+    assert copy.deepcopy(job) == job
+
+
+def test_frozen_names_and_defaults_can_be_listed() -> None:
+    assert list_names(Point) == ("x", "y", "name")
+    assert list_defaults(Point) == {"y": 2, "name": ""}
+    assert as_dict(Line((Point(1),))) == {"points": [{"x": 1, "y": 2, "name": ""}]}
+    assert not NOTHING
+
+
+def test_digests_are_text_in_json() -> None:
+    @frozen
+    class Sent(JsonValue):
+        digest: Digest
+
+    digest = Digest.of(b"")
+    assert Sent(digest).as_dict() == {"digest": str(digest)}

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Views of states: levels merged as the kernel's overlay merges them, links that stay inside."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kedge.builds.states.merged_view import MergedView, ViewLevel, view_directory
+from kedge.image.layers.owners import OwnerTable, RecordedOwner
+from tests.builders.copy_cases import write_tree
+
+
+def hide(path: Path) -> None:
+    """A whiteout, as overlays have it."""
+    try:
+        os.mknod(path, 0o020000, os.makedev(0, 0))
+    except PermissionError:
+        pytest.skip("no whiteouts can be made here")
+
+
+@pytest.fixture(name="view")
+def make_view(tmp_path: Path) -> MergedView:
+    write_tree(tmp_path / "base", {
+        "etc/a": b"base", "etc/b": b"base", "etc/c": b"base", "opaque/old": b"", "file": b"", "dir/x": b"",
+        "lib": "-> usr/lib", "usr/lib/x": b"lib", "gone/deep/x": b"",
+    })  # fmt: skip
+    write_tree(tmp_path / "one", {"etc/a": b"one", "opaque/new": b"", "file/now": b"directory"})
+    write_tree(tmp_path / "two", {"dir": b"now a file", "usr/lib/y": b"two"})
+    hide(tmp_path / "one/etc/b")
+    hide(tmp_path / "two/gone")
+    try:
+        os.setxattr(tmp_path / "one/opaque", "user.overlay.opaque", b"y")
+    except OSError:
+        pytest.skip("this file system has no user attributes")
+    owners = OwnerTable({b"etc/c": RecordedOwner(5, 6, 0o4755)})
+    return MergedView((ViewLevel(tmp_path / "base", owners), ViewLevel(tmp_path / "one"), ViewLevel(tmp_path / "two")))
+
+
+def test_view_merges_levels(view: MergedView) -> None:
+    assert view.names("/") == ["dir", "etc", "file", "lib", "opaque", "usr"]
+    assert view.names("/etc") == ["a", "c"]
+    assert view.read("/etc/a") == b"one"
+    assert view.read("/etc/b") is None
+    assert view.names("/opaque") == ["new"]
+    assert view.kind("/file") == "d"
+    assert view.read("/file/now") == b"directory"
+    assert view.kind("/dir") == "f"
+    assert view.kind("/dir/x") == ""
+    assert view.kind("/gone/deep") == ""
+    assert view.names("/lib") == ["x", "y"]
+    assert view.read("/lib/y") == b"two"
+    assert view.read_link("/lib") == "usr/lib"
+
+
+def test_view_gives_recorded_owners(view: MergedView) -> None:
+    entry = view.find("/etc/c")
+    assert entry is not None
+    node = view.make_node("/etc/c", entry)
+    assert node is not None
+    assert (node.uid, node.gid) == (5, 6)
+
+
+def test_view_stays_inside(tmp_path: Path) -> None:
+    write_tree(tmp_path / "x", {"a": b"", "b": b"", "sub/b": b"", "out": "-> ../../../etc/passwd", "loop": "-> loop"})
+    view = view_directory(tmp_path / "x")
+    assert view.names("/") == ["a", "b", "loop", "out", "sub"]
+    assert view.kind("/sub/b") == "f"
+    assert view.kind("/out") == ""
+    assert view.kind("/loop") == ""
+    assert view.resolve("/out") == "/etc/passwd"

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What steps print: whole in the log, last lines for errors, secrets nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kedge.builds.request import StepLabel
+from kedge.builds.steps.build_log import BuildLog, StepOutput
+
+LABEL = StepLabel("builder", 3, 7, "RUN make")
+
+
+def write(log: BuildLog, pieces: list[bytes], secrets: list[bytes] | None = None) -> tuple[bytes, list[str]]:
+    shown: list[bytes] = []
+    output = StepOutput(LABEL, log, lambda _label, data: shown.append(data), secrets or [])
+    for piece in pieces:
+        output.write(piece)
+    output.finish()
+    log.close()
+    return b"".join(shown), list(output.last)
+
+
+def test_log_has_all_lines_with_their_step(tmp_path: Path) -> None:
+    log = BuildLog(None, tmp_path / "logs")
+    assert log.path is None
+    assert not (tmp_path / "logs").exists()
+    shown, last = write(log, [b"one\ntw", b"o\n10%\r50%\r100%\nend"])
+    assert shown == b"one\ntwo\n10%\r50%\r100%\nend"
+    assert last == ["one", "two", "100%", "end"]
+    assert log.path is not None
+    assert log.path.read_text() == "".join(f"[builder 3/7] {line}\n" for line in last)
+    assert log.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_only_the_newest_logs_are_kept(tmp_path: Path) -> None:
+    for number in range(60):
+        (tmp_path / f"20200101-{number:06}-1.log").touch()
+    write(BuildLog(None, tmp_path), [b"x\n"])
+    assert len(list(tmp_path.glob("*.log"))) == 50
+    assert not (tmp_path / "20200101-000000-1.log").exists()
+
+
+def test_log_of_the_users_choice(tmp_path: Path) -> None:
+    log = BuildLog(tmp_path / "mine", tmp_path / "logs")
+    write(log, [b"x"])
+    assert (tmp_path / "mine").read_text() == "[builder 3/7] x\n"
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_secrets_are_masked_wherever_pieces_end(tmp_path: Path, size: int) -> None:
+    text = b"a secret: hunter22hunter2 and hunter2\nhunt hunte\nhunter23\nabcdef\nhunter2"
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    shown, last = write(BuildLog(None, tmp_path), pieces, [b"hunter2", b"hunter22\n", b"abc", b"abcd", b"cdef"])
+    assert b"hunter2" not in shown
+    assert shown == b"a secret: ****** and ***\nhunt hunte\n***3\n***ef\n***"
+    assert last[-1] == "***"

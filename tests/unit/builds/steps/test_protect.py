@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`--protect`: what is frozen, what steps get, and how a replaced package is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from kedge.builds.step_values import RecipePlace
+from kedge.builds.steps.protect import CONSTRAINTS_PATH, freeze_packages
+from kedge.errors import PackageReplaced
+from kedge.system.views import TableView
+
+SITE = "/usr/local/lib/python3.10/dist-packages"
+PLACE = RecipePlace("Dockerfile", 7)
+
+
+def make_view(**versions: str) -> TableView:
+    return TableView(
+        {f"{SITE}/{name}-0.dist-info/METADATA": f"Name: {name}\nVersion: {text}\n" for name, text in versions.items()}
+        | {"/etc/pip/constraint.txt": "numpy==1.24\n"}
+    )
+
+
+def test_protect_freezes_what_the_image_does_not_pin_itself() -> None:
+    protection = freeze_packages(
+        make_view(torch="2.1.0a0+nv", numpy="1.24"), {"PIP_CONSTRAINT": "/etc/pip/constraint.txt"}
+    )
+    assert protection.text == "torch==2.1.0a0+nv\n"
+
+
+def test_protect_gives_steps_both_files() -> None:
+    protection = freeze_packages(make_view(torch="2"), {})
+    environment = protection.extend_environment({"PIP_CONSTRAINT": "/etc/pip/constraint.txt", "A": "1"})
+    assert environment == {
+        "A": "1",
+        "PIP_CONSTRAINT": f"/etc/pip/constraint.txt {CONSTRAINTS_PATH}",
+        "UV_CONSTRAINT": f"/etc/pip/constraint.txt {CONSTRAINTS_PATH}",
+    }
+    assert protection.extend_environment(environment) == environment
+
+
+def test_protect_key_changes_with_what_is_frozen() -> None:
+    assert freeze_packages(make_view(a="1"), {}).key != freeze_packages(make_view(a="2"), {}).key
+
+
+def test_protect_lets_new_packages_in() -> None:
+    freeze_packages(make_view(torch="2"), {}).check(make_view(torch="2", lightning="2.4"), PLACE, "RUN pip install")
+
+
+def test_protect_names_package_versions_line_and_remedy() -> None:
+    protection = freeze_packages(make_view(torch="2.1.0a0+nv", numpy="1.24"), {})
+    with pytest.raises(PackageReplaced) as refused:
+        protection.check(make_view(torch="2.3.0"), PLACE, "RUN pip install torchaudio")
+    assert refused.value.message == (
+        "Dockerfile:7:1: numpy 1.24 was removed, and 1 more of the base's packages changed; "
+        "--protect keeps the packages of the base image"
+    )
+    assert refused.value.context["2"] == "torch 2.1.0a0+nv was replaced by 2.3.0"
+    assert refused.value.context["step"] == "RUN pip install torchaudio"
+    assert "--no-deps" in str(refused.value.hint)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""This machine as a node, and the GPUs that a program on it is let to see."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kedge.cluster.this_host import read_this_host
+from kedge.system.host.gpu_devices import count_visible, list_gpus
+
+
+@pytest.fixture
+def devices(tmp_path: Path) -> str:
+    for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    return str(tmp_path)
+
+
+def test_gpus_by_their_files(devices: str, tmp_path: Path) -> None:
+    assert list_gpus(devices) == ("0", "1", "10")
+    assert list_gpus(str(tmp_path / "nowhere")) == ()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "count"),
+    [("0,1", 2), ("GPU-8a3f,MIG-12", 2), ("", 0), ("NoDevFiles", 0), ("-1", 0), ("0,-1,1", 1), ("void", 0), ("3", 1)],
+)
+def test_gpus_that_a_program_sees(devices: str, chosen: str, count: int) -> None:
+    assert count_visible({"CUDA_VISIBLE_DEVICES": chosen}, devices) == count
+
+
+def test_gpus_all_where_none_are_chosen(devices: str) -> None:
+    assert count_visible({}, devices) == 3
+
+
+def test_this_host() -> None:
+    host = read_this_host({"CUDA_VISIBLE_DEVICES": "0,1"})
+    assert (host.name, host.gpus) == (os.uname().nodename, 2)
+    assert host.cpus >= 1

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a host offers to ranks: launcher, files, srun's answer and Slurm's PMI library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kedge.cluster.mpi import MPICH, OPEN_MPI
+from kedge.compat.mpi_of_host import find_pmi_library, list_mpi_types, read_host_mpi
+from kedge.system.views import TableView
+from tests.builders.elf_files import make_library
+
+OPEN = make_library("libmpi.so.40", ["libopen-pal.so.40"])
+
+
+def write_program(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_launcher_and_files_are_joined(tmp_path: Path) -> None:
+    write_program(tmp_path, "mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
+    view = TableView(
+        {
+            "/usr/lib64/libmpi.so.40.30.4": OPEN,
+            "/usr/lib64/openmpi/mca_pmix_pmix3x.so": b"",
+            "/opt/mpich/lib/libmpi.so.12": make_library("libmpi.so.12", text=b"MPICH Version:\t4.1\0"),
+            "/opt/mpich/bin/mpiexec": b"",
+        },
+        ("/opt/mpich/bin/mpiexec",),
+    )
+    host = read_host_mpi({"PATH": f"{tmp_path}:/usr/bin:/bin"}, view=view, ask=False)
+    assert host.mpi is not None
+    assert (host.mpi.family, host.mpi.version, host.mpi.pmi) == (OPEN_MPI, "4.1.4", ("pmix",))
+    assert host.mpi.launcher == f"{tmp_path}/mpirun"
+    assert [(mpi.family, mpi.launcher) for mpi in host.others] == [(MPICH, "/opt/mpich/bin/mpiexec")]
+
+
+def test_files_without_a_launcher(tmp_path: Path) -> None:
+    host = read_host_mpi({"PATH": str(tmp_path)}, view=TableView({"/usr/lib64/libmpi.so.40.30.4": OPEN}), ask=False)
+    assert host.mpi is not None
+    assert (host.mpi.version, host.mpi.launcher) == ("4.1", "")
+    assert read_host_mpi({"PATH": str(tmp_path)}, view=TableView({}), ask=False).mpi is None
+
+
+def test_pmi_library_of_slurm() -> None:
+    view = TableView({"/usr/lib64/libpmi2.so.0": "-> libpmi2.so.0.0.0", "/usr/lib64/libpmi2.so.0.0.0": b""})
+    assert find_pmi_library(view) == "/usr/lib64/libpmi2.so.0.0.0"
+    assert find_pmi_library(TableView({})) == ""
+
+
+def test_answer_of_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    write_program(tmp_path, "srun", "printf 'MPI plugin types are...\\n\\tnone\\n\\tpmi2\\n\\tpmix\\n' >&2")
+    assert list_mpi_types({"PATH": "/usr/bin:/bin"}) == ("none", "pmi2", "pmix")
+    write_program(tmp_path, "srun", "echo 'srun: fatal: no configuration' >&2; exit 1")
+    assert list_mpi_types({}) is None

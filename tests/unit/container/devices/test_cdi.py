@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""--device: specifications of the Container Device Interface in JSON and YAML; what is done of them, what refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kedge.container.devices import plan_devices
+from kedge.container.facts import Additions, ImageFacts
+from kedge.container.options import RunOptions
+from kedge.errors import DeviceProblem
+from tests.builders.gpu_hosts import make_compat_image, make_driver_tree, make_host, make_image
+from tests.builders.rows import each_row
+
+Tree = dict[str, bytes | str | None]
+
+NVIDIA = """---
+cdiVersion: 0.5.0
+containerEdits:
+  deviceNodes:
+  - path: /dev/nvidia-modeset
+  - path: /dev/nvidia-uvm
+  - path: /dev/nvidiactl
+  env:
+  - NVIDIA_VISIBLE_DEVICES=void
+  hooks:
+  - args:
+    - nvidia-cdi-hook
+    - create-symlinks
+    - --link
+    - libcuda.so.1::/usr/lib/x86_64-linux-gnu/libcuda.so
+    - --link
+    - ../libnvidia-allocator.so.1::/usr/lib/x86_64-linux-gnu/gbm/nvidia-drm_gbm.so
+    hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+  - args:
+    - nvidia-cdi-hook
+    - enable-cuda-compat
+    - --host-driver-version=580.95.05
+    hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+  - args:
+    - nvidia-cdi-hook
+    - update-ldcache
+    - --folder
+    - /usr/lib/x86_64-linux-gnu
+    hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+  - args: [nvidia-cdi-hook, chmod, --mode, "755", --path, /dev/dri]
+    hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+  mounts:
+  - containerPath: /usr/bin/nvidia-smi
+    hostPath: /usr/bin/nvidia-smi
+    options:
+    - ro
+    - nosuid
+    - nodev
+    - bind
+  - containerPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05
+    hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05
+    options: [ro, nosuid, nodev, bind]
+  - containerPath: /usr/lib/x86_64-linux-gnu/libnvidia-allocator.so.580.95.05
+    hostPath: /usr/lib/x86_64-linux-gnu/libnvidia-allocator.so.580.95.05
+    options: ["ro", 'bind']
+  - containerPath: /run/nvidia-persistenced/socket
+    hostPath: /tmp/socket
+    options:
+    - bind
+devices:
+- containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia1
+  name: "0"
+- containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+  name: "1"
+- containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+    - path: /dev/nvidia1
+  name: all  # both
+kind: nvidia.com/gpu
+"""
+
+VENDOR = {
+    "cdiVersion": "0.6.0",
+    "kind": "vendor.com/net",
+    "devices": [
+        {
+            "name": "port0",
+            "containerEdits": {
+                "env": ["PORT=0", "BAD"],
+                "deviceNodes": [{"path": "/dev/port", "hostPath": "/dev/vendor/port0"}, {"path": "/dev/gone"}],
+                "mounts": [
+                    {"hostPath": "/opt/vendor/lib", "containerPath": "/opt/vendor/lib", "options": ["rw"]},
+                    {"hostPath": "tmpfs", "containerPath": "/x", "type": "tmpfs"},
+                    {"hostPath": "/opt/gone", "containerPath": "/opt/gone"},
+                ],
+                "hooks": [
+                    {"hookName": "createContainer", "path": "/opt/vendor/hook", "args": ["hook", "start-daemon"]},
+                    {
+                        "hookName": "createContainer",
+                        "path": "/usr/bin/nvidia-ctk",
+                        "args": ["nvidia-ctk", "hook", "update-ldcache", "--folder", "/opt/vendor/lib"],
+                    },
+                ],
+                "additionalGids": [44],
+            },
+        }
+    ],
+}
+
+
+def host_tree() -> Tree:
+    tree = make_driver_tree(models=("NVIDIA H200",) * 2)
+    tree |= {"/tmp/socket": "", "/etc/cdi/nvidia.yaml": NVIDIA, "/etc/cdi/README": "no specification"}
+    return tree | {"/opt/vendor/lib/libx.so": b"", "/dev/vendor/port0": "", "/etc/cdi/vendor.json": json.dumps(VENDOR)}
+
+
+def plan(
+    *names: str, tree: Tree | None = None, image: ImageFacts | None = None, folders: tuple[str, ...] = ()
+) -> Additions:
+    options = RunOptions(device=list(names), cdi_dirs=list(folders))
+    return plan_devices(options, make_host(host_tree() if tree is None else tree), image or make_image())
+
+
+def test_cdi_nvidia_gpu_gets_nodes_mounts_and_variables() -> None:
+    additions = plan("nvidia.com/gpu=0")
+    assert additions.devices == ["/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidiactl", "/dev/nvidia1"]
+    assert additions.variables == {"NVIDIA_VISIBLE_DEVICES": "void"}
+    binds = {bind.destination: bind for bind in additions.binds}
+    assert binds["/usr/bin/nvidia-smi"].readonly
+    assert not binds["/run/nvidia-persistenced/socket"].readonly
+    assert "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05" in binds
+    assert additions.warnings == []
+
+
+def test_cdi_nvidia_hooks_are_done_here() -> None:
+    additions = plan("nvidia.com/gpu=all")
+    folder = "/usr/lib/x86_64-linux-gnu"
+    names = {name: path for path, name in additions.libraries}
+    for name in ("libcuda.so.580.95.05", "libcuda.so.1", "libcuda.so"):
+        assert names[name] == f"{folder}/libcuda.so.580.95.05"
+    assert names["libnvidia-allocator.so.1"] == f"{folder}/libnvidia-allocator.so.580.95.05"
+    sources = {bind.destination: bind.source for bind in additions.binds}
+    assert sources[f"{folder}/gbm/nvidia-drm_gbm.so"] == f"{folder}/libnvidia-allocator.so.580.95.05"
+
+
+def test_cdi_nvidia_hook_decides_about_libcuda() -> None:
+    note = {"driver": [570, 580], "CUDA version": "13.1"}
+    additions = plan("nvidia.com/gpu=0", image=make_compat_image("590.44.01", note))
+    assert additions.prepend_library_path == ["/usr/local/cuda/compat"]
+    older = plan("nvidia.com/gpu=0", image=make_compat_image("575.57.08", note))
+    assert older.prepend_library_path == []
+    assert any("host libcuda 580.95.05 is used" in text for text in older.notes)
+
+
+def test_cdi_several_devices_share_the_common_part() -> None:
+    additions = plan("nvidia.com/gpu=0,nvidia.com/gpu=1", "vendor.com/net=port0")
+    assert additions.devices.count("/dev/nvidiactl") == 1
+    assert {"/dev/nvidia0", "/dev/nvidia1"} <= set(additions.devices)
+    assert len([bind for bind in additions.binds if bind.destination == "/usr/bin/nvidia-smi"]) == 1
+
+
+def test_cdi_other_vendors_are_honoured_and_the_rest_is_said() -> None:
+    additions = plan("vendor.com/net=port0")
+    assert additions.variables == {"PORT": "0"}
+    binds = {bind.destination: bind for bind in additions.binds}
+    assert binds["/dev/port"].source == "/dev/vendor/port0"
+    assert not binds["/opt/vendor/lib"].readonly
+    assert additions.prepend_library_path == ["/opt/vendor/lib"]
+    said = "\n".join(additions.warnings)
+    for part in ("/dev/gone", "(tmpfs)", "/opt/gone", "'start-daemon'", "'additionalGids'"):
+        assert part in said
+
+
+def test_cdi_unknown_device_names_those_that_exist() -> None:
+    with pytest.raises(DeviceProblem) as caught:
+        plan("nvidia.com/gpu=7")
+    assert "nvidia.com/gpu=7" in caught.value.message
+    assert "nvidia.com/gpu=0, nvidia.com/gpu=1, nvidia.com/gpu=all" in caught.value.context["known"]
+
+
+def test_cdi_without_specifications_is_clear() -> None:
+    with pytest.raises(DeviceProblem) as caught:
+        plan("nvidia.com/gpu=0", tree={"/dev/null": ""})
+    assert "no CDI files in /etc/cdi and /var/run/cdi" in caught.value.message
+    assert "nvidia-ctk cdi generate" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["gpu", "nvidia.com/gpu", "gpu=0", "nvidia.com/gpu="])
+def test_cdi_malformed_name_is_refused(name: str) -> None:
+    with pytest.raises(DeviceProblem, match="not a device name"):
+        plan(name)
+
+
+def test_cdi_later_folder_wins() -> None:
+    other = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "0", "containerEdits": {"env": ["A=1"]}}],
+    }
+    tree = host_tree() | {"/var/run/cdi/nvidia.json": json.dumps(other)}
+    assert plan("nvidia.com/gpu=0", tree=tree).variables == {"A": "1"}
+
+
+def test_cdi_folders_can_be_named() -> None:
+    tree = host_tree() | {"/opt/cdi/x.yaml": NVIDIA.replace("nvidia.com/gpu", "site.org/gpu")}
+    assert plan("site.org/gpu=0", tree=tree, folders=("/opt/cdi",)).devices
+    with pytest.raises(DeviceProblem):
+        plan("nvidia.com/gpu=0", tree=tree, folders=("/opt/cdi",))
+
+
+def test_cdi_two_descriptions_in_one_folder_are_refused() -> None:
+    with pytest.raises(DeviceProblem, match="two CDI files describe"):
+        plan("nvidia.com/gpu=0", tree=host_tree() | {"/etc/cdi/again.yaml": NVIDIA})
+
+
+def test_cdi_broken_file_is_named_with_its_line() -> None:
+    tree: Tree = {"/etc/cdi/broken.yaml": "cdiVersion: 0.5.0\nkind: &anchor x\n"}
+    with pytest.raises(DeviceProblem) as caught:
+        plan("nvidia.com/gpu=0", tree=tree)
+    assert "/etc/cdi/broken.yaml" in str(caught.value.context)
+    assert "line 2" in str(caught.value.context)
+
+
+def test_cdi_broken_file_beside_a_good_one_is_noted() -> None:
+    additions = plan("nvidia.com/gpu=0", tree=host_tree() | {"/etc/cdi/broken.json": "{"})
+    assert any("/etc/cdi/broken.json" in note for note in additions.notes)
+
+
+@each_row("content", ["[]", "5", '{"kind": 5}', "\xff", "[" * 100000, '{"cdiVersion":"1","kind":"a/b","devices":{}}'])
+def test_cdi_nonsense_is_an_error_not_a_crash(content: str) -> None:
+    for name in ("x.json", "x.yaml"):
+        with pytest.raises(DeviceProblem):
+            plan("a/b=c", tree={f"/etc/cdi/{name}": content.encode("latin-1")})
+
+
+def test_cdi_odd_shapes_inside_are_survived() -> None:
+    spec = {
+        "cdiVersion": "1",
+        "kind": "a/b",
+        "containerEdits": [],
+        "devices": [
+            5,
+            {"name": None},
+            {"name": "c", "containerEdits": {"env": 5, "mounts": [5], "hooks": [{"args": 3}]}},
+        ],
+    }
+    assert plan("a/b=c", tree={"/etc/cdi/x.json": json.dumps(spec)}).devices == []

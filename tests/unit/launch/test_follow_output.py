@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What ranks print on its way to the user: labels go, the failing rank's lines are known, later output waits."""
+
+from __future__ import annotations
+
+from kedge.cluster.launchers.hydra import HYDRA
+from kedge.cluster.launchers.open_mpi import OPEN_MPI
+from kedge.cluster.launchers.own import LOCAL, label_line, tell_end
+from kedge.cluster.launchers.program import LaunchProgram
+from kedge.cluster.launchers.srun import SRUN
+from kedge.launch.follow_output import OutputFollower
+
+
+class Written:
+    def __init__(self, program: LaunchProgram, **options: str) -> None:
+        self.lines: list[str] = []
+        self.follower = OutputFollower(
+            program, lambda is_error, text: self.lines.append("!" * is_error + text), **options
+        )
+
+    def hear(self, text: str, *, is_error: bool = False) -> None:
+        self.follower.hear(0, is_error, text.encode())
+
+
+def test_lines_come_without_labels_and_whole() -> None:
+    written = Written(SRUN)
+    written.hear("0: he")
+    written.hear("llo\n1: you\n")
+    written.hear("2: end")
+    assert written.lines == ["hello\n", "you\n"]
+    written.follower.finish()
+    assert written.lines[2:] == ["end"]
+
+
+def test_what_a_program_prints_is_no_end_of_a_rank() -> None:
+    written = Written(SRUN)
+    written.hear("0: srun: error: n1: task 0: Killed\n", is_error=True)
+    written.hear("srun: error: n1: task 0: Killed\n")
+    assert not written.follower.ended_at
+
+
+def test_the_first_rank_that_failed_decides_and_its_lines_come_before_later_output() -> None:
+    written = Written(SRUN)
+    written.hear("0: fine\n1: bad\n0: still fine\n")
+    written.hear("srun: error: n2: task 1: Exited with exit code 7\n", is_error=True)
+    written.hear("srun: error: n1: task 0: Killed\n", is_error=True)
+    written.hear("0: late\n")
+    assert written.lines == ["fine\n", "bad\n", "still fine\n"]
+    failure = written.follower.find_failure(137)
+    assert (failure.rank, failure.status, failure.host, failure.lines) == (1, 7, "n2", ("bad",))
+    assert not failure.is_shown
+    written.follower.release()
+    assert written.lines[3:] == [
+        "!srun: error: n2: task 1: Exited with exit code 7\n",
+        "!srun: error: n1: task 0: Killed\n",
+        "late\n",
+    ]
+
+
+def test_lines_that_were_just_shown_are_known() -> None:
+    written = Written(LOCAL)
+    written.hear("0: fine\n1: bad\n1: worse\n")
+    written.hear(tell_end(1, 3, "vm") + "\n", is_error=True)
+    failure = written.follower.find_failure(3)
+    assert failure.lines == ("bad", "worse")
+    assert failure.is_shown
+    written.follower.release()
+    assert written.lines == ["fine\n", "bad\n", "worse\n"]
+
+
+def test_a_rank_is_known_by_its_process_where_the_launcher_names_that() -> None:
+    written = Written(HYDRA, token="T")
+    written.hear("[0] T 0 vm 41\n[1] T 1 vm 42\n", is_error=True)
+    written.hear("=   PID 42 RUNNING AT vm\n=   EXIT CODE: 5\n", is_error=True)
+    failure = written.follower.find_failure(5)
+    assert (failure.rank, failure.status, failure.host) == (1, 5, "vm")
+    assert written.lines == []
+
+
+def test_a_rank_that_calls_abort_is_known_though_hydra_names_nobody() -> None:
+    written = Written(HYDRA, token="T")
+    written.hear("[0] T 0 vm 41\n[1] T 1 vm 42\n", is_error=True)
+    written.hear("[1] Abort(5) on node 1 (rank 1 in comm 0): application called MPI_Abort\n", is_error=True)
+    written.hear("[0] Abort(6) on node 1 (rank 1 in comm 0): as if\n", is_error=True)
+    assert not written.follower.ended_at
+    failure = written.follower.find_failure(5)
+    assert (failure.rank, failure.status, failure.host) == (1, 5, "vm")
+
+
+def test_pieces_of_open_mpis_report_make_one_failure() -> None:
+    written = Written(OPEN_MPI)
+    written.hear("  Process name: [[8430,1],1]\n  Exit code:    5\n", is_error=True)
+    failure = written.follower.find_failure(5)
+    assert (failure.rank, failure.status) == (1, 5)
+
+
+def test_a_launcher_that_says_nothing_leaves_its_status_and_last_lines() -> None:
+    written = Written(SRUN)
+    written.hear("srun: error: Unable to create step\n", is_error=True)
+    failure = written.follower.find_failure(1)
+    assert (failure.rank, failure.status, failure.lines) == (None, 1, ("srun: error: Unable to create step",))
+
+
+def test_a_line_without_an_end_does_not_fill_memory() -> None:
+    written = Written(SRUN)
+    for _ in range(40):
+        written.hear("x" * 65536)
+    assert "".join(written.lines) == "x" * sum(map(len, written.lines))
+    assert sum(map(len, written.lines)) > 39 * 65536 - (1 << 20)  # what is held is less than what is written at once
+
+
+def test_a_long_line_stays_its_ranks_and_is_no_word_of_the_launcher() -> None:
+    """A rank prints more than the follower keeps of a line, then what would end the launch."""
+    written = Written(SRUN)
+    written.hear("3: " + "x" * (2 << 20), is_error=True)
+    written.hear("srun: error: n1: task 0: Killed\n", is_error=True)
+    assert not written.follower.ended_at
+    assert written.lines[-1] == "!srun: error: n1: task 0: Killed\n"
+    written.hear("srun: error: n1: task 3: Exited with exit code 7\n", is_error=True)
+    failure = written.follower.find_failure(7)
+    assert failure.rank == 3
+    assert len(failure.lines[0]) == 2000
+
+
+def test_parts_of_a_long_line_are_one_line_again() -> None:
+    written = Written(LOCAL)
+    for text, is_part in (("one ", True), ("line", False), ("next", False)):
+        written.hear(label_line(7, text, is_part=is_part) + "\n")
+    assert "".join(written.lines) == "one line\nnext\n"
+
+
+def test_no_more_is_held_back_than_there_is_room_for() -> None:
+    written = Written(SRUN)
+    written.hear("srun: error: n2: task 1: Exited with exit code 7\n", is_error=True)
+    for _ in range(20):
+        written.hear("0: " + "x" * (1 << 19) + "\n")
+    assert 0 < len(written.lines) < 10
+
+
+def test_nodes_say_that_their_ranks_have_ended() -> None:
+    written = Written(LOCAL, token="kedge-1")
+    written.hear("kedge-1 node 1\nkedge-1 0 gpu01 77\nkedge-2 node 0\n", is_error=True)
+    assert written.follower.finished == {1}
+    assert list(written.follower.ranks) == [0]
+    assert written.lines == ["!kedge-2 node 0\n"]

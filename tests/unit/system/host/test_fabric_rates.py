@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+from pathlib import Path
+
+from kedge.system.host.fabric_rates import read_fabric_rates
+from tests.builders.host_tree import write_tree
+
+
+def test_fabric_rates_of_ports_that_are_up(tmp_path: Path) -> None:
+    port = "sys/class/infiniband/{}/ports/1"
+    files = {
+        f"{port.format('mlx5_0')}/rate": "400 Gb/sec (4X NDR)\n",
+        f"{port.format('mlx5_0')}/state": "4: ACTIVE\n",
+        f"{port.format('mlx5_1')}/rate": "10 Gb/sec (4X SDR)\n",
+        f"{port.format('mlx5_1')}/state": "1: DOWN\n",
+        f"{port.format('hfi1_0')}/rate": "100 Gb/sec (4X EDR)\n",
+        f"{port.format('hfi1_0')}/state": "4: ACTIVE\n",
+    }
+    assert read_fabric_rates(write_tree(tmp_path, files)) == [100.0, 400.0]
+    assert read_fabric_rates(tmp_path / "nothing") == []

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kedge.errors import FileProblem
+from kedge.tools.bench.computing import describe_product
+from kedge.tools.bench.record import BenchRecord, Figure, Machine, read_record
+
+MACHINE = Machine("node01", "Neoverse V2", 72, 480 << 30, ("NVIDIA H200",) * 2, "580.95.05", "6.8.0")
+RECORD = BenchRecord(
+    "matmul",
+    (Figure("4096 float32", "GFLOP/s", (50e3, 52e3, 51e3), 66.9e3, "float32 rate of H200", "float32", 4096.0),),
+    MACHINE,
+    "pytorch.sif",
+    "sha256:" + "a" * 64,
+    "PyTorch 2.4.1",
+    "0.1.0",
+    "2026-11-16T12:00:00Z",
+)
+
+
+def test_record_median_spread_and_share_of_the_limit() -> None:
+    (figure,) = RECORD.figures
+    assert figure.median == 51e3
+    assert figure.spread == pytest.approx(2 / 51)
+    assert figure.percent == pytest.approx(76.23, abs=0.01)
+
+
+def test_record_of_a_product_tells_memory_and_time() -> None:
+    """The columns of TACC's table: three matrices of 4096 x 4096 numbers, and 2 N³ operations at the median's rate."""
+    memory, seconds = describe_product(RECORD.figures[0])
+    assert memory == 3 * 4096**2 * 4
+    assert seconds == pytest.approx(2 * 4096**3 / 51e12)
+    assert describe_product(Figure("8 bf16", "GFLOP/s", (1.0,), line="bf16", place=8.0))[0] == 3 * 64 * 2
+
+
+def test_record_less_time_is_nearer_to_the_limit() -> None:
+    figure = Figure("kedge exec", "s", (0.02, 0.04, 0.03), 0.003)
+    assert figure.percent == pytest.approx(10)
+    assert Figure("pull", "s", (1.0,)).percent is None
+
+
+def test_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(RECORD.as_dict()))
+    assert read_record(path) == RECORD
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"figures": []},
+        {"figures": [{"name": "x"}]},
+        {"figures": "x"},
+        {"machine": None},
+        {"machine": {}},
+        {"figures": [{**RECORD.figures[0].as_dict(), "values": [0]}]},
+        {"figures": [{**RECORD.figures[0].as_dict(), "values": ["nan"]}]},
+        {"figures": [{**RECORD.figures[0].as_dict(), "values": []}]},
+    ],
+)
+def test_record_damaged_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**RECORD.as_dict(), **change}))
+    with pytest.raises(FileProblem, match=r"'.*a\.json' is not a record of kedge bench"):
+        read_record(path)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"[]", b"[" * 100_000, b"{}", b"3"])
+def test_record_of_any_bytes_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(data)
+    with pytest.raises(FileProblem):
+        read_record(path)
+
+
+def test_record_machine_is_shown() -> None:
+    assert MACHINE.show("gpus") == "2 x NVIDIA H200"
+    assert MACHINE.show("memory") == "480 GiB"
+    assert Machine().show("driver") == "unknown"
