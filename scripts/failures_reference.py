@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kedge.compat.failures.catalogue import SHIPPED, read_failures
-from kedge.compat.failures.failure import CAUSE, CERTAIN, CONSEQUENCE, GENERAL, NOTE, Failure
+from kedge.compat.failures.catalogue import CAUSE, CERTAIN, CONSEQUENCE, GENERAL, NOTE, Failure
 from kedge.compat.failures.find_clues import find_clues
 
 # tables of data/failures.toml, and their headings, in the order of the page

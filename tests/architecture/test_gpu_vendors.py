@@ -48,7 +48,7 @@ from kedge.container.others import RUNTIMES, ForeignImage, plan_foreign, render_
 from kedge.container.flags import parse_words
 from kedge.container.devices import plan_devices
 from kedge.container.facts import HostFacts, ImageFacts
-from kedge.answers.doctor.gpu.driver import check_devices, check_driver
+from kedge.answers.doctor.gpu import check_devices, check_driver
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.system.settings import Settings
 

@@ -15,7 +15,7 @@ import pytest
 from kedge.cluster import schedulers
 from kedge.cluster.schedulers import choose
 from kedge.cluster.schedulers.backend import ScriptContext
-from kedge.cluster.schedulers.current_job import find_current_job
+from kedge.cluster.schedulers.choose import find_current_job
 from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.detect import HostSigns, detect_scheduler
 from kedge.jobs.scripts.convert import convert_script
@@ -33,16 +33,16 @@ OWNERS = (
     "kedge.container.processes.rank_sharing",
     "kedge.jobs.scripts.rules_slurm",  # what sbatch and srun do with a script
     "kedge.jobs.scripts.containers",  # Pyxis: srun is the container's runtime
-    "kedge.jobs.scripts.convert_launcher",  # the options of launchers
+    "kedge.jobs.scripts.convert",  # the options of launchers
     "kedge.system.host.space",  # $SLURM_TMPDIR is a place among others
 )
 # Who may name them as well, for a reason that is not a fact of a scheduler
 NAMERS = {
-    "kedge.jobs.scripts.convert_body": "a container that srun starts has another kind of name",
+    "kedge.jobs.scripts.convert": "a container that srun starts has another kind of name",
     "kedge.jobs.scripts.rules_body": "likewise",
     "kedge.jobs.scripts.script": "likewise",
     "kedge.jobs.scripts.rules_site": "TACC has ibrun instead of srun",
-    "kedge.jobs.scripts.site_guess": "likewise",
+    "kedge.jobs.script": "likewise",
     "kedge.compat.mpi.read_tree": "mpirun of Open MPI 4 is a link to orterun",
     "kedge.base.words_of_other_tools": "what users type at kedge's prompt out of habit",
     "kedge.jobs.alloc": "Pyxis: the step within an allocation",
@@ -102,7 +102,7 @@ def test_names_of_packages_stand_in_one_list() -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-MAY_ASK = ("kedge.answers.doctor.cluster.scheduler",)  # checks that are about Slurm's accounts and kinds of MPI
+MAY_ASK = ("kedge.answers.doctor.cluster",)  # checks that are about Slurm's accounts and kinds of MPI
 
 TOY = {
     "__init__": """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.contents.leftovers import list_leftover_rules
+from kedge.compat.contents.size_report import list_leftover_rules
 from kedge.compat.failures.catalogue import SHIPPED, read_failures
 from kedge.jobs.scripts.rules import list_rules
 from tests.architecture.source_tree import Module, parse_module, read_modules

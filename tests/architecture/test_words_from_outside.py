@@ -29,7 +29,7 @@ STARTERS = {
 LOGIN_READERS = {  # who may ask where logins are, and why
     "kedge.image.registry.credentials": "the chooser; it tells keys of NGC apart",
     "kedge.image.registry.docker_config": "its files",
-    "kedge.answers.doctor.network.credentials": "judges them, sends nothing",
+    "kedge.answers.doctor.network": "judges them, sends nothing",
     "kedge.system.host.private_places": "where they are, to keep recipes away; it reads none",
     "kedge.image.node.tag_lookups": "asks whether they changed",
     "kedge.image.logins": "stores and removes them",
@@ -37,7 +37,7 @@ LOGIN_READERS = {  # who may ask where logins are, and why
 LOGIN_NAMES = {"PAIRS", "NGC_VARIABLES", "list_auth_files", "read_auth_file", "store_login", "remove_login"}
 LOGIN_VARIABLES = ("DOCKER_PASSWORD", "NGC_API_KEY", "NGC_CLI_API_KEY")
 REVEALERS = {
-    *("kedge.image.registry", "kedge.image.remotes", "kedge.answers.doctor.network.credentials"),
+    *("kedge.image.registry", "kedge.image.remotes", "kedge.answers.doctor.network"),
     "kedge.builds.copies.git_repositories",
 }
 WRONG = """

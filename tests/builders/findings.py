@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.answers.doctor.finding import Finding
+from kedge.answers.doctor.surroundings import Finding
 
 
 def require_whole(finding: Finding, level: str = "") -> Finding:

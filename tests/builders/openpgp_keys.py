@@ -10,7 +10,6 @@ from kedge.image.trust import crypto
 from kedge.image.trust.openpgp import algorithms
 from kedge.image.trust.openpgp import signature as sig
 from kedge.image.trust.openpgp.algorithms import PublicNumbers, SecretNumbers
-from kedge.image.trust.openpgp.generate import Owner, generate_key
 from kedge.image.trust.openpgp.keys import KeyBlock, PublicKey, parse_public_key, split_blocks
 from kedge.image.trust.openpgp.packets import (
     PUBLIC_KEY,
@@ -21,7 +20,7 @@ from kedge.image.trust.openpgp.packets import (
     write_integer,
     write_packet,
 )
-from kedge.image.trust.openpgp.secret import write_secret_body
+from kedge.image.trust.openpgp.secret import Owner, generate_key, write_secret_body
 from kedge.image.trust.openpgp.signature import Signer, Subpacket, make_signature
 
 CREATED = 1_700_000_000

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from kedge.answers.doctor import finding
-from kedge.answers.doctor.finding import Finding
+from kedge.answers.doctor import surroundings
+from kedge.answers.doctor.surroundings import Finding
 from kedge.compat.driver_chart import Chart, ChartColumn, ChartRow
 from kedge.compat.target import Gpu, Target
 from kedge.compat.traits import Fact, ImageTraits, Layer
@@ -136,10 +136,10 @@ def make_small_chart() -> Chart:
 
 def make_findings() -> list[Finding]:
     return [
-        Finding("processor", finding.OK, "amd64, AMD EPYC 7352"),
+        Finding("processor", surroundings.OK, "amd64, AMD EPYC 7352"),
         Finding(
             "user-namespaces",
-            finding.FAIL,
+            surroundings.FAIL,
             "This kernel lets ordinary users make no user namespaces: unshare: Operation not permitted.",
             "Without them kedge cannot enter an image, so `run`, `exec` and `shell` fail.",
             "Ask the administrators to set this, and to keep it in a file below /etc/sysctl.d:\n"
@@ -149,7 +149,7 @@ def make_findings() -> list[Finding]:
         ),
         Finding(
             "cache-place",
-            finding.WARNING,
+            surroundings.WARNING,
             "The cache is in $HOME, of whose quota 1.2 GB of 50 GB are left.",
             "Images of NGC take 8 to 20 GB each.",
             "Put it on a larger file system: 'kedge config set cache_dir /scratch/$USER/kedge'.",
@@ -157,14 +157,14 @@ def make_findings() -> list[Finding]:
         ),
         Finding(
             "locale",
-            finding.NOTE,
+            surroundings.NOTE,
             "LANG is not set.",
             "Names with umlauts are shown as escapes.",
             "export LANG=C.UTF-8",
         ),
-        Finding("gpu-driver", finding.OK, "535.104.05, libraries complete and of one version"),
-        Finding("overlay", finding.OK, "overlay mounts work in user namespaces"),
-        Finding("fabric", finding.SKIPPED, "no NVSwitch here"),
+        Finding("gpu-driver", surroundings.OK, "535.104.05, libraries complete and of one version"),
+        Finding("overlay", surroundings.OK, "overlay mounts work in user namespaces"),
+        Finding("fabric", surroundings.SKIPPED, "no NVSwitch here"),
     ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.base.owner_attribute import DEVICE_ATTRIBUTE, OWNER_ATTRIBUTE
+from kedge.base.owner_records import DEVICE_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.base.tree import walk
 from kedge.image.layers.directory_tree import FolderOptions, read_folder
 from kedge.image.layers.owners import take_noted_owner

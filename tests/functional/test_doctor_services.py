@@ -18,11 +18,9 @@ from pathlib import Path
 import pytest
 
 from kedge.answers.doctor.doctor import diagnose
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.answers.doctor.network.credentials import check_logins
-from kedge.answers.doctor.network.registries import check_registries
+from kedge.answers.doctor.network import check_logins, check_registries
 from kedge.answers.doctor.run_checks import run_checks
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
 from kedge.base.frozen import replace
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.jobs.seen_nodes import recall_nodes

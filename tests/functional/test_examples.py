@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.examples import EXAMPLES, list_examples
+from kedge.cli.help_text import EXAMPLES, list_examples
 from kedge.cli.main import make_parser
 from kedge.cli.options import find_subcommands
 from kedge.cli.verbs import VERBS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import ImageNotFound
-from kedge.launch.ready_image import make_image_ready
+from kedge.launch.prepare import make_image_ready
 from kedge.launch.request import LaunchRequest
 from kedge.system.settings import Settings
 from tests.builders.containers import Runner, each_role

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.finding import NOTE
-from kedge.answers.doctor.gpu.driver import check_driver
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.gpu import check_driver
+from kedge.answers.doctor.surroundings import NOTE, Surroundings
 from kedge.cli.main import main
 from kedge.compat.verdict import MINOR, NO
 from kedge.errors import ImageNotFound, WillNotRun

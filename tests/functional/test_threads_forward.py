@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.finding import WARNING
-from kedge.answers.doctor.gpu.fabric import check_fabric
-from kedge.answers.doctor.gpu.nvidia.libraries import check_libraries
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.gpu import check_fabric, check_libraries
+from kedge.answers.doctor.surroundings import WARNING, Surroundings
 from kedge.answers.explain import Explanation
 from kedge.cli.explain import list_lines
 from kedge.compat.failures.find_clues import find_clues

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.finding import WARNING
 from kedge.answers.doctor.image_check import judge_image
+from kedge.answers.doctor.surroundings import WARNING
 from kedge.answers.explain import explain
 from kedge.base.reference import Reference
 from kedge.compat.failures.find_clues import find_clues

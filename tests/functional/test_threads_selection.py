@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.answers.doctor.finding import WARNING
-from kedge.answers.doctor.gpu.nvidia.selection import check_selection
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.gpu import check_selection
+from kedge.answers.doctor.surroundings import WARNING, Surroundings
 from kedge.compat.failures.find_clues import find_clues
 from kedge.container.facts import Additions
 from kedge.system.settings import Settings

@@ -347,7 +347,7 @@ def test_explain_of_a_hostile_folder_is_clean_and_quick(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_explain_of_sif_with_an_oci_config_of_wrong_types(tmp_path: Path, value: object) -> None:
-    from kedge.compat.file_traits import _read_inspection
+    from kedge.compat.image_traits import _read_inspection
     from kedge.image.formats.singularityd.inspect_report import InspectReport
     from kedge.image.inspect import Inspection
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import CorruptImage, HostileImage, KedgeError
-from kedge.image.formats.oci import tar_archive as archive_module
+from kedge.image.formats.oci import open_stored as archive_module
 from kedge.image.formats.oci.layout import OciLayout
-from kedge.image.formats.oci.open_stored import open_images
-from kedge.image.formats.oci.tar_archive import TarArchive
+from kedge.image.formats.oci.open_stored import TarArchive, open_images
 from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
 from tests.builders.oci_images import make_image, make_tar, read_layers
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.builds.bases.ask_inside import list_prefixes, list_shown
+from kedge.builds.bases.bases import list_prefixes, list_shown
 from kedge.errors import ProgramFailed
 from kedge.image.host_programs.python_environment import ask_python
 from tests.builders.builds import Workshop

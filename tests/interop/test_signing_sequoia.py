@@ -11,9 +11,9 @@ import pytest
 
 from kedge.errors import KedgeError
 from kedge.image.trust.openpgp.armor import canonicalize_text, parse_cleartext, write_cleartext
-from kedge.image.trust.openpgp.generate import Owner, generate_key
 from kedge.image.trust.openpgp.key_validity import check_document, judge
 from kedge.image.trust.openpgp.keys import KeyBlock, make_public, read_keys
+from kedge.image.trust.openpgp.secret import Owner, generate_key
 from kedge.image.trust.openpgp.signature import TEXT, make_signature, read_signatures
 from kedge.image.trust.sign import unlock_key
 from tests.interop.test_signing_gpg import TEXTS

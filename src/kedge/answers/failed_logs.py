@@ -10,9 +10,8 @@ from typing import BinaryIO
 from kedge.base.frozen import JsonValue, frozen, replace
 from kedge.base.secret_text import mask_secrets
 from kedge.cluster.job_state import JobStatus
-from kedge.compat.failures.failure import CAUSE, CONSEQUENCE, GENERAL, Clue
-from kedge.compat.failures.find_clues import search_pieces, sort_clues
-from kedge.compat.failures.rank_labels import remove_colours, split_label
+from kedge.compat.failures.catalogue import CAUSE, CONSEQUENCE, GENERAL, Clue
+from kedge.compat.failures.find_clues import remove_colours, search_pieces, sort_clues, split_label
 from kedge.errors import FileProblem
 from kedge.image.clean_config import clean_text
 from kedge.jobs.failure_clues import list_outputs

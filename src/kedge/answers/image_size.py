@@ -17,9 +17,19 @@ from kedge.answers.image_trees import ImageFiles, ImageTree, list_files, open_im
 from kedge.base.manifest import ImageConfig
 from kedge.base.reference import Reference
 from kedge.base.tree import Node, NodeKind, find
-from kedge.compat.contents.file_types import name_type
-from kedge.compat.contents.leftovers import LeftoverRule, find_leftover, is_build_tool, list_leftover_rules
-from kedge.compat.contents.size_report import DuplicateFiles, LayerSize, PackageSize, Saving, SizeReport, SizeShare
+from kedge.compat.contents.size_report import (
+    DuplicateFiles,
+    LayerSize,
+    LeftoverRule,
+    PackageSize,
+    Saving,
+    SizeReport,
+    SizeShare,
+    find_leftover,
+    is_build_tool,
+    list_leftover_rules,
+    name_type,
+)
 from kedge.compat.packages.package import APK, CONDA, DPKG, PIP, RPM, InstalledPackage
 from kedge.image.clean_config import shorten_command
 from kedge.image.sources.image_source import LayeredImage

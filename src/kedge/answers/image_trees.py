@@ -9,15 +9,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kedge.base.manifest import ImageConfig
 from kedge.base.reference import Reference
 from kedge.base.tree import ContentSource, Node, NodeKind, find, walk
-from kedge.compat.packages.list_packages import is_database, list_packages
 from kedge.compat.packages.package import InstalledPackage
+from kedge.compat.packages.python_packages import list_python_packages
+from kedge.compat.packages.rpm_database import list_rpm_packages
+from kedge.compat.packages.system_packages import list_apk_packages, list_conda_packages, list_dpkg_packages
 from kedge.errors import UsageError
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.layer_survey import Fingerprint, FingerprintSink, assemble_records, copy_record, survey_layer
@@ -30,6 +34,9 @@ from kedge.image.sources.open_local import open_any_image
 from kedge.image.sources.resolve import resolve
 from kedge.image.tree_view import TreeView
 from kedge.image.workplace import Workplace
+
+if TYPE_CHECKING:
+    from kedge.system.views import View
 
 
 @dataclass(slots=True)
@@ -170,3 +177,36 @@ def list_files(root: Node) -> ImageFiles:
 def show_path(path: bytes) -> str:
     """A path of an image as people read it."""
     return "/" + os.fsdecode(path)
+
+
+# All packages of an image, whoever installed them, and which of its files hold what is known of them.
+
+_DATABASES = re.compile(
+    rb"""(?:.*/)?(?:
+        [^/]+\.(?:dist|egg)-info(?:/(?:METADATA|RECORD|PKG-INFO|direct_url\.json|installed-files\.txt))?
+      | [^/]+\.egg-link
+      | conda-meta/[^/]+\.json
+      | pyvenv\.cfg
+      | var/lib/dpkg/(?:status|status\.d/[^/]+|info/[^/]+\.list)
+      | (?:usr/)?lib/apk/db/installed
+      | (?:usr/lib/sysimage|var/lib)/rpm/(?:rpmdb\.sqlite|Packages|Packages\.db)
+      | etc/pip/constraint\.txt | etc/pip\.conf
+    )\Z""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def is_database(path: bytes) -> bool:
+    """Whether a file, by its path without a leading slash, is one that `list_packages` may read."""
+    return _DATABASES.match(path) is not None
+
+
+def list_packages(view: View) -> list[InstalledPackage]:
+    """The packages of all managers, those of Python first. What conda installed for Python is in both lists."""
+    return [
+        *list_python_packages(view),
+        *list_conda_packages(view),
+        *list_dpkg_packages(view),
+        *list_rpm_packages(view),
+        *list_apk_packages(view),
+    ]

@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from kedge.answers.doctor.diagnosis import Diagnosis
-from kedge.answers.doctor.finding import OK
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.surroundings import OK, Surroundings
 from kedge.base.frozen import replace
 from kedge.base.release import VERSION
 from kedge.base.secret_text import mask_secrets

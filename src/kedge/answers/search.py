@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kedge.base.frozen import replace
 from kedge.compat.tables.load import Tables
 from kedge.errors import KedgeError, NetworkFailed, UsageError
-from kedge.system.bounded_threads import answer_within
+from kedge.system.threads import answer_within
 
 if TYPE_CHECKING:
     from kedge.image.registry.catalog import CatalogAnswer, CatalogEntry

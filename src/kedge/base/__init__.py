@@ -3,7 +3,6 @@
 
 # The modules that other rooms import; tests/architecture/test_imports.py holds them to it.
 PUBLIC = (
-    "counting",
     "digest",
     "duration",
     "frozen",
@@ -13,7 +12,6 @@ PUBLIC = (
     "login_sources",
     "manifest",
     "nearest",
-    "owner_attribute",
     "owner_records",
     "packed_blocks",
     "patterns",
@@ -29,7 +27,6 @@ PUBLIC = (
     "size",
     "toml_text",
     "tree",
-    "typed_table",
     "versions",
     "words_of_other_tools",
     "yaml_text",

@@ -25,9 +25,8 @@ from kedge.base.reference import Reference, Transport
 from kedge.base.release import VERSION
 from kedge.base.tree import Node, NodeKind, find, walk
 from kedge.builds.bases.bases import OpenedBase, open_base
-from kedge.builds.results.finished_build import FinishedBuild
-from kedge.builds.results.result_image import open_result
-from kedge.builds.states.build_state import BuildState, StageResult, StepLayer
+from kedge.builds.result_image import FinishedBuild, open_result
+from kedge.builds.states.build_place import BuildState, StageResult, StepLayer
 from kedge.builds.step_values import Base, Recipe, RecipePlace, StagePlan
 from kedge.container.mounts.overlay_base import read_base
 from kedge.container.record_commands import COMMANDS_FILE

@@ -12,7 +12,7 @@ from kedge.builds.build import open_session
 from kedge.builds.convert_spec import names_image
 from kedge.builds.recipe_input import load_recipe
 from kedge.builds.request import BuildDisplay, BuildRequest, HostItem, NotMadeError
-from kedge.builds.states.build_state import StageResult
+from kedge.builds.states.build_place import StageResult
 from kedge.builds.step_values import Stage, StagePlan, Step
 from kedge.builds.steps.host_scripts import name_host_files
 from kedge.builds.steps.origins import FileOrigins

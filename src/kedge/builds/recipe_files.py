@@ -11,9 +11,10 @@ from typing import Any
 
 from kedge.base.frozen import JsonValue, replace
 from kedge.base.platform import Platform
-from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.convert.notes import ConvertedRecipe
-from kedge.builds.definition.parse import parse_stages
+from kedge.builds.convert.to_definition import convert_to_definition
+from kedge.builds.convert.to_dockerfile import convert_to_dockerfile
+from kedge.builds.definition.definition import parse_stages
 from kedge.builds.dockerfile.syntax import dump_syntax, read_syntax
 from kedge.builds.lint.lint_recipe import lint_recipe
 from kedge.builds.lint.recipe_view import LintFinding
@@ -183,3 +184,13 @@ def _list_stage(stage: Stage, sections: dict[int, Mapping[str, Any]], usual: str
         is_used=is_used,
         steps=steps,
     )
+
+
+# `kedge recipe convert`: a recipe of one kind printed as the other.
+
+
+def convert_recipe(text: str, name: str, kind: str) -> ConvertedRecipe:
+    """Print the recipe as the kind that it is not; `kind` is what it is, definition or dockerfile."""
+    if kind == "definition":
+        return convert_to_dockerfile(text, name)
+    return convert_to_definition(text, name)

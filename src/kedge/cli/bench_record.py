@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.answers.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot
-from kedge.answers.pages.drawing import write_svg
+from kedge.answers.pages.bench_plot import BenchPlot, PlotLine, PlotPoint, lay_out_plot, write_svg
 from kedge.base.size import format_size
 from kedge.cli.launch import read_count, read_seconds
 from kedge.errors import UsageError

@@ -91,7 +91,7 @@ def _unset(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _fakeroot(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.answers.fakeroot_advice import advise  # late: one subcommand
+    from kedge.answers.doctor.containers import advise  # late: one subcommand
 
     finding = advise(arguments.user, console.environ)
     if console.json:

@@ -6,15 +6,22 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.cli.console import wrap_hanging
 from kedge.cli.options import add_settings
+from kedge.cli.progress import leave_plain
+from kedge.cli.redaction import escape_line, redact
+from kedge.compat.failures.catalogue import CAUSE, CERTAIN, CONSEQUENCE, GENERAL, NOTE
 from kedge.errors import FailureFound, FileProblem, JobNotFound, KedgeError
 
 if TYPE_CHECKING:
     from kedge.answers.failed_logs import LogDiagnosis
     from kedge.cli.console import Console
+    from kedge.cli.doctor import Paint
+    from kedge.compat.failures.catalogue import Clue
 
 _STANDARD_INPUT = "-"
 _WIDEST = 100  # columns: longer lines are hard to read
@@ -114,8 +121,67 @@ def _clean(diagnosis: LogDiagnosis) -> dict[str, object]:
 def _show(
     diagnosis: LogDiagnosis, states: list[dict[str, object]], arguments: argparse.Namespace, console: Console
 ) -> None:
-    from kedge.cli.diagnose_text import render_diagnosis
 
     width = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     for line in render_diagnosis(diagnosis, states, everything=arguments.all, width=width, paint=console.paint):
         console.print(line)
+
+
+# A diagnosis of logs as lines for a terminal: the likeliest cause, its line and remedy; the rest only if asked.
+
+_WORDS = {CAUSE: "cause", GENERAL: "error", CONSEQUENCE: "follows from another failure", NOTE: "note"}
+_MEANINGS = {CAUSE: "bad", GENERAL: "bad", CONSEQUENCE: "warning", NOTE: "note"}
+
+
+def render_diagnosis(
+    diagnosis: LogDiagnosis,
+    states: Sequence[Mapping[str, object]],
+    *,
+    everything: bool,
+    width: int,
+    paint: Paint = leave_plain,
+) -> Iterator[str]:
+    """Yield all lines of a diagnosis of failed jobs."""
+    for state in states:
+        yield f"Job {escape_line(str(state['job']))}: {state['state']}"
+        if state["why"]:
+            yield from wrap_hanging("  why: ", escape_line(str(state["why"])), width)
+    if diagnosis.has_failure and states and all(str(state["state"]).startswith("completed") for state in states):
+        yield "The job completed. Its output has this message all the same:"
+    clues = [clue for clue in diagnosis.clues if everything or clue.is_failure or not diagnosis.has_failure]
+    shown = clues if everything or not diagnosis.has_failure else clues[:1]
+    for clue in shown:
+        yield from _render_clue(clue, width, paint)
+    if len(clues) > len(shown):
+        names = ", ".join(clue.name for clue in clues[len(shown) :])
+        yield from wrap_hanging("", f"{len(clues) - len(shown)} more with --all: {names}", width)
+    if not diagnosis.has_failure:
+        where = ", ".join(escape_line(name) for name in diagnosis.files) or "the job's output, which is empty"
+        yield from wrap_hanging("", f"kedge knows no failure message in {where}.", width, 2)
+    if not diagnosis.has_cause and diagnosis.last_lines:
+        yield "  last lines:"
+        yield from (f"    {_clean_line(line)}" for line in diagnosis.last_lines)
+
+
+def _render_clue(clue: Clue, width: int, paint: Paint) -> Iterator[str]:
+    sure = "" if clue.sure == CERTAIN else f" ({clue.sure})"
+    begin = f"{_WORDS[clue.level]}{sure}: "
+    first, *others = wrap_hanging(begin, _clean_line(clue.cause), width, 2)
+    yield first.replace(begin, paint(begin.rstrip(": "), _MEANINGS[clue.level]) + ": ", 1)
+    yield from others
+    yield from wrap_hanging(f"  {escape_line(clue.place)}: ", _clean_line(clue.line) + _tell_who(clue), width, 4)
+    yield from wrap_hanging("  remedy: ", clue.remedy, width)
+
+
+def _tell_who(clue: Clue) -> str:
+    """` [rank 3; 8 ranks, 12 times]`."""
+    parts = [f"rank {clue.rank}"] if clue.rank else []
+    if clue.ranks > 1:
+        parts.append(f"{clue.ranks} ranks")
+    if clue.count > max(clue.ranks, 1):
+        parts.append(f"{clue.count} times")
+    return f" [{', '.join(parts)}]" if parts else ""
+
+
+def _clean_line(text: str) -> str:
+    return escape_line(redact(text))

@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.base.counting import count_things
 from kedge.base.release import VERSION
-from kedge.base.size import format_size
+from kedge.base.size import count_things, format_size
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 
 if TYPE_CHECKING:
-    from kedge.answers.compare_trees import FileChange
-    from kedge.answers.image_diff import ImageDiff
+    from kedge.answers.image_diff import FileChange, ImageDiff
     from kedge.cli.console import Console
     from kedge.compat.contents.size_report import Saving, SizeReport, SizeShare
     from kedge.compat.packages.constraints import PackageChange

@@ -6,8 +6,10 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
+import time
 from typing import TYPE_CHECKING
 
+from kedge.base.size import format_size
 from kedge.cli.container import (
     SHIM,
     Speaker,
@@ -23,6 +25,7 @@ from kedge.cli.container import (
 from kedge.cli.signals import raised_signals
 from kedge.container import instance as instances
 from kedge.container.flags import HelpWanted, parse_words
+from kedge.container.instance import InstanceUsage, measure
 from kedge.container.options import RunOptions
 from kedge.errors import UsageError
 from kedge.system.process_tree import parse_signal
@@ -233,7 +236,6 @@ def _logs(arguments: argparse.Namespace, console: Console) -> None:
 
 
 def _stats(arguments: argparse.Namespace, console: Console) -> None:
-    from kedge.cli.instance_stats import show_stats  # late: the other subcommands need none of it
 
     instance = instances.find_instance(_environment_of(arguments.user), arguments.name)
     show_stats(instance, console, is_once=arguments.no_stream)
@@ -249,3 +251,59 @@ def _environment_of(user: str) -> Mapping[str, str]:
         return {"HOME": pwd.getpwnam(user).pw_dir}
     except KeyError:
         raise UsageError(f"no user '{user}' on this host", hint="list users: getent passwd") from None
+
+
+# `kedge instance stats`: what an instance uses, once or every second.
+
+_INTERVAL = 1.0  # seconds
+_HEADINGS = ("INSTANCE NAME", "CPU USAGE", "MEM USAGE / LIMIT", "MEM %", "BLOCK I/O", "PIDS")
+
+
+def show_stats(instance: Instance, console: Console, *, is_once: bool) -> None:
+    """Print a table, and unless it is wanted once, a line every second until the instance ends."""
+    before = measure(instance)
+    time.sleep(_INTERVAL)
+    now = measure(instance)
+    if console.json:
+        console.print_json(describe(instance, now, before))
+        return
+    first = _format_row(instance, now, before)
+    widths = [max(len(heading), len(cell)) + 2 for heading, cell in zip(_HEADINGS, first, strict=True)]
+    _print_line(console, _HEADINGS, widths)
+    _print_line(console, first, widths)
+    while not is_once and instance.lives:
+        before = now
+        time.sleep(_INTERVAL)
+        now = measure(instance)
+        if now.processes:
+            _print_line(console, _format_row(instance, now, before), widths)
+
+
+def describe(instance: Instance, now: InstanceUsage, before: InstanceUsage) -> dict[str, object]:
+    """The figures as JSON has them, in bytes and percent."""
+    return {
+        "instance": instance.name,
+        "cpu_percent": round(now.cpu_share(before), 2),
+        "cpu_seconds": now.cpu,
+        "memory": now.memory,
+        "memory_limit": now.limit,
+        "read": now.read,
+        "written": now.written,
+        "processes": now.processes,
+    }
+
+
+def _format_row(instance: Instance, now: InstanceUsage, before: InstanceUsage) -> tuple[str, ...]:
+    return (
+        instance.name,
+        f"{now.cpu_share(before):.2f}%",
+        f"{format_size(now.memory)} / {format_size(now.limit)}",
+        f"{100 * now.memory / max(1, now.limit):.2f}%",
+        f"{format_size(now.read)} / {format_size(now.written)}",
+        str(now.processes),
+    )
+
+
+def _print_line(console: Console, cells: tuple[str, ...], widths: list[int]) -> None:
+    line = "".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+    console.write_bytes(f"{line.rstrip()}\n".encode())

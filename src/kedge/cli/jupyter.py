@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kedge.cli.console import Console
     from kedge.jobs.alloc import Allocation
     from kedge.jobs.cluster import Cluster
-    from kedge.tools.jupyter.kernel_command import KernelCommand
+    from kedge.tools.jupyter.kernel_specs import KernelCommand
 
 _IMAGE = "SIF file, directory or reference"
 _CONTAINER_FIELDS = ("nv", "force", "binds", "container_options")
@@ -208,7 +208,7 @@ def _start(arguments: argparse.Namespace, console: Console) -> int:
     """Become the kernel, or stand for the one in a job."""
     from kedge.system.spawn import replace_process
     from kedge.system.start_kedge import own_command
-    from kedge.tools.jupyter.kernel_command import require_packages
+    from kedge.tools.jupyter.kernel_specs import require_packages
 
     command = _read_command(arguments)
     require_packages(command)
@@ -280,7 +280,7 @@ def _make_absolute(bind: str) -> str:
 
 
 def _read_command(arguments: argparse.Namespace) -> KernelCommand:
-    from kedge.tools.jupyter.kernel_command import KernelCommand
+    from kedge.tools.jupyter.kernel_specs import KernelCommand
 
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else list(arguments.words)
     if not words:

@@ -15,8 +15,8 @@ from kedge.image import keys
 from kedge.image.signatures import choose_block, open_ring
 from kedge.image.trust.keyring import KeyRing, select_key
 from kedge.image.trust.keyserver import DEFAULT_SERVER
-from kedge.image.trust.openpgp.generate import Owner
 from kedge.image.trust.openpgp.keys import KeyBlock
+from kedge.image.trust.openpgp.secret import Owner
 from kedge.image.trust.openpgp.signature import format_time
 
 if TYPE_CHECKING:

@@ -148,8 +148,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Plan, check, launch."""
     from kedge.base.secret_text import mask_words
     from kedge.cluster.sites.find_site import find_site
-    from kedge.launch.prepare import plan_launch
-    from kedge.launch.ready_image import make_image_ready
+    from kedge.launch.prepare import make_image_ready, plan_launch
 
     request = _read_request(arguments)
     site = find_site(console.settings, console.environ, console.progress.warn)
@@ -264,8 +263,8 @@ def _tell(failure: RankFailure, contract: Contract, console: Console) -> None:
     """Which rank failed and how, its last lines, and what they mean."""
     from kedge.cli.redaction import escape_controls, escape_line
     from kedge.cli.status import warn_of_site_failures
-    from kedge.compat.failures.rank_labels import remove_colours
-    from kedge.launch.explain_end import find_rank_clue
+    from kedge.compat.failures.find_clues import remove_colours
+    from kedge.launch.describe import find_rank_clue
     from kedge.system.process import describe_status
 
     how = failure.how or (describe_status(failure.status) if failure.status is not None else "failed")

@@ -53,7 +53,7 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
     from kedge.base.platform import Platform
     from kedge.builds.recipe_files import list_steps, open_recipe, parse_syntax, show_syntax
     from kedge.builds.step_values import BuildArguments
-    from kedge.cli.build_values import read_build_arguments
+    from kedge.cli.build_words import read_build_arguments
 
     file = open_recipe(arguments.file, arguments.kind)
     if arguments.ast:

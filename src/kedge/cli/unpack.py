@@ -70,7 +70,7 @@ def _unpack_or_mount(arguments: argparse.Namespace, console: Console) -> int:
     try:
         unpack(text, workplace, policy=arguments.pull)
     except (NoSpace, FileProblem) as problem:
-        from kedge.image.mount_when_no_room import find_mountable
+        from kedge.image.unpack import find_mountable
 
         path = find_mountable(text, workplace, problem, policy=arguments.pull)
         os.write(arguments.or_mount, os.fsencode(path))

@@ -5,13 +5,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kedge.compat.rules.cpu_rule import judge_processor
-from kedge.compat.rules.glibc_rule import judge_glibc
+from kedge.base.frozen import replace
+from kedge.base.versions import order
+from kedge.cluster.mpi import DOUBTFUL, FAILS, SINGLETONS, WORKS, MpiHost, MpiImage
+from kedge.compat.mpi.judge_hybrid import judge_hybrid
+from kedge.compat.mpi.pmi import choose_mpi_type
+from kedge.compat.mpi.read_tree import parse_title, read_stated_mpi
 from kedge.compat.rules.gpu_judgement import RANKS, GpuJudgement, judge_gpu
-from kedge.compat.rules.mpi_rule import judge_mpi
 from kedge.compat.rules.nvidia_require_rule import judge_requirements
-from kedge.compat.target import Gpu, join_names
-from kedge.compat.verdict import FAIL, FORWARD, MINOR, NATIVE, NO, NOTE, PTX, UNKNOWN, Judgement, Verdict
+from kedge.compat.target import THIS_MACHINE, Gpu, join_names
+from kedge.compat.verdict import (
+    FAIL,
+    FORWARD,
+    MINOR,
+    NATIVE,
+    NO,
+    NOTE,
+    OK,
+    OPEN,
+    PTX,
+    UNKNOWN,
+    WARNING,
+    Judgement,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,3 +132,116 @@ def _shorten(judgement: Judgement) -> str:
     """A sentence as the end of another one: its first part."""
     first = judgement.sentence.partition(". ")[0].partition(": ")[0].rstrip(".")
     return first[:1].lower() + first[1:]
+
+
+# CPU: the architecture of an image against that of a host, and the instructions that NGC images need.
+
+
+def judge_processor(traits: ImageTraits, target: Target) -> list[Judgement]:
+    """Judgements about the CPU; none where nothing is known."""
+    ours, offered = target.architecture, traits.architectures or (traits.architecture,)
+    if not ours or not any(offered):
+        return []
+    if ours not in offered:
+        return [_refuse(" and ".join(architecture for architecture in offered if architecture), offered[0], target)]
+    if not traits.tells_processors:
+        return _judge_unseen(traits, target)
+    if traits.architecture and traits.architecture != ours:
+        sentence = f"This describes the image for {traits.architecture}; there is also one for {ours}."
+        return [Judgement("processor", OPEN, sentence, f"Add --arch {ours} to see that one.")]
+    sentence = f"There is an image for {ours}." if len(offered) > 1 else f"The image is for {ours}."
+    return [Judgement("processor", OK, sentence), *_judge_instructions(traits, target)]
+
+
+def _refuse(offered: str, first: str, target: Target) -> Judgement:
+    ours = target.architecture
+    if target.architecture_source == THIS_MACHINE:
+        sentence = f"The image is for {offered}, and this host is {ours}: programs fail with 'Exec format error'."
+        remedy = f"If the compute nodes are {first}, add --arch {first}; else take a tag for {ours}."
+        return Judgement("processor", FAIL, sentence, remedy)
+    sentence = f"The image is for {offered}, and {target.title} is {ours}: programs fail with 'Exec format error'."
+    return Judgement("processor", FAIL, sentence, f"Take a tag for {ours}, or a node with {first}.")
+
+
+def _judge_unseen(traits: ImageTraits, target: Target) -> list[Judgement]:
+    """By the tables alone, which do not say it of most tags; all of NVIDIA's have an image for amd64."""
+    ours = target.architecture
+    if ours == "amd64":
+        return _judge_instructions(traits, target)
+    return [Judgement("processor", OPEN, f"It is unknown whether there is an image for {ours}.")]
+
+
+def _judge_instructions(traits: ImageTraits, target: Target) -> list[Judgement]:
+    """NVIDIA's monthly images look for AVX when they start, and warn where there is none."""
+    if target.architecture != "amd64" or not traits.release or target.cpu_features is None:
+        return []
+    if "avx" in target.cpu_features:
+        return []
+    cpu = f" ({target.cpu})" if target.cpu else ""
+    sentence = f"NVIDIA's images need a CPU with AVX, and {target.title}{cpu} has none."
+    remedy = "If a program fails with 'Illegal instruction', use another node."
+    return [Judgement("processor", WARNING, sentence, remedy)]
+
+
+# C library: what happens to host libraries inside an image. kedge brings in the driver's own, which need little.
+
+_MUSL_SYSTEMS = ("alpine", "void", "chimera")
+_GLVND_SINCE = (2, 34)  # hosts from here on have graphics loaders that older images cannot load
+
+
+def judge_glibc(traits: ImageTraits, target: Target) -> list[Judgement]:
+    """Judge how libraries of the host get on with the image's C library; empty where nothing is known."""
+    if _is_musl(traits):
+        sentence = (
+            f"The image ({traits.os.value or 'musl'}) uses the C library musl. The driver's libraries are built for "
+            f"glibc and do not load in it, so programs cannot use GPUs."
+        )
+        remedy = "Take an image based on Ubuntu, Debian or Rocky Linux."
+        return [Judgement("glibc", WARNING, sentence, remedy)] if target.has_gpus is not False else []
+    ours, theirs = order(traits.glibc.value), order(target.glibc)
+    if not ours or not theirs or theirs <= ours:
+        return []
+    older = f"The image has glibc {traits.glibc.value}, older than the {target.glibc} of {target.title}."
+    judgements = []
+    if target.has_gpus is not False and theirs >= _GLVND_SINCE > ours:
+        sentence = (
+            f"{older} With 'apptainer --nv', which mounts graphics libraries of the host, programs can fail with "
+            f"'GLIBC_2.34 not found'. kedge mounts the driver's own libraries only, which avoids this."
+        )
+        judgements.append(Judgement("glibc", NOTE, sentence))
+    if target.mpi:
+        sentence = f"{older} The host's {target.mpi}, if bound into the image, may need the newer one and not load."
+        judgements.append(Judgement("glibc", WARNING, sentence, "Use the image's own MPI, or a newer image."))
+    return judgements
+
+
+def _is_musl(traits: ImageTraits) -> bool:
+    """Whether the image's C library is musl."""
+    return "musl" in traits.glibc.value.lower() or traits.os.value.lower().startswith(_MUSL_SYSTEMS)
+
+
+# MPI: whether the launcher of a host starts ranks with the MPI of an image, as `compat/mpi` judges it.
+#
+# `kedge mpi check` and `kedge launch` know more, because they read files; what is certain by names is said here.
+
+_LEVELS = {WORKS: OK, DOUBTFUL: NOTE, FAILS: WARNING, SINGLETONS: WARNING}
+_USUAL = ("pmix", "pmi2")  # what srun has at most sites
+
+
+def judge_mpi(traits: ImageTraits, target: Target) -> list[Judgement]:
+    """Judge jobs of several ranks; no judgement where either MPI is unknown."""
+    inside = read_stated_mpi(traits)
+    outside = replace(parse_title(target.mpi), launcher=target.mpi) if target.mpi else None
+    if inside is None or outside is None or not inside.abi or not outside.abi:
+        return []
+    verdict = judge_hybrid(MpiImage(traits.name, (inside,)), MpiHost(outside))
+    remedy = verdict.remedy
+    if verdict.level == SINGLETONS:
+        word = choose_mpi_type(inside, _USUAL)
+        remedy = f"start ranks with srun --mpi={word}, or with the image's own mpirun on one node"
+    level = _LEVELS.get(verdict.level, NOTE)
+    return [Judgement("mpi", level, _make_sentence(verdict.reason), _make_sentence(remedy))]
+
+
+def _make_sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

@@ -52,7 +52,7 @@ def _unlock(image: str, key: Path) -> str:
     from kedge.image.formats.sif.layout import DataType
     from kedge.image.formats.sif.reader import SifReader
     from kedge.image.trust.crypto import unlock_message
-    from kedge.image.trust.keyfiles import read_key_file
+    from kedge.image.trust.keyring import read_key_file
     from kedge.system.files import explained
 
     with explained(image), Path(image).open("rb") as file:

@@ -13,12 +13,11 @@ from typing import Protocol, TypeVar
 from kedge.base.frozen import JsonValue
 from kedge.errors import KedgeError, KeyNotFound, KeyUnusable, NetworkFailed, RegistryProtocolError
 from kedge.image.trust import keyserver
-from kedge.image.trust.keyfiles import read_key_file
-from kedge.image.trust.keyring import KeyRing, find_in_blocks, normalize_fingerprint
+from kedge.image.trust.keyring import KeyRing, find_in_blocks, normalize_fingerprint, read_key_file
 from kedge.image.trust.openpgp import algorithms
-from kedge.image.trust.openpgp.generate import Owner, generate_key
 from kedge.image.trust.openpgp.key_validity import judge
 from kedge.image.trust.openpgp.keys import KeyBlock, armor_block, make_public, read_keys
+from kedge.image.trust.openpgp.secret import Owner, generate_key
 from kedge.system.files import atomic_output
 
 _MAXIMUM_ANSWER = 8 << 20

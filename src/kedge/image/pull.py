@@ -172,7 +172,7 @@ def image_key(reference: Reference, digest: Digest, codec: str) -> str:
 
 
 def _pull_local(request: PullRequest, source: Source, plan: Pulled, workplace: Workplace) -> Pulled:
-    from kedge.image.recompress_sif import repack_sif
+    from kedge.image.convert import repack_sif
     from kedge.image.sources.fetch_sif import check_architecture
     from kedge.image.sources.open_local import open_local_image
     from kedge.image.write_image import choose_options, write_image

@@ -16,8 +16,7 @@ from kedge.image.formats.sif.reader import SifReader
 from kedge.image.keys import Fetch, KeySummary, fetch_key, summarize
 from kedge.image.trust.certificates import CertificateFiles, load_certified_key
 from kedge.image.trust.crypto import PassphraseNeeded, SigningKey, load_private_pem, load_public_pem
-from kedge.image.trust.keyfiles import read_key_file
-from kedge.image.trust.keyring import KeyRing, find_in_blocks, locate_folder, select_key
+from kedge.image.trust.keyring import KeyRing, find_in_blocks, locate_folder, read_key_file, select_key
 from kedge.image.trust.keyserver import DEFAULT_SERVER
 from kedge.image.trust.openpgp.keys import KeyBlock, merge_blocks
 from kedge.image.trust.sign import AskPassphrase, DocumentSigner, PemSigner, SignSelection, sign_image, unlock_key

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kedge.cluster.job_state import JobStatus, State
-from kedge.compat.failures.failure import Clue
+from kedge.compat.failures.catalogue import Clue
 from kedge.compat.failures.find_clues import search_pieces, sort_clues
 from kedge.jobs.logs import find_logs
 from kedge.jobs.records import Record

@@ -9,7 +9,10 @@ from typing import Any
 from kedge.base.frozen import as_dict
 from kedge.base.secret_text import mask_value, mask_words
 from kedge.cluster.ranks import own_variables
+from kedge.compat.failures.catalogue import CAUSE, GENERAL, Clue
+from kedge.compat.failures.find_clues import find_clues
 from kedge.launch.contracts import Contract, rank_command, rank_variables
+from kedge.launch.follow_output import RankFailure
 from kedge.launch.plan import CONTAINED, LaunchPlan
 from kedge.launch.variables import find_leaking
 
@@ -56,3 +59,15 @@ def _list_ranks(plan: LaunchPlan, environ: Mapping[str, str]) -> list[dict[str, 
 
 def _mask(variables: Mapping[str, str | None]) -> dict[str, str | None]:
     return {name: value if value is None else mask_value(name, value) for name, value in variables.items()}
+
+
+# Why a rank failed, as far as its last lines and those of the launcher say.
+
+_SHOWN_ALREADY = ("python-exception", "mpi-abort")  # what says no more than the lines do that the user sees
+
+
+def find_rank_clue(failure: RankFailure) -> Clue | None:
+    """The likeliest cause; None where no known message explains it."""
+    clues = find_clues("\n".join((*failure.lines, *failure.launcher_lines)))
+    chosen = (clue for clue in clues if clue.level in (CAUSE, GENERAL) and clue.name not in _SHOWN_ALREADY)
+    return next(chosen, None)

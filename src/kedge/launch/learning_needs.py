@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING
 
 from kedge.base.frozen import frozen
 from kedge.compat.packages.python_search import (
+    TORCHRUN,
     FoundPackage,
+    TorchLauncher,
+    describe_torch,
     find_package,
     find_program,
+    find_torch_launcher,
     list_path,
     list_python_path,
     search_files,
 )
-from kedge.compat.packages.torch_launchers import TORCHRUN, TorchLauncher, describe_torch, find_torch_launcher
 from kedge.errors import KedgeError, LaunchRefused
 from kedge.image.inspect import inspect_path
 from kedge.image.open_view import open_view, read_file_environment

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 
 from kedge.base.frozen import frozen
-from kedge.cluster.interfaces import InterfaceChoice, NetworkInterface, choose_interface
-from kedge.cluster.network_interfaces import read_interfaces
+from kedge.cluster.interfaces import InterfaceChoice, NetworkInterface, choose_interface, read_interfaces
 from kedge.cluster.ranks import Rank
 from kedge.errors import LaunchRefused, ProgramFailed, ProgramMissing
 from kedge.launch.contracts import Contract

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kedge.base.frozen import frozen, replace
+from kedge.base.image_argument import find_path
 from kedge.base.rank_variables import OWN_TOKEN
 from kedge.cluster.allocation import Allocation
-from kedge.cluster.interfaces import InterfaceChoice
+from kedge.cluster.interfaces import InterfaceChoice, read_interfaces
 from kedge.cluster.launchers.known import find_launch_program
 from kedge.cluster.launchers.open_mpi import list_settings
 from kedge.cluster.launchers.program import StartRequest
 from kedge.cluster.mpi import BIND, OPEN_MPI, MpiHost, MpiImage
-from kedge.cluster.network_interfaces import read_interfaces
 from kedge.cluster.ranks import find_launcher
 from kedge.cluster.schedulers.choose import find_facts
 from kedge.cluster.site import Site
@@ -34,6 +34,7 @@ from kedge.launch.surroundings import (
 )
 from kedge.launch.variables import MASKING, list_handed_on
 from kedge.system.programs import find_program
+from kedge.system.settings import Settings
 from kedge.system.start_kedge import own_start_command
 
 _PORTS = 50  # that are tried
@@ -105,7 +106,7 @@ def _find_doubt(request: LaunchRequest, image: MpiImage) -> str:
 def _read_image(request: LaunchRequest, environ: Mapping[str, str]) -> MpiImage:
     if not request.is_about_mpi:
         return MpiImage(request.image)
-    from kedge.compat.mpi_for_launch import read_launched_mpi  # late: not every launch is about MPI
+    from kedge.compat.found_mpis import read_launched_mpi  # late: not every launch is about MPI
 
     return read_launched_mpi(request.image, environ, program="".join(request.command[:1]))
 
@@ -122,7 +123,7 @@ class _Needs:
 def _check_needs(request: LaunchRequest, environ: Mapping[str, str]) -> _Needs:
     if request.contract in (Contract.NONE, Contract.RANKS, Contract.MULTIPROC):
         return _Needs()
-    from kedge.compat.mpi_for_launch import find_launched_path
+    from kedge.compat.found_mpis import find_launched_path
     from kedge.launch.learning_needs import check_needs, read_surroundings  # late: most launches are others
 
     found = check_needs(
@@ -140,7 +141,7 @@ def _check_needs(request: LaunchRequest, environ: Mapping[str, str]) -> _Needs:
 
 
 def _read_host(environ: Mapping[str, str]) -> MpiHost:
-    from kedge.compat.mpi_of_host import read_host_mpi  # late: likewise
+    from kedge.compat.found_mpis import read_host_mpi  # late: likewise
 
     return read_host_mpi(environ)
 
@@ -319,3 +320,52 @@ def _count_processes(
 
 def _cpus_of_rank(allocation: Allocation, cpus: int, count: int) -> int:
     return max(cpus // count, 1) if cpus else allocation.cpus_per_task
+
+
+# Before a launch: an image that is named by a reference is fetched once, here, and means the same on every node.
+#
+# Without this the first ranks of all nodes would ask the registry, which many compute nodes cannot reach, and a tag
+# that moves meanwhile would give them different images. What is fetched here is in the cache that nodes share: another
+# node only unpacks it, by one of its ranks.
+
+
+def make_image_ready(
+    request: LaunchRequest, settings: Settings, environ: Mapping[str, str], warn: Callable[[str], None]
+) -> LaunchRequest:
+    """The request for an image that is on this node; raises what the pull raises. Files are as they are."""
+    if find_path(request.image) or request.image.startswith("instance:"):
+        return request
+    from kedge.container.flags import parse_words  # late, all of these: most images are files
+    from kedge.container.start_container import unpack_in_child
+    from kedge.image.node_cache import is_volatile
+
+    options = parse_words("exec", [*request.options, request.image, "true"], environ)
+    if is_volatile(request.image) or "--disable-cache" in options.pull_words:
+        return request
+    image = request.image
+    if options.pull != "never" and read_allocation_here(environ).node_count > 1:
+        image = _pin(image, settings, warn)
+    if not _is_here(image, options.pull, options.pull_words, environ):
+        unpack_in_child(options, image, may_mount=True)
+    return replace(request, image=image, options=(*request.options, "--pull", "missing"))
+
+
+def _pin(image: str, settings: Settings, warn: Callable[[str], None]) -> str:
+    """The image by its digest of this moment; as it is where the registry does not answer."""
+    from kedge.cluster.job import NOW, StagedImage
+    from kedge.image.pin_digest import pin_image
+
+    pin = pin_image(image, StagedImage(image, when=NOW), settings, "")
+    for warning in pin.warnings:
+        warn(warning)
+    return pin.reference or image
+
+
+def _is_here(image: str, pull: str, words: list[str], environ: Mapping[str, str]) -> bool:
+    """Whether the start of a container would ask nobody."""
+    from kedge.image.node.tag_lookups import find_current
+    from kedge.image.node_cache import find_by_reference
+
+    if pull in ("missing", "never"):
+        return bool(find_by_reference(image, os.uname().machine, environ))
+    return pull == "auto" and bool(find_current(image, os.uname().machine, environ, words))

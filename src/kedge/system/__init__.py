@@ -4,7 +4,6 @@
 # The modules that other rooms import; tests/architecture/test_imports.py holds them to it.
 PUBLIC = (
     "bounded_children",
-    "bounded_threads",
     "bundle_copy",
     "call_notices",
     "child_group",

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.host_target import describe_host
-from kedge.answers.targets import find_target, parse_driver, require_gpus
+from kedge.answers.targets import describe_host, find_target, parse_driver, require_gpus
 from kedge.base.frozen import replace
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import BUILT_IN, NAMED, THIS_MACHINE

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.base.owner_attribute import decode_owner, encode_owner
+from kedge.base.owner_records import decode_owner, encode_owner
 from tests.builders.rows import each_row
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kedge.builds.request import BuildRequest, StepLabel, StepOutcome
-from kedge.cli.build_failure import describe_failure, describe_problem, show_excerpt
+from kedge.cli.build import describe_failure, describe_problem, show_excerpt
 from kedge.cli.build_steps import FailedStep
 from kedge.cli.progress import leave_plain
 from kedge.errors import BuildFailed, KedgeError

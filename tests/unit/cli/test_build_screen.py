@@ -15,7 +15,7 @@ from typing import TextIO
 import pytest
 
 from kedge.builds.request import StepLabel, StepOutcome
-from kedge.cli.build_screen import BuildScreen, measure
+from kedge.cli.build_display import BuildScreen, measure
 from kedge.cli.progress import CountedTask, Reporter
 
 MAKE = StepLabel("builder", 3, 7, "RUN make " + "very " * 40 + "long")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.base.image_format import ImageFormat
-from kedge.cli.build_values import read_build_arguments, read_export, read_pairs, read_secret
+from kedge.cli.build_words import read_build_arguments, read_export, read_pairs, read_secret
 from kedge.errors import FileProblem, KedgeError, UsageError
 from tests.builders.rows import each_row
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cluster.interfaces import LinkKind, choose_interface
-from kedge.cluster.network_interfaces import read_interfaces
+from kedge.cluster.interfaces import LinkKind, choose_interface, read_interfaces
 from tests.requirements import require_program
 
 ROUTES = """\

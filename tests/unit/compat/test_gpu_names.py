@@ -10,9 +10,8 @@ import sys
 import pytest
 
 from kedge.cluster.sites.profile import SHIPPED as PROFILES
-from kedge.compat.tables import gpu_index
-from kedge.compat.tables.gpu_index import find_capability
-from kedge.compat.tables.gpu_names import find_gpu, make_gpu
+from kedge.compat.tables import gpu_names
+from kedge.compat.tables.gpu_names import find_capability, find_gpu, make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.errors import UnknownGpu
 from tests.builders.rows import each_row
@@ -217,13 +216,13 @@ def test_index_says_what_the_table_says() -> None:
 
 def test_index_of_a_broken_table_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     for table in ("/nowhere", __file__, "/dev/null"):
-        monkeypatch.setattr(gpu_index, "_TABLE", table)
+        monkeypatch.setattr(gpu_names, "_TABLE", table)
         assert find_capability("NVIDIA H200") is None
 
 
 def test_index_is_cheap() -> None:
     code = (
-        "import sys; before = set(sys.modules); import kedge.compat.tables.gpu_index as index;"
+        "import sys; before = set(sys.modules); import kedge.compat.tables.gpu_names as index;"
         "index.find_capability('H200');"
         "print(sorted(set(sys.modules) - before))"
     )

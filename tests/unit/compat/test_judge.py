@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from kedge.base.frozen import replace
-from kedge.compat.contents.known_traits import read_known_traits
 from kedge.compat.contents.read_traits import read_traits
+from kedge.compat.image_traits import read_known_traits
 from kedge.compat.judge import judge
 from kedge.compat.rules.driver_lookup import takes_forward_compat
 from kedge.compat.rules.libcuda_choice import is_data_center

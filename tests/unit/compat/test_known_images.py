@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.compat.contents.known_traits import read_known_traits
+from kedge.compat.image_traits import read_known_traits
 from kedge.compat.tables.known_images import KNOWN_IMAGES, load_known_images, tell_builds
 from kedge.compat.tables.load import load_tables, parse_table
 from tests.builders.rows import each_row

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cluster.mpi import MPICH, OPEN_MPI, MpiFacts, MpiImage
-from kedge.compat.known_mpis import describe_file, recall_host, recall_image
+from kedge.compat.found_mpis import describe_file, recall_host, recall_image
 
 OPEN = MpiFacts(OPEN_MPI, "4.1.4", pmi=("pmix",), fabrics=("ucx",), variables=(("OPAL_PREFIX", "/opt/x"),))
 IMAGE = MpiImage("app.sif", (OPEN, MpiFacts(MPICH, "4.0.2")), "2.36", is_searched=True, notes=("two",))

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.compat.contents.file_types import name_type
-from kedge.compat.contents.leftovers import find_leftover, is_build_tool, list_leftover_rules
+from kedge.compat.contents.size_report import find_leftover, is_build_tool, list_leftover_rules, name_type
 from tests.builders.rows import each_row
 
 

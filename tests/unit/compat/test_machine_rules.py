@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.compat.rules.cpu_rule import judge_processor
-from kedge.compat.rules.glibc_rule import judge_glibc
-from kedge.compat.rules.mpi_rule import judge_mpi
+from kedge.compat.judge import judge_glibc, judge_mpi, judge_processor
 from kedge.compat.target import Target
 from kedge.compat.traits import Fact, ImageTraits
 from kedge.compat.verdict import FAIL, NOTE, OK, OPEN, WARNING, Judgement

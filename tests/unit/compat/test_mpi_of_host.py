@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cluster.mpi import MPICH, OPEN_MPI
-from kedge.compat.mpi_of_host import find_pmi_library, list_mpi_types, read_host_mpi
+from kedge.compat.found_mpis import find_pmi_library, list_mpi_types, read_host_mpi
 from kedge.system.views import TableView
 from tests.builders.elf_files import make_library
 

@@ -12,7 +12,7 @@ from kedge.cluster.job import Job, Parallel, StagedImage
 from kedge.cluster.site import Queue, Site
 from kedge.errors import LaunchRefused
 from kedge.image.pin_digest import pin_image
-from kedge.jobs.check_mpi import advise_unpulled, check_job_mpi
+from kedge.jobs.check_image import advise_unpulled, check_job_mpi
 from kedge.system.settings import Settings
 from tests.builders.elf_files import make_library
 from tests.builders.images import make_config

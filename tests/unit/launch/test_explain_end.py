@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.launch.explain_end import find_rank_clue
+from kedge.launch.describe import find_rank_clue
 from kedge.launch.follow_output import RankFailure
 
 

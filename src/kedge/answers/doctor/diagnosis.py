@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kedge.answers.doctor.finding import FAIL, SKIPPED, WARNING, Finding
-from kedge.answers.doctor.surroundings import Check
-from kedge.base.counting import count_things
+from kedge.answers.doctor.surroundings import FAIL, SKIPPED, WARNING, Check, Finding
 from kedge.base.frozen import NOTHING, frozen
+from kedge.base.size import count_things
 
 GROUPS = ("Containers", "GPU", "Cluster", "Storage", "Network", "Environment", "Image")  # of Check.group
 

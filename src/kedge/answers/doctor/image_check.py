@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from kedge.answers.doctor.environment.leaking_variables import list_user_sites
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.answers.doctor.surroundings import Check, Surroundings
+from kedge.answers.doctor.environment import list_user_sites
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Check, Finding, Surroundings
 from kedge.answers.explain import Explanation, chart_explanation, explain
 from kedge.answers.targets import find_target
 from kedge.base.frozen import replace
@@ -24,8 +23,8 @@ from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import FORWARD, MINOR, NATIVE, NO, PTX, UNKNOWN, Judgement, Verdict
 from kedge.errors import KedgeError
 from kedge.image.workplace import Workplace
-from kedge.system.bounded_threads import answer_within
 from kedge.system.settings import home_directory
+from kedge.system.threads import answer_within
 
 _REGISTRY_SECONDS = 1.2  # then the tables alone are asked
 _SECONDS = 1.7

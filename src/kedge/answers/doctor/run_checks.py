@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
+from typing import cast
 
-from kedge.answers.doctor.check_list import CHECKS, import_checks
 from kedge.answers.doctor.diagnosis import Diagnosis
-from kedge.answers.doctor.finding import FAIL, LEVELS, SKIPPED, WARNING, Finding
-from kedge.answers.doctor.surroundings import Check, Surroundings
+from kedge.answers.doctor.surroundings import FAIL, LEVELS, SKIPPED, WARNING, Check, Finding, Surroundings
 from kedge.base.frozen import as_dict, replace
 from kedge.base.nearest import propose
 from kedge.base.size import format_size
@@ -173,3 +173,91 @@ def _read_distribution(root: Path) -> str:
                 if key == "PRETTY_NAME":
                     return value.strip().strip("\"'")
     return "unknown"
+
+
+# The table of checks in the order of the output. A check's module is imported only for checks that run.
+#
+# Every check needs a heading of its name in docs/guides/doctor.md.
+
+
+def _late(module: str, function: str) -> Callable[[Surroundings], list[Finding]]:
+    """A check's function that imports its module when it is called: a broken or slow one costs only itself."""
+
+    def run(surroundings: Surroundings) -> list[Finding]:
+        loaded = getattr(importlib.import_module(f"kedge.answers.doctor.{module}"), function)
+        return cast("Callable[[Surroundings], list[Finding]]", loaded)(surroundings)
+
+    return run
+
+
+# name, title, group, module, function; and how many seconds it may take, where that is not one
+_ROWS: tuple[tuple[str | float, ...], ...] = (
+    ("kernel", "kernel", "Containers", "containers", "check_kernel"),
+    ("user-namespaces", "namespaces", "Containers", "containers", "check_user_namespaces"),
+    ("outer-container", "outer container", "Containers", "containers", "check_outer_container"),
+    ("overlay", "overlay", "Containers", "containers", "check_overlay"),
+    ("fuse", "FUSE", "Containers", "containers", "check_fuse"),
+    ("overlay-files", "overlays in files", "Containers", "containers", "check_overlay_files"),
+    ("seccomp", "seccomp", "Containers", "containers", "check_seccomp"),
+    ("setuid-programs", "setuid programs", "Containers", "containers", "check_new_privileges"),
+    ("subordinate-ids", "subordinate ids", "Containers", "containers", "check_subordinate_ids"),
+    ("gpu-driver", "GPU driver", "GPU", "gpu", "check_driver"),
+    ("gpu-devices", "GPU devices", "GPU", "gpu", "check_devices"),
+    ("gpu-answer", "GPU answer", "GPU", "gpu", "check_nvml", 1.7),
+    ("gpu-libraries", "driver libraries", "GPU", "gpu", "check_libraries"),
+    ("gpu-selection", "GPU selection", "GPU", "gpu", "check_selection"),
+    ("cdi", "CDI", "GPU", "gpu", "check_cdi"),
+    ("fabric", "fast network", "GPU", "gpu", "check_fabric"),
+    ("mpi", "MPI", "Cluster", "cluster", "check_mpi"),
+    ("site", "site", "Cluster", "cluster", "check_site"),
+    ("scheduler", "scheduler", "Cluster", "cluster", "check_scheduler", 1.5),
+    ("mpi-plugins", "MPI under srun", "Cluster", "cluster", "check_mpi_plugins", 1.5),
+    ("accounts", "accounts", "Cluster", "cluster", "check_accounts", 1.5),
+    ("shared-folders", "shared directories", "Cluster", "cluster", "check_shared_folders"),
+    ("job-records", "records of jobs", "Cluster", "cluster", "check_job_records"),
+    ("proxies", "proxies", "Network", "network", "check_proxies", 1.5),
+    ("registries", "registries", "Network", "network", "check_registries", 1.5),
+    ("certificates", "certificates", "Network", "network", "check_certificates"),
+    ("credentials", "credentials", "Network", "network", "check_credentials"),
+    ("logins", "logins", "Network", "network", "check_logins", 1.5),
+    ("store", "store", "Storage", "storage", "check_store", 1.5),
+    ("cached-images", "cached images", "Storage", "storage", "check_cached_images", 1.5),
+    ("home", "home", "Storage", "storage", "check_home", 1.5),
+    ("old-caches", "old caches", "Storage", "storage", "check_old_caches"),
+    ("temporary", "temporary files", "Storage", "storage", "check_temporary"),
+    ("node-place", "unpacked images", "Storage", "storage", "check_node_place"),
+    ("shared-memory", "shared memory", "Storage", "storage", "check_shared_memory"),
+    ("memory", "memory", "Environment", "environment", "check_memory"),
+    ("processes", "processes", "Environment", "environment", "check_processes"),
+    ("open-files", "open files", "Environment", "environment", "check_open_files"),
+    ("locked-memory", "locked memory", "Environment", "environment", "check_locked_memory"),
+    ("core-files", "core files", "Environment", "environment", "check_core_files"),
+    ("clock", "clock", "Environment", "environment", "check_clock"),
+    (
+        *("compiled-modules", "kedge's modules", "Environment"),
+        *("environment", "check_compiled_modules"),
+    ),
+    ("locale", "locale", "Environment", "environment", "check_locale"),
+    ("python-leaks", "Python of this shell", "Environment", "environment", "check_python_leaks"),
+    ("loader-leaks", "loader of this shell", "Environment", "environment", "check_loader_leaks"),
+    ("variables", "variables", "Environment", "environment", "check_variables"),
+    ("binds", "binds of variables", "Environment", "environment", "check_binds"),
+    ("search-path", "PATH", "Environment", "environment", "check_search_path"),
+)
+
+
+def import_checks(names: Collection[str]) -> None:
+    """Import the modules of checks once, before there are children: each of them would import what most of them need.
+
+    One that cannot be imported is the finding of its own check.
+    """
+    modules = [f"kedge.answers.doctor.{row[3]}" for row in _ROWS if row[0] in names]
+    for module in dict.fromkeys((*modules, "kedge.cluster.schedulers.recognised")):
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
+
+
+CHECKS: tuple[Check, ...] = tuple(
+    Check(str(row[0]), str(row[1]), str(row[2]), _late(str(row[3]), str(row[4])), float(row[5]) if row[5:] else 1.0)
+    for row in _ROWS
+)

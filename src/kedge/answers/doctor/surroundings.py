@@ -6,12 +6,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kedge.answers.doctor.finding import Finding
 from kedge.base.frozen import frozen
 
 if TYPE_CHECKING:
     from kedge.cluster.site import Site
     from kedge.system.settings import Settings
+
+# The result of a check: what it is, why it matters, how to fix it, and where to read more.
+
+OK, NOTE, WARNING, FAIL, SKIPPED = "ok", "note", "warning", "fail", "skipped"
+LEVELS = (OK, NOTE, WARNING, FAIL, SKIPPED)
+
+
+@frozen
+class Finding:
+    """One result of a check. An OK finding has its value in `what`; the other levels also have `why` and `fix`."""
+
+    check: str  # the check's name: `user-namespaces`
+    level: str
+    what: str
+    why: str = ""
+    fix: str = ""
+    docs: str = ""  # the command that shows the section: `kedge help doctor user-namespaces`
 
 
 @frozen

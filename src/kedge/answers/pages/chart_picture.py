@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kedge.answers.pages.document import make_section
-from kedge.answers.pages.markup import (
+from kedge.answers.pages.document import (
     Markup,
     clean_text,
     find_outcome_look,
@@ -14,6 +13,7 @@ from kedge.answers.pages.markup import (
     join_markup,
     make_element,
     make_mark,
+    make_section,
 )
 from kedge.base.frozen import frozen
 from kedge.base.versions import major_minor

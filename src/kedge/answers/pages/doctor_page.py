@@ -6,20 +6,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kedge.answers.doctor.finding import FAIL, LEVELS, NOTE, OK, SKIPPED, WARNING, Finding
+from kedge.answers.doctor.surroundings import FAIL, LEVELS, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.answers.pages.chart_picture import make_chart_picture
-from kedge.answers.pages.document import Imprint, fit_page, make_page, make_section, make_table
-from kedge.answers.pages.facts_part import make_facts, make_summary
-from kedge.answers.pages.layers_picture import make_layers_picture
-from kedge.answers.pages.markup import (
+from kedge.answers.pages.document import (
+    Imprint,
     MarkStyle,
     Markup,
     find_level_look,
     find_outcome_look,
+    fit_page,
     format_sentence,
     make_element,
+    make_facts,
     make_mark,
+    make_page,
+    make_section,
+    make_summary,
+    make_table,
 )
+from kedge.answers.pages.layers_picture import make_layers_picture
 from kedge.answers.pages.verdict_part import (
     list_judgements,
     make_banner,
@@ -28,8 +33,8 @@ from kedge.answers.pages.verdict_part import (
     make_point,
     make_remedy,
 )
-from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
+from kedge.base.size import count_things
 from kedge.compat.driver_chart import Chart
 from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict

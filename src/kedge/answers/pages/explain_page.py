@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from kedge.answers.pages.chart_picture import make_chart_picture
-from kedge.answers.pages.document import Imprint, fit_page, make_page
-from kedge.answers.pages.facts_part import make_facts, make_machine
+from kedge.answers.pages.document import Imprint, fit_page, make_facts, make_machine, make_page
 from kedge.answers.pages.layers_picture import make_layers_picture
 from kedge.answers.pages.verdict_part import make_judgements, make_verdict_banner
 from kedge.compat.driver_chart import Chart

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.answers.pages.document import make_section
-from kedge.answers.pages.markup import Markup, clean_text, make_element
+from kedge.answers.pages.document import Markup, clean_text, make_element, make_section
 from kedge.base.frozen import frozen
 from kedge.base.size import format_size
 from kedge.compat.traits import Layer

@@ -5,13 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kedge.answers.pages.document import Imprint, fit_page, make_page, make_section, make_table
+from kedge.answers.pages.document import (
+    Imprint,
+    MarkStyle,
+    Markup,
+    clean_text,
+    fit_page,
+    format_sentence,
+    make_element,
+    make_page,
+    make_section,
+    make_table,
+)
 from kedge.answers.pages.layers_picture import make_layers_picture
-from kedge.answers.pages.markup import MarkStyle, Markup, clean_text, format_sentence, make_element
 from kedge.answers.pages.verdict_part import make_banner, make_level_line, make_point, make_remedy
-from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
-from kedge.base.size import format_size
+from kedge.base.size import count_things, format_size
 from kedge.compat.contents.size_report import Saving, SizeReport, SizeShare
 from kedge.compat.traits import Layer
 

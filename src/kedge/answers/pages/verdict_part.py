@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.answers.pages.markup import (
+from kedge.answers.pages.document import (
     MarkStyle,
     Markup,
     clean_text,

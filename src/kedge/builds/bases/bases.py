@@ -6,7 +6,13 @@ A base is identified before anything of it is fetched: a build whose steps are a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -17,16 +23,37 @@ from kedge.base.frozen import frozen, replace
 from kedge.base.manifest import Descriptor, ImageConfig
 from kedge.base.platform import Platform
 from kedge.base.reference import Reference, Transport
+from kedge.base.tree import Node, NodeKind, walk
 from kedge.builds.bases.named_contexts import name_reference
 from kedge.builds.request import NotMadeError
 from kedge.builds.step_values import Base, refuse_recipe
-from kedge.errors import InvalidReference
+from kedge.container.facts import Bind
+from kedge.container.start.build_step import StepRoot
+from kedge.container.start.host_script import HostScript, run_host_script
+from kedge.errors import (
+    InvalidReference,
+    KedgeError,
+    NamespaceRefused,
+    ProgramFailed,
+    SignatureInvalid,
+    UnsupportedFormat,
+)
+from kedge.image.host_programs.python_environment import start_on_host
+from kedge.image.make_layers import as_tree
+from kedge.image.node.node_cache_writer import NodeCache
+from kedge.image.signatures import Trust, VerifyRequest, open_ring, verify_file
 from kedge.image.sources.classify import Source, SourceKind, classify
+from kedge.image.sources.content_digest import hash_content, identify_settled
+from kedge.image.sources.image_source import ImageSource
 from kedge.image.store.store import Store
 from kedge.image.workplace import Workplace
+from kedge.system.confined_paths import remove_tree
+from kedge.system.files import explained
+from kedge.system.host.private_places import find_homes
+from kedge.system.process import describe_status
 
 if TYPE_CHECKING:
-    from kedge.image.sources.image_source import ImageSource, LayeredImage
+    from kedge.image.sources.image_source import LayeredImage
     from kedge.image.sources.resolve import Resolved
 
 # Imports inside the functions below are late for start-up cost: every kind of base needs a few of them.
@@ -220,7 +247,6 @@ class _Opening:
 
     def _open_file(self, path: Path, digest: str) -> OpenedBase:
         """A SIF or SquashFS file: known by its bytes, opened as one layer."""
-        from kedge.builds.bases.base_identity import identify_image_file
 
         self._verify_signers(path)
         identity = identify_image_file(path, self.workplace)
@@ -230,8 +256,6 @@ class _Opening:
 
     def _verify_signers(self, path: Path) -> None:
         if self.base.read_field("fingerprints"):
-            from kedge.builds.bases.base_signers import verify_fingerprints
-
             verify_fingerprints(self.base, path)
 
     def _open_local(self) -> OpenedBase:
@@ -241,7 +265,6 @@ class _Opening:
 
         if self.base.read_field("fingerprints"):
             self._verify_signers(Path(self.reference.path))
-        from kedge.builds.bases.ask_inside import InsideQuestions
 
         open_image = partial(open_local_image, self.reference, self.workplace, InsideQuestions(self.workplace))
         image = open_image()
@@ -256,7 +279,6 @@ class _Opening:
                 _unpack=lambda: _unpack_plain(digest, text, lambda: image, self.workplace),
                 _image=image,
             )
-        from kedge.builds.bases.base_identity import identify_tree
 
         identity = identify_tree(image, self.workplace)
         opened = self._open_tree(identity, open_image)
@@ -271,7 +293,7 @@ class _Opening:
         return self.reference.path or ",".join(self.reference.programs)
 
     def _open_tree(self, identity: str, open_image: Callable[[], ImageSource]) -> OpenedBase:
-        from kedge.builds.bases.base_layers import as_one_layer
+        from kedge.builds.bases.bootstrap import as_one_layer
 
         image = as_one_layer(open_image, identity, self.workplace, self.store, name=self._name)
         return OpenedBase(
@@ -295,3 +317,151 @@ def _unpack_plain(digest: Digest, text: str, open_image: Callable[[], LayeredIma
     from kedge.image.unpack import unpack_plain
 
     return unpack_plain(digest, text, open_image, workplace)
+
+
+# Asks a Python interpreter of this host about itself inside a container: for recipes, which strangers write.
+#
+# It sees the host's programs, its own directories and those of its shared objects, all read-only, and no home. Where no
+# container can be made, an interpreter of the PATH is asked outside if the user cannot change it: the site installed
+# it.
+
+_PATIENCE = 120.0  # seconds
+_SHOWN = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib32/", "/lib64/", "/libx32/", "/etc/")  # to every such script
+_MOST = 64 << 20  # bytes of an answer
+
+
+class InsideQuestions:
+    """Starts interpreters in a container; the same question is asked once."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._place = workplace.settings.temporary_directory
+        self._answers: dict[tuple[str, ...], bytes] = {}
+
+    def __call__(self, argv: Sequence[str], folders: Iterable[str]) -> bytes:
+        """What the interpreter prints; `folders` hold its shared objects. Raises ProgramFailed."""
+        if tuple(argv) not in self._answers:
+            self._answers[tuple(argv)] = self._ask(argv, folders)
+        return self._answers[tuple(argv)]
+
+    def _ask(self, argv: Sequence[str], folders: Iterable[str]) -> bytes:
+        output = bytearray()
+
+        def keep(data: bytes) -> None:
+            output.extend(data)
+            if len(output) > _MOST:
+                raise ProgramFailed(f"'{argv[0]}' does not stop printing")
+
+        with explained(self._place):
+            root = Path(tempfile.mkdtemp(prefix="kedge-ask-", dir=self._place))
+        variables = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        binds = [Bind(place, place, readonly=True) for place in list_shown({*folders, *list_prefixes(argv[0])})]
+        try:
+            script = HostScript(list(argv), environment=variables)
+            status = run_host_script(StepRoot(str(root)), script, keep, binds=binds, timeout=_PATIENCE)
+        except NamespaceRefused:
+            if os.access(argv[0], os.W_OK):
+                raise
+            return start_on_host(argv, folders)
+        finally:
+            remove_tree(root)
+        if status:
+            text = output[-2000:].decode(errors="replace")
+            raise ProgramFailed(f"'{argv[0]}' {describe_status(status)}", context={"output": text})
+        return bytes(output)
+
+
+def list_prefixes(interpreter: str) -> list[str]:
+    """The directories that an interpreter needs: where it lies and, through its links, where its files do."""
+    found: list[str] = []
+    path = os.path.abspath(interpreter)  # noqa: PTH100 - links are kept
+    for _ in range(40):
+        folder = os.path.dirname(path)  # noqa: PTH120
+        prefix = os.path.dirname(folder)  # noqa: PTH120
+        has_settings = os.path.isfile(f"{prefix}/pyvenv.cfg")  # noqa: PTH113
+        if not os.path.islink(path):  # noqa: PTH114
+            return [*found, prefix]
+        found.append(prefix if has_settings else folder)
+        path = os.path.normpath(os.path.join(folder, os.readlink(path)))  # noqa: PTH115, PTH118
+    return found
+
+
+def list_shown(folders: Iterable[str]) -> list[str]:
+    """Return those that are directories, not shown anyway, and neither in a home nor above one; none twice."""
+    homes = find_homes()
+    shown: list[str] = []
+    for folder in sorted({os.path.realpath(folder) for folder in folders} | set(folders)):
+        place = folder.rstrip("/") + "/"
+        if place == "/" or place.startswith(_SHOWN) or not os.path.isdir(folder):  # noqa: PTH112
+            continue
+        if any(home.startswith(place) or place.startswith(home) for home in homes):
+            continue
+        if not any(place.startswith(f"{other}/") for other in shown):
+            shown.append(folder.rstrip("/"))
+    return shown
+
+
+# What an image without a manifest holds, as a text that is equal for equal contents.
+
+
+def identify_image_file(path: Path, workplace: Workplace) -> str:
+    """The identity of a SIF or SquashFS file; one that did not change since it was last hashed is not read again."""
+    image = identify_settled(str(path))
+    if image.file_system != "squashfs":
+        raise UnsupportedFormat(
+            f"{path} holds an {image.file_system} file system, which cannot be built on",
+            hint="convert it first, on a host that can mount it: kedge build --sandbox DIR " + str(path),
+        )
+    node: NodeCache | None = None
+    with contextlib.suppress(KedgeError):  # no place on this node: then the file is hashed each time
+        node = NodeCache(workplace.settings, workplace.progress)
+    identity = node.find_content(image) if node is not None else ""
+    if not identity:
+        identity = hash_content(image, workplace.threads)
+        if node is not None:
+            with contextlib.suppress(KedgeError):
+                node.remember_content(image, identity)
+    return identity
+
+
+def identify_tree(image: ImageSource, workplace: Workplace) -> str:
+    """The identity of a directory or of packed programs: all names, metadata and contents, but no times."""
+    hashed = hashlib.sha256()
+    section = image.config.section if image.config is not None else {}
+    hashed.update(json.dumps(section, sort_keys=True).encode())
+    with as_tree(image, workplace.settings.temporary_directory) as (root, source):
+        for path, node in [(b"", root), *walk(root)]:
+            hashed.update(_describe(path, node))
+            if node.kind is NodeKind.FILE and node.size:
+                for piece in source.chunks(node):
+                    hashed.update(piece)
+    return f"tree-{hashed.hexdigest()}"
+
+
+def _describe(path: bytes, node: Node) -> bytes:
+    line = (path, node.kind.name, node.mode, node.uid, node.gid, node.target, node.rdev, node.size, node.xattrs)
+    return repr(line).encode()
+
+
+# `Fingerprints:` in a header: the base must be signed by all of these keys.
+
+
+def verify_fingerprints(base: Base, path: Path) -> None:
+    """Raise unless each key that the header names has signed the file."""
+    wanted = {
+        text.upper().removeprefix("0X") for text in re.split(r"[\s,]+", base.read_field("fingerprints").text) if text
+    }
+    try:
+        report = verify_file(VerifyRequest(path), Trust(open_ring(os.environ)))
+    except KedgeError as problem:
+        problem.context.setdefault("recipe", str(base.place))
+        raise
+    if report.error is not None:
+        raise report.error
+    signers = {signer.fingerprint.upper() for result in report.results for signer in result.signers}
+    missing = sorted(text for text in wanted if not any(signer.endswith(text) for signer in signers))
+    if missing:
+        raise SignatureInvalid(
+            f"{base.place}: {path} is not signed by {', '.join(missing)}",
+            context={"signed by": ", ".join(sorted(signers)) or "nobody"},
+            hint="check 'Fingerprints:' in the recipe, or fetch the image again from who signs it",
+        )

@@ -16,9 +16,16 @@ from kedge.builds.convert.bases_for_dockerfiles import write_from
 from kedge.builds.convert.notes import MARK_BEGIN, MARK_END, ConvertedRecipe, NoteTaker, comment_out
 from kedge.builds.convert.quoting import Assignment, mark_to_variables, read_assignments, write_dockerfile_value
 from kedge.builds.definition.arguments import mark_arguments, read_defaults
-from kedge.builds.definition.definition import Definition, FilesSection, FileTransfer, Script
+from kedge.builds.definition.definition import (
+    Definition,
+    FilesSection,
+    FileTransfer,
+    Script,
+    parse_stage,
+    parse_stages,
+    read_labels,
+)
 from kedge.builds.definition.metadata import render_script
-from kedge.builds.definition.parse import parse_stage, parse_stages, read_labels
 from kedge.builds.go_strings import cut_comment, split_words, trim
 
 _RUNSCRIPT = "/usr/local/bin/runscript"

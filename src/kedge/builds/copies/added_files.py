@@ -19,10 +19,9 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from kedge.base.digest import Digest
-from kedge.base.tree import Node, NodeKind
+from kedge.base.tree import ContentSource, Node, NodeKind, copy_node, walk
 from kedge.builds.addresses import read_git_address
 from kedge.builds.copies.git_repositories import GitAccess, clone_repository
-from kedge.builds.copies.lent_content import LentContent, lend_tree
 from kedge.builds.request import NotMadeError
 from kedge.builds.step_values import CopyStep, RecipePlace, refuse_recipe
 from kedge.errors import DigestMismatch, InvalidReference, KedgeError
@@ -227,3 +226,27 @@ def _compare(file: BinaryIO, digest: Digest, wanted: Digest, address: str) -> No
             f"{redact_url(address)} has the checksum {digest}, and the recipe wants {wanted}",
             hint="if the file was changed on purpose, put its new checksum into the recipe",
         )
+
+
+# The content of a file that another tree's source gives, so that files of several trees can stand in one.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LentContent:
+    """A node of another tree and what gives its bytes."""
+
+    source: ContentSource
+    node: Node
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes."""
+        return self.source.chunks(self.node)
+
+
+def lend_tree(root: Node, source: ContentSource) -> None:
+    """Let the files of a tree, changed in place, carry where their contents come from."""
+    for node in (root, *(node for _, node in walk(root))):
+        if node.kind is NodeKind.FILE and node.content is not None and not isinstance(node.content, LentContent):
+            original = copy_node(node)
+            original.content = node.content
+            node.content = LentContent(source, original)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from kedge.base.tree import ContentSource, Node, NodeKind, walk
 from kedge.builds.addresses import is_address, is_git_address
+from kedge.builds.copies.added_files import LentContent
 from kedge.builds.copies.context import FileOrigin
 from kedge.builds.copies.copy_attributes import Owner, change_mode, check_mode, find_owner
 from kedge.builds.copies.copy_layer import CopyLayer
-from kedge.builds.copies.lent_content import LentContent
 from kedge.builds.patterns import BadPattern, IgnorePatterns, expand_braces, has_wildcard, parse_ignore_lines
 from kedge.builds.states.merged_view import MergedView
 from kedge.builds.step_values import CopyStep, InlineFile, refuse_recipe

@@ -71,7 +71,7 @@ def _merge_labels(present: bytes | None, added: bytes, appended: bytes | None) -
     """Later ones win: of the base, of the recipe, of %post."""
     labels = {**_load_labels(present), **_load_labels(added)}
     if appended is not None:
-        from kedge.builds.definition.parse import read_labels  # late: only a step that is done needs it
+        from kedge.builds.definition.definition import read_labels  # late: only a step that is done needs it
 
         labels |= read_labels(appended.decode("utf-8", "replace"))
     clean = {clean_text(name): clean_text(labels[name]) for name in sorted(labels)}

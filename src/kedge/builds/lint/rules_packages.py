@@ -13,10 +13,10 @@ from kedge.builds.lint.recipe_view import (
     LintRecipe,
     LintStage,
     LintStep,
+    ShellCommand,
     find_shipped,
     is_nvidia_framework,
 )
-from kedge.builds.lint.shell_commands import ShellCommand
 
 _APT = ("apt-get", "apt", "aptitude")
 _CONDA = ("conda", "mamba", "micromamba")

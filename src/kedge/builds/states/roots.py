@@ -19,8 +19,7 @@ from typing import Protocol
 
 from kedge.base.frozen import frozen
 from kedge.base.tree import ContentSource, Node, copy_tree
-from kedge.builds.states.build_place import BuildPlace
-from kedge.builds.states.build_state import BuildState, StepLayer
+from kedge.builds.states.build_place import BuildPlace, BuildState, StepLayer
 from kedge.builds.states.merged_view import MergedView, ViewLevel, view_directory
 from kedge.container.processes.subordinate_ids import knows_others
 from kedge.container.start.build_step import StepRoot

@@ -17,7 +17,7 @@ from kedge.base.tree import Node, NodeKind
 from kedge.builds.bases.bases import OpenedBase
 from kedge.builds.bases.named_contexts import settle_origin
 from kedge.builds.copies.context import FileOrigin, open_context, open_host_files
-from kedge.builds.states.build_state import BuildState
+from kedge.builds.states.build_place import BuildState
 from kedge.builds.step_values import Base, CopyOrigin, RecipePlace, StepMount, refuse_recipe
 from kedge.builds.steps.session import BuildSession, StageWaiter
 from kedge.errors import FileProblem

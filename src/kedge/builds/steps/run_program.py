@@ -4,29 +4,47 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import os
 import re
+import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kedge.base.frozen import frozen, replace
 from kedge.base.platform import Platform
 from kedge.builds.request import StepLabel
-from kedge.builds.states.roots import StepWorkspace
-from kedge.builds.step_values import RunStep
+from kedge.builds.states.build_place import COPIES, passing_folder
+from kedge.builds.states.roots import StepWorkspace, copy_folder
+from kedge.builds.step_values import CopyOrigin, InlineFile, RunStep, StepMount, refuse_recipe
 from kedge.builds.steps.build_log import StepOutput
-from kedge.builds.steps.protect import CONSTRAINTS_PATH, Protection
-from kedge.builds.steps.session import BuildSession
-from kedge.builds.steps.step_mounts import FolderFinder, MountPreparation, PreparedMounts
+from kedge.builds.steps.session import BuildSession, read_secret
 from kedge.cluster.host_memory import KillWatch, explain_memory, suggest_job
+from kedge.compat.packages.constraints import PackageChange, list_replaced, read_pinned_names, render_constraints
+from kedge.compat.packages.package import InstalledPackage
+from kedge.compat.packages.python_packages import list_python_packages
+from kedge.compat.packages.system_packages import list_conda_packages
+from kedge.container.facts import Bind
 from kedge.container.image_users import ImageUser, find_image_user
 from kedge.container.processes.subordinate_ids import STEP_IDS
-from kedge.container.start.build_step import StepProgram, run_build_step
-from kedge.errors import BuildFailed, KedgeError, NoMatchingPlatform, ProgramFailed
+from kedge.container.start.build_step import StepFile, StepFolder, StepMemory, StepProgram, run_build_step
+from kedge.errors import BuildFailed, KedgeError, NoMatchingPlatform, PackageReplaced, ProgramFailed, UsageError
 from kedge.image.image_file import runs_here
+from kedge.image.store.cache_mounts import CacheMounts
+from kedge.system.confined_paths import remove_tree
+from kedge.system.files import explain, explained
 from kedge.system.host.limits import read_limits
+from kedge.system.owned_names import own_name
 from kedge.system.process import describe_status
+
+if TYPE_CHECKING:
+    from kedge.builds.step_values import RecipePlace
+    from kedge.system.views import View
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "386": "i686", "arm": "armv7l"}
 _DISK_FULL = "No space left on device"
@@ -210,3 +228,237 @@ def _tell_limit() -> str:
 def _advise() -> str:
     job = suggest_job()
     return f"{_FEWER}, or build in a job with more memory: {job}" if job else f"{_FEWER}, or build with more memory"
+
+
+# What `RUN --mount` asks for, as binds, file systems in memory and variables of one step.
+#
+# Files of secrets are in the memory of the step's container and in no directory of the host. No mount gets into a
+# layer.
+
+_SECRETS = "/run/secrets"
+_AGENT_SOCKET = "/run/buildkit/ssh_agent.{}"
+
+
+FolderFinder = Callable[[StepMount], Path]
+
+
+@dataclass(slots=True)
+class PreparedMounts:
+    """What one step gets beside its root."""
+
+    binds: list[Bind | StepFolder] = field(default_factory=list)
+    memory: list[StepMemory | StepFile] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class MountPreparation:
+    """Makes the mounts of one step ready; `closing` undoes that."""
+
+    def __init__(self, session: BuildSession, step: RunStep, user: ImageUser, closing: contextlib.ExitStack) -> None:
+        self._session = session
+        self._step = step
+        self._closing = closing
+        self._user = (user.uid, user.gid)
+        self._private: Path | None = None
+        self._agents = 0
+        self.made = PreparedMounts()
+
+    def add_script(self, script: InlineFile) -> None:
+        """A file of the recipe that is there while the program runs."""
+        self.made.binds.append(Bind(str(self._write(script.data, 0o755)), script.name, readonly=True))
+
+    def add_text(self, text: str, target: str) -> None:
+        """A file that kedge itself gives to the program."""
+        self.made.binds.append(Bind(str(self._write(text.encode(), 0o644)), target, readonly=True))
+
+    def add(self, mount: StepMount, find_folder: FolderFinder) -> None:
+        """Add one mount; `find_folder` gives the files of its origin as a directory."""
+        match mount.kind:
+            case "bind":
+                self._add_bind(mount, find_folder)
+            case "cache":
+                self._add_cache(mount, find_folder)
+            case "tmpfs":
+                self.made.memory.append(StepMemory(mount.target, mount.size))
+            case "secret":
+                self._add_secret(mount)
+            case "ssh":
+                self._add_agent(mount)
+            case kind:
+                raise refuse_recipe(self._step.place, f"RUN --mount=type={kind} is unknown")
+
+    def _add_bind(self, mount: StepMount, find_folder: FolderFinder) -> None:
+        source = find_folder(mount)
+        if mount.is_readonly:
+            self.made.binds.append(Bind(str(source), mount.target, readonly=True))
+            return
+        # a writable bind: what the program changes in it is thrown away
+        place = self._session.workplace.settings.temporary_directory
+        folder = self._closing.enter_context(passing_folder(place, COPIES))
+        self._add_folder(copy_folder(source, folder / "copy"), mount)
+
+    def _add_folder(self, path: Path, mount: StepMount) -> None:
+        """A directory that the step's user may write to, as in all steps that have one user only."""
+        if not path.is_dir():
+            self.made.binds.append(Bind(str(path), mount.target))
+            return
+        owner = (mount.uid, mount.gid)
+        self.made.binds.append(StepFolder(str(path), mount.target, *(owner if any(owner) else self._user)))
+
+    def _add_cache(self, mount: StepMount, find_folder: FolderFinder) -> None:
+        session = self._session
+        caches = CacheMounts(session.store.layout)
+        mode = 0o755 if mount.mode is None else mount.mode
+        name = mount.id or mount.target
+        opened = self._closing.enter_context(
+            caches.open(name, mount.sharing, mode=mode, notify=session.workplace.progress.note)
+        )
+        if opened.is_new and mount.origin != CopyOrigin():
+            _fill_cache(opened.path, find_folder(mount))
+        if mount.is_readonly:
+            self.made.binds.append(Bind(str(opened.path), mount.target, readonly=True))
+        else:
+            self._add_folder(opened.path, mount)
+
+    def _add_secret(self, mount: StepMount) -> None:
+        name = mount.id or Path(mount.target).name
+        secret = self._session.find_secret(name)
+        if secret is None:
+            if mount.is_required:
+                raise UsageError(
+                    f"{self._step.place}: this step needs the secret '{name}'",
+                    hint=f"give it with --secret id={name},src=FILE",
+                )
+            return
+        value = read_secret(secret)
+        if mount.variable:
+            self.made.environment[mount.variable] = os.fsdecode(value.rstrip(b"\n"))
+            if not mount.target:
+                return
+        mode = 0o400 if mount.mode is None else mount.mode
+        target = mount.target or f"{_SECRETS}/{name}"
+        self.made.memory.append(StepFile(target, value, mode))
+
+    def _add_agent(self, mount: StepMount) -> None:
+        socket = os.environ.get("SSH_AUTH_SOCK", "")
+        if not self._session.request.ssh or not socket or not _is_socket(socket):
+            if mount.is_required:
+                raise UsageError(
+                    f"{self._step.place}: this step needs an SSH agent",
+                    hint="start one with 'eval $(ssh-agent)' and 'ssh-add', and build with --ssh default",
+                )
+            return
+        target = mount.target or _AGENT_SOCKET.format(self._agents)
+        self._agents += 1
+        self.made.binds.append(Bind(socket, target))
+        self.made.environment.setdefault("SSH_AUTH_SOCK", target)
+
+    def _write(self, data: bytes, mode: int) -> Path:
+        """A file for this step alone."""
+        path = self._make_private() / str(len(self.made.binds))
+        with explained(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            path.chmod(mode)
+        return path
+
+    def _make_private(self) -> Path:
+        if self._private is None:
+            self._private = self._session.place.make_folder("files")
+            self._closing.callback(remove_tree, self._private)
+        return self._private
+
+
+def _fill_cache(place: Path, source: Path) -> None:
+    """Put a copy of a directory in the place of an empty one, unless another build was faster."""
+    copy = copy_folder(source, place.with_name(own_name("filling")))
+    try:
+        copy.rename(place)
+    except OSError as problem:
+        remove_tree(copy)
+        if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise explain(problem, place) from problem
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(Path(path).stat().st_mode)
+    except OSError:
+        return False
+
+
+# `--protect`: a build keeps the Python packages that its base ships.
+#
+# Before the first step the base's packages are frozen into a constraints file, which pip and uv get through variables;
+# the file is bound into steps and is in no layer. After a step the packages are compared: a constraint does not stop
+# `pip install --no-deps`, `setup.py install` or a step that unsets the variable.
+#
+# The engine calls `freeze_packages` with a view of the base, adds `Protection.extend_environment` to the environment of
+# every step, binds a file with `Protection.text`, and calls `Protection.check` with a view of the tree after the step.
+# `Protection.key` belongs to what a step's layer depends on.
+
+CONSTRAINTS_PATH = "/run/kedge-constraints.txt"  # inside a step
+_VARIABLES = ("PIP_CONSTRAINT", "UV_CONSTRAINT")
+_LARGEST_FILE = 4 << 20
+_SHOWN = 5
+
+
+@frozen
+class Protection:
+    """The packages of a base as they were, and the pins that keep them."""
+
+    packages: tuple[InstalledPackage, ...]
+    text: str  # of the constraints file
+
+    @property
+    def key(self) -> str:
+        """A digest of what is frozen: steps that ran with other constraints may have other results."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def extend_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The variables of a step with those that name the constraints; a file that the image names stays named.
+
+        What the image's file for pip pins is not in ours, so uv gets both.
+        """
+        pip, uv = (environment.get(name, "").split() for name in _VARIABLES)
+        words = (pip, [*uv, *pip])
+        files = (dict.fromkeys(word for word in own if word != CONSTRAINTS_PATH) for own in words)
+        named = {name: " ".join([*own, CONSTRAINTS_PATH]) for name, own in zip(_VARIABLES, files, strict=True)}
+        return {**environment, **named}
+
+    def check(self, view: View, place: RecipePlace, text: str) -> None:
+        """Raise PackageReplaced if a package of the base is not what it was; `text` is the step as people write it."""
+        replaced = list_replaced(self.packages, _list_protected(view))
+        if replaced:
+            raise _refuse(replaced, place, text)
+
+
+def freeze_packages(view: View, environment: Mapping[str, str]) -> Protection:
+    """Freeze the packages of a base; its PIP_CONSTRAINT names files that pin some of them already."""
+    packages = tuple(_list_protected(view))
+    pinned: list[str] = []
+    for path in environment.get("PIP_CONSTRAINT", "").split():
+        pinned += read_pinned_names((view.read(path, _LARGEST_FILE) or b"").decode("utf-8", "replace"))
+    return Protection(packages, render_constraints(packages, pinned))
+
+
+def _list_protected(view: View) -> list[InstalledPackage]:
+    return [*list_python_packages(view), *list_conda_packages(view)]
+
+
+def _refuse(replaced: list[PackageChange], place: RecipePlace, text: str) -> PackageReplaced:
+    first, *others = replaced
+    more = f", and {len(others)} more of the base's packages changed" if others else ""
+    return PackageReplaced(
+        f"{place}: {first}{more}; --protect keeps the packages of the base image",
+        context={
+            "file": place.file,
+            "line": str(place.line),
+            "step": text,
+            "directory": first.place,
+            **{str(number): str(change) for number, change in enumerate(replaced[:_SHOWN], 1) if others},
+        },
+        hint=f"choose a version that works with {first.name}=={first.before}, add --no-deps to keep dependencies out, "
+        "or build without --protect",
+    )

@@ -16,8 +16,7 @@ from kedge.builds.bases.bases import OpenedBase, open_base
 from kedge.builds.bases.named_contexts import name_local_base, settle_context
 from kedge.builds.host_reach import HostReach
 from kedge.builds.request import BuildDisplay, BuildRequest, BuildSecret, StepLabel, StepOutcome
-from kedge.builds.states.build_place import BuildPlace
-from kedge.builds.states.build_state import StageResult, StepLayer
+from kedge.builds.states.build_place import BuildPlace, StageResult, StepLayer
 from kedge.builds.step_values import Base
 from kedge.builds.steps.build_log import BuildLog, StepOutput
 from kedge.builds.steps.stages import Cancellation

@@ -8,15 +8,16 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.base.frozen import replace
+from kedge.base.duration import shorten_duration
+from kedge.base.frozen import frozen, replace
+from kedge.cluster.memory import shorten_memory
 from kedge.cluster.schedulers.advice import find_advice, find_missing_setup
 from kedge.cluster.schedulers.choose import find_discovery, find_facts
-from kedge.cluster.site import Site
-from kedge.cluster.sites.compare import Difference, compare_sites
+from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.detect import detect_scheduler
 from kedge.cluster.sites.find_site import look_around, require_settings
 from kedge.cluster.sites.profile import check_name, user_folder
-from kedge.cluster.sites.writer import write_profile
+from kedge.cluster.sites.schema import write_profile
 from kedge.errors import NoScheduler, ProgramFailed, ProgramMissing, SchedulerFailed
 from kedge.system.files import atomic_output, explained, refuse_existing_text
 from kedge.system.owned_names import find_user_name
@@ -124,3 +125,62 @@ def find_runtime_module(text: str) -> str:
         return ""
     best = min(found, key=lambda name: ("apptainer" not in name.lower(), "/" in name))
     return best.rpartition("/")[0] if re.fullmatch(r"v?\d.*", best.rpartition("/")[2]) else best
+
+
+# Where a profile and the scheduler disagree: profiles age, and a limit that moved makes good advice bad.
+
+_AMOUNTS = ("nodes", "cpus_per_node", "memory_per_node", "gpus_per_node", "max_nodes", "max_time")
+_LOOSE = 0.1  # documents round: a difference of a tenth in memory or number of nodes is none
+
+
+@frozen
+class Difference:
+    """One thing that the profile says otherwise than the scheduler."""
+
+    queue: str
+    key: str
+    profile: str
+    live: str
+
+    def __str__(self) -> str:
+        if not self.key:
+            return f"{self.queue}: {self.profile or self.live}"
+        return f"{self.queue}: {self.key} is {self.profile} in the profile, {self.live} in the scheduler"
+
+
+def compare_sites(profile: Site, live: Site) -> list[Difference]:
+    """What differs, queue by queue; what one of them does not know is no difference."""
+    differences = []
+    if profile.scheduler != live.scheduler:
+        return [Difference(profile.name, "scheduler", profile.scheduler, live.scheduler)]
+    for queue in profile.queues:
+        other = live.find_queue(queue.name)
+        if queue.resource:  # no queue of the scheduler's, but a resource
+            continue
+        if other is None and not queue.is_retired:
+            differences.append(Difference(queue.name, "", "in the profile, not in the scheduler", ""))
+        elif other is not None:
+            differences += _compare_queues(queue, other)
+    known = {each.name for each in profile.queues}
+    if known:
+        new = [each.name for each in live.queues if each.name not in known]
+        differences += [Difference(name, "", "", "in the scheduler, not in the profile") for name in new]
+    return differences
+
+
+def _compare_queues(queue: Queue, other: Queue) -> list[Difference]:
+    differences = []
+    for key in _AMOUNTS:
+        said, is_so = getattr(queue, key), getattr(other, key)
+        if said is None or is_so is None or said == is_so:
+            continue
+        if key in ("nodes", "memory_per_node") and abs(said - is_so) <= _LOOSE * max(said, is_so):
+            continue
+        differences.append(Difference(queue.name, key, _show(key, said), _show(key, is_so)))
+    return differences
+
+
+def _show(key: str, value: int) -> str:
+    if key == "max_time":
+        return shorten_duration(value)
+    return shorten_memory(value) if key == "memory_per_node" else str(value)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from kedge.base.owner_attribute import MODE_ATTRIBUTE, OWNER_ATTRIBUTE
-from kedge.base.owner_records import decode_records
+from kedge.base.owner_records import MODE_ATTRIBUTE, OWNER_ATTRIBUTE, decode_records
 from kedge.container.mount_operations import OPEN_DIRECTORY, name_descriptor, open_inside
 from kedge.image.node_cache import read_owners
 

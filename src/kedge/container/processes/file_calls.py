@@ -12,7 +12,7 @@ import os
 import stat
 import struct
 
-from kedge.base.owner_attribute import MODE_ATTRIBUTE, NAME_ATTRIBUTE, OWNER_ATTRIBUTE
+from kedge.base.owner_records import MODE_ATTRIBUTE, NAME_ATTRIBUTE, OWNER_ATTRIBUTE
 from kedge.container.processes.emulated_calls import IDENTITY_CALLS, STATUS_PLACES
 from kedge.container.processes.noted_files import (
     EXECUTE,

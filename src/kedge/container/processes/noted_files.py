@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 
-from kedge.base.owner_attribute import (
+from kedge.base.owner_records import (
     DEVICE_ATTRIBUTE,
     MODE_ATTRIBUTE,
     NAME_ATTRIBUTE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from kedge.base.owner_attribute import NAME_ATTRIBUTE
+from kedge.base.owner_records import NAME_ATTRIBUTE
 from kedge.container.mount_operations import IMAGE_ROOT
 from kedge.container.processes.emulated_calls import IDENTITY_CALLS
 from kedge.container.processes.fakeroot_emulation import EmulatedCalls, make_filter, prepare_emulation

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kedge.base.owner_attribute import (
+from kedge.base.owner_records import (
     DEVICE_ATTRIBUTE,
     MODE_ATTRIBUTE,
     NAME_ATTRIBUTE,
@@ -24,10 +24,11 @@ from kedge.base.owner_attribute import (
     decode_device,
     decode_mode,
     decode_owner,
+    decode_records,
     encode_mode,
     encode_owner,
+    encode_records,
 )
-from kedge.base.owner_records import decode_records, encode_records
 from kedge.base.tree import Node, NodeKind, walk
 from kedge.image.layers.privileges import make_mode_usable
 from kedge.image.layers.whiteouts import OPAQUE_NAME, WHITEOUT_PREFIX, is_opaque

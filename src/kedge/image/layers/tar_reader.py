@@ -8,8 +8,13 @@ end-of-archive blocks may be missing if the stream ends at a block boundary, and
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
+import re
+import urllib.parse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NoReturn, cast
 
 from kedge.base.packed_blocks import PackedBlocks, PackedSink
@@ -34,18 +39,6 @@ from kedge.image.layers.tar_layout import (
     is_header,
     parse_number,
     sum_bytes,
-)
-from kedge.image.layers.tar_pax import MAXIMUM_EXTENSION, Records, parse_records, read_attributes
-from kedge.image.layers.tar_sparse import (
-    MAXIMUM_PIECES,
-    MAXIMUM_SIZE,
-    MapParser,
-    SparseMap,
-    check_map,
-    expand,
-    is_map_in_data,
-    parse_header_pairs,
-    parse_pax_map,
 )
 
 Piece = bytes | PackedBlocks  # the tar as it is, or a part of a large file's content in its place
@@ -490,3 +483,244 @@ class TarReader:
             context=self._context(),
             hint="images have no such entries: build the layer again with a current tool",
         )
+
+
+# Sparse files in tar: GNU's old header map and the three PAX forms (0.0, 0.1, 1.0), expanded into data and zeros.
+#
+# A map is a list of (offset, length) pieces of data; what lies between is zeros. Problems are raised as ValueError.
+# Specification: GNU tar manual, "Storing Sparse Files".
+
+MAXIMUM_PIECES = 65536
+MAXIMUM_SIZE = 1 << 62
+_ZEROS = bytes(1 << 18)
+
+
+@dataclass(frozen=True, slots=True)
+class SparseMap:
+    """Where a sparse file's stored data belongs, and how large the file really is."""
+
+    size: int
+    pieces: tuple[tuple[int, int], ...]
+
+    @property
+    def stored(self) -> int:
+        """Bytes of data in the archive."""
+        return sum(length for _, length in self.pieces)
+
+
+def check_map(size: int, pieces: list[tuple[int, int]]) -> SparseMap:
+    """A map whose pieces are in order, apart from each other and inside the file."""
+    if not 0 <= size <= MAXIMUM_SIZE:
+        raise ValueError(f"a sparse file of {size} bytes")
+    end = 0
+    for offset, length in pieces:
+        if offset < end or length < 0 or offset + length > size:
+            raise ValueError(f"a sparse piece of {length} bytes at {offset} does not fit into {size} bytes")
+        end = offset + length
+    return SparseMap(size, tuple(piece for piece in pieces if piece[1]))
+
+
+def parse_header_pairs(block: bytes, start: int, count: int) -> list[tuple[int, int]]:
+    """The pairs of an old GNU header (4 of them) or of an extension block (21); an empty pair ends the list."""
+    pairs = []
+    for place in range(start, start + 24 * count, 24):
+        field = block[place : place + 24]
+        if not field.strip(b"\0 "):
+            break
+        pairs.append((parse_number(field[:12]), parse_number(field[12:])))
+    return pairs
+
+
+def parse_pax_map(records: Records) -> SparseMap | None:
+    """The map of PAX forms 0.0 and 0.1, None when the records tell of no such file."""
+    text = records.get(b"GNU.sparse.map")
+    size = records.get(b"GNU.sparse.size") or records.get(b"GNU.sparse.realsize")
+    if size is None or is_map_in_data(records):
+        return None
+    numbers = [_decimal(field) for field in text.split(b",")] if text else []
+    if len(numbers) % 2 or len(numbers) > 2 * MAXIMUM_PIECES:
+        raise ValueError(f"a sparse map of {len(numbers)} numbers")
+    return check_map(_decimal(size), list(zip(numbers[::2], numbers[1::2], strict=True)))
+
+
+def is_map_in_data(records: Records) -> bool:
+    """Whether the records are PAX form 1.0, whose map stands before the data."""
+    return records.get(b"GNU.sparse.major") == b"1"
+
+
+class MapParser:
+    """Reads the map of PAX form 1.0 block by block: decimal numbers, one per line, padded to a whole block."""
+
+    def __init__(self, records: Records) -> None:
+        self._size = _decimal(records.get(b"GNU.sparse.realsize", b""))
+        self._blocks: list[bytes] = []
+        self._lines = 0
+        self._count: int | None = None
+
+    @property
+    def consumed(self) -> int:
+        """Bytes of map taken so far."""
+        return sum(map(len, self._blocks))
+
+    def feed(self, block: bytes) -> SparseMap | None:
+        """Take one block; gives the map once it is complete."""
+        self._blocks.append(block)
+        self._lines += block.count(b"\n")
+        if len(self._blocks) > MAXIMUM_EXTENSION // len(block):
+            raise ValueError("a sparse map of more than 1 MiB")
+        if self._count is None:
+            self._count = _decimal(block.partition(b"\n")[0])
+            if self._count > MAXIMUM_PIECES:
+                raise ValueError(f"a sparse map of {self._count} pieces")
+        if self._lines <= 2 * self._count:
+            return None
+        numbers = [_decimal(field) for field in b"".join(self._blocks).split(b"\n")[1 : 2 * self._count + 1]]
+        return check_map(self._size, list(zip(numbers[::2], numbers[1::2], strict=True)))
+
+
+def expand(sparse: SparseMap, data: Iterator[Buffer]) -> Iterator[Buffer]:
+    """The file's content: stored pieces in their places, zeros between them; `data` yields the stored bytes."""
+    position = 0
+    left: Buffer = b""
+    for offset, length in sparse.pieces:
+        yield from _zeros(offset - position)
+        position = offset + length
+        while length:
+            if not left:
+                left = next(data)
+            part = left[:length]
+            yield part
+            length -= len(part)
+            left = left[len(part) :]
+    yield from _zeros(sparse.size - position)
+
+
+def _zeros(count: int) -> Iterator[Buffer]:
+    while count >= len(_ZEROS):
+        yield _ZEROS
+        count -= len(_ZEROS)
+    if count:
+        yield memoryview(_ZEROS)[:count]
+
+
+def _decimal(text: bytes) -> int:
+    if not text.isdigit() or len(text) > 19:
+        raise ValueError(f"{text[:40]!r} in a sparse map is not a number")
+    return int(text)
+
+
+# PAX extended header records and what they say about the next member: names, sizes, owners, times, attributes.
+#
+# Problems are raised as ValueError; the reader adds layer and offset.
+
+MAXIMUM_EXTENSION = 1 << 20  # bytes of one extended header, long name or sparse map
+_MAXIMUM_XATTR = 65536  # XATTR_SIZE_MAX
+_MAXIMUM_XATTR_NAME = 255
+_SCHILY = b"SCHILY.xattr."
+_LIBARCHIVE = b"LIBARCHIVE.xattr."
+_KEPT_KEYS = frozenset((b"path", b"linkpath", b"size", b"uid", b"gid", b"mtime"))
+_KEPT_PREFIXES = (_SCHILY, _LIBARCHIVE, b"GNU.sparse.")
+_TIME = re.compile(rb"(-?)([0-9]{1,18})(?:\.([0-9]*))?\Z")
+
+Records = dict[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Values that replace the header's; None where there is none."""
+
+    path: bytes | None
+    linkpath: bytes | None
+    size: int | None
+    uid: int | None
+    gid: int | None
+    mtime: int | None  # nanoseconds
+    xattrs: Xattrs
+
+
+def parse_records(data: bytes) -> Records:
+    """Read `LENGTH KEY=VALUE\\n` records; keys without meaning here are dropped, empty values stay (they delete)."""
+    records: Records = {}
+    position, end = 0, len(data)
+    while position < end:
+        space = data.find(b" ", position, position + 9)
+        digits = data[position:space] if space > 0 else b""
+        stop = position + int(digits) if digits.isdigit() else 0
+        if stop <= space + 2 or stop > end or data[stop - 1] != 0x0A:
+            raise ValueError(f"a PAX record is malformed at byte {position} of {end}")
+        key, equals, value = data[space + 1 : stop - 1].partition(b"=")
+        if not equals or not key:
+            raise ValueError(f"a PAX record without a key or '=' at byte {position}")
+        if key in _KEPT_KEYS or key.startswith(_KEPT_PREFIXES):
+            _keep_record(records, key, value)
+        position = stop
+    return records
+
+
+def _keep_record(records: Records, key: bytes, value: bytes) -> None:
+    if key in (b"GNU.sparse.offset", b"GNU.sparse.numbytes"):
+        # sparse format 0.0 repeats these two keys; together they are what 0.1 writes as one map
+        key = b"GNU.sparse.map"
+        value = records[key] + b"," + value if key in records else value
+    records[key] = value
+
+
+def read_attributes(records: Records) -> Attributes:
+    """What the merged records (global, then local) say about a member."""
+    path = records.get(b"path") or None
+    linkpath = records.get(b"linkpath") or None
+    for name in (path, linkpath):
+        if name is not None and b"\0" in name:
+            raise ValueError(f"the name {name[:80]!r} contains a NUL byte")
+    return Attributes(
+        path=path,
+        linkpath=linkpath,
+        size=_read_integer(records, b"size"),
+        uid=_read_integer(records, b"uid"),
+        gid=_read_integer(records, b"gid"),
+        mtime=_read_time(records.get(b"mtime", b"")),
+        xattrs=_read_xattrs(records),
+    )
+
+
+def _read_integer(records: Records, key: bytes) -> int | None:
+    text = records.get(key, b"")
+    if not text:
+        return None
+    if not text.isdigit() or len(text) > 19:
+        raise ValueError(f"PAX {key.decode()} is {text[:40]!r}, not a number")
+    return int(text)
+
+
+def _read_time(text: bytes) -> int | None:
+    """Nanoseconds; what is finer is rounded down, as the kernel does."""
+    if not text:
+        return None
+    match = _TIME.match(text)
+    if match is None:
+        raise ValueError(f"PAX mtime is {text[:40]!r}, not a time")
+    sign, seconds, fraction = match.groups()
+    digits = fraction or b""
+    time = int(seconds) * 10**9 + int(digits[:9].ljust(9, b"0"))
+    return time if not sign else -time - bool(digits[9:].strip(b"0"))
+
+
+def _read_xattrs(records: Records) -> Xattrs:
+    xattrs: dict[bytes, bytes] = {}
+    for key, value in records.items():
+        if key.startswith(_LIBARCHIVE):
+            name = urllib.parse.unquote_to_bytes(key[len(_LIBARCHIVE) :])
+            xattrs.setdefault(name, _decode_base64(value))
+        elif key.startswith(_SCHILY) and value:
+            xattrs[key[len(_SCHILY) :]] = value
+    for name, value in xattrs.items():
+        if not name or len(name) > _MAXIMUM_XATTR_NAME or b"\0" in name or len(value) > _MAXIMUM_XATTR:
+            raise ValueError(f"the extended attribute {name[:80]!r} of {len(value)} bytes is more than Linux allows")
+    return tuple(sorted(xattrs.items()))
+
+
+def _decode_base64(value: bytes) -> bytes:
+    try:
+        return base64.b64decode(value + b"=" * (-len(value) % 4), validate=True)  # libarchive leaves the padding out
+    except binascii.Error:
+        raise ValueError("a LIBARCHIVE.xattr value is not base64") from None

@@ -20,7 +20,7 @@ from kedge.image.registry.connection_errors import ConnectionFailure, FailureKin
 from kedge.image.registry.mirrors import Endpoint
 from kedge.image.registry.secret import redact_url, scrub
 from kedge.image.registry.transport import HttpRequest, HttpTransport, split_url
-from kedge.system.bounded_threads import answer_within
+from kedge.system.threads import answer_within
 
 
 @dataclass(frozen=True, slots=True)

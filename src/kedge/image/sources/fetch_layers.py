@@ -18,8 +18,7 @@ from kedge.image.formats.singularityd.documents import SourceRecord, add_build
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.sources.image_source import LayeredImage, choose_reading
 from kedge.image.sources.resolve import Resolved, compare_platform, read_config, refuse_artifacts
-from kedge.image.store.download import IngestOptions
-from kedge.image.store.parallel_downloads import Ingest
+from kedge.image.store.download import Ingest, IngestOptions
 from kedge.image.store.store import Store
 from kedge.image.workplace import Workplace
 

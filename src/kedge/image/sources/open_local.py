@@ -19,8 +19,7 @@ from kedge.errors import FileProblem, InvalidReference, KedgeError, NoMatchingPl
 from kedge.image.formats.enroot import read_section
 from kedge.image.formats.go_json import encode_json, encode_text
 from kedge.image.formats.identify import PROBE, find_payload, refuse_as_sif
-from kedge.image.formats.oci.daemon_save import save_from_daemon
-from kedge.image.formats.oci.docker_archive import DockerArchive
+from kedge.image.formats.oci.docker_archive import DockerArchive, save_from_daemon
 from kedge.image.formats.oci.open_stored import open_images
 from kedge.image.formats.sif.layout import DataType
 from kedge.image.formats.sif.reader import SifReader

@@ -21,14 +21,13 @@ from kedge.image.store.blobs import Blobs, WrittenLayer
 from kedge.image.store.build_steps import BuildSteps
 from kedge.image.store.cache_mounts import CacheMounts
 from kedge.image.store.deliveries import read_delivery
-from kedge.image.store.download import Download, IngestOptions, OpenAt
+from kedge.image.store.download import JOIN_WAIT, Download, Ingest, IngestOptions, OpenAt, Workers
 from kedge.image.store.eviction import CacheItem, ItemKind, KindUsage
 from kedge.image.store.file_transfer import IMAGE_MODE, Delivery
 from kedge.image.store.image_records import ImageRecord
 from kedge.image.store.images import Build, Handing, Images
 from kedge.image.store.layout import Layout, hash_text
 from kedge.image.store.lease import Patience
-from kedge.image.store.parallel_downloads import JOIN_WAIT, Ingest, Workers
 from kedge.image.store.resolved_names import NameRecord, Names
 from kedge.image.store.use_marks import Use
 from kedge.system.files import atomic_output

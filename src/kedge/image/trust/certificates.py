@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kedge.errors import KeyUnusable
 from kedge.image.trust.crypto import Certificate, VerifyingKey, load_certificates
-from kedge.image.trust.keyfiles import read_key_file
+from kedge.image.trust.keyring import read_key_file
 
 MAXIMUM_DEPTH = 8
 # where distributions keep their bundle of authorities

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kedge.errors import KedgeError, KeyNotFound, UsageError
-from kedge.image.trust.keyfiles import read_key_file
+from kedge.errors import FileProblem, KedgeError, KeyNotFound, UsageError
 from kedge.image.trust.openpgp.keys import KeyBlock, make_public, merge_blocks, parse_public_key, split_blocks
 from kedge.image.trust.openpgp.packets import PUBLIC_SUBKEY, SECRET_SUBKEY, read_packets
 from kedge.system.exclusive_change import sole_change
-from kedge.system.files import write_atomically
+from kedge.system.files import explained, write_atomically
 from kedge.system.settings import apptainer_directory
 
 Result = TypeVar("Result")
@@ -187,3 +186,17 @@ def _remove(ring: list[KeyBlock], fingerprint: str, where: str) -> KeyBlock:
     block = select_key(ring, fingerprint, where)
     ring.remove(block)
     return block
+
+
+# Reads files that users name as keys, with a bound on their size.
+
+_MAXIMUM_KEY_FILE = 8 << 20
+
+
+def read_key_file(path: Path, *, limit: int = _MAXIMUM_KEY_FILE) -> bytes:
+    """The content of the file; refuses a file too large for a key."""
+    with explained(path), path.open("rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise FileProblem(f"{path} is too large to be a key: more than {limit >> 20} MiB", context={"path": str(path)})
+    return data

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from kedge.cluster.schedulers.directive import CutOption, show_option
 from kedge.cluster.schedulers.script_request import ScriptRequest
 from kedge.cluster.schedulers.slurm import FACTS
-from kedge.cluster.schedulers.slurm.language import LANGUAGE
-from kedge.cluster.schedulers.slurm.option_values import MAIL_TYPES
+from kedge.cluster.schedulers.slurm.language import LANGUAGE, MAIL_TYPES
 from kedge.jobs.scripts.containers import skip_prefix
 from kedge.jobs.scripts.findings import Case, CheckResult
 from kedge.jobs.scripts.rules_body import list_code

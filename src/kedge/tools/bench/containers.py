@@ -12,8 +12,8 @@ from pathlib import Path
 from kedge.errors import ProgramFailed
 from kedge.system.process import run_program
 from kedge.system.start_kedge import own_command
+from kedge.tools.bench.machine import read_rates
 from kedge.tools.bench.record import Figure, Repeats
-from kedge.tools.bench.surroundings import read_rates
 
 _OUTSIDE = "the same program outside of containers"
 

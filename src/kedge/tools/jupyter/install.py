@@ -24,8 +24,15 @@ from kedge.system.process import run_program
 from kedge.system.programs import find_program
 from kedge.system.start_kedge import own_command, own_interpreter
 from kedge.tools.jupyter.image_python import ImagePython, ask_python
-from kedge.tools.jupyter.kernel_command import KernelCommand
-from kedge.tools.jupyter.kernel_specs import FILE, PACKAGES, Kernel, describe_kernel, find_kernel_folder, name_kernel
+from kedge.tools.jupyter.kernel_specs import (
+    FILE,
+    PACKAGES,
+    Kernel,
+    KernelCommand,
+    describe_kernel,
+    find_kernel_folder,
+    name_kernel,
+)
 
 _ROOM = 150 << 20  # bytes that ipykernel and what it needs take at most
 

@@ -21,7 +21,7 @@ from kedge.container.processes.rank_sharing import find_private_directory
 from kedge.errors import NotebookProblem
 from kedge.system.process import PipedChild, start_piped
 from kedge.system.start_kedge import own_command
-from kedge.tools.jupyter.kernel_command import KernelCommand, drop_parent
+from kedge.tools.jupyter.kernel_specs import KernelCommand, drop_parent
 from kedge.tools.jupyter.relay import OPEN, READY, SIGNAL, START, Relay, RelayLine, open_relay
 
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")  # as connection files name them, with _port behind

@@ -9,22 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.containers.fuse import judge_fuse, judge_overlay_files
-from kedge.answers.doctor.containers.kernel import judge_kernel
-from kedge.answers.doctor.containers.namespaces import check_outer_container, check_user_namespaces, judge_namespaces
-from kedge.answers.doctor.containers.overlay import judge_overlay
-from kedge.answers.doctor.containers.seccomp import check_new_privileges, check_seccomp
-from kedge.answers.doctor.containers.subordinate import judge_subordinate_ids
-from kedge.answers.doctor.containers.trial import (
+from kedge.answers.doctor.containers import (
     PLACE,
     USER_NAMESPACE,
     WORK,
     KernelRefusal,
+    check_new_privileges,
+    check_outer_container,
+    check_seccomp,
+    check_user_namespaces,
     cover_place,
+    judge_fuse,
+    judge_kernel,
+    judge_namespaces,
+    judge_overlay,
+    judge_overlay_files,
+    judge_subordinate_ids,
     try_namespaces,
 )
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, SKIPPED, WARNING, Surroundings
 from kedge.container.facts import HostFacts
 from kedge.container.mounting import OTHER_NAMESPACES
 from kedge.errors import LimitReached, ProgramFailed

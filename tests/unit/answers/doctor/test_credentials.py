@@ -11,8 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.answers.doctor.network.credentials import (
+from kedge.answers.doctor.network import (
     check_credentials,
     check_logins,
     find_blemish,
@@ -21,7 +20,7 @@ from kedge.answers.doctor.network.credentials import (
     is_ngc_key,
     is_stand_in,
 )
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
 from kedge.system.settings import Settings
 from tests.builders.rows import each_row
 from tests.requirements import open_way

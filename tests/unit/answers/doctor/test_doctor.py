@@ -11,8 +11,7 @@ import pytest
 
 from kedge.answers.doctor import doctor
 from kedge.answers.doctor.doctor import diagnose
-from kedge.answers.doctor.finding import OK, SKIPPED
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.surroundings import OK, SKIPPED, Surroundings
 from kedge.system.settings import Settings
 
 NAMES = ("kernel", "locale", "registries")  # the last brings the imports that take long
@@ -30,7 +29,7 @@ def test_a_host_that_loads_slowly_gets_its_checks_done_and_is_told(
     load = importlib.import_module
 
     def load_slowly(name: str) -> ModuleType:
-        time.sleep(2.5 if name == "kedge.answers.doctor.network.credentials" else 0)
+        time.sleep(2.5 if name == "kedge.answers.doctor.network" else 0)
         return load(name)
 
     monkeypatch.setattr(importlib, "import_module", load_slowly)

@@ -9,21 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.environment.clock import check_clock, judge_skew, judge_year, measure_skew
-from kedge.answers.doctor.environment.compiled_modules import check_compiled_modules, judge_modules
-from kedge.answers.doctor.environment.leaking_variables import check_python_leaks, judge_loader_leaks, list_user_sites
-from kedge.answers.doctor.environment.locales import judge_locale
-from kedge.answers.doctor.environment.memory_limits import check_memory, judge_memory
-from kedge.answers.doctor.environment.process_limits import (
+from kedge.answers.doctor.environment import (
+    check_binds,
+    check_clock,
+    check_compiled_modules,
     check_core_files,
     check_locked_memory,
+    check_memory,
     check_open_files,
     check_processes,
+    check_python_leaks,
+    judge_loader_leaks,
+    judge_locale,
+    judge_memory,
+    judge_modules,
     judge_processes,
+    judge_search_path,
+    judge_skew,
+    judge_variables,
+    judge_year,
+    list_known,
+    list_user_sites,
+    measure_skew,
 )
-from kedge.answers.doctor.environment.variables import check_binds, judge_search_path, judge_variables, list_known
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Surroundings
 from kedge.system.host.limits import Limits
 from kedge.system.settings import Settings
 from kedge.system.views import TableView

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.check_list import CHECKS
-from kedge.answers.doctor.cluster.mpi import check_mpi
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.answers.doctor.gpu.cdi import check_cdi
-from kedge.answers.doctor.gpu.driver import check_devices, check_driver
-from kedge.answers.doctor.gpu.fabric import check_fabric
-from kedge.answers.doctor.gpu.nvidia.answer import check_nvml, judge_probe
-from kedge.answers.doctor.gpu.nvidia.libraries import check_libraries
-from kedge.answers.doctor.gpu.nvidia.selection import check_selection
-from kedge.answers.doctor.run_checks import run_checks
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.cluster import check_mpi
+from kedge.answers.doctor.gpu import (
+    check_cdi,
+    check_devices,
+    check_driver,
+    check_fabric,
+    check_libraries,
+    check_nvml,
+    check_selection,
+    judge_probe,
+)
+from kedge.answers.doctor.run_checks import CHECKS, run_checks
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
 from kedge.base.frozen import replace
 from kedge.system.host.gpu_probe import GpuProbe
 from kedge.system.settings import Settings

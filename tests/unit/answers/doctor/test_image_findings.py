@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.image_check import explain_problem, judge_image
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.targets import find_target
 from kedge.base.frozen import replace
 from kedge.compat.judge import judge

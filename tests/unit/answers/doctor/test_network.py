@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
-from kedge.answers.doctor.network.certificates import check_certificates
-from kedge.answers.doctor.network.registries import check_proxies, check_registries, judge_reach, list_mirrors
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.network import (
+    check_certificates,
+    check_proxies,
+    check_registries,
+    judge_reach,
+    list_mirrors,
+)
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, SKIPPED, WARNING, Finding, Surroundings
 from kedge.base.frozen import replace
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.image.registry.connection_errors import ConnectionFailure, FailureKind
@@ -258,9 +262,9 @@ def test_certificates_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
 def test_certificates_that_are_of_another_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"KEDGE_CA_BUNDLE": str(make_authority(tmp_path / "ca").certificate)}
     now = time.time()
-    monkeypatch.setattr("kedge.answers.doctor.network.certificates.time.time", lambda: now - 10 * 86400)
+    monkeypatch.setattr("kedge.answers.doctor.network.time.time", lambda: now - 10 * 86400)
     assert "the clock of this host is behind" in find(check_certificates(surround(tmp_path, environ)), FAIL).why
-    monkeypatch.setattr("kedge.answers.doctor.network.certificates.time.time", lambda: now + 10 * 86400)
+    monkeypatch.setattr("kedge.answers.doctor.network.time.time", lambda: now + 10 * 86400)
     assert "has expired" in find(check_certificates(surround(tmp_path, environ)), WARNING).what
 
 

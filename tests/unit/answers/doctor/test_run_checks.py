@@ -16,11 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor import check_list as table
-from kedge.answers.doctor.environment.process_limits import check_open_files
-from kedge.answers.doctor.finding import FAIL, OK, SKIPPED, WARNING, Finding
+from kedge.answers.doctor import run_checks as table
+from kedge.answers.doctor.environment import check_open_files
 from kedge.answers.doctor.run_checks import list_checks, run_checks
-from kedge.answers.doctor.surroundings import Check, Surroundings
+from kedge.answers.doctor.surroundings import FAIL, OK, SKIPPED, WARNING, Check, Finding, Surroundings
 from kedge.errors import UsageError
 from kedge.system import bounded_children
 from kedge.system.process import run_program
@@ -279,8 +278,8 @@ def test_list_checks_names_are_unique_and_groups_are_known() -> None:
 def test_modules_of_checks_are_imported_before_there_are_children(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = (("clock", "clock", "Environment", "environment.clock", "check_clock"), ("x", "x", "x", "nowhere", "none"))
     monkeypatch.setattr(table, "_ROWS", rows)
-    monkeypatch.delitem(sys.modules, "kedge.answers.doctor.environment.clock", raising=False)
+    monkeypatch.delitem(sys.modules, "kedge.answers.doctor.environment", raising=False)
     table.import_checks({"x"})  # one that is not there is its own check's finding
-    assert "kedge.answers.doctor.environment.clock" not in sys.modules
+    assert "kedge.answers.doctor.environment" not in sys.modules
     table.import_checks({"clock", "x"})
-    assert "kedge.answers.doctor.environment.clock" in sys.modules
+    assert "kedge.answers.doctor.environment" in sys.modules

@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.cluster.scheduler import check_accounts, check_mpi_plugins, check_scheduler
-from kedge.answers.doctor.cluster.site import check_job_records, check_shared_folders, check_site
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.cluster import (
+    check_accounts,
+    check_job_records,
+    check_mpi_plugins,
+    check_scheduler,
+    check_shared_folders,
+    check_site,
+)
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
 from kedge.base.frozen import replace
-from kedge.cluster.schedulers.mpi_types import parse_mpi_types
+from kedge.cluster.mpi import parse_mpi_types
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.system.settings import Settings
 
@@ -43,7 +48,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """A login node of zih-alpha without any program of Slurm."""
     monkeypatch.setenv("PATH", str(tmp_path))
     # those of this machine must not be found in the directories that users' PATHs lack
-    monkeypatch.setattr("kedge.answers.doctor.cluster.scheduler.find_program", lambda name: _find(tmp_path, name))
+    monkeypatch.setattr("kedge.answers.doctor.cluster.find_program", lambda name: _find(tmp_path, name))
     return Machine(tmp_path, "zih-alpha")
 
 

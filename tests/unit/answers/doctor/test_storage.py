@@ -8,25 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING
-from kedge.answers.doctor.storage.cache_home import (
+from kedge.answers.doctor.storage import (
     StoragePlace,
     check_home,
-    check_old_caches,
-    check_store,
-    judge_home,
-    judge_store,
-    look_at,
-)
-from kedge.answers.doctor.storage.node_directories import (
     check_node_place,
+    check_old_caches,
     check_shared_memory,
+    check_store,
     check_temporary,
+    judge_home,
     judge_node_place,
     judge_shared_memory,
+    judge_store,
     judge_temporary,
+    look_at,
 )
-from kedge.answers.doctor.surroundings import Surroundings
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Surroundings
 from kedge.base.frozen import replace
 from kedge.system.host.space import Space
 from kedge.system.settings import Settings

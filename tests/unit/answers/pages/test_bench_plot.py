@@ -5,8 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kedge.answers.pages.bench_plot import lay_out_plot, list_ticks
-from kedge.answers.pages.drawing import Sheet, write_svg
+from kedge.answers.pages.bench_plot import Sheet, lay_out_plot, list_ticks, write_svg
 from kedge.base.frozen import replace
 from kedge.cli.bench_record import make_plot
 from kedge.tools.bench.record import BenchRecord, Figure, Machine

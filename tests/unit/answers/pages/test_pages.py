@@ -19,13 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kedge.answers.doctor
-from kedge.answers.doctor.finding import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
+from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, SKIPPED, WARNING, Finding
 from kedge.answers.pages.chart_picture import describe_host
 from kedge.answers.pages.doctor_page import render_diagnosis
-from kedge.answers.pages.document import LARGEST_PAGE
+from kedge.answers.pages.document import (
+    LARGEST_PAGE,
+    VERBS,
+    Markup,
+    clean_text,
+    format_advice,
+    format_sentence,
+    make_element,
+)
 from kedge.answers.pages.explain_page import render_explanation
 from kedge.answers.pages.layers_picture import fold_layers
-from kedge.answers.pages.markup import VERBS, Markup, clean_text, format_advice, format_sentence, make_element
 from kedge.base.frozen import list_names, replace
 from kedge.cli.verbs import VERBS as CLI_VERBS
 from kedge.compat.driver_chart import Chart

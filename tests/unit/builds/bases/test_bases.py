@@ -17,7 +17,7 @@ from kedge.builds.bases.named_contexts import name_reference
 from kedge.builds.step_values import Base, RecipePlace
 from kedge.errors import ImageNotFound, InvalidRecipe
 from kedge.image.formats.oci.writer import write_docker_archive, write_layout, write_oci_archive
-from kedge.image.registry.access_options import AccessOptions
+from kedge.image.registry.client_setup import AccessOptions
 from kedge.image.sources.image_source import LayeredImage
 from kedge.image.sources.open_local import open_local_image
 from kedge.image.store.store import Store

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.read_recipe import read_recipe
+from kedge.builds.recipe_files import convert_recipe
 from kedge.builds.step_values import Recipe
 from kedge.errors import InvalidRecipe
 

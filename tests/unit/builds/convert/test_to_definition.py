@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.convert.notes import ConvertedRecipe
-from kedge.builds.definition.parse import parse_stages
+from kedge.builds.definition.definition import parse_stages
 from kedge.builds.definition.plan import make_recipe
+from kedge.builds.recipe_files import convert_recipe
 from tests.builders.rows import each_row
 
 

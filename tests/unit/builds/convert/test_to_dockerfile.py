@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.convert.notes import ConvertedRecipe
 from kedge.builds.dockerfile.plan import make_recipe
+from kedge.builds.recipe_files import convert_recipe
 from tests.builders.rows import each_row
 
 HEADER = "Bootstrap: docker\nFrom: debian:12\n"

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from kedge.builds.definition.arguments import expand_arguments
-from kedge.builds.definition.definition import Definition
-from kedge.builds.definition.parse import parse_stage
+from kedge.builds.definition.definition import Definition, parse_stage
 from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.builds.definition.parse import parse_stages, read_labels
+from kedge.builds.definition.definition import parse_stages, read_labels
 from kedge.errors import InvalidRecipe
 from tests.builders.rows import each_row
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kedge.builds.dockerfile.mounts import read_bytes, read_nanoseconds
-from kedge.builds.dockerfile.planner import PortError, is_signal, read_ports
+from kedge.builds.dockerfile.plan import PortError, is_signal, read_ports
 from tests.builders.rows import each_row
 
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.builds.lint.lint_recipe import lint_recipe
-from kedge.builds.lint.rules_dockerfile import _RULES
+from kedge.builds.lint.lint_recipe import _RULES, lint_recipe
 
 TEXT = b"FROM debian:12 AS Build\nENV a b\nCMD run it\n"
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.builds.lint.shell_commands import ShellCommand, read_commands
+from kedge.builds.lint.recipe_view import ShellCommand, read_commands
 from kedge.builds.step_values import RecipePlace
 from tests.builders.rows import each_row
 

@@ -17,9 +17,8 @@ from kedge.base.tree import Node, NodeKind
 from kedge.builds.bases.bases import OpenedBase
 from kedge.builds.copies.copy_files import CopiedContent
 from kedge.builds.read_recipe import read_recipe
-from kedge.builds.results.finished_build import FinishedBuild
-from kedge.builds.results.result_image import keep_in_store, open_result
-from kedge.builds.states.build_state import BuildState, StageResult, StepLayer
+from kedge.builds.result_image import FinishedBuild, keep_in_store, open_result
+from kedge.builds.states.build_place import BuildState, StageResult, StepLayer
 from kedge.errors import DigestMismatch
 from kedge.image.layers.layer_source import LayerSource
 from kedge.image.layers.tar_writer import LayerResult, write_layer

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kedge.builds.step_values import RecipePlace
-from kedge.builds.steps.protect import CONSTRAINTS_PATH, freeze_packages
+from kedge.builds.steps.run_program import CONSTRAINTS_PATH, freeze_packages
 from kedge.errors import PackageReplaced
 from kedge.system.views import TableView
 

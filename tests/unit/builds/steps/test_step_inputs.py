@@ -14,7 +14,7 @@ from kedge.base.manifest import Descriptor, ImageConfig
 from kedge.base.platform import Platform
 from kedge.builds.bases.bases import OpenedBase
 from kedge.builds.request import BuildOutput, BuildRequest
-from kedge.builds.states.build_state import BuildState, StageResult, StepLayer
+from kedge.builds.states.build_place import BuildState, StageResult, StepLayer
 from kedge.builds.step_values import CopyOrigin, CopyStep, HostScriptStep, RecipePlace, RunStep, Stage, Step, StepMount
 from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.stage_builder import StageBuilder

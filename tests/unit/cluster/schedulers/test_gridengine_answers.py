@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
-from kedge.cluster.schedulers.gridengine.listing import read_state
+from kedge.cluster.schedulers.gridengine.backend import read_state
 from kedge.errors import KedgeError, SchedulerFailed
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY

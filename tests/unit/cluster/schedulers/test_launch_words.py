@@ -8,8 +8,8 @@ import pytest
 from kedge.base.frozen import replace
 from kedge.cluster.job import Job, Parallel
 from kedge.cluster.job_rules import check_job
-from kedge.cluster.schedulers.launch_words import kedge_launch_words, needs_master, torchrun_words
-from kedge.cluster.schedulers.slurm.write_script import DIALECT
+from kedge.cluster.schedulers.script_body import kedge_launch_words, needs_master, torchrun_words
+from kedge.cluster.schedulers.slurm.backend import DIALECT
 from kedge.cluster.site import Site
 from kedge.errors import InvalidJob
 

@@ -26,7 +26,7 @@ from kedge.jobs.local.directives import apply_options, read_directives
 from kedge.jobs.local.host_resources import read_machine
 from kedge.jobs.local.planning import ARRAY_LIMIT, NEVER, PRIORITY, RESOURCES, TOO_LARGE, Claim, plan_turn
 from kedge.jobs.local.queue_files import LocalRequest, ResourceAmount
-from kedge.jobs.local.report import compress_indices
+from kedge.jobs.local_queue import compress_indices
 from kedge.system.start_kedge import own_command
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_program

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kedge.cluster.allocation import Allocation, ThisHost
-from kedge.cluster.schedulers.current_job import find_allocation
+from kedge.cluster.schedulers.choose import find_allocation
 from kedge.errors import LaunchRefused
 from tests.builders.recorded_jobs import GRID_ENGINE, PE_FILES, read_record
 

@@ -12,8 +12,8 @@ from kedge.cluster.job import Dependency, DependencyKind, IndexRange, Job, JobAr
 from kedge.cluster.schedulers.backend import ScriptContext
 from kedge.cluster.schedulers.choose import SCHEDULERS, find_backend
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
+from kedge.cluster.schedulers.slurm.backend import format_size, format_time
 from kedge.cluster.schedulers.slurm.options import find_name, parse_directives, quote_word, split_words
-from kedge.cluster.schedulers.slurm.write_options import format_size, format_time
 from kedge.cluster.site import Queue, Site
 from kedge.errors import InvalidJob, KedgeError, NoScheduler, RequestRefused, SchedulerFailed
 from tests.builders.rows import each_row

@@ -23,11 +23,9 @@ from kedge.cluster.schedulers.pbs.discover import read_site as discover_pbs
 from kedge.cluster.schedulers.slurm.discover import SlurmTexts, parse_gres
 from kedge.cluster.schedulers.slurm.discover import read_site as discover_slurm
 from kedge.cluster.site import Queue, Site
-from kedge.cluster.sites.compare import compare_sites
-from kedge.cluster.sites.discover import find_runtime_module, suggest_name
+from kedge.cluster.sites.discover import compare_sites, find_runtime_module, suggest_name
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site, make_site, parse_profile
-from kedge.cluster.sites.schema import SCHEDULERS
-from kedge.cluster.sites.writer import write_profile
+from kedge.cluster.sites.schema import SCHEDULERS, write_profile
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 

@@ -3,9 +3,20 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.bandwidth.judge import GOOD, LOW, POOR, UNKNOWN, WRONG, judge_bandwidth
-from kedge.compat.bandwidth.links import Link, choose_link, find_gpu_link, make_network_link
-from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
+from kedge.compat.bandwidth import (
+    GOOD,
+    LOW,
+    POOR,
+    UNKNOWN,
+    WRONG,
+    BandwidthReport,
+    BandwidthRow,
+    Link,
+    choose_link,
+    find_gpu_link,
+    judge_bandwidth,
+    make_network_link,
+)
 from tests.builders.rows import each_row
 
 

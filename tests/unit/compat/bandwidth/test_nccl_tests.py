@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kedge.compat.bandwidth.nccl_tests import parse_text
+from kedge.compat.bandwidth import parse_text
 
 # As in NVIDIA/nccl#1161 (two GPUs) with the header of nccl-tests#178's version
 TWO_GPUS = """\

@@ -7,8 +7,7 @@ import itertools
 import re
 from collections import Counter
 
-from kedge.compat.failures.catalogue import SHIPPED, read_failures
-from kedge.compat.failures.failure import Clue, Failure
+from kedge.compat.failures.catalogue import SHIPPED, Clue, Failure, read_failures
 from kedge.compat.failures.find_clues import find_clues
 from tests.architecture.test_documents import judge_command
 

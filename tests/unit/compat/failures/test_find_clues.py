@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.failures.failure import CONSEQUENCE, GENERAL, NOTE
+from kedge.compat.failures.catalogue import CONSEQUENCE, GENERAL, NOTE
 from kedge.compat.failures.find_clues import explain_failure, find_clues
 
 FORWARD = "RuntimeError: Unexpected error. Error 804: forward compatibility was attempted on non supported HW"

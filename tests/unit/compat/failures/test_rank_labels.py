@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.compat.failures.rank_labels import remove_colours, split_label
+from kedge.compat.failures.find_clues import remove_colours, split_label
 from tests.builders.rows import each_row
 
 

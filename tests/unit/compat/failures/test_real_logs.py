@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kedge.compat.failures.failure import CONSEQUENCE, GENERAL
+from kedge.compat.failures.catalogue import CONSEQUENCE, GENERAL
 from kedge.compat.failures.find_clues import search_pieces
 from tests.builders.rows import each_row
 

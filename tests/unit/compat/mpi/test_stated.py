@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kedge.compat.mpi.stated import parse_title, read_stated_mpi
+from kedge.compat.mpi.read_tree import parse_title, read_stated_mpi
 from kedge.compat.traits import Fact, ImageTraits
 from tests.builders.rows import each_row
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kedge.compat.packages.python_search import find_package, search_files
-from kedge.compat.packages.torch_launchers import find_torch_launcher
+from kedge.compat.packages.python_search import find_package, find_torch_launcher, search_files
 from kedge.system.views import TableView
 from tests.builders.rows import each_row
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.base.owner_attribute import decode_device, decode_mode, decode_owner, encode_device, encode_mode
+from kedge.base.owner_records import decode_device, decode_mode, decode_owner, encode_device, encode_mode
 from kedge.container.processes.emulated_calls import CAPSET, IDENTITY_CALLS
 from kedge.container.processes.noted_files import EXECUTE, READ, WRITE, NotedFile
 from kedge.container.processes.process_identities import SAME, Identity, ProcessIdentities

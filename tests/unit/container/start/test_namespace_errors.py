@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.container.start.namespace_errors import explain_refusal
+from kedge.container.start.start_errors import explain_refusal
 
 APPARMOR = "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 

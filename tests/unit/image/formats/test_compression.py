@@ -20,8 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.errors import CorruptImage, InvalidSetting, UnsupportedFormat
-from kedge.image.formats.compression.blocks import BlockCodec, XzCodec, codec_of_image, open_codec
-from kedge.image.formats.compression.lzo import decompress_lzo
+from kedge.image.formats.compression.blocks import BlockCodec, XzCodec, codec_of_image, decompress_lzo, open_codec
 from kedge.image.formats.compression.streams import StreamCompressor, inflate
 from tests.builders.rows import each_row
 

@@ -27,8 +27,7 @@ from kedge.errors import (
     ProgramMissing,
     UnsupportedFormat,
 )
-from kedge.image.formats.oci.daemon_save import save_from_daemon
-from kedge.image.formats.oci.docker_archive import DockerArchive
+from kedge.image.formats.oci.docker_archive import DockerArchive, save_from_daemon
 from kedge.image.formats.oci.layout import OciLayout
 from kedge.image.formats.oci.open_stored import open_images
 from kedge.image.formats.oci.stored_image import StoredImage

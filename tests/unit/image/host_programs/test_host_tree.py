@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem
-from kedge.image.host_programs.host_tree import HostTree
+from kedge.image.host_programs.packer import HostTree
 from tests.builders.folder_sink import MemorySink
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.image.store.eviction import ItemKind
-from kedge.image.store.file_facts import FileFacts
+from kedge.image.store.file_digests import FileFacts
 from kedge.image.store.layout import Layout
 from kedge.image.store.store import Store
 

@@ -8,7 +8,6 @@ import pytest
 from kedge.errors import KeyUnusable, SignatureInvalid, UsageError
 from kedge.image.trust.openpgp import algorithms
 from kedge.image.trust.openpgp import signature as sig
-from kedge.image.trust.openpgp.generate import Owner, generate_key
 from kedge.image.trust.openpgp.key_validity import KeyJudgement, check_document, judge
 from kedge.image.trust.openpgp.keys import KeyBlock, armor_block, make_public, merge_blocks, read_keys
 from kedge.image.trust.openpgp.packets import (
@@ -19,7 +18,7 @@ from kedge.image.trust.openpgp.packets import (
     write_integer,
     write_packet,
 )
-from kedge.image.trust.openpgp.secret import parse_secret_key
+from kedge.image.trust.openpgp.secret import Owner, generate_key, parse_secret_key
 from kedge.image.trust.openpgp.signature import Signature, make_signature, parse_signature
 from kedge.image.trust.sign import unlock_key
 from tests.builders.openpgp_keys import (

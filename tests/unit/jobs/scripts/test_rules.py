@@ -9,10 +9,10 @@ import pytest
 
 from kedge.cluster.site import Site
 from kedge.cluster.sites.profile import find_folders, list_sites, load_site
+from kedge.jobs.script import guess_site
 from kedge.jobs.scripts.findings import ScriptFinding, Severity
 from kedge.jobs.scripts.reader import read_script
 from kedge.jobs.scripts.rules import check_script, list_rules
-from kedge.jobs.scripts.site_guess import guess_site
 from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY, require_shared
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from kedge.errors import LaunchFailed
-from kedge.tools.bench.allreduce import make_report
+from kedge.tools.bench.run_ranks import make_report
 
 
 def row(pid: int, size: int, count: int, seconds: float) -> dict[str, object]:

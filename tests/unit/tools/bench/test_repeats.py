@@ -7,12 +7,15 @@ import itertools
 
 import pytest
 
-from kedge.compat.bandwidth.judge import judge_bandwidth
-from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
-from kedge.tools.bench.allreduce import AllreduceResult, merge_reports
-from kedge.tools.bench.pi import PiResult
-from kedge.tools.bench.rank_figures import make_allreduce_figures, make_pi_figures
+from kedge.compat.bandwidth import BandwidthReport, BandwidthRow, judge_bandwidth
 from kedge.tools.bench.record import Repeats
+from kedge.tools.bench.run_ranks import (
+    AllreduceResult,
+    PiResult,
+    make_allreduce_figures,
+    make_pi_figures,
+    merge_reports,
+)
 
 
 def make_report(seconds: float, wrong: int = 0) -> BandwidthReport:

@@ -5,7 +5,7 @@ import pytest
 from tests.builders.rows import each_row
 
 from kedge.errors import LaunchRefused
-from kedge.tools.bench.ways import GLOO, MPI, NCCL, NCCL_TESTS, ImageTools, choose_way
+from kedge.tools.bench.run_ranks import GLOO, MPI, NCCL, NCCL_TESTS, ImageTools, choose_way
 
 NGC = ImageTools(("all_reduce_perf_mpi", "all_reduce_perf", "python3"), has_torch=True, has_mpi=True)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kedge.errors import FileProblem
-from kedge.tools.jupyter.kernel_command import KernelCommand, drop_parent, require_packages
 from kedge.tools.jupyter.kernel_on_node import CHANNELS, localize, socket_of
+from kedge.tools.jupyter.kernel_specs import KernelCommand, drop_parent, require_packages
 
 
 def test_kernel_of_an_image_with_ipykernel() -> None:

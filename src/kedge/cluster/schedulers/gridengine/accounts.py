@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from kedge.cluster.job_state import JobStatus, State
-from kedge.cluster.schedulers.times import read_printed_time, read_seconds
+from kedge.cluster.schedulers.quantities import read_printed_time, read_seconds
 
 _RESCHEDULED, _LIMIT, _SIGNALLED = 25, 37, 100
 _KILL = 9

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from kedge.cluster.job_state import JobStatus, State
-from kedge.cluster.schedulers.times import read_printed_time, read_seconds
+from kedge.cluster.schedulers.quantities import read_printed_time, read_seconds
 
 _ID = re.compile(r"(\d+)(\[(\d*)\])?(\..*)?")
 _HEADER = "Job Id:"

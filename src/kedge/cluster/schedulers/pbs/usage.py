@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from kedge.cluster.job_state import JobUsage
 from kedge.cluster.schedulers.backend import Query
 from kedge.cluster.schedulers.pbs.status import parse_job_status, read_size
-from kedge.cluster.schedulers.times import read_seconds
+from kedge.cluster.schedulers.quantities import read_seconds
 
 
 def usage_query(ids: Sequence[str], since: float) -> Query:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from kedge.container.devices.image_variables import read_image_variable, read_user_variable
 from kedge.container.devices.nvidia.card_selection import VARIABLE, CardSelection, select_cards
 from kedge.container.devices.nvidia.driver import Driver, find_layout
-from kedge.container.devices.nvidia.libraries import Libraries, find_libraries
+from kedge.container.devices.nvidia.libraries import Libraries, find_libraries, follow_links
 from kedge.container.facts import Additions, Bind
 from kedge.system.spawn import ELFMAG
 
@@ -72,8 +72,6 @@ def _plan_other_layout(host: HostFacts) -> Additions | None:
     """Hosts on which the driver is laid out in another way: Windows Subsystem for Linux, and Jetson boards."""
     layout = find_layout(host)
     if layout == "wsl":
-        from kedge.container.devices.nvidia.wsl import plan_wsl  # late: one kind of host
-
         return plan_wsl(host)
     if layout == "jetson":
         from kedge.container.devices.nvidia.jetson import plan_jetson  # late: one kind of host
@@ -213,3 +211,29 @@ def _warn_of_musl(additions: Additions, host: HostFacts, image: ImageFacts) -> N
                 "NVIDIA's driver libraries need glibc, and this image uses musl (Alpine): "
                 "GPU programs will not run. Use an image based on Debian, Ubuntu, Rocky or another glibc system."
             )
+
+
+# --nv on Windows' subsystem for Linux: the driver is Windows', reached through /dev/dxg and /usr/lib/wsl.
+
+_LIBRARIES, _DRIVERS = "/usr/lib/wsl/lib", "/usr/lib/wsl/drivers"
+
+
+def plan_wsl(host: HostFacts) -> Additions:
+    """The libraries that Windows lends, and the directory they load the driver's parts from."""
+    additions = Additions()
+    view = host.view
+    additions.devices = ["/dev/dxg"]
+    for name in view.names(_LIBRARIES):
+        if ".so" in name:
+            additions.libraries.append((follow_links(view, f"{_LIBRARIES}/{name}"), name))
+    if view.kind(_DRIVERS) == "d":
+        additions.binds.append(Bind(_DRIVERS, _DRIVERS, readonly=True, is_optional=True, origin="--nv"))
+    if view.is_executable(f"{_LIBRARIES}/nvidia-smi"):
+        source = f"{_LIBRARIES}/nvidia-smi"
+        additions.binds.append(Bind(source, "/usr/bin/nvidia-smi", readonly=True, is_optional=True, origin="--nv"))
+    if "CUDA_VISIBLE_DEVICES" in host.environ:
+        additions.variables["CUDA_VISIBLE_DEVICES"] = host.environ["CUDA_VISIBLE_DEVICES"]
+    additions.notes.append(f"NVIDIA driver of Windows: {len(additions.libraries)} libraries from {_LIBRARIES}")
+    if not any(name.startswith("libcuda.so") for _, name in additions.libraries):
+        additions.warnings.append(f"--nv: {_LIBRARIES} has no libcuda: install NVIDIA's driver in Windows.")
+    return additions
