@@ -33,6 +33,7 @@ def home(runner: Runner, image: str) -> Runner:
         "@PLACE@": str(runner.folder),
         "@HOST@": socket.gethostname().partition(".")[0],
         "@USER@": str(runner.uid),
+        "@PYTHON@": sys.executable,
         "@KEDGE@": str(Path(sys.executable).with_name("kedge")),
         "@SOURCE@": str(REPOSITORY / "src"),
         "@IMAGE@": image,
