@@ -95,7 +95,8 @@ class Speaker:
         if options.shim and not os.isatty(2):  # a program may read it, and take progress for output
             self._is_quiet = self._is_quiet or not options.verbose
         if options.verbose:
-            pass
+            import kedge.base.secret_text
+            import kedge.cli.redaction  # noqa: F401 - now: what is said in the container cannot import them
 
     def say_collected(self) -> None:
         """Print what was noticed while the words were read."""
