@@ -30,6 +30,7 @@ _SHELL_ONLY = "`<>&|(){}~"  # outside quotes these mean work for a shell
 _PATTERNS = "*?["
 _PLAIN_STOPS = frozenset(_ENDS + _SHELL_ONLY + _PATTERNS + "\\'\"$")
 _ESCAPABLE = '$`"\\\n'
+_JOINED = "\\\n"  # a shell takes it away first: what stands before and after it may be one name
 # Shells make these up themselves, each in its own way.
 _DYNAMIC = frozenset(
     (
@@ -156,6 +157,8 @@ def _read_parameter(text: str, at: int, lookup: Lookup, *, is_quoted: bool) -> t
     """`$NAME`, `${NAME}`, `${NAME:-word}` and the like; a dollar before anything else is itself."""
     start = at + 1
     following = text[start : start + 1]
+    if text.startswith(_JOINED, start):
+        raise NotPlain(text[at:])
     if following == "{":
         return _read_braces(text, start + 1, lookup, is_quoted=is_quoted)
     if not is_name(following):
@@ -163,6 +166,8 @@ def _read_parameter(text: str, at: int, lookup: Lookup, *, is_quoted: bool) -> t
             raise NotPlain(text[at:])
         return "$", start
     end = _find_name_end(text, start)
+    if text.startswith(_JOINED, end):
+        raise NotPlain(text[at:])
     return _look_up(text[start:end], lookup) or "", end
 
 
