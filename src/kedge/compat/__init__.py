@@ -42,6 +42,7 @@ PUBLIC = (
     "rules.image_needs_text",
     "rules.libcuda_choice",
     "tables.columns",
+    "tables.gpu_index",
     "tables.gpu_names",
     "tables.known_images",
     "tables.learned",

@@ -98,7 +98,7 @@ def compare_drivers(view: View, carried: CarriedDriver, version: str, cards: lis
 
 def _find_last_branch(cards: list[Card]) -> int | None:
     """The last driver branch that drives all the cards; None: current ones do, or it is not known."""
-    from kedge.compat.tables.gpu_names import (
+    from kedge.compat.tables.gpu_index import (
         find_capability,  # late: few images carry a libcuda that is newer than the host's
     )
 

@@ -70,7 +70,7 @@ def _judge_cards(
     listed: str, cuda: str, cards: list[Card], driver: str, *, accepts_ptx: bool | None
 ) -> tuple[str, str] | None:
     """The obstacle of the first card whose kernels the image does not have; one that has them makes a start useful."""
-    from kedge.compat.tables.gpu_names import find_capability  # late: most images have no list
+    from kedge.compat.tables.gpu_index import find_capability  # late: most images have no list
 
     refused: tuple[str, str] | None = None
     for model in {card.model: None for card in cards}:
