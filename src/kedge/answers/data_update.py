@@ -16,8 +16,8 @@ from kedge.base.reference import Reference
 from kedge.compat.contents.tag_filters import is_since, read_since
 from kedge.compat.contents.tag_names import VERSION, read_tag, sort_names
 from kedge.compat.data import learned_path
-from kedge.compat.image_traits import read_registry_traits
 from kedge.compat.known_tables import Repository, find_repository
+from kedge.compat.registry_traits import read_registry_traits
 from kedge.compat.tables.learned import READ_FROM, has_all, make_row, write_rows
 from kedge.compat.tables.load import Tables, load_tables, merge_rows, read_learned
 from kedge.compat.tables.rows import NgcRelease

@@ -22,7 +22,7 @@ from kedge.errors import AuthenticationFailed, ImageNotFound, NetworkFailed
 from kedge.image.workplace import MORE_RETRIES, Workplace
 
 if TYPE_CHECKING:
-    from kedge.image.registry.client_setup import AccessOptions
+    from kedge.image.registry.access_options import AccessOptions
 
 
 @frozen
@@ -94,6 +94,6 @@ def _prepare(workplace: Workplace, meter: _Meter, reference: Reference, tables: 
 
 
 def _count_with(access: AccessOptions | None, meter: _Meter) -> AccessOptions:
-    from kedge.image.registry.client_setup import AccessOptions  # late: a local image needs no registry
+    from kedge.image.registry.access_options import AccessOptions  # late: a local image needs no registry
 
     return replace(access or AccessOptions(), count=meter.count)

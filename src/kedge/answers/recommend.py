@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 from kedge.answers.tags import ask_registry, list_newer
 from kedge.answers.targets import require_gpus
+from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
-from kedge.base.size import count_things
 from kedge.compat.contents.needs import VARIANTS, Need, choose_by_needs, has_variant, is_before_release, read_need
 from kedge.compat.known_tables import Repository, propose_image
 from kedge.compat.recommend import (

@@ -22,9 +22,9 @@ from kedge.compat.contents.tag_filters import (
     read_since,
 )
 from kedge.compat.contents.tag_names import ATTACHMENT, TagName, is_newer, read_tag, sort_names
-from kedge.compat.image_traits import read_registry_traits
 from kedge.compat.judge import judge
 from kedge.compat.known_tables import Repository, propose_image
+from kedge.compat.registry_traits import read_registry_traits
 from kedge.compat.tables.load import Tables
 from kedge.compat.target import Target
 from kedge.compat.traits import Fact, ImageTraits

@@ -16,12 +16,3 @@ def format_size(size: int) -> str:
     if unit == "B":
         return f"{size} B"
     return f"{value:.3g} {unit}"
-
-
-# Formats counts for people.
-
-
-def count_things(number: int, thing: str) -> str:
-    """`1 tag`, `3 tags`, `2 directories`."""
-    plural = f"{thing.removesuffix('y')}ies" if thing.endswith("ry") else f"{thing}s"
-    return f"{number} {thing if number == 1 else plural}"

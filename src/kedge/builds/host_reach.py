@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kedge.base.counting import count_things
 from kedge.base.progress import Progress
-from kedge.base.size import count_things
 from kedge.builds.request import BuildRequest, HostItem
 from kedge.builds.step_values import RecipePlace, refuse_recipe
 from kedge.errors import FileProblem, InvalidRecipe, UsageError

@@ -326,7 +326,7 @@ def _run_allreduce(arguments: argparse.Namespace, console: Console) -> Allreduce
 
 
 def _find_tools(request: LaunchRequest, console: Console) -> ImageTools:
-    from kedge.compat.found_mpis import read_launched_mpi
+    from kedge.compat.mpi_for_launch import read_launched_mpi
     from kedge.tools.bench.run_ranks import look_for_tools
 
     image = read_launched_mpi(request.image, console.environ)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kedge.base.counting import count_things
 from kedge.base.frozen import as_dict, list_names
-from kedge.base.size import count_things
 from kedge.cli.options import add_dry_run, add_settings
 from kedge.errors import TableProblem
 

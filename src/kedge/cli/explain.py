@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
 from kedge.base.patterns import late_pattern
 from kedge.base.release import VERSION
-from kedge.base.size import count_things, format_size
+from kedge.base.size import format_size
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 from kedge.cli.progress import leave_plain

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
 from kedge.base.release import VERSION
-from kedge.base.size import count_things, format_size
+from kedge.base.size import format_size
 from kedge.cli.login import add_login, read_access
 from kedge.cli.options import add_settings
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kedge.base.reference import Reference
     from kedge.cli.console import Console
-    from kedge.image.registry.client_setup import AccessOptions
+    from kedge.image.registry.access_options import AccessOptions
 
 
 def add_login(parser: argparse._ActionsContainer) -> None:
@@ -21,7 +21,7 @@ def add_login(parser: argparse._ActionsContainer) -> None:
 
 def read_access(arguments: argparse.Namespace, console: Console, reference: Reference | None) -> AccessOptions:
     """The login that the options name; --docker-login prompts for it."""
-    from kedge.image.registry.client_setup import AccessOptions
+    from kedge.image.registry.access_options import AccessOptions
 
     login = None
     if arguments.docker_login:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kedge.cli.console import Console
     from kedge.cluster.mpi import MpiHost, MpiImage
-    from kedge.compat.mpi.modes import MpiCheck
+    from kedge.compat.check_mpi import MpiCheck
 
 _ALL = "all"
 _IMAGE = "SIF file, directory or reference; of a reference only the config is read"
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _show(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.compat.found_mpis import read_host_mpi
+    from kedge.compat.mpi_of_host import read_host_mpi
 
     if not arguments.image:
         host = read_host_mpi(console.environ)
@@ -80,8 +80,8 @@ def _show(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _check(arguments: argparse.Namespace, console: Console) -> int:
-    from kedge.compat.found_mpis import read_host_mpi
-    from kedge.compat.mpi.modes import check_mpi
+    from kedge.compat.check_mpi import check_mpi
+    from kedge.compat.mpi_of_host import read_host_mpi
 
     image = _read_image(arguments, console)
     found = check_mpi(image, read_host_mpi(console.environ), nodes=arguments.nodes)
@@ -113,8 +113,8 @@ def _print_check(found: MpiCheck, wanted: Iterable[str], console: Console) -> No
 
 def _read_image(arguments: argparse.Namespace, console: Console) -> MpiImage:
     from kedge.base.reference import Reference
-    from kedge.compat.found_mpis import read_image_mpi
     from kedge.compat.known_tables import load_known_tables
+    from kedge.compat.mpi_of_image import read_image_mpi
     from kedge.image.workplace import Workplace
 
     reference = Reference.parse(arguments.image)

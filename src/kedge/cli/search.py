@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kedge.base.size import count_things
+from kedge.base.counting import count_things
 from kedge.cli.options import add_settings
 from kedge.errors import UsageError
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.base.size import count_things
+from kedge.base.counting import count_things
 from kedge.cli.options import read_image_path
 from kedge.errors import CorruptImage, OutputExists
 from kedge.image import sif

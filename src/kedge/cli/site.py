@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
 from kedge.base.duration import shorten_duration
 from kedge.base.frozen import as_dict
-from kedge.base.size import count_things
 from kedge.cli.job_options import add_job_options, read_job_options
 from kedge.cli.options import add_dry_run
 from kedge.cluster.job import Job

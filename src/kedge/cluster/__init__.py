@@ -28,6 +28,7 @@ PUBLIC = (
     "schedulers.backend",
     "schedulers.choose",
     "schedulers.container_words",
+    "schedulers.current_job",
     "schedulers.directive",
     "schedulers.facts",
     "schedulers.language",

@@ -10,7 +10,7 @@ from kedge.base.versions import order
 from kedge.cluster.mpi import DOUBTFUL, FAILS, SINGLETONS, WORKS, MpiHost, MpiImage
 from kedge.compat.mpi.judge_hybrid import judge_hybrid
 from kedge.compat.mpi.pmi import choose_mpi_type
-from kedge.compat.mpi.read_tree import parse_title, read_stated_mpi
+from kedge.compat.mpi.stated import parse_title, read_stated_mpi
 from kedge.compat.rules.gpu_judgement import RANKS, GpuJudgement, judge_gpu
 from kedge.compat.rules.nvidia_require_rule import judge_requirements
 from kedge.compat.target import THIS_MACHINE, Gpu, join_names

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kedge.base.counting import count_things
 from kedge.base.frozen import JsonValue, frozen, replace
-from kedge.base.size import count_things
 from kedge.base.versions import order
 from kedge.compat.contents.read_traits import split_name
 from kedge.compat.judge import judge

@@ -20,7 +20,7 @@ from kedge.cluster.schedulers.slurm import FACTS
 from kedge.image.cached_image import CachedFile, CachedFormat, find_cached_file
 from kedge.image.formats.enroot import add_enroot_files, has_enroot_files
 from kedge.image.make_layers import make_section
-from kedge.image.registry.client_setup import AccessOptions
+from kedge.image.registry.access_options import AccessOptions
 from kedge.image.sources.image_source import ImageSource, LayeredImage
 from kedge.image.store.held_images import Holds
 from kedge.image.store.images import Handing

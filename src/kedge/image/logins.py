@@ -12,8 +12,9 @@ from pathlib import Path
 from kedge.base.progress import Progress, Silent
 from kedge.base.reference import Reference, Transport
 from kedge.errors import AuthenticationFailed, InvalidReference, UsageError
+from kedge.image.registry.access_options import AccessOptions
 from kedge.image.registry.client import RegistryClient
-from kedge.image.registry.client_setup import Access, AccessOptions
+from kedge.image.registry.client_setup import Access
 from kedge.image.registry.credentials import Credential, list_logins, login_file, make_login
 from kedge.image.registry.docker_config import normalize_key, remove_login, store_login
 from kedge.image.registry.secret import Secret

@@ -18,7 +18,8 @@ from kedge.system.files import explained
 from kedge.system.settings import Settings
 
 if TYPE_CHECKING:
-    from kedge.image.registry.client_setup import Access, AccessOptions
+    from kedge.image.registry.access_options import AccessOptions
+    from kedge.image.registry.client_setup import Access
 
 _PASSING_STORE = "kedge-store"
 LOOKUP_PATIENCE = 10.0  # seconds; to ask whether an image that is here is still the newest
@@ -73,7 +74,7 @@ class Workplace:
 
     def hurry(self, patience: float | None = None) -> Workplace:
         """Return the workplace for a quick request, given up sooner than a pull, unless the user set `retries`."""
-        from kedge.image.registry.client_setup import AccessOptions
+        from kedge.image.registry.access_options import AccessOptions
 
         if self.settings.sources["retries"].kind != "default":
             return self
@@ -81,7 +82,8 @@ class Workplace:
 
     def open_access(self, *, patient: bool = True, patience: float | None = None) -> Access:
         """Access to registries; an impatient one does not retry, for callers that have an alternative."""
-        from kedge.image.registry.client_setup import Access, AccessOptions
+        from kedge.image.registry.access_options import AccessOptions
+        from kedge.image.registry.client_setup import Access
 
         settings, asked = self.settings, self.access or AccessOptions()
         options = replace(

@@ -7,29 +7,13 @@ config of the image is fetched. What they do not say is said to be unknown.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.base.frozen import frozen, replace
-from kedge.base.image_argument import is_reference
-from kedge.cluster.job import NOW, Job, Parallel, StagedImage
-from kedge.cluster.mpi import FAILS, INTEL, SINGLETONS, MpiHost, MpiImage
-from kedge.cluster.schedulers.choose import find_facts
-from kedge.cluster.schedulers.container_words import runtime_of
+from kedge.cluster.job import Job, StagedImage
 from kedge.cluster.site import Queue, Site
-from kedge.compat.found_mpis import read_launched_mpi
-from kedge.compat.mpi.judge_pmi import judge_pmi
-from kedge.errors import KedgeError, LaunchRefused, WillNotRun
+from kedge.errors import KedgeError, WillNotRun
 from kedge.jobs.stage_image import ImageWords
-from kedge.launch.learning_needs import (
-    CONTRACTS,
-    Surroundings,
-    changes_search,
-    check_needs,
-    list_user_sites,
-    read_surroundings,
-)
 from kedge.system.settings import Settings
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
@@ -162,7 +146,7 @@ def read_staged_traits(image: StagedImage, architecture: str, settings: Settings
     repository, tag = split_name(name)
     if tag and tables.find_release(repository, tag) is not None:
         return read_traits(name, environment={}, labels={}, history=(), tables=tables, architecture=architecture)
-    from kedge.compat.image_traits import read_known_traits
+    from kedge.compat.contents.known_traits import read_known_traits
 
     return read_known_traits(name, tables, architecture)
 
@@ -201,136 +185,3 @@ def _read_stored(name: str, architecture: str, settings: Settings, tables: Table
         return read_image_traits(Reference.parse(name), place, tables, offline=True)
     except KedgeError:  # the config is not cached, and the registry does not answer
         return None
-
-
-# Checks before submission whether ranks of the image's MPI find each other, where the script itself names the PMI.
-#
-# With kedge's own runtime the script says `kedge launch`, which chooses on the node. Other runtimes stand behind the
-# words of the launcher, and srun's --mpi is that of the site's profile.
-
-FABRIC = "FI_PROVIDER"  # the variable by which libfabric, and so Intel MPI, is told what to use
-
-
-def check_job_mpi(job: Job, site: Site, image: StagedImage, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Warnings about the image's MPI; raises LaunchRefused if every rank would be alone, unless --force is given."""
-    if job.parallel is not Parallel.MPI or not image.path or is_reference(image.path) or not Path(image.path).exists():
-        return ()
-    try:
-        found = read_launched_mpi(image.path, environ, program="".join(job.command[:1]))
-    except (KedgeError, OSError):
-        return ()
-    if found.is_searched and not found.mpis:
-        return (f"{job.image} has no MPI library: its tasks are ranks only if the program brings MPI along",)
-    about_srun = _check_srun(job, site, found) if _names_pmi(job, site) else ()
-    is_intel = found.mpi is not None and found.mpi.family == INTEL
-    return (*about_srun, *(_advise_intel(job, site) if is_intel else ()))
-
-
-def advise_unpulled(
-    job: Job, site: Site, image: StagedImage, settings: Settings, environ: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Advise about Intel MPI of an image that the job pulls: its config or the tables tell of it."""
-    if not image.reference and not is_reference(image.path):
-        return ()
-    from kedge.compat.data import learned_path
-    from kedge.compat.tables.load import load_tables  # late: images in files are read without tables
-
-    queue = site.find_queue(job.queue)
-    try:
-        tables = load_tables(learned_path(environ))
-        traits = read_staged_traits(image, queue.arch if queue else "", settings, tables)
-    except (KedgeError, OSError):
-        return ()
-    return _advise_intel(job, site) if traits is not None and traits.mpi.value.startswith(INTEL) else ()
-
-
-def _advise_intel(job: Job, site: Site) -> tuple[str, ...]:
-    """Say what Intel MPI of an image may need: its entry point, and what the site says of it."""
-    advice = [note for note in site.notes if INTEL in note and FABRIC not in dict(job.environment)]
-    if not job.runscript:
-        advice.append(f"if the entry point of {job.image} sets {INTEL} up, as in images of TACC, add --runscript")
-    return tuple(advice)
-
-
-def _names_pmi(job: Job, site: Site) -> bool:
-    """Whether the script has srun's --mpi: a site's `mpi_type` is for the launcher of its scheduler alone."""
-    own = find_facts(site.scheduler).launcher_of_tasks
-    is_own = (job.launcher or site.launcher or own) == own
-    return is_own and bool(site.mpi_type) and runtime_of(job, site) != "kedge"
-
-
-def _check_srun(job: Job, site: Site, found: MpiImage) -> tuple[str, ...]:
-    verdict = judge_pmi(found, MpiHost(plugins=(site.mpi_type,), has_slurm=True))
-    if verdict.level not in (FAILS, SINGLETONS):
-        return ()
-    problem = f"{job.image} does not fit the --mpi={site.mpi_type} of site {site.name}: {verdict.reason}"
-    if job.force:
-        return (problem,)
-    raise LaunchRefused(
-        problem,
-        hint="leave out --runtime: kedge's own chooses the right --mpi; or set mpi_type in the site's profile; "
-        "to submit it anyway add --force",
-    )
-
-
-# Checks before submission that the image has what the job starts or imports: PyTorch's launcher, Lightning, JAX.
-#
-# Compute nodes find out as well, but after hours in the queue.
-
-
-@frozen
-class LearningCheck:
-    """What the script starts, and what to tell the user."""
-
-    starter: tuple[str, ...] = ("torchrun",)
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-def check_learning(
-    job: Job, site: Site, image: StagedImage, environ: Mapping[str, str], directory: str
-) -> LearningCheck:
-    """What the plan needs of the image; raises LaunchRefused if it does not have it, unless --force is given."""
-    contract = job.contract or "torchrun"
-    if not image.path or contract not in CONTRACTS:
-        return LearningCheck()
-    around = _read_surroundings(job, site, environ, directory)
-    found = check_needs(job.image, _find_file(image), contract, job.command, around, force=job.force)
-    warnings = (found.warning,) if found.warning else ()
-    if found.launcher is None:
-        return LearningCheck(warnings=warnings)
-    note = found.launcher.reason
-    if not found.launcher.is_known:
-        note += f"; {_say_later(job, site, image)}"
-    return LearningCheck(found.launcher.words, () if found.warning else (note,), warnings)
-
-
-def _find_file(image: StagedImage) -> Path | None:
-    """The image's file or directory, where it is the one that the job will start."""
-    if image.reference or image.recipe or is_reference(image.path):
-        return None
-    path = Path(image.path)
-    return path if path.exists() else None
-
-
-def _say_later(job: Job, site: Site, image: StagedImage) -> str:
-    if image.reference and image.when == NOW:
-        return "kedge looks when it has pulled the image"
-    return "the job looks when it starts" if runtime_of(job, site) == "kedge" else "the job starts torchrun"
-
-
-def _read_surroundings(job: Job, site: Site, environ: Mapping[str, str], directory: str) -> Surroundings:
-    """What the container will have beside the image."""
-    binds = [word for bind in (*site.binds, *job.binds) for word in ("--bind", bind)]
-    is_own = runtime_of(job, site) == "kedge"
-    try:
-        around = read_surroundings([*binds, *(job.container_options if is_own else ())], environ, directory)
-    except KedgeError:  # binds with variables of the node, and options that the start itself refuses
-        return Surroundings(is_changed=True, directory=directory)
-    inside = [name for name, _ in (*site.environment, *job.environment)]
-    is_set = changes_search(inside, {}) or any(re.search(r"ENV_\w*PATH", line) for line in (*site.setup, *job.setup))
-    if is_own:
-        return replace(around, is_changed=around.is_changed or is_set)
-    # of their options little is known, and they show the packages of the user's home
-    is_changed = around.is_changed or is_set or bool(job.container_options)
-    return replace(around, is_changed=is_changed, modules=(*around.modules, *list_user_sites(environ)))

@@ -18,7 +18,7 @@ from typing import Any
 from kedge.base.frozen import as_dict, frozen
 from kedge.base.patterns import late_pattern
 from kedge.base.progress import Progress, Silent
-from kedge.cluster.schedulers.choose import find_current_job
+from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.cluster.site import Site, expand_path
 from kedge.cluster.sites.find_site import choose_site
 from kedge.cluster.sites.profile import find_folders, load_site

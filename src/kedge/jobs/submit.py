@@ -43,7 +43,7 @@ from kedge.system.start_kedge import own_program
 
 TYPE_CHECKING = False  # as typing has it, whose import costs every start
 if TYPE_CHECKING:
-    from kedge.jobs.check_image import LearningCheck
+    from kedge.jobs.check_learning import LearningCheck
 
 _DEFAULT_OUTPUT = "{name}-{id}.out"
 _LOADER = ("LD_", "PYTHON")  # variables of the loader and of kedge's own Python
@@ -184,7 +184,7 @@ def judge_image(job: Job, site: Site, image: StagedImage, settings: Settings, en
         return ImageWords()
     about_mpi: tuple[str, ...] = ()
     if job.parallel is Parallel.MPI:
-        from kedge.jobs.check_image import advise_unpulled, check_job_mpi  # late: other jobs need none of it
+        from kedge.jobs.check_mpi import advise_unpulled, check_job_mpi  # late: other jobs need none of it
 
         unpulled = advise_unpulled(job, site, image, settings, environ)
         about_mpi = tuple(dict.fromkeys((*check_job_mpi(job, site, image, environ), *unpulled)))
@@ -253,7 +253,7 @@ def _check_learning(
     """Whether the image has what the job starts or imports on each node; None for jobs that need nothing there."""
     if not job.contract and job.parallel is not Parallel.TORCHRUN:
         return None
-    from kedge.jobs.check_image import check_learning  # late: other jobs need none of it
+    from kedge.jobs.check_learning import check_learning  # late: other jobs need none of it
 
     return check_learning(job, site, image, environ, directory)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 
+from kedge.base.counting import count_things
 from kedge.base.frozen import NOTHING, JsonValue, frozen
 from kedge.base.plain_enum import PlainEnum
-from kedge.base.size import count_things
 from kedge.cluster.allocation import Allocation
 from kedge.cluster.ranks import Rank
 

@@ -10,8 +10,8 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 
+from kedge.base.counting import count_things
 from kedge.base.frozen import JsonValue, frozen, replace
-from kedge.base.size import count_things
 from kedge.cluster.allocation import AllocatedNode, Allocation
 from kedge.cluster.launchers.own import QRSH
 from kedge.cluster.launchers.program import LaunchProgram, StartRequest, flatten

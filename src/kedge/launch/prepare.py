@@ -106,7 +106,7 @@ def _find_doubt(request: LaunchRequest, image: MpiImage) -> str:
 def _read_image(request: LaunchRequest, environ: Mapping[str, str]) -> MpiImage:
     if not request.is_about_mpi:
         return MpiImage(request.image)
-    from kedge.compat.found_mpis import read_launched_mpi  # late: not every launch is about MPI
+    from kedge.compat.mpi_for_launch import read_launched_mpi  # late: not every launch is about MPI
 
     return read_launched_mpi(request.image, environ, program="".join(request.command[:1]))
 
@@ -123,7 +123,7 @@ class _Needs:
 def _check_needs(request: LaunchRequest, environ: Mapping[str, str]) -> _Needs:
     if request.contract in (Contract.NONE, Contract.RANKS, Contract.MULTIPROC):
         return _Needs()
-    from kedge.compat.found_mpis import find_launched_path
+    from kedge.compat.mpi_for_launch import find_launched_path
     from kedge.launch.learning_needs import check_needs, read_surroundings  # late: most launches are others
 
     found = check_needs(
@@ -141,7 +141,7 @@ def _check_needs(request: LaunchRequest, environ: Mapping[str, str]) -> _Needs:
 
 
 def _read_host(environ: Mapping[str, str]) -> MpiHost:
-    from kedge.compat.found_mpis import read_host_mpi  # late: likewise
+    from kedge.compat.mpi_of_host import read_host_mpi  # late: likewise
 
     return read_host_mpi(environ)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kedge.cluster.allocation import Allocation
 from kedge.cluster.hosts import MOST_TEXT
-from kedge.cluster.schedulers.choose import find_allocation
+from kedge.cluster.schedulers.current_job import find_allocation
 from kedge.cluster.this_host import read_this_host
 from kedge.container.processes.rank_sharing import find_private_directory
 from kedge.errors import FileProblem

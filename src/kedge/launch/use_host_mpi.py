@@ -12,8 +12,8 @@ from kedge.base.frozen import frozen, replace
 from kedge.base.versions import order
 from kedge.cluster.mpi import FAILS, MPICH, OPEN_MPI, MpiFacts, MpiHost, MpiImage
 from kedge.compat.contents.c_library import LIBRARY_FOLDERS
-from kedge.compat.found_mpis import find_launched_path
 from kedge.compat.mpi.judge_bind import choose_bound, judge_bind
+from kedge.compat.mpi_for_launch import find_launched_path
 from kedge.container.facts import LIBRARIES
 from kedge.errors import LaunchRefused
 from kedge.image.host_programs.library_closure import ClosedObjects, close_over

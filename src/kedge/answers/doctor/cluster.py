@@ -15,7 +15,8 @@ from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, 
 from kedge.cluster.host_mpi import find_mpi
 from kedge.cluster.mpi import LIST_COMMAND, parse_mpi_types
 from kedge.cluster.schedulers.advice import find_advice, find_missing_setup
-from kedge.cluster.schedulers.choose import find_current_job, find_facts
+from kedge.cluster.schedulers.choose import find_facts
+from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.cluster.schedulers.facts import SchedulerFacts
 from kedge.cluster.site import Queue, Site, expand_path
 from kedge.cluster.sites.discover import compare_sites

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kedge.answers.doctor.surroundings import FAIL, SKIPPED, WARNING, Check, Finding
+from kedge.base.counting import count_things
 from kedge.base.frozen import NOTHING, frozen
-from kedge.base.size import count_things
 
 GROUPS = ("Containers", "GPU", "Cluster", "Storage", "Network", "Environment", "Image")  # of Check.group
 

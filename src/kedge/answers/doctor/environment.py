@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from kedge.answers.doctor.storage import find_existing
 from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
+from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
 from kedge.base.nearest import propose
-from kedge.base.size import count_things, format_size
+from kedge.base.size import format_size
 from kedge.cluster.host_memory import count_memory_kills, suggest_job
 from kedge.container.env_scripts import REQUEST_PREFIXES
 from kedge.container.flags import collect_binds

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
+from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
-from kedge.base.size import count_things
 from kedge.base.versions import is_at_least, is_driver_version, order, split_library_name
 from kedge.cluster.schedulers.choose import list_facts
 from kedge.compat.contents.toolkit_version import read_toolkit

@@ -15,12 +15,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, SKIPPED, WARNING, Finding, Surroundings
+from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
 from kedge.base.login_sources import NGC_VARIABLES, PAIRS
-from kedge.base.size import count_things
-from kedge.cluster.schedulers.choose import find_current_job
+from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.errors import KedgeError
-from kedge.image.registry.client_setup import Access, AccessOptions
+from kedge.image.registry.access_options import AccessOptions
+from kedge.image.registry.client_setup import Access
 from kedge.image.registry.connection_errors import FailureKind
 from kedge.image.registry.credentials import NGC_USER, CredentialSources
 from kedge.image.registry.docker_config import AuthFile, normalize_key, read_auth_file

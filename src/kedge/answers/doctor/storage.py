@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
+from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
-from kedge.base.size import count_things, format_size
+from kedge.base.size import format_size
 from kedge.errors import CorruptImage, HostileImage, KedgeError
 from kedge.image.formats.check_file import check_file
 from kedge.image.formats.squashfs.check_image import CheckOptions

@@ -33,8 +33,8 @@ from kedge.answers.pages.verdict_part import (
     make_point,
     make_remedy,
 )
+from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
-from kedge.base.size import count_things
 from kedge.compat.driver_chart import Chart
 from kedge.compat.traits import ImageTraits
 from kedge.compat.verdict import Verdict

@@ -19,8 +19,9 @@ from kedge.answers.pages.document import (
 )
 from kedge.answers.pages.layers_picture import make_layers_picture
 from kedge.answers.pages.verdict_part import make_banner, make_level_line, make_point, make_remedy
+from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
-from kedge.base.size import count_things, format_size
+from kedge.base.size import format_size
 from kedge.compat.contents.size_report import Saving, SizeReport, SizeShare
 from kedge.compat.traits import Layer
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kedge.base.frozen import frozen
-from kedge.cluster.schedulers.choose import find_current_job, find_facts
+from kedge.cluster.schedulers.choose import find_facts
+from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.cluster.site import Site
 from kedge.cluster.sites.profile import (
     SiteSummary,

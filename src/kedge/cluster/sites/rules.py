@@ -332,6 +332,6 @@ def find_broken_limits(request: QueueRequest) -> list[UnmetRequest]:
 
 
 def _count(number: int, thing: str) -> str:
-    from kedge.base.size import count_things  # late: only a refusal counts things
+    from kedge.base.counting import count_things  # late: only a refusal counts things
 
     return count_things(number, thing)

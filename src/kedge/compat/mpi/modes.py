@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kedge.base.frozen import JsonValue, frozen
 from kedge.cluster.mpi import (
     BIND,
     CONTAINED,
@@ -76,28 +75,3 @@ def _judge_contained(image: MpiImage, nodes: int | None) -> MpiVerdict:
     if image.is_searched:
         return MpiVerdict(CONTAINED, FAILS, "the image has an MPI library, but no mpirun", "install its mpirun")
     return MpiVerdict(CONTAINED, DOUBTFUL, "the image's config names an MPI, but not whether its mpirun is there")
-
-
-# Whether ranks of an image can be started from this host, and how: the verdicts for `mpi check` and `launch`.
-
-
-@frozen
-class MpiCheck(JsonValue):
-    """An image, a host, the verdicts on all ways, and the one that kedge takes."""
-
-    image: MpiImage
-    host: MpiHost
-    verdicts: tuple[MpiVerdict, ...] = ()
-    chosen: str = ""  # the mode; empty where none is usable
-    nodes: int | None = None
-
-    def find(self, mode: str) -> MpiVerdict:
-        """The verdict on one way."""
-        return next(verdict for verdict in self.verdicts if verdict.mode == mode)
-
-
-def check_mpi(image: MpiImage, host: MpiHost, *, nodes: int | None = None) -> MpiCheck:
-    """The verdicts, and which way to take."""
-    verdicts = judge_modes(image, host, nodes=nodes)
-    chosen = choose_mode(verdicts)
-    return MpiCheck(image, host, verdicts, chosen.mode if chosen else "", nodes)

@@ -8,28 +8,23 @@ its name, in this order; PMI and fabrics by its plug-ins and by what it is linke
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kedge.base.frozen import replace
-from kedge.base.patterns import late_pattern
 from kedge.base.versions import order
 from kedge.cluster.host_mpi import read_definitions
 from kedge.cluster.launchers.known import list_launchers
-from kedge.cluster.mpi import (
-    CRAY,
-    INTEL,
-    MPICH,
-    MVAPICH,
-    OPEN_MPI,
-    PARASTATION,
-    PMI1,
-    PMI2,
-    PMIX,
-    UNKNOWN_FAMILY,
-    MpiFacts,
-)
+from kedge.cluster.mpi import CRAY, INTEL, MPICH, MVAPICH, OPEN_MPI, PARASTATION, UNKNOWN_FAMILY, MpiFacts
 from kedge.compat.contents.c_library import TRIPLETS, read_c_library
+from kedge.compat.mpi.components import (
+    list_plugin_folders,
+    list_plugins,
+    read_fabrics,
+    read_mpich_pmi,
+    read_open_mpi_pmi,
+    read_pmix_version,
+)
 from kedge.compat.mpi.places import SHARED_PREFIXES, list_libraries, list_library_folders, list_prefixes
 from kedge.compat.packages.rpm_database import list_rpm_packages
 from kedge.compat.packages.system_packages import list_apk_packages, list_conda_packages, list_dpkg_packages
@@ -39,7 +34,6 @@ from kedge.image.clean_config import clean_text
 from kedge.image.formats.elf import ElfObject, parse_elf
 
 if TYPE_CHECKING:
-    from kedge.compat.traits import ImageTraits
     from kedge.system.views import View
 
 _LARGEST = 96 << 20  # bytes of a library; that of MPICH has 37 MB with its symbols
@@ -357,129 +351,3 @@ def read_package(name: str, version: str) -> tuple[str, str]:
 def _find_mpich_version(data: bytes, place: int) -> str:
     match = _MPICH_VERSION.search(data, place, place + _NEAR)
     return match[1].decode() if match else ""
-
-
-# What an MPI was built with, by its parts: the kinds of PMI it speaks and the fabrics it can use.
-#
-# Open MPI keeps both in plug-ins, `mca_KIND_NAME.so`; MPICH and its relatives are linked with what they use.
-
-UCX, LIBFABRIC, VERBS, PSM2, PORTALS = "ucx", "libfabric", "verbs", "psm2", "portals4"
-_PMIX_PLUGIN = late_pattern(r"mca_pmix_(?:ext\d*x?|pmix\d*x?|cray)\Z")
-_PMI_PLUGINS = {"mca_pmix_s2": PMI2, "mca_pmix_s1": PMI1}
-_FABRIC_PLUGINS = {
-    "mca_pml_ucx": UCX,
-    "mca_osc_ucx": UCX,
-    "mca_mtl_ofi": LIBFABRIC,
-    "mca_btl_ofi": LIBFABRIC,
-    "mca_btl_openib": VERBS,
-    "mca_mtl_psm2": PSM2,
-    "mca_mtl_portals4": PORTALS,
-}
-_FABRIC_LIBRARIES = {"libucp": UCX, "libfabric": LIBFABRIC, "libibverbs": VERBS, "libpsm2": PSM2, "libportals": PORTALS}
-_PMI_LIBRARIES = {"libpmix": (PMIX,), "libpmi2": (PMI2,), "libpmi": (PMI1,), "libcraypmi": (PMI2,)}
-_PMIX_FILE = late_pattern(r"libpmix\.so(?:\.\d+)*\Z")
-_PMIX_TEXT = late_pattern(rb"(?:OpenPMIx|PMIx|pmix)[ -]v?(\d\.\d+\.\d+)")
-_LIMIT = 16 << 20
-
-
-def list_plugins(view: View, folders: Iterable[str]) -> frozenset[str]:
-    """The plug-ins of an Open MPI, without `.so`; none where it has all of them inside its libraries."""
-    found: set[str] = set()
-    for folder in folders:
-        found |= {
-            name.removesuffix(".so") for name in view.names(folder) if name.startswith("mca_") and name.endswith(".so")
-        }
-    return frozenset(found)
-
-
-def list_plugin_folders(view: View, library_folder: str) -> list[str]:
-    """Where an Open MPI whose libraries are in a directory has its plug-ins: Debian has them one deeper."""
-    places = [library_folder, f"{library_folder}/openmpi/lib"]
-    return [f"{place}/{name}" for place in places for name in view.names(place) if re.fullmatch(r"openmpi\d*", name)]
-
-
-def read_open_mpi_pmi(
-    numbers: tuple[int, ...], plugins: Collection[str], needed: Collection[str]
-) -> tuple[str, ...] | None:
-    """PMIx since Open MPI 2, and only that since 5; PMI-2 and PMI-1 where Slurm's were at hand when it was built."""
-    if numbers >= (5,) or any(name.startswith("libpmix") for name in needed):
-        return (PMIX,)
-    if not plugins:
-        return None  # they are inside the library: its version must do
-    kinds = [PMIX] if any(_PMIX_PLUGIN.match(name) for name in plugins) else []
-    return tuple(kinds + [kind for name, kind in _PMI_PLUGINS.items() if name in plugins])
-
-
-def read_mpich_pmi(family: str, needed: Collection[str]) -> tuple[str, ...]:
-    """Return the PMIs that an MPICH was linked with; without any it has its own client of PMI-1 and PMI-2."""
-    for start, kinds in _PMI_LIBRARIES.items():
-        if any(re.match(rf"{start}\.so", name) for name in needed):
-            return kinds if family != CRAY else (PMI2, PMI1)
-    return (PMI2, PMI1)
-
-
-def read_fabrics(
-    family: str, plugins: Collection[str], needed: Collection[str], beside: Collection[str]
-) -> tuple[str, ...]:
-    """Return the fabrics that an MPI can use besides TCP; `beside` are the libraries in its own directories."""
-    found = [fabric for name, fabric in _FABRIC_PLUGINS.items() if family == OPEN_MPI and name in plugins]
-    libraries = [*needed, *(beside if family == INTEL else ())]
-    found += [
-        fabric
-        for start, fabric in _FABRIC_LIBRARIES.items()
-        if any(name.startswith(f"{start}.so") for name in libraries)
-    ]
-    return tuple(dict.fromkeys(found))
-
-
-def read_pmix_version(view: View, folders: Iterable[str]) -> str:
-    """The version of the libpmix in the first of these directories that has one."""
-    for folder in folders:
-        for name in view.names(folder):
-            if _PMIX_FILE.match(name):
-                match = _PMIX_TEXT.search(view.read(f"{folder}/{name}", _LIMIT) or b"")
-                if match:
-                    return match[1].decode()
-    return ""
-
-
-# The MPI that an image's config or the tables name, where its files are not at hand.
-
-_FAMILIES = {
-    "open mpi": OPEN_MPI,
-    "openmpi": OPEN_MPI,
-    "hpc-x": OPEN_MPI,
-    "hpcx": OPEN_MPI,
-    "mpich": MPICH,
-    "intel mpi": INTEL,
-    "intel(r) mpi": INTEL,
-    "mvapich": MVAPICH,
-    "cray mpich": CRAY,
-    "parastation": PARASTATION,
-}
-
-
-def read_stated_mpi(traits: ImageTraits) -> MpiFacts | None:
-    """What the config says; None where it names none."""
-    if not traits.mpi.value:
-        return None
-    mpi = parse_title(traits.mpi.value, traits.mpi.source)
-    return MpiFacts(
-        mpi.family,
-        mpi.version,
-        needs_pmi_library=mpi.family == INTEL,
-        fabrics=(UCX,) if traits.ucx.value else None,
-        glibc=traits.glibc.value,
-        build=f"HPC-X {traits.hpcx.value}" if traits.hpcx.value else "",
-        source=traits.mpi.source,
-    )
-
-
-def parse_title(title: str, source: str = "") -> MpiFacts:
-    """`Intel MPI 2021.9` as family and version."""
-    lower = title.strip().lower()
-    family = next((family for word, family in _FAMILIES.items() if lower.startswith(word)), UNKNOWN_FAMILY)
-    if lower.startswith(("hpc-x", "hpcx")):  # its number is not that of its Open MPI
-        return MpiFacts(family, build=title.strip(), source=source)
-    version = next((word.lstrip("v") for word in title.split() if order(word.lstrip("v"))), "")
-    return MpiFacts(family, version, source=source)

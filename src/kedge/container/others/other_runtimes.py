@@ -337,7 +337,7 @@ def _find_config(reference: Reference, workplace: Workplace) -> bytes:
 
 def _make_workplace(options: RunOptions, progress: Progress) -> Workplace:
     """Settings as the words for a pull say; they are those of `kedge pull`."""
-    from kedge.image.registry.client_setup import AccessOptions
+    from kedge.image.registry.access_options import AccessOptions
 
     flags: dict[str, object] = {}
     authfile: Path | None = None

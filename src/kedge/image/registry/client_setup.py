@@ -4,22 +4,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from kedge.base.frozen import frozen, replace
 from kedge.base.progress import Progress, Silent
 from kedge.base.release import VERSION
+from kedge.image.registry.access_options import AccessOptions
 from kedge.image.registry.credentials import CredentialSources
 from kedge.image.registry.mirrors import Registries, load_registries, user_configuration
 from kedge.image.registry.proxies import Proxies
 from kedge.image.registry.tls import CERTIFICATE_FOLDERS
 from kedge.image.registry.transport import HttpTransport, TransportOptions
 from kedge.system.settings import home_directory
-
-TYPE_CHECKING = False  # as typing has it, whose import costs every start
-if TYPE_CHECKING:
-    from kedge.image.registry.credentials import Credential
 
 
 @frozen
@@ -97,23 +94,3 @@ def _transport_options(
         return made
     # half of it for one attempt, so that there is a second one
     return replace(made, patience=limit, longest_wait=limit, connect_timeout=limit / 2, read_timeout=limit / 2)
-
-
-# How registries are to be reached, as users say it; a command that asks none loads no client.
-
-
-@frozen
-class AccessOptions:
-    """What the command line and the settings say about reaching registries."""
-
-    login: Credential | None = None  # --docker-login
-    authfile: Path | None = None
-    username: str | None = None  # USER@ of an Enroot reference
-    no_https: bool = False
-    ca_bundle: Path | None = None
-    retries: int = 5
-    patience: float | None = None  # seconds after which nothing is tried again; None: as often as `retries` says
-    count: Callable[[int, int], None] = lambda _answers, _received: None
-    stall_timeout: float = 60.0  # seconds without data
-    minimum_speed: int = 0  # bytes per second; 0: any
-    login_registries: frozenset[str] | None = None  # who may get a login that names no registry; None: who is asked

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kedge.base.counting import count_things
 from kedge.base.frozen import frozen
-from kedge.base.size import count_things
 from kedge.cluster.memory import shorten_memory
 from kedge.errors import InvalidSetting, RequestRefused
 from kedge.jobs.local.queue_files import LocalRequest, ResourceAmount

@@ -14,7 +14,7 @@ from kedge.base.image_argument import find_path
 from kedge.base.release import VERSION
 from kedge.base.secret_text import HIDDEN, mask_value, mask_words, redact
 from kedge.cluster.ranks import find_rank
-from kedge.cluster.schedulers.choose import find_allocation, find_current_job
+from kedge.cluster.schedulers.current_job import find_allocation, find_current_job
 from kedge.cluster.this_host import read_this_host
 from kedge.errors import KedgeError
 from kedge.image.image_file import make_absolute
