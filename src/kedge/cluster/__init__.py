@@ -32,6 +32,7 @@ PUBLIC = (
     "schedulers.directive",
     "schedulers.facts",
     "schedulers.language",
+    "schedulers.mpi_types",
     "schedulers.script_request",
     "schedulers.shell_words",
     "schedulers.slurm",

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import re
-
 from kedge.base.frozen import JsonValue, frozen
 from kedge.base.patterns import late_pattern
 
@@ -109,20 +107,3 @@ class MpiImage(JsonValue):
     def mpi(self) -> MpiFacts | None:
         """The one that programs use; None where there is none, or where that is unknown."""
         return self.mpis[0] if self.mpis else None
-
-
-# Which kinds of PMI srun serves to ranks: the question, and how its answer is read.
-
-LIST_COMMAND = ("srun", "--mpi=list")
-
-
-def parse_mpi_types(text: str) -> list[str]:
-    """The names that `srun --mpi=list` prints: one per line, in old versions after `srun:`, several for PMIx."""
-    found = []
-    for line in text.splitlines():
-        words = line.strip().removeprefix("srun:").strip()
-        if "available:" in words:
-            found += words.partition("available:")[2].replace(",", " ").split()
-        elif re.fullmatch(r"[a-z0-9_]{1,32}", words):
-            found.append(words)
-    return list(dict.fromkeys(found))

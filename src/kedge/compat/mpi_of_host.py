@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from kedge.base.frozen import replace
 from kedge.cluster.host_mpi import find_mpi
-from kedge.cluster.mpi import LIST_COMMAND, UNKNOWN_FAMILY, MpiFacts, MpiHost, parse_mpi_types
+from kedge.cluster.mpi import UNKNOWN_FAMILY, MpiFacts, MpiHost
+from kedge.cluster.schedulers.mpi_types import LIST_COMMAND, parse_mpi_types
 from kedge.cluster.this_host import read_glibc
 from kedge.compat.contents.c_library import LIBRARY_FOLDERS
 from kedge.compat.known_mpis import describe_file, recall_host

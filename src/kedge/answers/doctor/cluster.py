@@ -13,11 +13,11 @@ from pathlib import Path
 from kedge.answers.doctor.storage import is_folder
 from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Finding, Surroundings
 from kedge.cluster.host_mpi import find_mpi
-from kedge.cluster.mpi import LIST_COMMAND, parse_mpi_types
 from kedge.cluster.schedulers.advice import find_advice, find_missing_setup
 from kedge.cluster.schedulers.choose import find_facts
 from kedge.cluster.schedulers.current_job import find_current_job
 from kedge.cluster.schedulers.facts import SchedulerFacts
+from kedge.cluster.schedulers.mpi_types import LIST_COMMAND, parse_mpi_types
 from kedge.cluster.site import Queue, Site, expand_path
 from kedge.cluster.sites.discover import compare_sites
 from kedge.cluster.sites.profile import find_unreadable_settings, is_retired
@@ -218,8 +218,8 @@ def _read_accounts(answer: Finished | None) -> list[str]:
 
 # The MPI of this host, whose mpirun can start ranks in containers.
 
-_MPI = "mpi"
-_MPI_DOCS = f"kedge help doctor {_MPI}"
+_HOST_MPI = "mpi"
+_HOST_MPI_DOCS = f"kedge help doctor {_HOST_MPI}"
 _SECONDS = 0.8  # for a launcher to say what it is
 
 
@@ -229,13 +229,15 @@ def check_mpi(surroundings: Surroundings) -> list[Finding]:
     if mpi is None:
         why = "mpirun on the host cannot start ranks in containers; jobs on one node, and jobs with srun, need no MPI"
         fix = "load a module, such as 'module load openmpi', or start ranks with 'srun --mpi=pmix'"
-        return [Finding(_MPI, NOTE, "no MPI in PATH, and no MPI module loaded", why=why, fix=fix, docs=_MPI_DOCS)]
+        return [
+            Finding(_HOST_MPI, NOTE, "no MPI in PATH, and no MPI module loaded", why=why, fix=fix, docs=_HOST_MPI_DOCS)
+        ]
     if not mpi.version:
         what = f"{mpi.launcher} is of an unknown MPI: '--version' does not name it"
         why = "kedge cannot tell whether it can start the MPI of an image"
-        return [Finding(_MPI, NOTE, what, why=why, fix="try it yourself: mpirun --version", docs=_MPI_DOCS)]
+        return [Finding(_HOST_MPI, NOTE, what, why=why, fix="try it yourself: mpirun --version", docs=_HOST_MPI_DOCS)]
     where = f" ({mpi.launcher})" if mpi.launcher else f" (by {mpi.source})"
-    return [Finding(_MPI, OK, f"{mpi.title}{where}")]
+    return [Finding(_HOST_MPI, OK, f"{mpi.title}{where}")]
 
 
 # The site: whether it has a profile, whether this is inside a job, whether compute nodes see what jobs need.

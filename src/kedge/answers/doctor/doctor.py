@@ -13,7 +13,7 @@ from kedge.answers.doctor.diagnosis import Diagnosis
 from kedge.answers.doctor.run_checks import TOTAL_SECONDS, run_checks
 from kedge.answers.doctor.run_checks import list_checks as list_table
 from kedge.answers.doctor.surroundings import FAIL, NOTE, OK, WARNING, Check, Finding, Surroundings
-from kedge.answers.targets import describe_host
+from kedge.answers.host_target import describe_host
 from kedge.base.frozen import replace
 from kedge.cluster.site import Site
 from kedge.compat.tables.load import load_tables
