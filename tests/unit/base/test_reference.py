@@ -533,13 +533,7 @@ users = st.none() | st.from_regex(r"[A-Za-z$][A-Za-z0-9._-]{0,10}", fullmatch=Tr
 
 
 references = st.builds(
-    Reference,
-    st.sampled_from([Transport.DOCKER, Transport.ORAS]),
-    registries,
-    repositories,
-    tags,
-    digests,
-    user=users,
+    Reference, st.sampled_from([Transport.DOCKER, Transport.ORAS]), registries, repositories, tags, digests, user=users
 )
 
 

@@ -107,10 +107,7 @@ def test_judge_every_release_with_pytorch_2_3_and_python_3_10_on_volta(month: in
             "unknown whether it runs on NVIDIA A100 with driver 550.54.14: "
             "the drivers that the image's own libcuda works with are unknown",
         ),
-        (
-            *("21.06", "V100", "470.57.02"),
-            "runs natively on Tesla V100 with driver 470.57.02",
-        ),
+        (*("21.06", "V100", "470.57.02"), "runs natively on Tesla V100 with driver 470.57.02"),
         (
             *("22.05", "V100", "470.57.02"),
             "unknown whether it runs on Tesla V100 with driver 470.57.02: its CUDA version is unknown",
@@ -215,10 +212,7 @@ def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() ->
 def test_judge_image_without_cuda_runs_where_there_is_no_gpu() -> None:
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
     verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64", size=30_000_000), target, TABLES)
-    assert (verdict.outcome, verdict.headline) == (
-        NATIVE,
-        "runs on this machine (login1); it does not need a GPU",
-    )
+    assert (verdict.outcome, verdict.headline) == (NATIVE, "runs on this machine (login1); it does not need a GPU")
 
 
 @pytest.mark.parametrize(

@@ -169,10 +169,7 @@ def test_read_traits_where_config_and_table_contradict_believes_the_config_and_s
     assert "CUDA: the image says 11.4.3.001, NVIDIA's notes say 11.4.2; kedge uses the image's" in traits.notes
 
 
-@pytest.mark.parametrize(
-    ("said", "noted"),
-    [("12.4.1.003", "12.4.1"), ("12.4", "12.4.1"), ("12.4.1", "12.4.1.003")],
-)
+@pytest.mark.parametrize(("said", "noted"), [("12.4.1.003", "12.4.1"), ("12.4", "12.4.1"), ("12.4.1", "12.4.1.003")])
 def test_read_traits_does_not_call_a_longer_version_a_contradiction(said: str, noted: str) -> None:
     row = NgcRelease(PYTORCH, "24.05-py3", cuda=noted)
     assert read(f"{PYTORCH}:24.05-py3", {"CUDA_VERSION": said}, rows=Rows(row)).notes == ()

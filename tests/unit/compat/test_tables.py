@@ -109,13 +109,7 @@ def test_tables_readme_says_how_much_is_unknown() -> None:
     [
         (
             "pytorch:21.06-py3",
-            {
-                "framework_version": "1.9.0",
-                "cuda": "11.3.1",
-                "python": "3.8",
-                "dali": "yes",
-                "min_driver": "465.19.01",
-            },
+            {"framework_version": "1.9.0", "cuda": "11.3.1", "python": "3.8", "dali": "yes", "min_driver": "465.19.01"},
         ),
         ("pytorch:22.03-py3", {"framework_version": "1.12.0a0+2c916ef", "cuda": "11.6.1.005", "python": "3.8"}),
         ("pytorch:24.03-py3", {"cuda": "12.4.0.041", "python": "3.10.12", "nccl": "2.20.5", "openmpi": "4.1.7"}),

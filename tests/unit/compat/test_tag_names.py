@@ -34,11 +34,7 @@ CUDA = "nvcr.io/nvidia/cuda"
             CUDA,
             {"cuda": "12.4.1", "cudnn": "yes", "flavour": "devel", "system": "Ubuntu 22.04", "month": ""},
         ),
-        (
-            "11.6.2-devel-cudnn8-ubi8",
-            CUDA,
-            {"cuda": "11.6.2", "cudnn": "8", "flavour": "devel", "system": "UBI 8"},
-        ),
+        ("11.6.2-devel-cudnn8-ubi8", CUDA, {"cuda": "11.6.2", "cudnn": "8", "flavour": "devel", "system": "UBI 8"}),
         ("10.1-base", CUDA, {"cuda": "10.1", "flavour": "base", "month": ""}),
         ("12.4.1-base-ubuntu22.04", "docker.io/team/app", {"cuda": "", "version": "12.4.1"}),
         ("2.4.0-cuda12.4-cudnn9-runtime", "docker.io/pytorch/pytorch", {"cuda": "12.4", "month": "", "cudnn": "9"}),

@@ -144,11 +144,7 @@ def test_description_names_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        (
-            '[job]\nimage = "x"\ntim = "2h"',
-            "kedge.toml line 3: [job] tim: unknown key",
-            "did you mean 'time'?",
-        ),
+        ('[job]\nimage = "x"\ntim = "2h"', "kedge.toml line 3: [job] tim: unknown key", "did you mean 'time'?"),
         ("[jobs.a]\n\nntasks = 2", "kedge.toml line 3: [jobs.a] ntasks: unknown key", "it is called 'tasks'"),
         ("[jobs.a]\ntasks-per-node = 2", "line 2: [jobs.a] tasks-per-node", "it is called 'tasks_per_node'"),
         ("[jobs.a]\nxyzzy = 2", "line 2: [jobs.a] xyzzy: unknown key", "the keys are: name, image"),

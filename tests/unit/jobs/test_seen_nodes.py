@@ -14,13 +14,7 @@ import pytest
 
 from kedge.base.progress import Progress, Silent
 from kedge.cluster.sites.profile import find_folders, load_site
-from kedge.jobs.seen_nodes import (
-    NodeFacts,
-    find_job_queue,
-    find_node_folder,
-    recall_nodes,
-    remember_node,
-)
+from kedge.jobs.seen_nodes import NodeFacts, find_job_queue, find_node_folder, recall_nodes, remember_node
 from kedge.system.settings import Settings
 
 FACTS = NodeFacts(

@@ -90,10 +90,7 @@ def test_lightning_takes_the_ranks_as_they_are() -> None:
 
 
 def test_horovod_uses_mpi() -> None:
-    assert variables(Contract.HOROVOD) == {
-        "HOROVOD_CONTROLLER": "mpi",
-        "HOROVOD_CPU_OPERATIONS": "mpi",
-    }
+    assert variables(Contract.HOROVOD) == {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
     assert needs_mpi(Contract.HOROVOD)
     assert needs_mpi(Contract.NONE)
     assert not needs_mpi(Contract.RANKS)

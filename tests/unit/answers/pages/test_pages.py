@@ -32,15 +32,7 @@ from kedge.compat.driver_chart import Chart
 from kedge.compat.target import Target
 from kedge.compat.traits import TITLES, ImageTraits, Layer
 from kedge.compat.verdict import MINOR, NATIVE, NO, OPEN, OUTCOMES, UNKNOWN, Judgement, Verdict
-from tests.builders.pages import (
-    SIZES,
-    SUMMARY,
-    make_findings,
-    make_small_chart,
-    make_target,
-    make_traits,
-    make_verdict,
-)
+from tests.builders.pages import SIZES, SUMMARY, make_findings, make_small_chart, make_target, make_traits, make_verdict
 from tests.builders.rows import each_row
 
 MADE, VERSION = "2026-09-20 14:05 UTC", "0.1.0"

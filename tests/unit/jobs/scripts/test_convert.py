@@ -404,8 +404,7 @@ def test_convert_adds_up_reasons_for_mail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "nv", "words"),
-    [("--rocm", False, ("--rocm",)), ("--nv --rocm", True, ("--rocm",)), ("--nv", None, ())],
+    ("options", "nv", "words"), [("--rocm", False, ("--rocm",)), ("--nv --rocm", True, ("--rocm",)), ("--nv", None, ())]
 )
 def test_convert_keeps_both_kinds_of_gpus_apart(options: str, nv: bool | None, words: tuple[str, ...]) -> None:
     job = convert(slurm("--gpus-per-node=1", f"singularity exec {options} x.sif a")).job

@@ -42,10 +42,7 @@ QUIET = {
     ),
     "a usage in a here document": ("placeholder", slurm("", "cat <<EOF\nusage: a <file>\nEOF")),
     "a usage that is printed": ("placeholder", slurm("", 'echo "usage: a <file>"')),
-    "a usage in a condition": (
-        "placeholder",
-        slurm("", 'if [ $# -ne 2 ]; then echo "Usage: $0 <in> <out>"; fi'),
-    ),
+    "a usage in a condition": ("placeholder", slurm("", 'if [ $# -ne 2 ]; then echo "Usage: $0 <in> <out>"; fi')),
     "a usage in brackets": ("placeholder", slurm("", '[ -z "$1" ] && { echo "Usage: $0 <config>" >&2; exit 1; }')),
     "a message of a function": ("placeholder", slurm("", "[ -f x ] || die \"missing <file>\"\nlog_error 'no <file>'")),
     "a message of the shell": ("placeholder", slurm("", "IN=${1:?usage: a <file> <out>}")),

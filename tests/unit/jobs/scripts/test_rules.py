@@ -216,13 +216,7 @@ def _tutorial(name: str, first: str, last: str) -> str:
 @pytest.mark.parametrize(
     ("name", "first", "last", "site", "expected"),
     [
-        (
-            "001",
-            "#!/bin/bash\n> #SBATCH --job-name",
-            "--batch_size 16'",
-            SDUMONT,
-            {"queue-needs-gpus", "placeholder"},
-        ),
+        ("001", "#!/bin/bash\n> #SBATCH --job-name", "--batch_size 16'", SDUMONT, {"queue-needs-gpus", "placeholder"}),
         ("002", "#!/bin/sh\n#$ -l rt_F=1", "cnn_mnist.py\nsingularity", ABCI, {"retired-queue"}),
         ("002", "#!/bin/sh\n#$ -l rt_F=2", "mpirun -np 8", ABCI, {"retired-queue"}),
         ("004", "#!/bin/bash\n\n\t#SBATCH -J calculate-pi-mpi", "ibrun apptainer run", FRONTERA, {"missing-nv"}),
