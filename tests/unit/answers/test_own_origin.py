@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.answers.own_origin import read_record
+from tests.builders.rows import each_row
 
 PIP = f"{shlex.quote(sys.executable)} -m pip install --upgrade"
 
@@ -26,7 +27,7 @@ def test_a_clone_is_pulled_and_installed_again(tmp_path: Path) -> None:
     assert editable.lines == (f"git -C '{clone}' pull",)
 
 
-@pytest.mark.parametrize("revision", ["", "v2"])
+@each_row("revision", ["", "v2"])
 def test_a_repository_is_named_with_its_revision(revision: str) -> None:
     about = {"vcs": "git", "commit_id": "0" * 40, **({"requested_revision": revision} if revision else {})}
     found = read_record(json.dumps({"url": "https://example.org/kedge.git", "vcs_info": about}), "pip")
@@ -41,7 +42,7 @@ def test_uv_installs_what_uv_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_record(record, "uv").lines[0].startswith("uv pip install --python ")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "what"),
     [
         ({}, "of which no record was kept"),

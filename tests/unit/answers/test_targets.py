@@ -126,7 +126,7 @@ def test_target_driver_that_is_none_is_refused(text: str) -> None:
         parse_driver(text)
 
 
-@pytest.mark.parametrize(("text", "version"), [("R535", "535"), (" 535.104.05 ", "535.104.05"), ("580", "580")])
+@each_row(("text", "version"), [("R535", "535"), (" 535.104.05 ", "535.104.05"), ("580", "580")])
 def test_target_driver_as_people_write_it(text: str, version: str) -> None:
     assert parse_driver(text) == version
 

@@ -583,6 +583,6 @@ def test_what_has_no_scheme_and_exists_is_a_file(text: str) -> None:
     assert Reference.parse(text, exists=lambda path: True) == Reference(Transport.FILE, path=text)
 
 
-@pytest.mark.parametrize("text", ["file:oci:x", "file://oci:x", "FILE:oci:x"])
+@each_row("text", ["file:oci:x", "file://oci:x", "FILE:oci:x"])
 def test_file_names_a_path(text: str) -> None:
     assert image_argument.find_path(text) == Reference.parse(text).path == "oci:x"

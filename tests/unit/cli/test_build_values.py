@@ -27,7 +27,7 @@ def test_secret_is_a_file_or_a_variable(tmp_path: Path, monkeypatch: pytest.Monk
     assert read_secret(f'"id=a,b","src={file}"', {}).id == "a,b"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("src=x", "--secret 'src=x' has no id"),

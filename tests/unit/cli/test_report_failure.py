@@ -11,6 +11,7 @@ import pytest
 from kedge.cli.options import GlobalOptions
 from kedge.cli.report import report_failure
 from kedge.cli.signals import Terminated, raised_signals
+from tests.builders.rows import each_row
 
 
 class Interrupting:
@@ -35,7 +36,7 @@ def test_signal_while_a_class_is_made_is_no_bug(
     assert "bug" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+@each_row(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
 def test_signal_in_a_callback_of_the_interpreter_is_not_lost(number: int, kind: type[BaseException]) -> None:
     """What is raised while an object dies is swallowed, and printed as ignored."""
 

@@ -154,7 +154,6 @@ def write_in_processes() -> None:
     try:
         with Undivided():
             writers = WriterProcesses.start(0, lambda token: b"", 2)
-        assert writers is not None
         writers.finish()
     except BaseException:
         if writers is not None:
@@ -162,7 +161,7 @@ def write_in_processes() -> None:
         raise
 
 
-@pytest.mark.parametrize("work", [sleep_relayed, sleep_collected, sleep_in_workers, write_in_processes])
+@each_row("work", [sleep_relayed, sleep_collected, sleep_in_workers, write_in_processes])
 def test_no_process_is_left_at_any_point(work: Callable[[], None]) -> None:
     before = set(list_children())  # of other tests
     points = list_points(work, STARTS)
@@ -251,7 +250,7 @@ sys.exit(run_attached([sys.executable, "-c", started], os.environ, is_kedge=True
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@each_row("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_a_kedge_starts_a_kedge_ends_it_without_a_traceback(number: int) -> None:
     words = [sys.executable, "-c", STARTING.replace("NUMBER", str(int(number)))]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.rules import compute_capability_rule as rule
 from kedge.compat.rules.compute_capability_rule import judge_kernels, read_kernels
 from kedge.compat.rules.compute_capability_text import Subject, tell_kernels
@@ -217,7 +215,7 @@ def test_capability_jetson_takes_its_own_kernels_only() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gpu", "capability", "text"),
     [
         ("NVIDIA A100", "8.0", "NVIDIA A100 (compute capability 8.0)"),

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.base.frozen import replace
 from kedge.compat.contents.read_traits import read_traits
 from kedge.compat.driver_chart import Chart, ChartRow, make_chart
@@ -13,6 +11,7 @@ from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.target import Target
 from kedge.compat.verdict import MINOR, NATIVE, NO, UNKNOWN
+from tests.builders.rows import each_row
 
 PYTORCH, CUDA = "nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/cuda"
 TABLES = load_tables()
@@ -31,7 +30,7 @@ def read_cell(chart: Chart, tag: str, branch: str) -> str:
     return find_row(chart, tag).cells[place]
 
 
-@pytest.mark.parametrize(("gpu", "driver"), [("A100-SXM4-40GB", "535.104.05"), ("V100", "470.82.01"), ("H200", "580")])
+@each_row(("gpu", "driver"), [("A100-SXM4-40GB", "535.104.05"), ("V100", "470.82.01"), ("H200", "580")])
 def test_chart_cells_are_the_verdicts(gpu: str, driver: str) -> None:
     target = make_target(gpu, driver)
     chart = make_chart(PYTORCH, TABLES, target, tag="24.03-py3")

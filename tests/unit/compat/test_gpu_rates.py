@@ -26,7 +26,6 @@ from tests.builders.rows import each_row
 )
 def test_gpu_rates_are_found_by_the_name_that_nvidia_smi_shows(name: str, model: str) -> None:
     rates = find_gpu_rates(name)
-    assert rates is not None
     assert rates.model == model
     assert rates.find_rate("float32") > 0
 
@@ -34,6 +33,5 @@ def test_gpu_rates_are_found_by_the_name_that_nvidia_smi_shows(name: str, model:
 def test_gpu_rates_unknown_models_and_types() -> None:
     assert find_gpu_rates("Voodoo 2") is None
     rates = find_gpu_rates("NVIDIA A100-SXM4-80GB")
-    assert rates is not None
     assert rates.find_rate("tf32") == 156
     assert rates.find_rate("memory") == 0

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.cli.explain import list_layers
 from kedge.compat.judge import judge
 from kedge.compat.rules.image_needs_text import describe_driver_need, describe_gpu_need
@@ -46,7 +44,7 @@ def test_describe_driver_need_names_all_ways() -> None:
     assert forward.startswith("branches 470, 525, 535 on data-center GPUs")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cuda", "driver", "other"),
     [("12.2.2", "535.104.05", "535.54.03"), ("12.0.0", "525.60.13", ""), ("10.2", "440.33", "")],
 )

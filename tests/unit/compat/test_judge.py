@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.base.frozen import replace
 from kedge.compat.contents.known_traits import read_known_traits
 from kedge.compat.contents.read_traits import read_traits
@@ -215,7 +213,7 @@ def test_judge_image_without_cuda_runs_where_there_is_no_gpu() -> None:
     assert (verdict.outcome, verdict.headline) == (NATIVE, "runs on this machine (login1); it does not need a GPU")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "headline"),
     [
         ("nvidia/caffe:latest", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
@@ -348,7 +346,7 @@ def test_judge_by_neighbours_tells_ptx_only_where_the_toolkit_is_too_old() -> No
     assert remedy.startswith("Take a tag with CUDA 11.8 or newer: the cuDNN and cuBLAS of older ones")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tag", "headline"),
     [
         ("centos7-cuda10-tf2.4-pt1.7", "CUDA 10 does not support that GPU yet"),

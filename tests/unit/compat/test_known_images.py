@@ -6,8 +6,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from kedge.compat.contents.known_traits import read_known_traits
 from kedge.compat.tables.known_images import KNOWN_IMAGES, load_known_images, tell_builds
 from kedge.compat.tables.load import load_tables, parse_table
@@ -86,7 +84,7 @@ def test_known_images_page_has_the_tables_of_tacc() -> None:
             assert (row.mpi or f"CUDA {row.cuda}") in line
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "fact", "value"),
     [
         ("docker.io/tacc/tacc-ml:centos7-cuda10-tf2.4-pt1.7", "cuda", "10"),
@@ -101,7 +99,7 @@ def test_known_images_tell_what_is_in_them(name: str, fact: str, value: str) -> 
     assert getattr(traits, fact).value == value
 
 
-@pytest.mark.parametrize("name", ["tacc/tacc-ml:other", "tacc/tacc-ubuntu18-impi19.0.7-common@sha256:" + "0" * 64, "x"])
+@each_row("name", ["tacc/tacc-ml:other", "tacc/tacc-ubuntu18-impi19.0.7-common@sha256:" + "0" * 64, "x"])
 def test_known_images_say_nothing_of_other_tags(name: str) -> None:
     assert read_known_traits(name, TABLES) is None
 
@@ -114,7 +112,7 @@ def test_known_builds_for_kepler_come_with_a_warning() -> None:
     assert tell_builds("Kepler", "TensorFlow") == ""
 
 
-@pytest.mark.parametrize(("column", "value"), [("task", ""), ("source", ""), ("multi_node", "perhaps")])
+@each_row(("column", "value"), [("task", ""), ("source", ""), ("multi_node", "perhaps")])
 def test_known_images_a_row_that_makes_no_sense_is_a_problem(column: str, value: str) -> None:
     cells = dict.fromkeys(KNOWN_IMAGES.columns, "x") | {"multi_gpu": "", "multi_node": "yes"} | {column: value}
     text = ",".join(KNOWN_IMAGES.columns) + "\n" + ",".join(cells[name] for name in KNOWN_IMAGES.columns)

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
 from kedge.base.manifest import parse_config
 from kedge.compat.contents.read_traits import read_config_traits, read_traits, split_name
 from kedge.compat.tables.load import load_tables
@@ -169,7 +167,7 @@ def test_read_traits_where_config_and_table_contradict_believes_the_config_and_s
     assert "CUDA: the image says 11.4.3.001, NVIDIA's notes say 11.4.2; kedge uses the image's" in traits.notes
 
 
-@pytest.mark.parametrize(("said", "noted"), [("12.4.1.003", "12.4.1"), ("12.4", "12.4.1"), ("12.4.1", "12.4.1.003")])
+@each_row(("said", "noted"), [("12.4.1.003", "12.4.1"), ("12.4", "12.4.1"), ("12.4.1", "12.4.1.003")])
 def test_read_traits_does_not_call_a_longer_version_a_contradiction(said: str, noted: str) -> None:
     row = NgcRelease(PYTORCH, "24.05-py3", cuda=noted)
     assert read(f"{PYTORCH}:24.05-py3", {"CUDA_VERSION": said}, rows=Rows(row)).notes == ()
@@ -210,7 +208,7 @@ def test_read_traits_branches_come_from_the_toolkit_when_nothing_else_tells() ->
     assert traits.compat_branches.source == "table, CUDA 12.3.2"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "environment", "history", "expected"),
     [
         (
@@ -290,12 +288,12 @@ def test_read_traits_shows_no_control_characters_and_no_endless_values() -> None
     assert traits.capabilities.value == ""
 
 
-@pytest.mark.parametrize("history", [({"created_by": 7},), (None, 5, []), ({"created_by": "ARG " * 1_000_000},)])
+@each_row("history", [({"created_by": 7},), (None, 5, []), ({"created_by": "ARG " * 1_000_000},)])
 def test_read_traits_passes_over_history_that_is_no_text(history: tuple[object, ...]) -> None:
     assert read("x:1", history=history).python.value == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tag", "architecture", "expected"),
     [
         ("25.10-py3", "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
@@ -309,7 +307,7 @@ def test_read_traits_has_the_kernels_of_one_architecture(tag: str, architecture:
     assert traits.capabilities.value == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "expected"),
     [
         ("docker://nvcr.io/nvidia/pytorch:24.01-py3", ("nvcr.io/nvidia/pytorch", "24.01-py3")),

@@ -187,13 +187,12 @@ def test_recommend_without_a_driver_names_a_tag_for_each_branch_and_claims_none(
     assert document["by_driver"][1] == {"branch": 535, "cuda": "12.2", "tag": "23.10-py3", "outcome": NATIVE}  # type: ignore[index]
 
 
-@pytest.mark.parametrize(("image", "gpu"), [("pytorch", "V100"), ("pytorch", "B200"), ("cuda", "A100")])
+@each_row(("image", "gpu"), [("pytorch", "V100"), ("pytorch", "B200"), ("cuda", "A100")])
 def test_recommend_by_branch_is_what_each_branch_gives_by_itself(image: str, gpu: str) -> None:
     found = ask(image, gpu, "")
     assert found.by_driver
     for each in found.by_driver:
         alone = ask(image, gpu, str(each.branch)).best
-        assert alone is not None
         assert (alone.tag, alone.outcome) == (each.tag, each.outcome)
 
 
@@ -236,7 +235,6 @@ def test_recommend_only_tags_that_the_registry_has() -> None:
 def test_recommend_tag_that_no_table_has_is_judged_by_what_it_says_itself() -> None:
     tags = ["12.4.1-devel-ubuntu22.04", "12.2.9-devel-ubuntu22.04"]
     best = ask("cuda", "A100", "535.104.05", tags=tags).best
-    assert best is not None
     assert (best.tag, best.outcome) == (tags[0], "forward-compatible")
 
 

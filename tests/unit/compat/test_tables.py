@@ -8,8 +8,6 @@ import itertools
 import re
 from pathlib import Path
 
-import pytest
-
 from kedge.base.versions import is_at_least, order
 from kedge.compat.tables.columns import RELEASES, TABLE_KINDS
 from kedge.compat.tables.learned import has_all, list_cells, make_row, write_rows
@@ -30,7 +28,7 @@ def learn(path: Path, *rows: NgcRelease) -> Path:
 # What is shipped
 
 
-@pytest.mark.parametrize("kind", TABLE_KINDS, ids=lambda kind: kind.name)
+@each_row("kind", TABLE_KINDS, ids=lambda kind: kind.name)
 def test_tables_every_row_has_a_source(kind: object) -> None:
     with (SHIPPED / kind.file).open(newline="") as file:  # type: ignore[attr-defined]
         rows = list(csv.DictReader(file))
@@ -76,7 +74,7 @@ def list_since_2020(name: str) -> list[NgcRelease]:
     return [row for row in TABLES.list_releases(f"nvcr.io/nvidia/{name}") if row.tag >= "20"]
 
 
-@pytest.mark.parametrize("name", UNKNOWN_SINCE_2020)
+@each_row("name", UNKNOWN_SINCE_2020)
 def test_tables_count_what_is_unknown_of_releases_since_2020(name: str) -> None:
     rows = list_since_2020(name)
     counts = (len(rows), *(sum(not getattr(row, field) for row in rows) for field in COUNTED.values()))
@@ -135,7 +133,6 @@ def test_tables_have_the_tags_of_the_tutorials(reference: str, known: dict[str, 
 
 def test_tables_a_tool_without_a_version_is_inside() -> None:
     row = TABLES.find_release(PYTORCH, "23.08-py3")
-    assert row is not None
     assert (row.apex, row.dali, row.horovod) == ("yes", "1.28.0", "")
 
 
@@ -185,7 +182,6 @@ def test_find_cuda_exact_or_newest_of_the_minor_which_says_so(
     asked: str, version: str, driver: str, stands_for: str
 ) -> None:
     found = TABLES.find_cuda(asked)
-    assert found is not None
     assert (found.version, found.min_driver, found.stands_for) == (version, driver, stands_for)
 
 
@@ -219,7 +215,6 @@ def test_cuda_branches_prefer_what_the_library_says() -> None:
 )
 def test_find_release_by_the_names_people_write(name: str) -> None:
     row = TABLES.find_release(name, "22.03-py3")
-    assert row is not None
     assert row.cuda == "11.6.1.005"
 
 
@@ -256,7 +251,6 @@ def test_normalize_image(name: str, image: str) -> None:
 )
 def test_find_release_narrows_a_row_for_several_tags(tag: str, cudnn: str, nccl: str) -> None:
     row = TABLES.find_release(CUDA, tag)
-    assert row is not None
     assert (row.tag, row.cudnn, row.nccl) == (tag, cudnn, nccl)
 
 
@@ -270,8 +264,6 @@ def test_find_release_marks_lines_that_are_deleted() -> None:
         TABLES.find_release(CUDA, "11.6.0-base-ubuntu20.04"),
         TABLES.find_release(CUDA, "12.4.1-base-ubuntu22.04"),
     )
-    assert old is not None
-    assert new is not None
     assert old.is_end_of_life
     assert not new.is_end_of_life
 
@@ -303,7 +295,6 @@ def test_list_releases_newest_first_and_patterns_written_out() -> None:
 )
 def test_capabilities_differ_by_architecture(tag: str, architecture: str, listed: str) -> None:
     row = TABLES.find_release(PYTORCH, tag)
-    assert row is not None
     assert row.capabilities_on(architecture) == listed
 
 
@@ -325,7 +316,6 @@ LEARNED = NgcRelease(
 def test_learned_rows_fill_what_is_empty(tmp_path: Path) -> None:
     path = learn(tmp_path / "learned.csv", LEARNED)
     row = load_tables(path).find_release(PYTORCH, "26.08-py3")
-    assert row is not None
     assert (row.capabilities, row.compat_branches) == ("7.5 8.0+PTX", (535, 580))
     assert (row.cuda, row.framework_version) == ("13.4.1.012", "2.14.0a0+4fdf77b940")  # what is shipped stays
     assert row.source.startswith("newest tag on the catalog page seen 2026-09-14; ")
@@ -347,7 +337,6 @@ def test_learned_rows_of_an_older_kedge_are_read(tmp_path: Path) -> None:
 def test_learned_rows_never_replace_shipped_figures(tmp_path: Path) -> None:
     wrong = NgcRelease(PYTORCH, "22.03-py3", cuda="99.9", python="3.8.10", ubuntu="66.04", source="somebody")
     row = load_tables(learn(tmp_path / "learned.csv", wrong)).find_release(PYTORCH, "22.03-py3")
-    assert row is not None
     assert (row.cuda, row.ubuntu, row.python) == ("11.6.1.005", "20.04.4", "3.8")
 
 
@@ -365,11 +354,9 @@ def test_learned_rows_complete_one_tag_of_a_pattern(tmp_path: Path) -> None:
     new = NgcRelease(CUDA, tag, cuda="0.1", bundled_driver="550.54.15", source="registry config")
     known = load_tables(learn(tmp_path / "learned.csv", new))
     row = known.find_release(CUDA, tag)
-    assert row is not None
     assert (row.cuda, row.bundled_driver) == ("12.4.1", "550.54.15")
     assert len(known.releases) == len(TABLES.releases)
     other = known.find_release(CUDA, "12.4.1-devel-ubuntu22.04")
-    assert other is not None
     assert other.bundled_driver == ""
 
 
@@ -435,7 +422,6 @@ def test_make_row_empties_what_makes_no_sense(value: str) -> None:
 def test_make_row_of_another_architecture_says_so() -> None:
     told = ImageTraits("x", capabilities=Fact("8.0 9.0+PTX", "image config, X"), architecture="arm64")
     row = make_row(PYTORCH, "1", told, "s")
-    assert row is not None
     assert row.capabilities == "arm64: 8.0 9.0+PTX"
     assert row.capabilities_on("amd64") == ""
 
@@ -443,7 +429,6 @@ def test_make_row_of_another_architecture_says_so() -> None:
 def test_has_all_is_when_a_config_tells_nothing_new() -> None:
     assert has_all(TABLES.find_release(PYTORCH, "24.01-py3"))
     without_kernels = TABLES.find_release(PYTORCH, "24.09-py3")
-    assert without_kernels is not None
     assert (without_kernels.cuda, without_kernels.bundled_driver, without_kernels.nccl) == (
         "12.6.1",
         "560.35.03",

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.base.versions import is_at_least, major_minor, order
 from kedge.compat.tables.gpu_names import find_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.compat.tables.rows import NgcRelease
+from tests.builders.rows import each_row
 
 TABLES = load_tables()
 
@@ -48,7 +47,7 @@ def test_sdumont_base_of_the_k40_image() -> None:
     assert is_at_least(find_gpu("K40", TABLES).last_cuda, "10.2")  # toolkits of that time still make code for it
 
 
-@pytest.mark.parametrize(("queue_gpu", "capability"), [("K40", "3.5"), ("V100-SXM2-32GB", "7.0")])
+@each_row(("queue_gpu", "capability"), [("K40", "3.5"), ("V100-SXM2-32GB", "7.0")])
 def test_sdumont_gpus_of_its_queues(queue_gpu: str, capability: str) -> None:
     """The nvidia queues have K40 GPUs, the sequana ones V100."""
     assert find_gpu(queue_gpu, TABLES).capability == capability
@@ -57,7 +56,7 @@ def test_sdumont_gpus_of_its_queues(queue_gpu: str, capability: str) -> None:
 # ZIH Dresden
 
 
-@pytest.mark.parametrize("tag", ["21.06-py3", "21.08-py3"])
+@each_row("tag", ["21.06-py3", "21.08-py3"])
 def test_zih_tags_are_known(tag: str) -> None:
     """21.08-py3 is pulled, 21.06-py3 is run on the A100 of partition alpha."""
     row = release("nvcr.io/nvidia/pytorch", tag)
@@ -104,7 +103,6 @@ def test_nvidia_image_of_the_nbody_exercise() -> None:
     row = release("nvcr.io/nvidia/cuda", "12.4.1-devel-ubuntu22.04")
     assert (row.cuda, row.ubuntu) == ("12.4.1", "22.04")
     toolkit = TABLES.find_cuda(row.cuda)
-    assert toolkit is not None
     assert is_at_least("565.57.01", toolkit.min_driver)
     l40s = find_gpu("NVIDIA L40S", TABLES)
     assert (l40s.capability, l40s.architecture) == ("8.9", "Ada Lovelace")
@@ -148,5 +146,4 @@ def test_tacc_images_of_cuda_10_are_not_for_lonestar6() -> None:
 def test_tacc_cuda_of_the_matmul_image() -> None:
     """The image of the scaling test has CUDA 12.1."""
     toolkit = TABLES.find_cuda("12.1")
-    assert toolkit is not None
     assert toolkit.min_driver == "530.30.02"

@@ -25,6 +25,7 @@ from kedge.jobs.description import (
     write_description,
 )
 from kedge.jobs.encoding import VERSION, decode_job, encode_job
+from tests.builders.rows import each_row
 
 PATH = Path("kedge.toml")
 WHOLE = """\
@@ -141,7 +142,7 @@ def test_description_names_what_there_is() -> None:
         found.job()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message", "hint"),
     [
         ('[job]\nimage = "x"\ntim = "2h"', "kedge.toml line 3: [job] tim: unknown key", "did you mean 'time'?"),
@@ -198,14 +199,14 @@ def test_description_context_is_for_programs() -> None:
     assert problem.context == {"file": "kedge.toml", "line": "3", "table": "jobs.a", "key": "time"}
 
 
-@pytest.mark.parametrize("key", sorted(BY_KEY))
+@each_row("key", sorted(BY_KEY))
 def test_description_every_key_refuses_what_it_cannot_be(key: str) -> None:
     wrong = "{ a-b = 1 }" if key == "environment" else "{ a = 1 }"
     problem = refuse(f"[jobs.a]\n{key} = {wrong}")
     assert problem.message.startswith(f"kedge.toml line 2: [jobs.a] {key}: ")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "x = " + "[" * 50_000,
@@ -417,7 +418,7 @@ def test_encoding_keeps_bytes_that_are_no_text() -> None:
     assert decode_job(json.loads(json.dumps(encode_job(job)))) == job
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("nodes", "2"),

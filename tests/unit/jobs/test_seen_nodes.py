@@ -16,6 +16,7 @@ from kedge.base.progress import Progress, Silent
 from kedge.cluster.sites.profile import find_folders, load_site
 from kedge.jobs.seen_nodes import NodeFacts, find_job_queue, find_node_folder, recall_nodes, remember_node
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 FACTS = NodeFacts(
     driver="535.104.05",
@@ -85,7 +86,7 @@ def test_remembered_nothing_outside_a_job(login: dict[str, str]) -> None:
     assert not Path(login["HOME"]).exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "queue"),
     [
         ({"SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "gpu"}, "gpu"),

@@ -10,6 +10,7 @@ from kedge.cluster.ranks import Rank, own_variables
 from kedge.errors import LaunchRefused
 from kedge.launch.become_rank import prepare_rank
 from kedge.launch.order import RankOrder
+from tests.builders.rows import each_row
 
 ORDER = RankOrder("ranks", (2,), "127.0.0.1", 20007, "kedge-1.0", hosts=("n1",), cpus=(4,), command_at=2)
 WORDS = ("exec", "app.sif", "python", "train.py")
@@ -39,9 +40,7 @@ def test_a_process_that_nobody_counted_is_no_rank() -> None:
         prepare_rank(ORDER, WORDS, {})
 
 
-@pytest.mark.parametrize(
-    ("pmi", "served"), [("pmix", {"PMIX_NAMESPACE": "j", "PMIX_RANK": "1"}), ("pmi2", {"PMI_FD": "7"})]
-)
+@each_row(("pmi", "served"), [("pmix", {"PMIX_NAMESPACE": "j", "PMIX_RANK": "1"}), ("pmi2", {"PMI_FD": "7"})])
 def test_the_pmi_of_the_image_must_be_served(pmi: str, served: dict[str, str]) -> None:
     ranked = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
     order = replace(ORDER, contract="none", pmi=(pmi,), mpi="MPICH 4.0.2")

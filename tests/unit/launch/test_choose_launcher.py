@@ -42,7 +42,7 @@ def choose(
     )
 
 
-@pytest.mark.parametrize(("mpi", "wanted"), [(OPEN, "pmix"), (MPICH, "pmi2")])
+@each_row(("mpi", "wanted"), [(OPEN, "pmix"), (MPICH, "pmi2")])
 def test_srun_offers_the_pmi_that_the_image_speaks_whatever_the_profile_says(mpi: MpiFacts, wanted: str) -> None:
     for said in ("pmix", "pmi2", ""):
         choice = choose(mpi=mpi, host=OPEN, site=Site("here", "here", "slurm", mpi_type=said))
@@ -50,7 +50,7 @@ def test_srun_offers_the_pmi_that_the_image_speaks_whatever_the_profile_says(mpi
         assert choice.pmi == mpi.pmi
 
 
-@pytest.mark.parametrize(("mpi", "said"), [(MPICH, "pmix"), (MPICH, "none"), (OPEN, "pmi2"), (OPEN, "none")])
+@each_row(("mpi", "said"), [(MPICH, "pmix"), (MPICH, "none"), (OPEN, "pmi2"), (OPEN, "none")])
 def test_a_pmi_that_makes_singletons_is_refused(mpi: MpiFacts, said: str) -> None:
     with pytest.raises(LaunchRefused, match=f"srun --mpi={said} does not connect ranks of {mpi.title}"):
         choose(mpi=mpi, mpi_type=said)
@@ -77,7 +77,7 @@ def test_without_mpi_the_scheduler_starts_the_tasks_where_it_can(scheduler: str,
     assert not choice.pmi
 
 
-@pytest.mark.parametrize(("scheduler", "nodes"), [("gridengine", 2), ("pbs", 2), ("local", 1)])
+@each_row(("scheduler", "nodes"), [("gridengine", 2), ("pbs", 2), ("local", 1)])
 def test_elsewhere_the_hosts_mpi_of_the_same_family_starts_ranks(scheduler: str, nodes: int) -> None:
     choice = choose(scheduler, nodes=nodes, mpi=OPEN, host=OPEN)
     assert (choice.launcher, choice.path, choice.mode) == ("mpirun", "/usr/bin/mpirun", HYBRID)
@@ -95,7 +95,7 @@ def test_another_family_on_several_nodes_is_refused() -> None:
         choose("gridengine", mpi=MPICH, host=OPEN)
 
 
-@pytest.mark.parametrize("launcher", ["local", "qrsh"])
+@each_row("launcher", ["local", "qrsh"])
 def test_kedges_own_start_does_not_connect_ranks_of_mpi(launcher: str) -> None:
     with pytest.raises(LaunchRefused, match="does not connect ranks of MPI"):
         choose("gridengine", mpi=OPEN, host=OPEN, launcher=launcher)
@@ -124,7 +124,7 @@ def test_no_program_for_other_nodes_is_a_refusal() -> None:
         choose("pbs", programs="", contract=Contract.RANKS)
 
 
-@pytest.mark.parametrize(("nodes", "launcher"), [(1, "local"), (2, "mpirun")])
+@each_row(("nodes", "launcher"), [(1, "local"), (2, "mpirun")])
 def test_tasks_of_one_host_need_no_mpirun_even_if_the_profile_names_it(nodes: int, launcher: str) -> None:
     site = Site("here", "here", "local", launcher="mpirun")
     assert choose("local", nodes=nodes, host=OPEN, site=site, contract=Contract.RANKS).launcher == launcher

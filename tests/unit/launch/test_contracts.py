@@ -146,7 +146,7 @@ def test_torchrun_starts_one_process_all_nodes_and_nothing_again_unless_told() -
     assert {"--nnodes=3:3", "--nproc_per_node=1", "--max_restarts=0"} < set(elastic)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         ["python", "/w/multiproc.py", "main.py"],

@@ -9,14 +9,12 @@ from kedge.launch.follow_output import RankFailure
 
 def test_clue_comes_from_the_lines_of_the_rank() -> None:
     clue = find_rank_clue(RankFailure(1, 1, lines=("Traceback", "ModuleNotFoundError: No module named 'torch'")))
-    assert clue is not None
     assert clue.name == "no-module"
 
 
 def test_clue_comes_from_the_launcher_where_the_rank_was_killed() -> None:
     said = ("slurmstepd: error: Exceeded job memory limit", "srun: error: n1: task 1: Killed")
     clue = find_rank_clue(RankFailure(1, 137, lines=("step 1",), launcher_lines=said))
-    assert clue is not None
     assert clue.name == "job-memory"
 
 

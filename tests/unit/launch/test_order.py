@@ -71,7 +71,7 @@ def rewrite(**changes: object) -> str:
     return json.dumps({name: value for name, value in document.items() if value is not None})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "what"),
     [
         ({"kedge": "9.1", "colour": "red"}, "this node's does not know 'colour'"),

@@ -68,5 +68,4 @@ def test_the_end_of_a_process_is_seen_with_its_status() -> None:
         group.wait(0.1)
     first = watch.find_first(is_alone=False)
     watch.close()
-    assert first is not None
     assert (first.rank.rank, first.status) == (4, 3)

@@ -17,7 +17,6 @@ def answer(rank: int, size: int, host: str = "n1", task: int = -1, has_met: bool
 
 def problem(asked: AskedWorld, *answers: RankAnswer) -> WorldProblem:
     found = compare_world(asked, answers)
-    assert found is not None
     assert "  " not in found.sentence + found.hint
     assert not found.sentence.endswith(".") or found.kind == "singletons"
     return found

@@ -31,6 +31,7 @@ from kedge.errors import LimitReached, ProgramFailed
 from kedge.system.settings import Settings
 from kedge.system.views import TableView
 from tests.builders.findings import require_whole
+from tests.builders.rows import each_row
 from tests.requirements import require_user_namespaces
 
 EPERM = KernelRefusal(USER_NAMESPACE, errno.EPERM, "Operation not permitted")
@@ -218,7 +219,7 @@ def test_subordinate_ids_that_are_missing_say_what_is_missing() -> None:
     assert {no_programs.level, no_ranges.level} == {NOTE}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("release", "level"),
     [("2.6.32-754.el6.x86_64", WARNING), ("3.10.0-1160.el7.x86_64", OK), ("6.8.0-45-generic", OK), ("odd", NOTE)],
 )

@@ -210,7 +210,7 @@ def test_credentials_token_that_says_itself_that_it_expired(tmp_path: Path) -> N
     assert find_expiry(make_token(float("nan"))) == ""
 
 
-@pytest.mark.parametrize("text", ["nvcr.io", "localhost:5000", "[::1]:5000", "r.example/team/image"])
+@each_row("text", ["nvcr.io", "localhost:5000", "[::1]:5000", "r.example/team/image"])
 def test_key_formats_hosts(text: str) -> None:
     assert is_host(text)
 

@@ -7,8 +7,6 @@ import compileall
 import os
 from pathlib import Path
 
-import pytest
-
 from kedge.answers.doctor.environment.clock import check_clock, judge_skew, judge_year, measure_skew
 from kedge.answers.doctor.environment.compiled_modules import check_compiled_modules, judge_modules
 from kedge.answers.doctor.environment.leaking_variables import check_python_leaks, judge_loader_leaks, list_user_sites
@@ -124,7 +122,7 @@ def test_core_files_are_a_note_unless_the_system_takes_them(tmp_path: Path) -> N
     assert check_core_files(surroundings)[0].level == OK
 
 
-@pytest.mark.parametrize("year", [1970, 2019, 2071])
+@each_row("year", [1970, 2019, 2071])
 def test_clock_with_an_impossible_year_is_a_problem(year: int) -> None:
     assert "TLS error" in require_whole(judge_year(year), FAIL).why
 

@@ -32,6 +32,7 @@ from kedge.system.host.space import Space
 from kedge.system.settings import Settings
 from tests.builders.findings import require_whole
 from tests.builders.ordinary_user import as_ordinary_user
+from tests.builders.rows import each_row
 from tests.requirements import require_root
 
 GIGA = 10**9
@@ -59,7 +60,7 @@ def test_store_that_cannot_be_written_is_a_problem() -> None:
     assert finding.fix == "kedge config set cache_directory /scratch/ada/kedge"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("origin", "fix"),
     [
         ("environment: KEDGE_CACHEDIR", "export KEDGE_CACHEDIR=/scratch/ada/kedge"),

@@ -10,6 +10,7 @@ from kedge.answers.pages.drawing import Sheet, write_svg
 from kedge.base.frozen import replace
 from kedge.cli.bench_record import make_plot
 from kedge.tools.bench.record import BenchRecord, Figure, Machine
+from tests.builders.rows import each_row
 
 MACHINE = Machine("node01", "EPYC", 16, 128 << 30, ("NVIDIA H200",), "580.95.05")
 LINES = BenchRecord(
@@ -66,7 +67,7 @@ def test_bench_plot_of_several_results_has_a_line_of_each() -> None:
     assert [point.name for line in bars.lines for point in line.points] == ["kedge exec, a.json", "kedge exec, b.json"]
 
 
-@pytest.mark.parametrize("record", [LINES, BARS, RANKS], ids=["lines", "bars", "sweep"])
+@each_row("record", [LINES, BARS, RANKS], ids=["lines", "bars", "sweep"])
 def test_bench_plot_svg_is_whole_and_on_the_sheet(record: BenchRecord) -> None:
     sheet = draw(("", record))
     root = ElementTree.fromstring(write_svg(sheet))
@@ -103,7 +104,7 @@ def test_bench_plot_words_of_others_stay_text() -> None:
     assert "\x1b" not in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("low", "high", "expected"),
     [
         (0.9, 8.5, [1, 1.5, 2, 3, 4, 5, 7]),

@@ -159,19 +159,18 @@ def check_harmless(page: str) -> None:
     assert "@import" not in page
 
 
-@pytest.mark.parametrize("make", [full_explanation, full_diagnosis])
+@each_row("make", [full_explanation, full_diagnosis])
 def test_pages_are_well_formed_small_and_load_nothing(make: Any) -> None:
     page = make()
     check_harmless(page)
     assert len(page.encode()) < 60_000
     policy = parse(page).find("head/meta[@http-equiv='Content-Security-Policy']")
-    assert policy is not None
     assert policy.get("content", "").startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
     assert "http://" not in page
     assert "https://" not in page
 
 
-@pytest.mark.parametrize("make", [full_explanation, full_diagnosis])
+@each_row("make", [full_explanation, full_diagnosis])
 def test_pages_can_be_read_by_those_who_do_not_see(make: Any) -> None:
     root = parse(make())
     assert root.get("lang") == "en"
@@ -190,7 +189,7 @@ def test_pages_can_be_read_by_those_who_do_not_see(make: Any) -> None:
         assert [each.tag for each in picture if each.get("id") in named] == ["title", "desc"]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
+@each_row("text", HOSTILE, ids=lambda text: ascii(text[:24]))
 def test_pages_hostile_values_stay_harmless_and_short(text: str) -> None:
     start = time.process_time()
     for page in fill_pages(text):
@@ -288,7 +287,6 @@ def find_texts(page: str, path: str) -> list[str]:
 def test_pages_explanation_begins_with_the_verdict() -> None:
     page = full_explanation()
     main = parse(page).find("body/main")
-    assert main is not None
     assert main[0].get("id") == "verdict"
     assert main[0].get("class") == "verdict fair"
     assert find_texts(page, ".//section[@id='verdict']//p") == [
@@ -299,7 +297,7 @@ def test_pages_explanation_begins_with_the_verdict() -> None:
     assert "or take 23.10-py3, which runs natively." in points[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("outcome", "tone", "answer"),
     [
         (NATIVE, "good", "It runs"),
@@ -375,7 +373,6 @@ def test_pages_chart_marks_host_and_image() -> None:
     chart = make_small_chart()
     page = explain(chart=chart)
     drawn = parse(page).find(".//svg[@class='chart']")
-    assert drawn is not None
     assert len(drawn.findall("rect[@class='host']")) == 1
     assert len(drawn.findall("rect[@class='own']")) == 1
     cells = [each.get("data-outcome") for each in drawn.iter("rect") if each.get("data-outcome")]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.bandwidth.judge import GOOD, LOW, POOR, UNKNOWN, WRONG, judge_bandwidth
 from kedge.compat.bandwidth.links import Link, choose_link, find_gpu_link, make_network_link
 from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
@@ -36,26 +34,21 @@ def report(bandwidth: float, *, way: str = "NCCL", ranks: int = 2, hosts: tuple[
 )
 def test_judge_link_between_gpus(name: str, link: str, rate: float) -> None:
     found = find_gpu_link(name)
-    assert found is not None
     assert (found.name, found.rate) == (link, rate)
     assert found.source
 
 
 def test_judge_link_between_hosts_is_the_network() -> None:
     link = choose_link(2, ["NVIDIA H200"], [400.0, 400.0], [10.0])
-    assert link is not None
     assert (link.name, link.rate) == ("InfiniBand (2 x 400 Gb/s)", 100)
     link = choose_link(2, [], [], [10.0, 1.0])
-    assert link is not None
     assert (link.name, link.rate) == ("Ethernet (10 Gb/s)", 1.25)
     assert choose_link(2, [], [], []) is None
     assert make_network_link("Ethernet", [-1.0]) is None
     assert find_gpu_link("Abacus 1") is None
 
 
-@pytest.mark.parametrize(
-    ("bandwidth", "level", "word"), [(360, GOOD, "80%"), (200, LOW, "slower"), (20, POOR, "host's memory")]
-)
+@each_row(("bandwidth", "level", "word"), [(360, GOOD, "80%"), (200, LOW, "slower"), (20, POOR, "host's memory")])
 def test_judge_share_of_the_rate(bandwidth: float, level: str, word: str) -> None:
     verdict = judge_bandwidth(report(bandwidth), find_gpu_link("NVIDIA H200"))
     assert verdict.level == level

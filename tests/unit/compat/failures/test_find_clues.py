@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.failures.failure import CONSEQUENCE, GENERAL, NOTE
 from kedge.compat.failures.find_clues import explain_failure, find_clues
+from tests.builders.rows import each_row
 
 FORWARD = "RuntimeError: Unexpected error. Error 804: forward compatibility was attempted on non supported HW"
 ARCHITECTURES = (
@@ -72,7 +71,6 @@ def test_clues_message_over_lines_of_one_rank_among_others() -> None:
         "1: but OMPI was not built with SLURM's PMI support and therefore cannot\n"
     )
     clue = explain_failure(text)
-    assert clue is not None
     assert (clue.name, clue.ranks) == ("no-slurm-pmi", 2)
 
 
@@ -102,7 +100,7 @@ def test_clues_repeat_no_secrets() -> None:
     assert "***" in clue.line
 
 
-@pytest.mark.parametrize("noise", ["\x1b[31m{}\x1b[0m", "epoch 1: 10%|#  |\r{}\r", "{}\r\n", "\x00\xff{}"])
+@each_row("noise", ["\x1b[31m{}\x1b[0m", "epoch 1: 10%|#  |\r{}\r", "{}\r\n", "\x00\xff{}"])
 def test_clues_in_colours_progress_bars_and_junk(noise: str) -> None:
     [clue] = find_clues("begin\n" + noise.format(FORWARD) + "\n")
     assert FORWARD in clue.line

@@ -27,6 +27,5 @@ def test_names_and_versions(title: str, family: str, version: str) -> None:
 def test_config_of_ngc() -> None:
     facts = {"mpi": Fact("Open MPI 4.1.7", "x"), "hpcx": Fact("2.20", "x"), "ucx": Fact("1.19", "x")}
     mpi = read_stated_mpi(ImageTraits("image", **facts))
-    assert mpi is not None
     assert (mpi.title, mpi.build, mpi.fabrics, mpi.pmi) == ("Open MPI 4.1.7", "HPC-X 2.20", ("ucx",), None)
     assert read_stated_mpi(ImageTraits("image")) is None

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.packages.constraints import list_changes, list_replaced, read_pinned_names, render_constraints
 from kedge.compat.packages.package import CONDA, DPKG, PIP, InstalledPackage, normalize_name
+from tests.builders.rows import each_row
 
 OWN, SYSTEM = "/usr/local/lib/python3.10/dist-packages", "/usr/lib/python3/dist-packages"
 
@@ -15,7 +14,7 @@ def package(name: str, version: str, place: str = OWN, manager: str = PIP, **mor
     return InstalledPackage(manager, name, version, place, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["ruamel.yaml", "ruamel-yaml", "Ruamel_YAML", "ruamel._-yaml"])
+@each_row("name", ["ruamel.yaml", "ruamel-yaml", "Ruamel_YAML", "ruamel._-yaml"])
 def test_names_are_compared_as_pip_does(name: str) -> None:
     assert normalize_name(name) == "ruamel-yaml"
 

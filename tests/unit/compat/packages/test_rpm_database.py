@@ -11,6 +11,7 @@ import pytest
 
 from kedge.compat.packages.rpm_database import list_rpm_packages
 from kedge.system.views import TableView
+from tests.builders.rows import each_row
 
 
 def make_header(name: str, version: str = "2.34", release: str = "60.el9", epoch: int | None = None) -> bytes:
@@ -90,7 +91,7 @@ def test_rpm_sqlite_lists_packages_with_files(tmp_path: Path) -> None:
     assert packages[0].architecture == "x86_64"
 
 
-@pytest.mark.parametrize("order", ["<", ">"])
+@each_row("order", ["<", ">"])
 def test_rpm_berkeley_lists_packages(order: str) -> None:
     long = make_header("kernel", release="1." + "x" * 150)
     view = TableView({"/var/lib/rpm/Packages": make_berkeley([make_header("glibc"), long], order)})

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.packages.python_search import find_package, search_files
 from kedge.compat.packages.torch_launchers import find_torch_launcher
 from kedge.system.views import TableView
@@ -46,13 +44,11 @@ def torch_at(place: str, *files: str, version: str = "1.9.0a0+c3d40fd") -> dict[
 )
 def test_the_newest_launcher_that_the_files_have(files: dict[str, bytes], words: str, is_elastic: bool) -> None:
     found = find_torch_launcher(TableView({**PYTHONS, **files}), NGC)
-    assert found is not None
     assert (" ".join(found.words), found.is_elastic) == (words, is_elastic)
 
 
 def test_one_line_says_what_is_started_and_why() -> None:
     found = find_torch_launcher(TableView({**PYTHONS, **torch_at(CONDA, "launch.py", "run.py")}), NGC)
-    assert found is not None
     assert found.reason == (
         "python -m torch.distributed.run starts the processes of each node:"
         " PyTorch 1.9.0a0+c3d40fd of the image has no program torchrun"
@@ -65,7 +61,7 @@ VENV = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("files", "environment", "words"),
     [
         # the Python of the system, and Debian's three directories
@@ -109,7 +105,6 @@ def test_pytorch_is_found_wherever_it_is_installed(
 ) -> None:
     system = {"/usr/bin/python3.10": b"#!", "/usr/bin/python3": "-> python3.10"}
     found = find_torch_launcher(TableView({**system, **files}), environment)
-    assert found is not None
     assert " ".join(found.words) == words
 
 
@@ -118,11 +113,9 @@ def test_a_virtual_environment_sees_the_system_only_if_it_says_so() -> None:
     files = {**system, **VENV, **torch_at("/usr/local/lib/python3.10/dist-packages", "run.py")}
     path = {"PATH": "/srv/train/bin:/usr/bin"}
     found = find_package(TableView(files), path, "torch")
-    assert found is not None
     assert found.python == "python3", "that of the system"
     files["/srv/train/pyvenv.cfg"] = b"include-system-site-packages = true\n"
     found = find_package(TableView(files), path, "torch")
-    assert found is not None
     assert found.python == "python"
 
 
@@ -130,7 +123,6 @@ def test_another_python_than_the_one_in_path() -> None:
     files = {"/usr/bin/python3.8": b"#!", "/usr/bin/python3": "-> python3.8", "/usr/bin/python3.10": b"#!"}
     files |= torch_at("/usr/local/lib/python3.10/dist-packages", "run.py")
     found = find_package(TableView(files), {}, "torch")
-    assert found is not None
     assert found.python == "/usr/bin/python3.10"
 
 
@@ -150,5 +142,4 @@ def test_names_of_an_image_that_a_shell_would_read_are_no_words_of_a_script() ->
     files = {f"{odd}/bin/python": b"#!", f"{odd}/pyvenv.cfg": b"home = /usr/bin\n"}
     files |= torch_at(f"{odd}/lib/python3.10/site-packages", "run.py")
     found = find_torch_launcher(TableView(files), {})
-    assert found is not None
     assert found.words == ()

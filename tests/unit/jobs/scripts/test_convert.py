@@ -143,7 +143,7 @@ def test_convert_hands_the_words_of_run_to_the_images_script() -> None:
     assert convert(slurm("-N 1", "apptainer run x.sif")).job.command == ()
 
 
-@pytest.mark.parametrize("body", ["singularity run --nv I.sif $X", 'N=$(date)\nsrun apptainer run I.sif --name "$N" b'])
+@each_row("body", ["singularity run --nv I.sif $X", 'N=$(date)\nsrun apptainer run I.sif --name "$N" b'])
 def test_convert_wraps_no_words_for_the_images_script(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.runscript, done.job.command) == ("", False, ("bash", "-c", body))
@@ -403,7 +403,7 @@ def test_convert_adds_up_reasons_for_mail() -> None:
     assert convert(text).job.mail_on == ("end", "fail")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "nv", "words"), [("--rocm", False, ("--rocm",)), ("--nv --rocm", True, ("--rocm",)), ("--nv", None, ())]
 )
 def test_convert_keeps_both_kinds_of_gpus_apart(options: str, nv: bool | None, words: tuple[str, ...]) -> None:
@@ -421,9 +421,7 @@ def test_convert_keeps_no_dead_lines_and_says_only_what_it_did() -> None:
     assert ["became 'setup'" in remark for _, remark in kept.remarks] == [True]
 
 
-@pytest.mark.parametrize(
-    "line", ['SIFFILE="/p/x.sif"   ## where it is', "SIFFILE=/p/x.sif # it's here", "SIFFILE=/p/x.sif"]
-)
+@each_row("line", ['SIFFILE="/p/x.sif"   ## where it is', "SIFFILE=/p/x.sif # it's here", "SIFFILE=/p/x.sif"])
 def test_convert_drops_a_variable_with_a_comment_behind_it(line: str) -> None:
     job = convert(slurm("-N 1", f"{line}\nY=a#b\nmkdir $Y\nsingularity exec $SIFFILE a")).job
     assert (job.image, job.setup) == ("/p/x.sif", ("Y=a#b", "mkdir $Y"))
@@ -436,14 +434,14 @@ def test_convert_keeps_the_order_of_what_minds_it() -> None:
     assert job.setup == ("export A=1", "B=$A/x", "export A=2", "export C=$B", "X=$E", "export E=5", "export X")
 
 
-@pytest.mark.parametrize("line", ["module purge", "module use /apps", "module load $X", "ml gcc"])
+@each_row("line", ["module purge", "module use /apps", "module load $X", "ml gcc"])
 def test_convert_leaves_modules_in_their_lines_where_others_stand_by(line: str) -> None:
     text = slurm("-N 1", f"source /etc/profile.d/modules.sh\n{line}\nmodule load cuda\napptainer exec x.sif a")
     job = convert(text).job
     assert (job.modules, job.setup) == ((), ("source /etc/profile.d/modules.sh", line, "module load cuda"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "expected"),
     [("../a.sqsh", "../a.sqsh"), ("a.sqsh", "a.sqsh"), ("g.io#a/b:sha256:12", "docker://g.io/a/b@sha256:12")],
 )
@@ -480,7 +478,7 @@ def test_convert_keeps_whole_what_other_lines_change(body: str, why: str) -> Non
     assert not any("takes arguments" in remark for _, remark in done.remarks)
 
 
-@pytest.mark.parametrize("body", ["cat > c <<EOF\n$1\nEOF\nsingularity exec I.sif a", "singularity exec -B $1 I.sif a"])
+@each_row("body", ["cat > c <<EOF\n$1\nEOF\nsingularity exec I.sif a", "singularity exec -B $1 I.sif a"])
 def test_convert_sees_arguments_in_documents_and_binds(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.command) == ("", ("bash", "-c", body, "bash"))

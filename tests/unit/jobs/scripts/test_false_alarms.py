@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.cluster.sites.profile import find_folders, load_site
 from kedge.jobs.scripts.findings import Severity
 from kedge.jobs.scripts.reader import read_script
@@ -114,7 +112,7 @@ def test_alarms_name_a_missing_image_once() -> None:
     assert rules_of(slurm("-N 1", body), missing=("gone.sif",)).count("missing-image") == 1
 
 
-@pytest.mark.parametrize("pattern", ["%u", "%N", "%x"])
+@each_row("pattern", ["%u", "%N", "%x"])
 def test_alarms_know_directories_with_patterns(pattern: str) -> None:
     text = slurm(f"-o logs/{pattern}/%j.out")
     assert "output-folder-missing" in rules_of(text, missing=(f"logs/{pattern}",))
@@ -133,7 +131,7 @@ def test_alarms_name_values_that_sbatch_refuses(option: str) -> None:
     assert [each.line for each in found if each.severity is Severity.ERROR] == [2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "remedy"),
     [("--mpi=pmix", "srun"), ("--workdir=/x", "--chdir"), ("--zippy", "plugin"), ("--cpu-bind=cores", "srun")],
 )
@@ -153,7 +151,7 @@ def test_alarms_name_one_figure_for_the_default_memory() -> None:
     assert any("300M per CPU" in message for message in found)
 
 
-@pytest.mark.parametrize("text", ["#!/bin/bash\n#BSUB -n 4\nmpirun a\n", "#!/bin/sh\n#flux: -N 2\nflux run a\n"])
+@each_row("text", ["#!/bin/bash\n#BSUB -n 4\nmpirun a\n", "#!/bin/sh\n#flux: -N 2\nflux run a\n"])
 def test_alarms_say_that_a_scheduler_is_not_supported(text: str) -> None:
     found = check_script(read_script(text))
     assert [(each.rule, each.severity, each.line) for each in found] == [("unsupported-scheduler", Severity.ERROR, 2)]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,7 +157,7 @@ def test_reader_finds_every_runtime(command: str, program: str, image: str) -> N
     assert (call.program, call.image and call.image.text) == (program, image)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command", ["echo hello", "module load singularity", "singularity pull x.sif docker://y", "# singularity exec x"]
 )
 def test_reader_takes_nothing_else_for_a_container(command: str) -> None:

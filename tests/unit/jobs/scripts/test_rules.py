@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from kedge.cluster.site import Site
 from kedge.cluster.sites.profile import find_folders, list_sites, load_site
 from kedge.jobs.scripts.findings import ScriptFinding, Severity
@@ -213,7 +211,7 @@ def _tutorial(name: str, first: str, last: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "first", "last", "site", "expected"),
     [
         ("001", "#!/bin/bash\n> #SBATCH --job-name", "--batch_size 16'", SDUMONT, {"queue-needs-gpus", "placeholder"}),
@@ -262,7 +260,7 @@ def test_rules_have_names_of_their_own() -> None:
 EIGHT = "-N 1 --gpus-per-node=8"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "site", "said", "remedy"),
     [
         (

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.builders.rows import each_row
 
 from kedge.errors import LaunchFailed
 from kedge.tools.bench.allreduce import make_report
@@ -21,7 +22,7 @@ def test_allreduce_report_of_ranks() -> None:
     assert report.best_bandwidth == pytest.approx((3 << 20) / 1e-3 / 1e9 * 4 / 3)
 
 
-@pytest.mark.parametrize("values", [[row(5, 1, 8, 1.0), row(6, 1, 8, 1.0)], [row(5, 1, 8, 1.0)]])
+@each_row("values", [[row(5, 1, 8, 1.0), row(6, 1, 8, 1.0)], [row(5, 1, 8, 1.0)]])
 def test_allreduce_of_ranks_that_are_alone_is_no_result(values: list[dict[str, object]]) -> None:
     with pytest.raises(LaunchFailed, match="separately instead of as one world of 2"):
         make_report("MPI", 2, values)

@@ -29,7 +29,7 @@ def test_ways_are_chosen_by_image_and_gpus(tools: ImageTools, gpus: int, nodes: 
     assert choose_way(way, tools, gpus=gpus, nodes=nodes)[0] == way
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("way", "tools", "gpus", "nodes", "reason"),
     [
         (NCCL, NGC, 0, 1, "there are no GPUs"),

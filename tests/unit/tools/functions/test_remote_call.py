@@ -84,7 +84,6 @@ def test_call_of_a_function_in_a_module_goes_by_its_name(tmp_path: Path) -> None
     packed = write_call(folder, shutil.which, [[(("sh",), {})]])
     assert call(packed) == 0
     answer = read_answer(folder / "result", packed.key)
-    assert answer is not None
     assert answer.values == (shutil.which("sh"),)
 
 
@@ -93,7 +92,6 @@ def test_call_of_an_array_reads_its_own_arguments(tmp_path: Path) -> None:
     packed = write_call(folder, divmod, [[((number, 3), {}), ((number, 2), {})] for number in range(4, 6)])
     assert call(packed, index=1) == 0
     answer = read_answer(folder / "result.1", packed.key)
-    assert answer is not None
     assert answer.values == ((1, 2), (2, 1))
     assert read_answer(folder / "result.0", packed.key) is None
 
@@ -103,7 +101,6 @@ def test_call_brings_exceptions_back_with_their_traceback(tmp_path: Path) -> Non
     packed = write_call(folder, divmod, [[((1, 0), {})]])
     assert call(packed) == 1
     answer = read_answer(folder / "result", packed.key)
-    assert answer is not None
     assert isinstance(answer.problem, ZeroDivisionError)
     assert "Traceback" in str(answer.problem.__cause__)
 
@@ -113,7 +110,6 @@ def test_call_that_ends_its_process_is_an_exception_too(tmp_path: Path) -> None:
     packed = write_call(folder, sys.exit, [[((7,), {})]])
     call(packed)
     answer = read_answer(folder / "result", packed.key)
-    assert answer is not None
     assert isinstance(answer.problem, SystemExit)
 
 
@@ -135,7 +131,6 @@ def test_result_that_cannot_be_read_here_says_so(tmp_path: Path) -> None:
     inner = b"\x80\x04\x95\x1d\x00\x00\x00\x00\x00\x00\x00\x8c\nonly_there\x94\x8c\x05Thing\x94\x93\x94)\x81\x94."
     write_result(tmp_path / "result", b"key", pickle.dumps({"values": [inner]}))
     answer = read_answer(tmp_path / "result", b"key")
-    assert answer is not None
     assert isinstance(answer.problem, JobFailed)
     assert "cannot be read here" in answer.problem.message
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.builders.rows import each_row
 
 from kedge.base.frozen import replace
 from kedge.tools.jupyter.image_python import ImagePython
@@ -28,7 +28,7 @@ PYTHON = ImagePython(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("libc", "platform"),
     [
         ("glibc 2.31", "x86_64-manylinux_2_28"),

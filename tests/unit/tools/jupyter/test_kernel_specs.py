@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.builders.rows import each_row
 
 from kedge.errors import NotebookProblem, UsageError
 from kedge.tools.jupyter.kernel_specs import (
@@ -28,7 +29,7 @@ def write_kernel(folder: Path, display_name: str = "My kernel") -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("shown", "name"),
     [("My first kernel", "my-first-kernel"), ("PyTorch 24.03 (kedge)", "pytorch-24.03-kedge"), ("a/../b", "a-..-b")],
 )
@@ -36,13 +37,13 @@ def test_kernel_names_are_what_jupyter_takes(shown: str, name: str) -> None:
     assert name_kernel(shown) == name
 
 
-@pytest.mark.parametrize("shown", ["", "..", "日本", "///"])
+@each_row("shown", ["", "..", "日本", "///"])
 def test_kernel_name_without_a_letter_is_refused(shown: str) -> None:
     with pytest.raises(UsageError, match="no letter"):
         name_kernel(shown)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "place"),
     [
         ({"HOME": "/h"}, "/h/.local/share/jupyter/kernels"),
