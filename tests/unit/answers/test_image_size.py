@@ -19,6 +19,7 @@ from kedge.image.formats.oci.writer import write_layout
 from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders.oci_images import make_image
+from tests.builders.rows import each_row
 
 MB = 1 << 18
 SITE = "usr/local/lib/python3.11/site-packages"
@@ -104,7 +105,7 @@ def test_size_savings_have_bytes_and_better_lines(report: SizeReport) -> None:
     assert [saving.is_optional for saving in report.savings] == [False, False, True, True, True]
 
 
-@pytest.mark.parametrize("name", ["image.sif", "sandbox"])
+@each_row("name", ["image.sif", "sandbox"])
 def test_size_of_other_formats_is_the_same_without_layers(
     name: str, tmp_path: Path, workplace: Workplace, report: SizeReport
 ) -> None:

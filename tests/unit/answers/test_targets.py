@@ -72,7 +72,7 @@ def test_target_named_gpu_and_driver(place: dict[str, object]) -> None:
     assert target.gpus[0].capability == "9.0"
 
 
-@pytest.mark.parametrize(("machine", "ours", "other"), [("x86_64", "amd64", "arm64"), ("aarch64", "arm64", "amd64")])
+@each_row(("machine", "ours", "other"), [("x86_64", "amd64", "arm64"), ("aarch64", "arm64", "amd64")])
 def test_target_named_gpu_is_judged_for_this_machines_processor_and_says_so(
     place: dict[str, object], monkeypatch: pytest.MonkeyPatch, machine: str, ours: str, other: str
 ) -> None:

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from kedge.cli.console import Console, paint_text, wrap_hanging
+from tests.builders.rows import each_row
 
 SENTENCE = "CUDA 11.6.1 needs driver 510.47.03 or newer, or 450.80.02 or newer by minor-version compatibility."
 
@@ -37,7 +38,7 @@ def test_wrap_hanging_keeps_words_whole_and_ends_on_narrow_terminals() -> None:
     assert wrap_hanging("", "one two three four five six seven eight", 30)[1].startswith("  ")
 
 
-@pytest.mark.parametrize(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
+@each_row(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
 def test_print_hanging_wraps_on_terminals_alone(
     stream: io.StringIO, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +49,7 @@ def test_print_hanging_wraps_on_terminals_alone(
     assert lines[0].startswith("  note    CUDA 11.6.1")
 
 
-@pytest.mark.parametrize(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
+@each_row(("stream", "count"), [(Terminal(), 2), (io.StringIO(), 1)])
 def test_note_hanging_wraps_on_terminals_alone(
     stream: io.StringIO, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +73,7 @@ def test_wrap_hanging_of_a_long_beginning_puts_its_name_alone() -> None:
     assert all(len(line) <= 34 for line in lines[2:])
 
 
-@pytest.mark.parametrize("columns", [30, 50, 120])
+@each_row("columns", [30, 50, 120])
 def test_print_table_breaks_no_words(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they do not fit, the table is plain, and the terminal itself breaks its lines."""
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -24,9 +24,7 @@ class Interrupting:
         raise self.raised
 
 
-@pytest.mark.parametrize(
-    ("raised", "number"), [(KeyboardInterrupt(), signal.SIGINT), (Terminated(signal.SIGTERM), signal.SIGTERM)]
-)
+@each_row(("raised", "number"), [(KeyboardInterrupt(), signal.SIGINT), (Terminated(signal.SIGTERM), signal.SIGTERM)])
 def test_signal_while_a_class_is_made_is_no_bug(
     raised: BaseException, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

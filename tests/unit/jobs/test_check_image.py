@@ -19,6 +19,7 @@ from kedge.jobs.submit import SubmitPlan, plan_submit
 from kedge.system.settings import Settings
 from tests.builders.images import kedge, make_config
 from tests.builders.oci_images import make_tar
+from tests.builders.rows import each_row
 from tests.fakes.registry import FakeRegistry
 
 V100 = Queue("v100", is_default=True, gpus_per_node=4, gpu="V100-SXM2-32GB", arch="amd64")
@@ -75,7 +76,7 @@ def test_submit_with_force_warns_and_tells_the_container(cluster: Cluster, tmp_p
     assert " exec --nv --force " in planned.script
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"queue": "a100"},  # forward compatibility
@@ -92,7 +93,7 @@ def test_submit_refuses_nothing_that_may_run(change: dict[str, object], cluster:
     assert "--force" not in planned.script
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "told"),
     [
         ({"queue": "a100"}, "nvcr.io/nvidia/pytorch:25.06-py3: runs on NVIDIA A100 40GB"),

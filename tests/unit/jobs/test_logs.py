@@ -11,6 +11,7 @@ from kedge.errors import FileProblem
 from kedge.jobs import logs as job_logs
 from kedge.jobs.logs import LogFile, find_logs, follow_logs, read_log, require_logs
 from kedge.jobs.records import Draft, Record, Records
+from tests.builders.rows import each_row
 
 
 def make_record(folder: Path, *, array: str = "", error: str = "") -> Record:
@@ -22,7 +23,7 @@ def make_record(folder: Path, *, array: str = "", error: str = "") -> Record:
     return records.name_id(records.create(key, draft, ""), "12")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "lines", "wanted"),
     [
         ("", 3, ""),

@@ -7,13 +7,12 @@ import os
 import time
 from pathlib import Path
 
-import pytest
-
 from kedge.base.frozen import replace
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.jobs.merge_status import find_ended, is_settled, lacks_tasks, merge
 from kedge.jobs.records import Draft, Record, Records
+from tests.builders.rows import each_row
 
 
 def make_record(folder: Path, *, array: str = "", time_limit: int | None = None, age: float = 100) -> Record:
@@ -33,7 +32,7 @@ def write_words(record: Record, began: str, ended: str = "", index: str = "") ->
         (record.folder / f"ended{index}").write_text(f"{ended}\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("began", "ended", "state", "code"),
     [
         ("12 n1 1000", "0 1060", State.DONE, 0),
@@ -71,7 +70,7 @@ def test_endings_count_attempts(tmp_path: Path) -> None:
     assert waits.attempts == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ended", "is_told"),
     [("0 1060", True), ("3 1060", True), ("137 1060", True), ("143 1060", True), ("143 1010", False), ("", False)],
 )
@@ -133,7 +132,7 @@ def test_endings_of_tasks_that_the_scheduler_forgot(tmp_path: Path) -> None:
     assert not lacks_tasks(record, [JobStatus("12", State.QUEUED, "PENDING")]), "one word for all"
 
 
-@pytest.mark.parametrize(("code", "said"), [(127, 255), (None, 200), (9, 137)])
+@each_row(("code", "said"), [(127, 255), (None, 200), (9, 137)])
 def test_endings_of_scripts_beat_codes_of_accounts(tmp_path: Path, code: int | None, said: int) -> None:
     record = make_record(tmp_path)
     write_words(record, "12 n1 1000", f"{said} 1010")

@@ -35,13 +35,11 @@ def test_records_come_back_as_they_were(tmp_path: Path) -> None:
     assert found.is_array
 
 
-@pytest.mark.parametrize("word", ["12", "train", "last"])
-def test_records_are_found_by_id_name_and_last(tmp_path: Path, word: str) -> None:
+def test_records_are_found_by_id_name_and_last(tmp_path: Path) -> None:
     records = Records(tmp_path)
     add_job(records, "11", "other")
-    time.sleep(1.1)  # names of records tell seconds apart
     add_job(records, "12")
-    assert records.find(word, "here").id == "12"
+    assert [records.find(word, "here").id for word in ("12", "train", "last")] == ["12"] * 3
 
 
 def test_records_of_another_site_are_not_found_by_id(tmp_path: Path) -> None:
@@ -95,15 +93,14 @@ def test_records_forgotten_are_gone(tmp_path: Path) -> None:
     assert records.list_new() == []
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"job": 1}', "\0\0", '{"version":1,"job":{},"submit":[],"name":1}', "[" * 5000]
-)
-def test_records_damaged_are_named(tmp_path: Path, text: str) -> None:
+def test_records_damaged_are_named(tmp_path: Path) -> None:
     records = Records(tmp_path)
     record = add_job(records, "12")
-    (record.folder / "job.json").write_text(text)
-    with pytest.raises(FileProblem, match=r"job\.json"):
-        records.find("12", "here")
+    odd = '{"version":1,"job":{},"submit":[],"name":1}'
+    for text in ("", "{", "[]", "{}", '{"job": 1}', "\0\0", odd, "[" * 5000):
+        (record.folder / "job.json").write_text(text)
+        with pytest.raises(FileProblem, match=r"job\.json"):
+            records.find("12", "here")
 
 
 def test_records_read_what_scripts_wrote(tmp_path: Path) -> None:

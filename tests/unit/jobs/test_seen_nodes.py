@@ -135,7 +135,7 @@ def test_remembered_long_ago_is_said(login: dict[str, str]) -> None:
     assert "long ago" in found.source
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values",
     [
         {"driver": "535; rm -rf ~"},
@@ -174,7 +174,7 @@ def test_remembered_hostile_values_are_passed_over_with_a_warning(
     assert progress.said[0].isprintable()
 
 
-@pytest.mark.parametrize("data", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 60000, b"1" * 5000, b" " * (65 << 10)])
+@each_row("data", [b"", b"[1]", b"{", b"\xff\xfe", b"[" * 60000, b"1" * 5000, b" " * (65 << 10)])
 def test_remembered_files_that_are_something_else_are_passed_over(login: dict[str, str], data: bytes) -> None:
     path = remember(in_job(login))
     path.write_bytes(data)

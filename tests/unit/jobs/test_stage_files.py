@@ -13,6 +13,7 @@ from kedge.cluster.job import Job, Parallel, StagedImage
 from kedge.cluster.site import Site
 from kedge.jobs.stage_files import plan_staging
 from kedge.jobs.stage_image import FileStaging
+from tests.builders.rows import each_row
 
 SITE = Site("cluster", "Cluster", "slurm", node_directory="/local")
 JOB = Job(image="image.sif", command=("true",), parallel=Parallel.MPI, nodes=1024, tasks_per_node=64)
@@ -42,7 +43,7 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["nfs4", "lustre"])
+@each_row("kind", ["nfs4", "lustre"])
 def test_many_nodes_get_copies_of_what_would_keep_the_server_busy(cluster: Cluster, kind: str) -> None:
     staging = cluster.plan(JOB, kind)
     assert staging.image
@@ -51,7 +52,7 @@ def test_many_nodes_get_copies_of_what_would_keep_the_server_busy(cluster: Clust
     assert len(staging.notes) == staging.image + staging.kedge
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("job", "kind"),
     [
         (replace(JOB, nodes=2), "nfs4"),

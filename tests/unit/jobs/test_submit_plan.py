@@ -16,12 +16,13 @@ from kedge.jobs.cluster import Cluster
 from kedge.jobs.records import Records
 from kedge.jobs.submit import plan_submit
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 from tests.builders.squashfs_images import write_image
 
 HIDDEN = str(Path(sys.executable).parent.parent)
 
 
-@pytest.mark.parametrize(("hidden", "is_refused"), [((HIDDEN,), True), ((), False)])
+@each_row(("hidden", "is_refused"), [((HIDDEN,), True), ((), False)])
 def test_plan_refuses_a_kedge_that_nodes_do_not_see(tmp_path: Path, hidden: tuple[str, ...], is_refused: bool) -> None:
     site = Site(name="here", title="", scheduler="slurm", hidden_paths=hidden, scratch="$SCRATCH")
     cluster = Cluster(site, find_backend("slurm"), "me", Records(tmp_path / "jobs"))

@@ -58,12 +58,13 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@each_row("name", SETTINGS)
 def test_namespaces_refused_names_the_setting_and_its_remedy(tmp_path: Path, name: str) -> None:
     value, cause, remedy = SETTINGS[name]
-    write(tmp_path, "proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
-    write(tmp_path, f"proc/sys/{name}", value)
-    finding = require_whole(judge_namespaces(EPERM, 1000, tmp_path))
+    root = tmp_path / name
+    write(root, "proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    write(root, f"proc/sys/{name}", value)
+    finding = require_whole(judge_namespaces(EPERM, 1000, root))
     assert finding.level == FAIL
     assert cause in finding.what
     assert remedy in finding.fix

@@ -63,7 +63,7 @@ def test_credentials_none_are_fine(tmp_path: Path) -> None:
     assert check(tmp_path) == [Finding("credentials", OK, "no login for any registry; public images need none")]
 
 
-@pytest.mark.parametrize("key", [KEY, OLD_KEY])
+@each_row("key", [KEY, OLD_KEY])
 def test_credentials_that_are_good(tmp_path: Path, key: str) -> None:
     environ = {"NGC_API_KEY": key, "APPTAINER_DOCKER_USERNAME": USER, "APPTAINER_DOCKER_PASSWORD": key}
     path = write_config(tmp_path, {"auths": {"nvcr.io": entry(USER, key), "docker.io": entry("jane", "hunter22")}})
@@ -75,7 +75,7 @@ def test_credentials_that_are_good(tmp_path: Path, key: str) -> None:
     )
 
 
-@pytest.mark.parametrize("prefix", ["SINGULARITY", "APPTAINER", "KEDGE"])
+@each_row("prefix", ["SINGULARITY", "APPTAINER", "KEDGE"])
 def test_credentials_user_name_that_the_shell_took_away(tmp_path: Path, prefix: str) -> None:
     user, password = f"{prefix}_DOCKER_USERNAME", f"{prefix}_DOCKER_PASSWORD"
     findings = check(tmp_path, {user: "", password: KEY})
@@ -91,7 +91,7 @@ def test_credentials_user_without_password(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "said"),
     [
         (f"{KEY}\n", "ends with a newline"),
@@ -119,7 +119,7 @@ def test_credentials_user_name_other_than_the_one(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "user", "said"),
     [
         ("docker.io", USER, "the login for docker.io in {} is $oauthtoken"),
@@ -160,7 +160,7 @@ def test_credentials_helper_that_is_here(tmp_path: Path, monkeypatch: pytest.Mon
     assert findings[-1].what == "logins: nvcr.io from docker-credential-own"
 
 
-@pytest.mark.parametrize(("mode", "who"), [(0o644, "everybody"), (0o640, "your group"), (0o600, "")])
+@each_row(("mode", "who"), [(0o644, "everybody"), (0o640, "your group"), (0o600, "")])
 def test_credentials_that_others_can_read(tmp_path: Path, mode: int, who: str) -> None:
     open_way(tmp_path)
     path = write_config(tmp_path, {"auths": {"nvcr.io": entry(USER, KEY)}}, mode=mode)
@@ -190,7 +190,7 @@ def test_credentials_of_enroot(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff", b'{"auths": [' + b"[" * 5000])
+@each_row("content", [b"{", b"[]", b"\xff", b'{"auths": [' + b"[" * 5000])
 def test_credentials_files_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
     path = write_config(tmp_path, {})
     path.write_bytes(content)

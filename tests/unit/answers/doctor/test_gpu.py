@@ -24,6 +24,7 @@ from kedge.system.host.gpu_probe import GpuProbe
 from kedge.system.settings import Settings
 from tests.builders.gpu_hosts import ALL
 from tests.builders.nvml import FOLDER, make_gpu_tree, write_machine
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 BARE: dict[str, bytes | str | None] = {"/proc/sys/kernel/hostname": "login1\n", "/dev/null": ""}
@@ -91,7 +92,7 @@ def test_doctor_gpu_hanging_driver_costs_its_deadline(machine: Path, monkeypatch
     assert "timeout 60 nvidia-smi" in finding.fix
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "what", "fix"),
     [("18", "version mismatch", "rebooted"), ("9", "not loaded", "administrators"), ("crash", "SIGABRT", "node")],
 )
@@ -152,11 +153,11 @@ def test_doctor_gpu_libraries_of_another_driver_fail(tmp_path: Path) -> None:
     assert "rebooted" in finding.what
 
 
-@pytest.mark.parametrize(("content", "word"), [(b"", "is empty"), (b"<html>", "is not a library")])
+@each_row(("content", "word"), [(b"", "is empty"), (b"<html>", "is not a library")])
 def test_doctor_gpu_broken_library_is_named(tmp_path: Path, content: bytes, word: str) -> None:
     tree = make_gpu_tree()
     tree[f"{FOLDER}/libcuda.so.580.95.05"] = content
-    finding = only(check_libraries(make_surroundings(write_machine(tmp_path, tree))))
+    finding = only(check_libraries(make_surroundings(write_machine(tmp_path / word, tree))))
     assert finding.level == FAIL
     assert finding.what == f"{FOLDER}/libcuda.so.580.95.05 {word}"
 
@@ -168,7 +169,7 @@ def test_doctor_gpu_missing_compiler_of_ptx_is_a_warning(tmp_path: Path) -> None
     assert "libnvidia-ptxjitcompiler.so.580.95.05 is missing" in finding.what
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "level", "words"),
     [
         ("0", OK, "CUDA_VISIBLE_DEVICES=0"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kedge.answers.doctor.finding import FAIL, NOTE, OK, WARNING, Finding
 from kedge.answers.doctor.image_check import explain_problem, judge_image
 from kedge.answers.targets import find_target
@@ -17,6 +15,7 @@ from kedge.compat.target import Gpu, Target
 from kedge.compat.traits import Fact, ImageTraits
 from kedge.errors import CorruptImage
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 PLAIN = ImageTraits(
     name="a/b:1", framework=Fact("PyTorch"), python=Fact("3.10"), cuda=Fact("12.4.0"), architecture="amd64"
@@ -38,7 +37,7 @@ def target(gpu: str, driver: str) -> Target:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gpu", "driver", "level", "said"),
     [
         ("H200", "580.95.05", OK, "runs natively"),
@@ -77,7 +76,7 @@ def test_image_with_an_empty_libcuda(tmp_path: Path) -> None:
     assert find(findings, "other").level == NOTE
 
 
-@pytest.mark.parametrize(("has_gpus", "level"), [(True, WARNING), (False, NOTE), (None, NOTE)])
+@each_row(("has_gpus", "level"), [(True, WARNING), (False, NOTE), (None, NOTE)])
 def test_image_of_musl(tmp_path: Path, has_gpus: bool | None, level: str) -> None:
     place = Target(title="there", has_gpus=has_gpus)
     findings = judge_image(replace(PLAIN, glibc=Fact("musl")), None, place, {"HOME": str(tmp_path)})
@@ -99,7 +98,7 @@ def test_image_with_the_entrypoint_of_nvidia(tmp_path: Path) -> None:
     assert find(judge_image(traits, None, None, {"HOME": str(tmp_path)}), "'exec' and 'shell' do not").level == NOTE
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("release", "said"),
     [
         ("25.03", "PIP_CONSTRAINT=/etc/pip"),

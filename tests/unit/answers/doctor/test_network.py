@@ -22,6 +22,7 @@ from kedge.image.registry.probe import ProbeResult
 from kedge.image.registry.tls import SYSTEM_BUNDLES
 from kedge.system.settings import Settings
 from tests.builders.certificates import make_authority
+from tests.builders.rows import each_row
 
 PASSWORD = "pl4nted-s3cret"
 JOB = {"SLURM_JOB_ID": "4711", "SLURM_JOB_PARTITION": "alpha"}
@@ -68,9 +69,7 @@ def test_proxies_that_nobody_serves_are_a_failure(tmp_path: Path) -> None:
     assert "me" not in finding.what.split("//")[1]
 
 
-@pytest.mark.parametrize(
-    "value", ["http://", "socks5://127.0.0.1:1080", f"http://u:{PASSWORD}@:x", f"http://a#{PASSWORD}@h"]
-)
+@each_row("value", ["http://", "socks5://127.0.0.1:1080", f"http://u:{PASSWORD}@:x", f"http://a#{PASSWORD}@h"])
 def test_proxies_that_cannot_be_read_never_show_what_is_in_them(tmp_path: Path, value: str) -> None:
     findings = check_proxies(surround(tmp_path, {"https_proxy": value}))
     assert any(each.level == FAIL for each in findings)
@@ -84,7 +83,7 @@ def test_proxies_of_two_spellings_that_differ(tmp_path: Path) -> None:
     assert PASSWORD not in repr(findings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "said"),
     [
         ("localhost 127.0.0.1", "commas separate entries"),
@@ -118,7 +117,7 @@ def test_registries_that_answer_are_fine(tmp_path: Path) -> None:
     assert findings == [Finding("registries", OK, "nvcr.io answers in 0.2 s, through http://p:3128 (https_proxy)")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "kind",
     [FailureKind.NAME, FailureKind.NAME_LATER, FailureKind.UNREACHABLE, FailureKind.TIMEOUT, FailureKind.REFUSED],
 )
@@ -148,7 +147,7 @@ def test_registries_silence_where_jobs_pull_is_as_it_should_be(tmp_path: Path) -
     assert "in-job" in finding.fix
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "said"),
     [
         (FailureKind.CERTIFICATE, "KEDGE_CA_BUNDLE"),
@@ -234,15 +233,15 @@ def test_certificates_setting_and_variable_that_are_good(tmp_path: Path) -> None
     assert findings[0].what == f"ca_bundle (environment: KEDGE_CA_BUNDLE): {path} has 1 certificate"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "said"),
     [(None, "does not exist"), (b"", "holds no readable certificate"), (b"no PEM\n", "holds no readable certificate")],
 )
-@pytest.mark.parametrize("variable", ["KEDGE_CA_BUNDLE", "SSL_CERT_FILE"])
+@each_row("variable", ["KEDGE_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_certificates_files_that_cannot_be_used(
     tmp_path: Path, variable: str, content: bytes | None, said: str
 ) -> None:
-    path = tmp_path / "ca.pem"
+    path = tmp_path / f"{content!r}.pem"
     if content is not None:
         path.write_bytes(content)
     finding = find(check_certificates(surround(tmp_path, {variable: str(path)})), FAIL)

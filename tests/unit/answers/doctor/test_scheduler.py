@@ -16,6 +16,7 @@ from kedge.base.frozen import replace
 from kedge.cluster.schedulers.mpi_types import parse_mpi_types
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SLURM_LIST = (
@@ -87,7 +88,7 @@ def test_scheduler_that_says_nothing_is_told_in_time(machine: Machine) -> None:
     assert finding.what.startswith("slurm 23.11.4 did not answer 'sinfo -h -a -o %R' within 2.2 s")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "level", "fix"),
     [
         ("slurm_load_partitions: Unable to contact slurm controller (connect failure)", FAIL, "does not answer"),
@@ -114,7 +115,7 @@ def test_scheduler_settings_that_cannot_be_read(machine: Machine) -> None:
     assert finding.fix.startswith("unset SLURM_CONF")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("site", "program", "script", "said"),
     [
         (
@@ -145,7 +146,7 @@ def test_mpi_plugins_as_srun_prints_them() -> None:
     assert parse_mpi_types("srun: fatal: Could not establish a configuration source\n") == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("plugins", "mpi_type", "level", "said"),
     [
         (("none", "pmi2", "pmix"), "", OK, "srun has none, pmi2, pmix"),
@@ -168,7 +169,7 @@ def test_mpi_plugins_nothing_where_there_is_no_srun(machine: Machine) -> None:
     assert check_mpi_plugins(machine.seen) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("account", "requires", "level", "said"),
     [
         ("p_mine", (), OK, "yours: p_mine, p_other"),
@@ -190,7 +191,7 @@ def test_accounts_without_a_database_are_nothing(machine: Machine) -> None:
     assert check_accounts(machine.seen) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("site", "level", "said"),
     [
         ("local", NOTE, "no scheduler found"),

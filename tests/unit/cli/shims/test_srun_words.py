@@ -48,7 +48,7 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "kept", "expected"), LINES)
+@each_row(("line", "kept", "expected"), LINES)
 def test_words_in_kedges(line: str, kept: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words, _ = translate(shlex.split(line), {})

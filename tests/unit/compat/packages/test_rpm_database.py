@@ -7,8 +7,6 @@ import sqlite3
 import struct
 from pathlib import Path
 
-import pytest
-
 from kedge.compat.packages.rpm_database import list_rpm_packages
 from kedge.system.views import TableView
 from tests.builders.rows import each_row
@@ -103,13 +101,10 @@ def test_rpm_ndb_lists_packages() -> None:
     assert [package.name for package in list_rpm_packages(view)] == ["glibc", "zypper"]
 
 
-@pytest.mark.parametrize("name", ["rpmdb.sqlite", "Packages", "Packages.db"])
-def test_rpm_damaged_databases_have_no_packages(name: str, tmp_path: Path) -> None:
-    whole = {
-        "rpmdb.sqlite": make_sqlite([make_header("glibc")], tmp_path),
-        "Packages": make_berkeley([make_header("glibc")]),
-        "Packages.db": make_ndb([make_header("glibc")]),
-    }[name]
-    for cut in range(1, len(whole), 97):
-        list(list_rpm_packages(TableView({f"/var/lib/rpm/{name}": whole[:cut]})))
-        list(list_rpm_packages(TableView({f"/var/lib/rpm/{name}": whole[:cut] + b"\xff" * (len(whole) - cut)})))
+def test_rpm_damaged_databases_have_no_packages(tmp_path: Path) -> None:
+    headers = [make_header("glibc")]
+    whole = {"rpmdb.sqlite": make_sqlite(headers, tmp_path), "Packages": make_berkeley(headers)}
+    for name, data in {**whole, "Packages.db": make_ndb(headers)}.items():
+        for cut in range(1, len(data), 97):
+            list(list_rpm_packages(TableView({f"/var/lib/rpm/{name}": data[:cut]})))
+            list(list_rpm_packages(TableView({f"/var/lib/rpm/{name}": data[:cut] + b"\xff" * (len(data) - cut)})))

@@ -10,6 +10,7 @@ import pytest
 
 from kedge.errors import FileProblem, InvalidRecord, OutputExists
 from kedge.jobs.runs.run_record import encode_record, name_record, read_record, refuse_place
+from tests.builders.rows import each_row
 
 RECORD = {
     "kedge_record": 1, "verb": "exec", "directory": "/", "options": [], "command": ["a"], "image": {},
@@ -31,7 +32,7 @@ def test_record_keeps_keys_of_a_later_kedge(tmp_path: Path) -> None:
     assert read_record(path)["later"] == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change", [{"options": "--nv"}, {"command": [1]}, {"command": ["a\0b"]}, {"verb": 1}, {"host": []}, {"usage": None}]
 )
 def test_record_with_wrong_types_is_refused(tmp_path: Path, change: dict[str, object]) -> None:

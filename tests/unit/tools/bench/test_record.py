@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.builders.rows import each_row
 
 from kedge.errors import FileProblem
 from kedge.tools.bench.computing import describe_product
@@ -50,7 +51,7 @@ def test_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_record(path) == RECORD
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"figures": []},
@@ -70,7 +71,7 @@ def test_record_damaged_is_refused(tmp_path: Path, change: dict[str, object]) ->
         read_record(path)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"[]", b"[" * 100_000, b"{}", b"3"])
+@each_row("data", [b"", b"\xff\xfe", b"[]", b"[" * 100_000, b"{}", b"3"])
 def test_record_of_any_bytes_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(data)

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.builders.rows import each_row
 
 from kedge.errors import FileProblem, NotebookProblem
 from kedge.tools.jupyter.kernel_in_job import read_connection, run_in_job
@@ -27,7 +28,7 @@ def test_connection_is_what_jupyter_wrote(tmp_path: Path) -> None:
     assert read_connection(write(tmp_path, given)) == given
 
 
-@pytest.mark.parametrize("document", [[], {}, {"ip": "x"}, {"ip": "/s", "transport": "ipc", **PORTS}])
+@each_row("document", [[], {}, {"ip": "x"}, {"ip": "/s", "transport": "ipc", **PORTS}])
 def test_connection_without_ports_is_refused(tmp_path: Path, document: object) -> None:
     with pytest.raises(NotebookProblem, match="not a connection file with TCP ports"):
         read_connection(write(tmp_path, document))
