@@ -26,12 +26,9 @@ BASE = {
     "var/lib/dpkg/status": b"Package: libc6\nStatus: install ok installed\nVersion: 2.36\n",
 }
 TOP = {
-    "etc/motd": b"HELLO",
-    "etc/.wh.old": b"",
-    "opt/new": b"x" * 1000,
-    f"{SITE}/.wh.torch-2.dist-info": b"",
+    "etc/motd": b"HELLO", "etc/.wh.old": b"", "opt/new": b"x" * 1000, f"{SITE}/.wh.torch-2.dist-info": b"",
     f"{SITE}/torch-3.dist-info/METADATA": b"Name: torch\nVersion: 3.0\n",
-}
+}  # fmt: skip
 
 
 @pytest.fixture(name="workplace")

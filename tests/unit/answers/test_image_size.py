@@ -41,14 +41,11 @@ LAYERS: Sequence[Mapping[str, bytes]] = (
         "usr/lib/libx.a": fill("a", MB),
     },
     {
-        "root/.wh.big.tar.gz": b"",
-        "var/lib/apt/lists/x": fill("p", 3 * MB),
-        f"{SITE}/torch/lib.so": fill("s", 4 * MB),
-        f"{SITE}/torch-2.dist-info/METADATA": b"Name: torch\nVersion: 2\n",
-        f"{SITE}/torch-2.dist-info/RECORD": b"torch/lib.so,sha256=x,4\n",
-        "opt/copy.so": fill("s", 4 * MB),
+        "root/.wh.big.tar.gz": b"", "var/lib/apt/lists/x": fill("p", 3 * MB),
+        f"{SITE}/torch/lib.so": fill("s", 4 * MB), f"{SITE}/torch-2.dist-info/METADATA": b"Name: torch\nVersion: 2\n",
+        f"{SITE}/torch-2.dist-info/RECORD": b"torch/lib.so,sha256=x,4\n", "opt/copy.so": fill("s", 4 * MB),
     },
-)
+)  # fmt: skip
 
 
 @pytest.fixture(name="workplace")
@@ -96,12 +93,8 @@ def test_size_copies_are_found(report: SizeReport) -> None:
 def test_size_savings_have_bytes_and_better_lines(report: SizeReport) -> None:
     savings = {saving.name: saving.size for saving in report.savings}
     assert savings == {
-        "deleted-later": 5 * MB,
-        "apt-lists": 3 * MB,
-        "duplicates": 4 * MB,
-        "static-libraries": MB,
-        "build-tools": MB,
-    }
+        "deleted-later": 5 * MB, "apt-lists": 3 * MB, "duplicates": 4 * MB, "static-libraries": MB, "build-tools": MB,
+    }  # fmt: skip
     assert [saving.is_optional for saving in report.savings] == [False, False, True, True, True]
 
 

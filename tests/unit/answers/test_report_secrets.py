@@ -15,16 +15,12 @@ from tests.builders.rows import each_row
     [
         *("NGC_API_KEY", "NGC_CLI_API_KEY", "DOCKER_PASSWORD", "SINGULARITY_DOCKER_PASSWORD", "HF_TOKEN", "SLURM_JWT"),
         *(
-            "AWS_SECRET_ACCESS_KEY",
-            "AWS_SESSION_TOKEN",
-            "WANDB_API_KEY",
-            "PGPASSWORD",
-            "MYSQL_PWD_FILE",
+            "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "WANDB_API_KEY", "PGPASSWORD", "MYSQL_PWD_FILE",
             "SSH_AUTH_SOCK",
         ),
         *("GITHUB_PAT", "OPENAI_API_KEY", "KEDGE_SIGN_PASSPHRASE", "APPTAINER_ENCRYPTION_PASSPHRASE", "XAUTHORITY"),
     ],
-)
+)  # fmt: skip
 def test_names_that_speak_of_secrets_are_known(name: str) -> None:
     assert is_secret_name(name)
 
@@ -38,27 +34,18 @@ def test_environment_shows_what_matters_and_nothing_else() -> None:
     shown = list(
         show_environment(
             {
-                "SLURM_JOB_ID": "7",
-                "EDITOR": "vim",
-                "NGC_API_KEY": "nvapi-secret",
-                "MY_DIARY": "private",
-                "SINGULARITYENV_OMP_NUM_THREADS": "4",
-                "SINGULARITYENV_DIARY": "private",
-                "SINGULARITYENV_API_KEY": "private",
-                "no_proxy": "localhost",
+                "SLURM_JOB_ID": "7", "EDITOR": "vim", "NGC_API_KEY": "nvapi-secret", "MY_DIARY": "private",
+                "SINGULARITYENV_OMP_NUM_THREADS": "4", "SINGULARITYENV_DIARY": "private",
+                "SINGULARITYENV_API_KEY": "private", "no_proxy": "localhost",
                 "ALL_PROXY": "socks5://ada:p@ss@proxy:1080",
             }
         )
-    )
+    )  # fmt: skip
     assert shown == [
-        "ALL_PROXY='***@proxy:1080'",
-        "NGC_API_KEY=***",
-        "SINGULARITYENV_API_KEY is set",
-        "SINGULARITYENV_DIARY is set",
-        "SINGULARITYENV_OMP_NUM_THREADS='4'",
-        "SLURM_JOB_ID='7'",
+        "ALL_PROXY='***@proxy:1080'", "NGC_API_KEY=***", "SINGULARITYENV_API_KEY is set",
+        "SINGULARITYENV_DIARY is set", "SINGULARITYENV_OMP_NUM_THREADS='4'", "SLURM_JOB_ID='7'",
         "no_proxy='localhost'",
-    ]
+    ]  # fmt: skip
 
 
 @each_row(

@@ -26,13 +26,9 @@ def test_plain_steps_write_a_line_per_event() -> None:
     steps.begin(COPY)
     steps.end(StepOutcome(COPY, 0.0, "cached"))
     assert lines == [
-        "[builder 3/7] RUN make",
-        "[builder 3/7] 0.0 cc -c a.c",
-        "[builder 3/7] 0.0 link",
-        "[builder 3/7] DONE 1.2s",
-        "[1/2] COPY . /src",
-        "[1/2] CACHED",
-    ]
+        "[builder 3/7] RUN make", "[builder 3/7] 0.0 cc -c a.c", "[builder 3/7] 0.0 link", "[builder 3/7] DONE 1.2s",
+        "[1/2] COPY . /src", "[1/2] CACHED",
+    ]  # fmt: skip
 
 
 def test_failed_steps_are_remembered_with_their_last_lines() -> None:

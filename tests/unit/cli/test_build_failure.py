@@ -21,17 +21,10 @@ def test_failure_shows_output_and_the_marked_lines(tmp_path: Path) -> None:
     problem = BuildFailed("step failed", context={"file": "Dockerfile", "line": "3"})
     lines = list(describe_failure(failed, problem, BuildRequest(str(recipe)), leave_plain))
     assert lines == [
-        "failed after 1.5s: [2/3] RUN make",
-        "  | cc: error",
-        "  |",
-        "Dockerfile:3",
-        "     1 | FROM a",
-        "     2 | ENV B=1",
-        ">    3 | RUN make && \\",
-        ">    4 |     make install",
-        "     5 | CMD x",
+        "failed after 1.5s: [2/3] RUN make", "  | cc: error", "  |", "Dockerfile:3", "     1 | FROM a",
+        "     2 | ENV B=1", ">    3 | RUN make && \\", ">    4 |     make install", "     5 | CMD x",
         "     6 | USER y",
-    ]
+    ]  # fmt: skip
 
 
 def test_excerpt_of_a_recipe_from_standard_input() -> None:

@@ -9,23 +9,13 @@ from kedge.cli.build_steps import OutputLines, clean_line
 from tests.builders.rows import each_row
 
 HOSTILE = [
-    (b"\033]0;title\007text", "text"),
-    (b"\033]0;title\033\\text", "text"),
-    (b"\033]8;;http://x\033\\link\033]8;;\033\\", "link"),
-    (b"a\033[2Jb\033[Hc\033[10;10Hd", "abcd"),
-    (b"\033[?1049hother screen", "other screen"),
-    (b"\033cgone", "gone"),
-    (b"\033P1;2qpicture\033\\after", "after"),
-    (b"\xc2\x9b2Jc1", "c1"),
-    (b"\033]0;never ended", ""),
-    (b"bell\007 back\010space", "bell backspace"),
-    (b"\033[31mred\033[0m", "red"),
-    (b"a\tb", "a       b"),
-    (b"caf\xc3\xa9 \xff", "café \ufffd"),
-    ("a\u202eb".encode(), "a\\u202eb"),
-    (b"\033", ""),
-    (b"\033[", ""),
-]
+    (b"\033]0;title\007text", "text"), (b"\033]0;title\033\\text", "text"),
+    (b"\033]8;;http://x\033\\link\033]8;;\033\\", "link"), (b"a\033[2Jb\033[Hc\033[10;10Hd", "abcd"),
+    (b"\033[?1049hother screen", "other screen"), (b"\033cgone", "gone"), (b"\033P1;2qpicture\033\\after", "after"),
+    (b"\xc2\x9b2Jc1", "c1"), (b"\033]0;never ended", ""), (b"bell\007 back\010space", "bell backspace"),
+    (b"\033[31mred\033[0m", "red"), (b"a\tb", "a       b"), (b"caf\xc3\xa9 \xff", "café \ufffd"),
+    ("a\u202eb".encode(), "a\\u202eb"), (b"\033", ""), (b"\033[", ""),
+]  # fmt: skip
 
 
 @each_row(("data", "expected"), HOSTILE)

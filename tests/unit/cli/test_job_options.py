@@ -33,19 +33,7 @@ def read(*words: str, base: Job = IMAGE) -> Job:
 def test_options_say_all_there_is_to_say() -> None:
     job = read(
         *(
-            "-J",
-            "my job",
-            "-N2",
-            "-n",
-            "8",
-            "--tasks-per-node=4",
-            "-c",
-            "3",
-            "-G",
-            "a100:4",
-            "--mem",
-            "64G",
-            "-t",
+            "-J", "my job", "-N2", "-n", "8", "--tasks-per-node=4", "-c", "3", "-G", "a100:4", "--mem", "64G", "-t",
             "2h",
         ),
         *("-A", "acc", "--partition", "gpu", "--qos", "q", "--reservation", "r", "-C", "a&b", "--exclusive"),
@@ -54,7 +42,7 @@ def test_options_say_all_there_is_to_say() -> None:
         *("--no-nv", "--option", "--writable-tmpfs", "--runtime", "apptainer", "--module", "cuda", "--setup", "ulimit"),
         *("-D", "/work", "--mpi", "--launcher", "srun", "--pull", "in-job", "--broadcast", "--stage", "never"),
         *("--directive", "--exclude=n1", "--directive=-X", "--drop-directive", "--mem", "--drop-directive", "-t"),
-    )
+    )  # fmt: skip
     assert job == Job(
         name="my job",
         image="x.sif",

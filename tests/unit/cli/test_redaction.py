@@ -31,31 +31,13 @@ def test_redact_hides_secrets_only(text: str, shown: str) -> None:
 
 def test_redact_arguments_hides_the_values_of_secret_options() -> None:
     words = [
-        "registry",
-        "login",
-        "-u",
-        "me",
-        "-p",
-        "pw",
-        "--password",
-        "pw",
-        "--passphrase=pw",
-        "--password-stdin",
+        "registry", "login", "-u", "me", "-p", "pw", "--password", "pw", "--passphrase=pw", "--password-stdin",
         "host",
-    ]
+    ]  # fmt: skip
     shown = [
-        "registry",
-        "login",
-        "-u",
-        "me",
-        "-p",
-        "***",
-        "--password",
-        "***",
-        "--passphrase=***",
-        "--password-stdin",
+        "registry", "login", "-u", "me", "-p", "***", "--password", "***", "--passphrase=***", "--password-stdin",
         "host",
-    ]
+    ]  # fmt: skip
     assert redact_arguments(words) == shown
 
 

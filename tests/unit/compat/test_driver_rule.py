@@ -28,12 +28,9 @@ ERROR_35 = "Programs fail with error 35, 'CUDA driver version is insufficient fo
 def make_need(cuda: str = "12.3.2.001", **changes: object) -> DriverNeed:
     """What pytorch 24.01 needs, unless changed."""
     values: dict[str, object] = {
-        "built_for": "545.23.08",
-        "carries_compat": True,
-        "branches": (470, 525, 535),
-        "min_driver": "545.23.08",
+        "built_for": "545.23.08", "carries_compat": True, "branches": (470, 525, 535), "min_driver": "545.23.08",
         "minor_floor": "525.60.13",
-    }
+    }  # fmt: skip
     return DriverNeed(cuda, **(values | changes))  # type: ignore[arg-type]
 
 
@@ -306,19 +303,12 @@ def test_driver_built_for_is_enough_where_cuda_is_not_told() -> None:
 @each_row(
     ("driver", "needed", "expected"),
     [
-        ("535.104.05", "535.104.05", True),
-        ("535.104.5", "535.104.05", True),
-        ("535.104", "535.104.05", None),
-        ("535", "535.104.05", None),
-        ("535", "525.60.13", True),
-        ("525", "535.104.05", False),
-        ("535.86", "535.104.05", False),
-        ("580", "580", True),
-        ("450.80.02", "450", True),
-        ("", "450", None),
+        ("535.104.05", "535.104.05", True), ("535.104.5", "535.104.05", True), ("535.104", "535.104.05", None),
+        ("535", "535.104.05", None), ("535", "525.60.13", True), ("525", "535.104.05", False),
+        ("535.86", "535.104.05", False), ("580", "580", True), ("450.80.02", "450", True), ("", "450", None),
         ("abc", "450", None),
     ],
-)
+)  # fmt: skip
 def test_driver_short_versions_compare_by_the_fields_given(driver: str, needed: str, expected: bool | None) -> None:
     assert compare_drivers(driver, needed) is expected
 

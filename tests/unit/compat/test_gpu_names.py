@@ -177,11 +177,8 @@ def test_make_gpu_keeps_the_name_of_the_driver() -> None:
 def test_make_gpu_unknown_ones_have_their_name_alone() -> None:
     found = make_gpu("NVIDIA X999 Future", TABLES)
     assert (found.name, found.capability, found.kind, found.takes_forward_compat) == (
-        "NVIDIA X999 Future",
-        "",
-        "",
-        None,
-    )
+        "NVIDIA X999 Future", "", "", None,
+    )  # fmt: skip
     geforce = make_gpu("NVIDIA GeForce RTX 9090", TABLES)  # forward compatibility is refused to the whole line
     assert (geforce.capability, geforce.brand, geforce.takes_forward_compat) == ("", "geforce", False)
 

@@ -87,20 +87,10 @@ def test_read_traits_every_version_comes_from_the_image_where_no_table_has_the_t
     traits = read("registry.example/mirror/pytorch:21.12", {**NGC_2112, "HOROVOD_VERSION": "0.23.0"}, {}, ())
     known = {name: fact.value for name, fact in traits.known.items() if fact.source.startswith("image config, ")}
     assert known == {
-        "framework": "PyTorch",
-        "framework_version": "1.11.0a0+b6df043",
-        "release": "21.12",
-        "cuda": "11.5.0.029",
-        "cudnn": "8.3.1.22",
-        "nccl": "2.11.4",
-        "tensorrt": "8.2.1.8",
-        "mpi": "Open MPI 4.1.1",
-        "hpcx": "2.9.0",
-        "ucx": "1.11.0-rc1",
-        "horovod": "0.23.0",
-        "dali": "1.8.0",
-        "driver": "495.29.05",
-    }
+        "framework": "PyTorch", "framework_version": "1.11.0a0+b6df043", "release": "21.12", "cuda": "11.5.0.029",
+        "cudnn": "8.3.1.22", "nccl": "2.11.4", "tensorrt": "8.2.1.8", "mpi": "Open MPI 4.1.1", "hpcx": "2.9.0",
+        "ucx": "1.11.0-rc1", "horovod": "0.23.0", "dali": "1.8.0", "driver": "495.29.05",
+    }  # fmt: skip
 
 
 def test_read_traits_the_image_and_the_table_agree_on_21_12() -> None:
@@ -114,26 +104,12 @@ def test_read_traits_of_framework_image_takes_versions_from_variables() -> None:
     traits = read(f"{PYTORCH}:24.01-py3", NGC_2401, UBUNTU_2204, history)
     known = {name: fact.value for name, fact in traits.known.items()}
     assert known == {
-        "framework": "PyTorch",
-        "framework_version": "2.2.0a0+81ea7a4",
-        "release": "24.01",
-        "python": "3.10",
-        "cuda": "12.3.2.001",
-        "cudnn": "8.9.7.29",
-        "nccl": "2.19.4",
-        "tensorrt": "8.6.1.6",
-        "mpi": "Open MPI 4.1.5rc2",
-        "hpcx": "2.16rc4",
-        "ucx": "1.15.0",
-        "horovod": "",
-        "dali": "",
-        "apex": "",
-        "jupyterlab": "",
-        "os": "Ubuntu 22.04",
-        "glibc": "2.35",
-        "driver": "545.23.08",
+        "framework": "PyTorch", "framework_version": "2.2.0a0+81ea7a4", "release": "24.01", "python": "3.10",
+        "cuda": "12.3.2.001", "cudnn": "8.9.7.29", "nccl": "2.19.4", "tensorrt": "8.6.1.6",
+        "mpi": "Open MPI 4.1.5rc2", "hpcx": "2.16rc4", "ucx": "1.15.0", "horovod": "", "dali": "", "apex": "",
+        "jupyterlab": "", "os": "Ubuntu 22.04", "glibc": "2.35", "driver": "545.23.08",
         "capabilities": "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX",
-    }
+    }  # fmt: skip
     assert traits.compat.value == "yes"
     assert traits.requires == (("NVIDIA_REQUIRE_CUDA", "cuda>=9.0"),)
     assert traits.cuda.source == "image config, CUDA_VERSION"

@@ -168,16 +168,9 @@ def test_recommend_without_a_driver_names_a_tag_for_each_branch_and_claims_none(
     found = ask("pytorch", "H100", "")
     assert (found.best, found.other, found.reference) == (None, None, "")
     assert [(each.branch, each.tag) for each in found.by_driver] == [
-        (525, "23.02-py3"),
-        (535, "23.10-py3"),
-        (550, "24.05-py3"),
-        (570, "25.03-py3"),
-        (580, "25.11-py3"),
-        (590, "26.02-py3"),
-        (595, "26.05-py3"),
-        (610, "26.07-py3"),
-        (615, "26.07-py3"),
-    ]
+        (525, "23.02-py3"), (535, "23.10-py3"), (550, "24.05-py3"), (570, "25.03-py3"), (580, "25.11-py3"),
+        (590, "26.02-py3"), (595, "26.05-py3"), (610, "26.07-py3"), (615, "26.07-py3"),
+    ]  # fmt: skip
     assert {each.outcome for each in found.by_driver} == {NATIVE}
     assert found.by_driver[1].cuda == "12.2"
     assert "depends on the driver of NVIDIA H100, which is unknown. Driver 525: " in found.sentence

@@ -54,20 +54,10 @@ UNKNOWN_SINCE_2020 = {
 # Of which DALI is inside in a version that nobody wrote down
 DALI_WITHOUT_VERSION = {"pytorch": 41, "tensorflow": 67}
 COUNTED = {
-    "Framework version": "framework_version",
-    "Ubuntu": "ubuntu",
-    "Python": "python",
-    "CUDA": "cuda",
-    "cuDNN": "cudnn",
-    "NCCL": "nccl",
-    "Open MPI": "openmpi",
-    "Horovod": "horovod",
-    "DALI": "dali",
-    "Apex": "apex",
-    "TensorRT": "tensorrt",
-    "JupyterLab": "jupyterlab",
-    "Driver required": "min_driver",
-}
+    "Framework version": "framework_version", "Ubuntu": "ubuntu", "Python": "python", "CUDA": "cuda",
+    "cuDNN": "cudnn", "NCCL": "nccl", "Open MPI": "openmpi", "Horovod": "horovod", "DALI": "dali", "Apex": "apex",
+    "TensorRT": "tensorrt", "JupyterLab": "jupyterlab", "Driver required": "min_driver",
+}  # fmt: skip
 
 
 def list_since_2020(name: str) -> list[NgcRelease]:
@@ -114,16 +104,13 @@ def test_tables_readme_says_how_much_is_unknown() -> None:
         (
             "tensorflow:21.06-tf1-py3",
             {
-                "framework_version": "1.15.5",
-                "cuda": "11.3.1",
-                "horovod": "0.22.0",
-                "dali": "1.2",
+                "framework_version": "1.15.5", "cuda": "11.3.1", "horovod": "0.22.0", "dali": "1.2",
                 "jupyterlab": "2.3.1",
             },
         ),
         ("cuda:12.4.1-devel-ubuntu22.04", {"cuda": "12.4.1", "ubuntu": "22.04"}),
     ],
-)
+)  # fmt: skip
 def test_tables_have_the_tags_of_the_tutorials(reference: str, known: dict[str, str]) -> None:
     image, _, tag = reference.partition(":")
     row = TABLES.find_release(f"nvcr.io/nvidia/{image}", tag)
@@ -204,15 +191,11 @@ def test_cuda_branches_prefer_what_the_library_says() -> None:
 @each_row(
     "name",
     [
-        "nvcr.io/nvidia/pytorch",
-        "docker://nvcr.io/nvidia/pytorch",
-        "docker://nvcr.io/nvidia/pytorch:22.03-py3",
-        "nvcr.io#nvidia/pytorch",
-        "nvidia/pytorch",
-        "NVCR.IO/nvidia/pytorch",
+        "nvcr.io/nvidia/pytorch", "docker://nvcr.io/nvidia/pytorch", "docker://nvcr.io/nvidia/pytorch:22.03-py3",
+        "nvcr.io#nvidia/pytorch", "nvidia/pytorch", "NVCR.IO/nvidia/pytorch",
         f"nvcr.io/nvidia/pytorch@sha256:{'0' * 64}",
     ],
-)
+)  # fmt: skip
 def test_find_release_by_the_names_people_write(name: str) -> None:
     row = TABLES.find_release(name, "22.03-py3")
     assert row.cuda == "11.6.1.005"
@@ -301,16 +284,10 @@ def test_capabilities_differ_by_architecture(tag: str, architecture: str, listed
 # Learned rows
 
 LEARNED = NgcRelease(
-    PYTORCH,
-    "26.08-py3",
-    framework="PyTorch",
-    framework_version="2.14.0a0+abc",
-    cuda="13.4.0.001",
-    bundled_driver="615.10",
-    capabilities="7.5 8.0+PTX",
-    compat_branches=(535, 580),
+    PYTORCH, "26.08-py3", framework="PyTorch", framework_version="2.14.0a0+abc", cuda="13.4.0.001",
+    bundled_driver="615.10", capabilities="7.5 8.0+PTX", compat_branches=(535, 580),
     source="registry config sha256:12 (amd64) read 2026-09-20",
-)
+)  # fmt: skip
 
 
 def test_learned_rows_fill_what_is_empty(tmp_path: Path) -> None:

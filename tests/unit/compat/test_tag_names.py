@@ -60,22 +60,16 @@ ORDERS = {
     "pytorch": ["latest", "26.08-py3", "25.10-py3", "25.10-py3-igpu", "24.03-py3", "18.12.1-py3", "18.12-py3"],
     "tensorflow": ["23.03-tf2-py3", "23.03-tf1-py3", "23.02-tf2-py3", "19.09-py3", "19.09-py2"],
     "cuda": [
-        "13.0.0-base-ubuntu24.04",
-        "12.10.0-base-ubuntu22.04",
-        "12.4.1-base-ubuntu22.04",
-        "12.4.1-runtime-ubuntu22.04",
-        "12.4.1-devel-ubuntu22.04",
-        "12.4.1-cudnn-devel-ubuntu22.04",
-        "12.4.1-base-ubuntu20.04",
-        "12.4.0-base-ubuntu22.04",
-        "9.1-base-centos7",
+        "13.0.0-base-ubuntu24.04", "12.10.0-base-ubuntu22.04", "12.4.1-base-ubuntu22.04",
+        "12.4.1-runtime-ubuntu22.04", "12.4.1-devel-ubuntu22.04", "12.4.1-cudnn-devel-ubuntu22.04",
+        "12.4.1-base-ubuntu20.04", "12.4.0-base-ubuntu22.04", "9.1-base-centos7",
     ],
     "dl-base": ["26.06-cuda13.3-devel-ubuntu24.04", "25.12-cuda13.1-devel-ubuntu24.04"],
     "nvhpc": ["22.11-devel-cuda11.8-ubuntu20.04", "22.3-devel-cuda11.6-ubuntu20.04"],
     "semver": ["latest", "v2.10.0", "2.9.1", "2.9.1-rc2", "2.9.1-rc1", "2.9.1-beta.3", "2.9.1a1", "1.0"],
     "dates": ["20240201", "2024-01-25", "jammy-20231231"],
     "rest": ["latest", "stable", "1.0", "20240201", "app2", "app10", "beta", "sha256-" + "0" * 64 + ".sig"],
-}
+}  # fmt: skip
 
 
 def sort_tags(tags: Iterable[str], image: str = "") -> list[str]:

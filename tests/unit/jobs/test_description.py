@@ -76,20 +76,11 @@ def test_description_reads_jobs_and_what_they_share() -> None:
     assert (found.site, found.names, found.folder) == ("tacc-vista", ("train", "eval"), Path())
     train, evaluation = found.job("train"), found.job("eval")
     assert train == Job(
-        name="train",
-        account="ABC123",
-        image="docker://nvcr.io/nvidia/pytorch:25.01-py3",
-        binds=("data:/data:ro",),
-        environment=(("OMP_NUM_THREADS", "8"), ("SEED", "1.5")),
-        memory=64 << 30,
-        setup=("module purge", "[jobs.not-a-table]"),
-        command=("python", "train.py", "--title", "a b"),
-        nodes=2,
-        gpus_per_node=4,
-        gpu_type="a100",
-        time=7200,
-        parallel=Parallel.TORCHRUN,
-    )
+        name="train", account="ABC123", image="docker://nvcr.io/nvidia/pytorch:25.01-py3", binds=("data:/data:ro",),
+        environment=(("OMP_NUM_THREADS", "8"), ("SEED", "1.5")), memory=64 << 30,
+        setup=("module purge", "[jobs.not-a-table]"), command=("python", "train.py", "--title", "a b"), nodes=2,
+        gpus_per_node=4, gpu_type="a100", time=7200, parallel=Parallel.TORCHRUN,
+    )  # fmt: skip
     assert evaluation.name == "Evaluation of it all"
     assert evaluation.command == ("python", "eval.py", "3")
     assert evaluation.binds == ("data:/data:ro", "more")
@@ -209,20 +200,12 @@ def test_description_every_key_refuses_what_it_cannot_be(key: str) -> None:
 @each_row(
     "text",
     [
-        "x = " + "[" * 50_000,
-        "x = " + "{a=" * 30_000,
-        "a" + ".a" * 60_000 + " = 1",
-        "x = {a" + ".a" * 60_000 + " = 1}",
-        "[job]\n" + "a " * 60_000 + "= 1",
-        "x = " + "1" * 100_000,
-        '"\\"' * 50_000,
-        "'''" * 40_001,
-        'x = "' + '\\"' * 50_000,
-        "[]" * 60_000,
-        "\ud800",
+        "x = " + "[" * 50_000, "x = " + "{a=" * 30_000, "a" + ".a" * 60_000 + " = 1",
+        "x = {a" + ".a" * 60_000 + " = 1}", "[job]\n" + "a " * 60_000 + "= 1", "x = " + "1" * 100_000,
+        '"\\"' * 50_000, "'''" * 40_001, 'x = "' + '\\"' * 50_000, "[]" * 60_000, "\ud800",
     ],
     ids=range(11),
-)
+)  # fmt: skip
 def test_description_hostile_text_is_refused_quickly(text: str) -> None:
     began = time.process_time()
     assert len(refuse(text).message) < 400
@@ -262,37 +245,15 @@ def test_lines_are_those_of_the_statements() -> None:
     text = '# [x]\na = "b = 1" # c\nl = [\n  "[y]",\n  1.5,\n]\n[t . "u v"]\r\n'
     text += 'w.x = """\n[z]\n"""\n"" = 1\n[[m]]\nn = {o = 1}'
     assert find_lines(text) == {
-        ("a",): 2,
-        ("l",): 3,
-        ("t", "u v"): 7,
-        ("t", "u v", "w"): 8,
-        ("t", "u v", "w", "x"): 8,
-        ("t", "u v", ""): 11,
-        ("m",): 12,
-        ("m", "n"): 13,
-    }
+        ("a",): 2, ("l",): 3, ("t", "u v"): 7, ("t", "u v", "w"): 8, ("t", "u v", "w", "x"): 8, ("t", "u v", ""): 11,
+        ("m",): 12, ("m", "n"): 13,
+    }  # fmt: skip
 
 
 HOSTILE = [
-    '"',
-    "'",
-    "\\",
-    "\n",
-    "\t",
-    "$(id)",
-    "`id`",
-    "${x}",
-    "#",
-    "=",
-    "é",
-    "日本",
-    "😀",
-    "\x7f",
-    "\x01",
-    "\u2028",
-    "]",
+    '"', "'", "\\", "\n", "\t", "$(id)", "`id`", "${x}", "#", "=", "é", "日本", "😀", "\x7f", "\x01", "\u2028", "]",
     " ",
-]
+]  # fmt: skip
 TEXT = st.one_of(
     st.lists(st.sampled_from(HOSTILE), max_size=6).map("".join),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
@@ -421,22 +382,12 @@ def test_encoding_keeps_bytes_that_are_no_text() -> None:
 @each_row(
     ("name", "value"),
     [
-        ("nodes", "2"),
-        ("nodes", True),
-        ("command", "ls"),
-        ("command", [1]),
-        ("environment", [["A"]]),
-        ("environment", {"A": "1"}),
-        ("parallel", "odd"),
-        ("array", "x"),
-        ("array", 3),
-        ("dependencies", [{"kind": "odd", "job": "1"}]),
-        ("dependencies", [{"kind": "after"}]),
-        ("dependencies", ["1"]),
-        ("image", None),
-        ("exclusive", 1),
+        ("nodes", "2"), ("nodes", True), ("command", "ls"), ("command", [1]), ("environment", [["A"]]),
+        ("environment", {"A": "1"}), ("parallel", "odd"), ("array", "x"), ("array", 3),
+        ("dependencies", [{"kind": "odd", "job": "1"}]), ("dependencies", [{"kind": "after"}]),
+        ("dependencies", ["1"]), ("image", None), ("exclusive", 1),
     ],
-)
+)  # fmt: skip
 def test_encoding_damage_is_named(name: str, value: object) -> None:
     with pytest.raises(InvalidJob, match=f"'{name}' cannot be read"):
         decode_job({name: value})

@@ -172,14 +172,11 @@ def test_doctor_gpu_missing_compiler_of_ptx_is_a_warning(tmp_path: Path) -> None
 @each_row(
     ("value", "level", "words"),
     [
-        ("0", OK, "CUDA_VISIBLE_DEVICES=0"),
-        ("3", WARNING, "names GPU 3"),
-        ("GPU-ffff", WARNING, "names GPU GPU-ffff"),
-        ("", WARNING, "is empty"),
-        ("-1", WARNING, "will see no GPU"),
+        ("0", OK, "CUDA_VISIBLE_DEVICES=0"), ("3", WARNING, "names GPU 3"),
+        ("GPU-ffff", WARNING, "names GPU GPU-ffff"), ("", WARNING, "is empty"), ("-1", WARNING, "will see no GPU"),
         ("0,0", WARNING, "twice"),
     ],
-)
+)  # fmt: skip
 def test_doctor_gpu_selection(machine: Path, value: str, level: str, words: str) -> None:
     finding = only(check_selection(make_surroundings(machine, CUDA_VISIBLE_DEVICES=value)))
     assert finding.level == level

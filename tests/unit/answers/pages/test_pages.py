@@ -40,19 +40,12 @@ ELEMENTS = {"html", "head", "meta", "title", "style", "body", "header", "main", 
 ELEMENTS |= {"p", "div", "span", "strong", "code", "pre", "ul", "ol", "li", "dl", "dt", "dd", "details", "summary"}
 ELEMENTS |= {"table", "thead", "tbody", "tr", "th", "td", "svg", "symbol", "path", "use", "rect", "text", "desc"}
 HOSTILE = [
-    "<script>window.hacked=1</script>",
-    '"><img src=x onerror=window.hacked=1>',
-    "'><svg onload=window.hacked=1>",
-    "</style><script>window.hacked=1</script>",
-    "javascript:window.hacked=1",
-    "\x1b[31m\x00\x07\u202eevil\u2066\u200f\ufeff\u2028\ud800",
-    "a" + "\u0300\u0489" * 500,
-    "&#60;script&#62; ]]> <!-- --!> <?php ?> &nbsp;",
-    "`</code><b>`'kedge <i>'",
-    "$ rm\n    <b>\n$ <script>\n",
-    "x" * 1_000_000,
-    "\U0010ffff" * 300_000,
-]
+    "<script>window.hacked=1</script>", '"><img src=x onerror=window.hacked=1>', "'><svg onload=window.hacked=1>",
+    "</style><script>window.hacked=1</script>", "javascript:window.hacked=1",
+    "\x1b[31m\x00\x07\u202eevil\u2066\u200f\ufeff\u2028\ud800", "a" + "\u0300\u0489" * 500,
+    "&#60;script&#62; ]]> <!-- --!> <?php ?> &nbsp;", "`</code><b>`'kedge <i>'", "$ rm\n    <b>\n$ <script>\n",
+    "x" * 1_000_000, "\U0010ffff" * 300_000,
+]  # fmt: skip
 
 
 def explain(

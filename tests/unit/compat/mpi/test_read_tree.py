@@ -103,12 +103,9 @@ def test_version_by_the_package() -> None:
 def test_several_are_ordered_by_path() -> None:
     text = b"MPICH Version:\t4.1\0"
     files = {
-        f"{LIB}/libmpi.so.40.30.4": OPEN_40,
-        "/usr/bin/mpirun": "-> orterun",
-        "/usr/bin/orterun": b"",
-        "/opt/mpich/lib/libmpi.so.12": make_library("libmpi.so.12", text=text),
-        "/opt/mpich/bin/mpirun": b"",
-    }
+        f"{LIB}/libmpi.so.40.30.4": OPEN_40, "/usr/bin/mpirun": "-> orterun", "/usr/bin/orterun": b"",
+        "/opt/mpich/lib/libmpi.so.12": make_library("libmpi.so.12", text=text), "/opt/mpich/bin/mpirun": b"",
+    }  # fmt: skip
     programs = ("/usr/bin/orterun", "/opt/mpich/bin/mpirun")
     assert [mpi.family for mpi in read(files, programs, PATH="/usr/bin")] == [OPEN_MPI, MPICH]
     assert [mpi.family for mpi in read(files, programs, PATH="/opt/mpich/bin:/usr/bin")] == [MPICH, OPEN_MPI]

@@ -21,14 +21,10 @@ def test_names_are_compared_as_pip_does(name: str) -> None:
 
 def test_constraints_keep_local_versions_and_leave_tools_out() -> None:
     packages = [
-        package("torch", "2.1.0a0+32f93b1.nv24.03"),
-        package("pip", "24.0"),
-        package("setuptools", "68.2.2"),
-        package("mine", "1.0", location="/workspace"),
-        package("odd", "1.0-unknown"),
-        package("epoch", "1!2.0.post1.dev3"),
-        package("libc6", "2.36", manager=DPKG),
-    ]
+        package("torch", "2.1.0a0+32f93b1.nv24.03"), package("pip", "24.0"), package("setuptools", "68.2.2"),
+        package("mine", "1.0", location="/workspace"), package("odd", "1.0-unknown"),
+        package("epoch", "1!2.0.post1.dev3"), package("libc6", "2.36", manager=DPKG),
+    ]  # fmt: skip
     assert render_constraints(packages) == "epoch==1!2.0.post1.dev3\ntorch==2.1.0a0+32f93b1.nv24.03\n"
 
 

@@ -34,11 +34,8 @@ def test_python_packages_are_read_from_eggs_links_and_editable_installs() -> Non
     })  # fmt: skip
     packages = {package.name: package for package in list_python_packages(view)}
     assert {name: package.version for name, package in packages.items()} == {
-        "six": "1.16.0",
-        "Old": "1.0",
-        "my-tool": "0.1",
-        "new": "2.0",
-    }
+        "six": "1.16.0", "Old": "1.0", "my-tool": "0.1", "new": "2.0",
+    }  # fmt: skip
     assert packages["my-tool"].location == "/workspace/my"
     assert packages["new"].location == "/src/new"
 
@@ -58,14 +55,10 @@ def test_python_packages_damaged_entries_are_passed_over() -> None:
 
 def test_python_packages_every_interpreter_is_looked_at() -> None:
     view = TableView({
-        "/usr/lib/python3/dist-packages/a.py": "",
-        "/usr/local/lib/python3.11/site-packages/a.py": "",
-        "/opt/conda/lib/python3.12/site-packages/a.py": "",
-        "/opt/conda/envs/train/conda-meta/history": "",
-        "/opt/conda/envs/train/lib/python3.9/site-packages/a.py": "",
-        "/opt/mine/pyvenv.cfg": "",
-        "/opt/mine/lib/python3.11/site-packages/a.py": "",
-        "/opt/mine/lib64": "-> lib",
+        "/usr/lib/python3/dist-packages/a.py": "", "/usr/local/lib/python3.11/site-packages/a.py": "",
+        "/opt/conda/lib/python3.12/site-packages/a.py": "", "/opt/conda/envs/train/conda-meta/history": "",
+        "/opt/conda/envs/train/lib/python3.9/site-packages/a.py": "", "/opt/mine/pyvenv.cfg": "",
+        "/opt/mine/lib/python3.11/site-packages/a.py": "", "/opt/mine/lib64": "-> lib",
     })  # fmt: skip
     assert find_site_directories(view) == [
         "/usr/lib/python3/dist-packages",

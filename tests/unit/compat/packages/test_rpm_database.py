@@ -15,14 +15,9 @@ from tests.builders.rows import each_row
 def make_header(name: str, version: str = "2.34", release: str = "60.el9", epoch: int | None = None) -> bytes:
     """A header with the tags that are read."""
     tags: list[tuple[int, int, list[str] | list[int]]] = [
-        (1000, 6, [name]),
-        (1001, 6, [version]),
-        (1002, 6, [release]),
-        (1022, 6, ["x86_64"]),
-        (1116, 4, [0, 1]),
-        (1117, 8, ["libc.so.6", "ldd"]),
-        (1118, 8, ["/usr/lib64/", "/usr/bin/"]),
-    ]
+        (1000, 6, [name]), (1001, 6, [version]), (1002, 6, [release]), (1022, 6, ["x86_64"]), (1116, 4, [0, 1]),
+        (1117, 8, ["libc.so.6", "ldd"]), (1118, 8, ["/usr/lib64/", "/usr/bin/"]),
+    ]  # fmt: skip
     if epoch is not None:
         tags.append((1003, 4, [epoch]))
     index, data = b"", b""

@@ -171,19 +171,13 @@ def test_convert_reads_pyxis() -> None:
 @each_row(
     "body",
     [
-        "for i in 1 2; do singularity exec x.sif a $i; done",
-        "singularity exec x.sif a > log",
-        "singularity exec x.sif a | tee log",
-        "singularity exec x.sif a\nsingularity exec x.sif b",
-        "singularity exec x.sif a\ncp out /home",
-        "singularity exec $(ls *.sif) a",
-        "singularity exec --overlay $OVERLAY x.sif a",
-        "srun numactl -l singularity exec x.sif a",
-        "X=1 singularity exec x.sif a",
-        "singularity shell x.sif",
-        "python a.py",
+        "for i in 1 2; do singularity exec x.sif a $i; done", "singularity exec x.sif a > log",
+        "singularity exec x.sif a | tee log", "singularity exec x.sif a\nsingularity exec x.sif b",
+        "singularity exec x.sif a\ncp out /home", "singularity exec $(ls *.sif) a",
+        "singularity exec --overlay $OVERLAY x.sif a", "srun numactl -l singularity exec x.sif a",
+        "X=1 singularity exec x.sif a", "singularity shell x.sif", "python a.py",
     ],
-)
+)  # fmt: skip
 def test_convert_keeps_whole_what_is_more_than_one_container(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.command) == ("", ("bash", "-c", body))
@@ -270,28 +264,13 @@ def test_convert_makes_scripts_that_shellcheck_likes(tmp_path: Path) -> None:
 
 
 PIECES = [
-    "#SBATCH -N 2\n",
-    "#$ -t 1-3 -tc 2\n",
-    "#PBS -l select=1:ncpus=2\n",
-    "srun -n 2 ",
-    "singularity exec ",
+    "#SBATCH -N 2\n", "#$ -t 1-3 -tc 2\n", "#PBS -l select=1:ncpus=2\n", "srun -n 2 ", "singularity exec ",
     "apptainer run ",
-]
+]  # fmt: skip
 PIECES += [
-    "-B $X:/a ",
-    "x.sif ",
-    "torchrun ",
-    "--nnodes=2 ",
-    "a.py ",
-    "'",
-    '"',
-    "$Y ",
-    "export A=1\n",
-    "cd /x && ",
-    "\\\n",
-    "\n",
-    ";",
-]
+    "-B $X:/a ", "x.sif ", "torchrun ", "--nnodes=2 ", "a.py ", "'", '"', "$Y ", "export A=1\n", "cd /x && ", "\\\n",
+    "\n", ";",
+]  # fmt: skip
 
 
 @settings(max_examples=300, deadline=None)
@@ -329,19 +308,13 @@ def test_convert_splits_words_as_a_shell_does(body: str, command: tuple[str, ...
 @each_row(
     "body",
     [
-        "OPTS='--nv -B /a'\nsingularity exec $OPTS I.sif a",
-        "NV=--nv\nsingularity exec $NV I.sif a",
-        "NV=\nsingularity exec $NV I.sif a",
-        'ARGS=(a b)\nsingularity exec I.sif a "${ARGS[@]}"',
-        "singularity exec I.sif a $(ls)",
-        "singularity exec I.sif a *.txt",
-        "singularity exec I.sif a ${X:-1}",
-        "read X < file\nsingularity exec I.sif a $X",
-        "N=$(nproc)\nmpirun -np $N singularity exec I.sif a",
-        "N=$1\nsrun -n $N singularity exec I.sif a",
-        'X=$1\nsingularity exec I.sif a "$X"',
+        "OPTS='--nv -B /a'\nsingularity exec $OPTS I.sif a", "NV=--nv\nsingularity exec $NV I.sif a",
+        "NV=\nsingularity exec $NV I.sif a", 'ARGS=(a b)\nsingularity exec I.sif a "${ARGS[@]}"',
+        "singularity exec I.sif a $(ls)", "singularity exec I.sif a *.txt", "singularity exec I.sif a ${X:-1}",
+        "read X < file\nsingularity exec I.sif a $X", "N=$(nproc)\nmpirun -np $N singularity exec I.sif a",
+        "N=$1\nsrun -n $N singularity exec I.sif a", 'X=$1\nsingularity exec I.sif a "$X"',
     ],
-)
+)  # fmt: skip
 def test_convert_never_guesses_what_a_shell_would_make_of_a_line(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.command[:3]) == ("", ("bash", "-c", body))

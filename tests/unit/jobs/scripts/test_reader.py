@@ -62,13 +62,10 @@ def test_reader_understands_every_spelling(line: str, options: list[tuple[str, s
 @each_row(
     "line",
     [
-        "##SBATCH -N 2",
-        "# SBATCH -N 2",
-        " #SBATCH -N 2",
-        "#sbatch -N 2",
+        "##SBATCH -N 2", "# SBATCH -N 2", " #SBATCH -N 2", "#sbatch -N 2",
         "#SBATCH is what sbatch reads".replace("#", "# "),
     ],
-)
+)  # fmt: skip
 def test_reader_leaves_out_what_is_no_directive(line: str) -> None:
     assert read_options(line) == []
 
@@ -129,12 +126,8 @@ def test_reader_finds_containers_with_options_and_launchers() -> None:
     (call,) = script.containers
     assert (call.program, call.verb, call.image and call.image.text) == ("apptainer", "exec", "my image.sif")
     assert [(name, value and value.text) for name, value in call.options] == [
-        ("--bind", "/a:/b,/c"),
-        ("--nv", None),
-        ("--contain", None),
-        ("--cleanenv", None),
-        ("--env", "X=1"),
-    ]
+        ("--bind", "/a:/b,/c"), ("--nv", None), ("--contain", None), ("--cleanenv", None), ("--env", "X=1"),
+    ]  # fmt: skip
     assert [word.text for word in call.command] == ["python", "t.py", "--nv"]
     assert [word.text for word in call.launcher] == ["srun", "--mpi=pmi2", "-n", "4"]
     assert call.gives_gpus
@@ -174,51 +167,21 @@ def test_shell_keeps_words_quotes_and_lines() -> None:
     text = "a 'b c' \"d $e\" f\\ g \\\n  h | i && j=(k l) > m 2>&1 <<X; n\nsrun o\nX\np $(q 'r)' s) `t u` # v\n"
     commands = find_commands(text)
     assert [[word.raw for word in each.words] for each in commands] == [
-        ["a", "'b c'", '"d $e"', "f\\ g", "h"],
-        ["i"],
-        ["j=(k l)"],
-        ["n"],
-        ["p", "$(q 'r)' s)", "`t u`"],
-    ]
+        ["a", "'b c'", '"d $e"', "f\\ g", "h"], ["i"], ["j=(k l)"], ["n"], ["p", "$(q 'r)' s)", "`t u`"],
+    ]  # fmt: skip
     assert [each.line for each in commands] == [1, 2, 2, 2, 5]
     assert [word.is_literal for word in commands[0].words] == [True, True, False, True, True]
     assert commands[0].words[3].text == "f g"
 
 
 PIECES = [
-    "#SBATCH ",
-    "#$ ",
-    "#PBS ",
-    "-l ",
-    "--",
-    "-N",
-    "=",
-    "select=",
-    "gpu:",
-    "\\",
-    '"',
-    "'",
-    "`",
-    "$(",
-    "${",
-    ")",
-    "<<E",
-    "\n",
-    "\r\n",
-]
+    "#SBATCH ", "#$ ", "#PBS ", "-l ", "--", "-N", "=", "select=", "gpu:", "\\", '"', "'", "`", "$(", "${", ")",
+    "<<E", "\n", "\r\n",
+]  # fmt: skip
 PIECES += [
-    "srun ",
-    "singularity exec ",
-    "--container-image",
-    "-B ",
-    "a:b",
-    "module load ",
-    "%j",
-    "~",
-    "#",
-    "export X=",
+    "srun ", "singularity exec ", "--container-image", "-B ", "a:b", "module load ", "%j", "~", "#", "export X=",
     "9" * 30,
-]
+]  # fmt: skip
 
 
 @settings(max_examples=300, deadline=None)

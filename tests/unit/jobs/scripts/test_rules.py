@@ -330,14 +330,10 @@ def test_rules_leave_processes_alone_that_may_be_meant(text: str) -> None:
 @each_row(
     "starter",
     [
-        "torchrun",
-        "python -m torch.distributed.launch",
-        "python multiproc.py",
-        "python /w/multiproc.py",
-        "deepspeed",
-        "sh -c 'torchrun'",
+        "torchrun", "python -m torch.distributed.launch", "python multiproc.py", "python /w/multiproc.py",
+        "deepspeed", "sh -c 'torchrun'",
     ],
-)
+)  # fmt: skip
 def test_rules_do_not_put_srun_before_what_starts_its_own_processes(starter: str) -> None:
     one = slurm("-N 1 --ntasks-per-node=8 --gres=gpu:8", f"singularity exec --nv x.sif {starter} a.py")
     assert not [each for each in check(one) if "srun" in each.remedy]

@@ -19,13 +19,10 @@ PYTHON = ImagePython(
     problem="",
     jupyterlab="",
     installed=(
-        ("ipykernel", "1.0"),
-        ("torch", "2.6.0a0+nv24"),
-        ("tornado", "6.1"),
-        ("traitlets", "5.0.post1"),
+        ("ipykernel", "1.0"), ("torch", "2.6.0a0+nv24"), ("tornado", "6.1"), ("traitlets", "5.0.post1"),
         ("od d", "1"),
     ),
-)
+)  # fmt: skip
 
 
 @each_row(
