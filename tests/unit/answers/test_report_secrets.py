@@ -10,17 +10,11 @@ from kedge.cli.redaction import redact
 from tests.builders.rows import each_row
 
 
-@each_row(
-    "name",
-    [
-        *("NGC_API_KEY", "NGC_CLI_API_KEY", "DOCKER_PASSWORD", "SINGULARITY_DOCKER_PASSWORD", "HF_TOKEN", "SLURM_JWT"),
-        *(
-            "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "WANDB_API_KEY", "PGPASSWORD", "MYSQL_PWD_FILE",
-            "SSH_AUTH_SOCK",
-        ),
-        *("GITHUB_PAT", "OPENAI_API_KEY", "KEDGE_SIGN_PASSPHRASE", "APPTAINER_ENCRYPTION_PASSPHRASE", "XAUTHORITY"),
-    ],
-)  # fmt: skip
+@each_row("name", [
+    *("NGC_API_KEY", "NGC_CLI_API_KEY", "DOCKER_PASSWORD", "SINGULARITY_DOCKER_PASSWORD", "HF_TOKEN", "SLURM_JWT"),
+    *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "WANDB_API_KEY", "PGPASSWORD", "MYSQL_PWD_FILE", "SSH_AUTH_SOCK"),
+    *("GITHUB_PAT", "OPENAI_API_KEY", "KEDGE_SIGN_PASSPHRASE", "APPTAINER_ENCRYPTION_PASSPHRASE", "XAUTHORITY"),
+])  # fmt: skip
 def test_names_that_speak_of_secrets_are_known(name: str) -> None:
     assert is_secret_name(name)
 

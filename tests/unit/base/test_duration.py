@@ -18,15 +18,12 @@ from tests.builders.rows import each_row
 GIB = 1 << 30
 
 
-@each_row(
-    ("text", "seconds"),
-    [
-        ("2h", 7200), ("90m", 5400), ("1d12h", 36 * 3600), ("30s", 30), ("1h30m", 5400), ("1.5h", 5400),
-        ("2 hours 5 min", 7500), ("1w", 7 * 86400), (" 2H ", 7200), ("1:30:00", 5400), ("001:30:00", 5400),
-        ("0:90:00", 5400), ("72:00:00", 72 * 3600), ("1-12", 36 * 3600), ("1-12:30", 36 * 3600 + 1800),
-        ("1-12:30:15", 36 * 3600 + 1815), ("0-48:00:00", 48 * 3600),
-    ],
-)  # fmt: skip
+@each_row(("text", "seconds"), [
+    ("2h", 7200), ("90m", 5400), ("1d12h", 36 * 3600), ("30s", 30), ("1h30m", 5400), ("1.5h", 5400),
+    ("2 hours 5 min", 7500), ("1w", 7 * 86400), (" 2H ", 7200), ("1:30:00", 5400), ("001:30:00", 5400),
+    ("0:90:00", 5400), ("72:00:00", 72 * 3600), ("1-12", 36 * 3600), ("1-12:30", 36 * 3600 + 1800),
+    ("1-12:30:15", 36 * 3600 + 1815), ("0-48:00:00", 48 * 3600),
+])  # fmt: skip
 def test_duration_reads_what_all_schedulers_agree_on(text: str, seconds: int) -> None:
     assert parse_duration(text) == seconds
 
@@ -83,31 +80,20 @@ def test_duration_any_text_is_read_or_refused(text: str) -> None:
             assert parse(text)
 
 
-@each_row(
-    ("text", "amount"),
-    [
-        ("64G", 64 * GIB), ("64GB", 64 * GIB), ("64gb", 64 * GIB), ("64GiB", 64 * GIB), ("64 G", 64 * GIB),
-        ("512M", GIB // 2), ("1.5T", 1536 * GIB), ("2048K", 2 << 20), ("1000b", 1000), ("0.1K", 103),
-    ],
-)  # fmt: skip
+@each_row(("text", "amount"), [
+    ("64G", 64 * GIB), ("64GB", 64 * GIB), ("64gb", 64 * GIB), ("64GiB", 64 * GIB), ("64 G", 64 * GIB),
+    ("512M", GIB // 2), ("1.5T", 1536 * GIB), ("2048K", 2 << 20), ("1000b", 1000), ("0.1K", 103),
+])  # fmt: skip
 def test_memory_is_binary_however_it_is_spelt(text: str, amount: int) -> None:
     assert parse_memory(text) == amount
 
 
-@each_row(
-    ("text", "message", "hint"),
-    [
-        ("64", "'64' has no unit", "64G for gigabytes or 64M"),
-        ("0", "'0' has no unit", "G"),
-        ("0G", "not an amount above zero", "leave it out"),
-        ("-1G", "not an amount", "512M"),
-        ("64W", "not an amount", "512M"),
-        ("64i", "not an amount", "512M"),
-        ("all", "not an amount", "512M"),
-        ("", "empty", "512M"),
-        ("9" * 18 + "P", "more than any node", "64G"),
-    ],
-)
+@each_row(("text", "message", "hint"), [
+    ("64", "'64' has no unit", "64G for gigabytes or 64M"), ("0", "'0' has no unit", "G"),
+    ("0G", "not an amount above zero", "leave it out"), ("-1G", "not an amount", "512M"),
+    ("64W", "not an amount", "512M"), ("64i", "not an amount", "512M"), ("all", "not an amount", "512M"),
+    ("", "empty", "512M"), ("9" * 18 + "P", "more than any node", "64G"),
+])  # fmt: skip
 def test_memory_refusal_names_the_remedy(text: str, message: str, hint: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         parse_memory(text)
@@ -130,16 +116,12 @@ def test_array_is_read_and_written() -> None:
     assert JobArray.parse(str(JobArray.parse("1,3,5-9:2%4"))) == JobArray.parse("1,3,5-9:2%4")
 
 
-@each_row(
-    ("text", "message"),
-    [
-        ("9-0", "counts down"), ("1,1", "repeats an index"), ("1-5,3", "repeats an index"),
-        ("0-1000000", "1000001 indices"), ("0-999999999", "1000000000 indices"), ("0-9:0", "step of 0"),
-        ("0-9%0", "to run at once"), ("0-9%", "to run at once"), ("0-9%2%3", "to run at once"),
-        ("-1", "neither an index"), ("a-b", "neither an index"), ("1,,2", "neither an index"),
-        ("", "neither an index"),
-    ],
-)  # fmt: skip
+@each_row(("text", "message"), [
+    ("9-0", "counts down"), ("1,1", "repeats an index"), ("1-5,3", "repeats an index"),
+    ("0-1000000", "1000001 indices"), ("0-999999999", "1000000000 indices"), ("0-9:0", "step of 0"),
+    ("0-9%0", "to run at once"), ("0-9%", "to run at once"), ("0-9%2%3", "to run at once"),
+    ("-1", "neither an index"), ("a-b", "neither an index"), ("1,,2", "neither an index"), ("", "neither an index"),
+])  # fmt: skip
 def test_array_refusals(text: str, message: str) -> None:
     with pytest.raises(InvalidJob, match=message) as caught:
         JobArray.parse(text)

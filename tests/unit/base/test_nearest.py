@@ -12,22 +12,14 @@ from tests.builders.rows import each_row
 VERBS = ("pull", "push", "cache", "cancel", "logs", "exec", "--nv")
 
 
-@each_row(
-    ("word", "near"),
-    [
-        ("pul", "pull"),  # a letter less
-        ("pulll", "pull"),  # a letter more
-        ("poll", "pull"),  # another letter
-        ("cahce", "cache"),  # neighbours swapped
-        ("PULL", "pull"),
-        ("--nvv", "--nv"),
-        ("clean", None),
-        ("launch", None),
-        ("plul!", None),
-        ("", None),
-        ("x" * 100_000, None),
-    ],
-)
+@each_row(("word", "near"), [
+    ("pul", "pull"),  # a letter less
+    ("pulll", "pull"),  # a letter more
+    ("poll", "pull"),  # another letter
+    ("cahce", "cache"),  # neighbours swapped
+    ("PULL", "pull"), ("--nvv", "--nv"), ("clean", None), ("launch", None), ("plul!", None), ("", None),
+    ("x" * 100_000, None),
+])  # fmt: skip
 def test_nearest_is_one_edit_away(word: str, near: str | None) -> None:
     assert find_near(word, VERBS) == near
 

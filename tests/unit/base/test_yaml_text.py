@@ -33,15 +33,12 @@ def test_yaml_reads(text: str, value: object) -> None:
     assert parse_yaml(text) == value
 
 
-@each_row(
-    ("text", "line"),
-    [
-        ("a: b\na: c\n", 2), ("a: |\n  text\n", 1), ("a: >-\n  text\n", 1), ("a: *b\n", 1), ("a: !!str b\n", 1),
-        ("a: b\n\tc: d\n", 2), ("a: b\n   c: d\n", 2), ("a: 'b\n", 1), ("a: [b\n", 1), ("a: [b]]\n", 1),
-        ("a: {b c}\n", 1), ("a: b: c\n", 1), ("a: b\n---\nc: d\n", 2), ("a: b\nc\n", 2), ("- a\nb: c\n", 2),
-        ('a: "\\q"\n', 1), ("a: " + "[" * 50 + "]" * 50, 1), ("? a\n: b\n", 1),
-    ],
-)  # fmt: skip
+@each_row(("text", "line"), [
+    ("a: b\na: c\n", 2), ("a: |\n  text\n", 1), ("a: >-\n  text\n", 1), ("a: *b\n", 1), ("a: !!str b\n", 1),
+    ("a: b\n\tc: d\n", 2), ("a: b\n   c: d\n", 2), ("a: 'b\n", 1), ("a: [b\n", 1), ("a: [b]]\n", 1),
+    ("a: {b c}\n", 1), ("a: b: c\n", 1), ("a: b\n---\nc: d\n", 2), ("a: b\nc\n", 2), ("- a\nb: c\n", 2),
+    ('a: "\\q"\n', 1), ("a: " + "[" * 50 + "]" * 50, 1), ("? a\n: b\n", 1),
+])  # fmt: skip
 def test_yaml_refuses_with_the_line(text: str, line: int) -> None:
     with pytest.raises(YamlError, match=f"line {line}:"):
         parse_yaml(text)

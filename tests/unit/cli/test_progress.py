@@ -86,13 +86,10 @@ def test_progress_hides_what_was_not_asked_for() -> None:
     assert lines == []
 
 
-@each_row(
-    ("amount", "text"),
-    [
-        (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (99_949, "99.9 kB"), (99_950, "100 kB"), (999_499, "999 kB"),
-        (999_500, "1.0 MB"), (1_900_000_000, "1.9 GB"), (4_000_000_000_000, "4.00 TB"),
-    ],
-)  # fmt: skip
+@each_row(("amount", "text"), [
+    (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (99_949, "99.9 kB"), (99_950, "100 kB"), (999_499, "999 kB"),
+    (999_500, "1.0 MB"), (1_900_000_000, "1.9 GB"), (4_000_000_000_000, "4.00 TB"),
+])  # fmt: skip
 def test_format_amount_keeps_two_or_three_digits(amount: int, text: str) -> None:
     assert format_amount(amount) == text
 

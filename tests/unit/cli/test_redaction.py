@@ -55,37 +55,30 @@ def test_redact_arguments_knows_the_short_options(words: list[str], shown: list[
     assert redact_arguments(words) == shown
 
 
-@each_row(
-    ("words", "shown"),
-    [
-        (["exec", "--env", "NGC_API_KEY=pw", "x.sif"], ["exec", "--env", "NGC_API_KEY=***", "x.sif"]),
-        (["exec", "--env", "A=1,B=pw", "x.sif"], ["exec", "--env", "A=***", "x.sif"]),
-        (["submit", "--env=PLAIN=pw", "x.sif"], ["submit", "--env=PLAIN=***", "x.sif"]),
-        (["exec", "--env"], ["exec", "--env"]),
-        (["exec", "-e", "A=pw", "x.sif"], ["exec", "-e", "A=***", "x.sif"]),
-        (["exec", "--env", "my-name=pw"], ["exec", "--env", "my-name=***"]),
-        (["submit", "--option=--env=A=pw"], ["submit", "--option=--env=A=***"]),
-        (
-            ["submit", "--option", "--env", "--option", "A=pw", "x.sif"],
-            ["submit", "--option", "--env", "--option", "A=***", "x.sif"],
-        ),
-        (
-            ["submit", "--option", "--password", "--option", "pw", "x.sif"],
-            ["submit", "--option", "--password", "--option", "***", "x.sif"],
-        ),
-        (["submit", "--option=--password=pw"], ["submit", "--option=--password=***"]),
-        (["submit", "--option=--password", "pw"], ["submit", "--option=--password", "***"]),
-        (["submit", "--directive", "--export=A=pw"], ["submit", "--directive", "--export=A=***"]),
-        (["submit", "--directive=--export=ALL,A=pw"], ["submit", "--directive=--export=ALL,A=***"]),
-        (["submit", "--setup", "export A=pw"], ["submit", "--setup", "export A=***"]),
-        (["submit", "--setup=export A='p w'; true"], ["submit", "--setup=export A=***"]),
-        (["build", "--build-arg", "A=pw"], ["build", "--build-arg", "A=***"]),
-        (["submit", "-", "env", "A=pw"], ["submit", "-", "env", "A=***"]),
-        (["submit", "--gpus=4", "--queue=short", "x.sif"], ["submit", "--gpus=4", "--queue=short", "x.sif"]),
-        (["exec", "x.sif", "tool", "HF_TOKEN=pw"], ["exec", "x.sif", "tool", "HF_TOKEN=***"]),
-        (["exec", "x.sif", "env", "DB_PASSWORD=20417"], ["exec", "x.sif", "env", "DB_PASSWORD=***"]),
-        (["exec", "x.sif", "env", "API_KEY=ab/cd"], ["exec", "x.sif", "env", "API_KEY=***"]),
-    ],
-)
+@each_row(("words", "shown"), [
+    (["exec", "--env", "NGC_API_KEY=pw", "x.sif"], ["exec", "--env", "NGC_API_KEY=***", "x.sif"]),
+    (["exec", "--env", "A=1,B=pw", "x.sif"], ["exec", "--env", "A=***", "x.sif"]),
+    (["submit", "--env=PLAIN=pw", "x.sif"], ["submit", "--env=PLAIN=***", "x.sif"]),
+    (["exec", "--env"], ["exec", "--env"]),
+    (["exec", "-e", "A=pw", "x.sif"], ["exec", "-e", "A=***", "x.sif"]),
+    (["exec", "--env", "my-name=pw"], ["exec", "--env", "my-name=***"]),
+    (["submit", "--option=--env=A=pw"], ["submit", "--option=--env=A=***"]),
+    (["submit", "--option", "--env", "--option", "A=pw", "x.sif"],
+     ["submit", "--option", "--env", "--option", "A=***", "x.sif"]),
+    (["submit", "--option", "--password", "--option", "pw", "x.sif"],
+     ["submit", "--option", "--password", "--option", "***", "x.sif"]),
+    (["submit", "--option=--password=pw"], ["submit", "--option=--password=***"]),
+    (["submit", "--option=--password", "pw"], ["submit", "--option=--password", "***"]),
+    (["submit", "--directive", "--export=A=pw"], ["submit", "--directive", "--export=A=***"]),
+    (["submit", "--directive=--export=ALL,A=pw"], ["submit", "--directive=--export=ALL,A=***"]),
+    (["submit", "--setup", "export A=pw"], ["submit", "--setup", "export A=***"]),
+    (["submit", "--setup=export A='p w'; true"], ["submit", "--setup=export A=***"]),
+    (["build", "--build-arg", "A=pw"], ["build", "--build-arg", "A=***"]),
+    (["submit", "-", "env", "A=pw"], ["submit", "-", "env", "A=***"]),
+    (["submit", "--gpus=4", "--queue=short", "x.sif"], ["submit", "--gpus=4", "--queue=short", "x.sif"]),
+    (["exec", "x.sif", "tool", "HF_TOKEN=pw"], ["exec", "x.sif", "tool", "HF_TOKEN=***"]),
+    (["exec", "x.sif", "env", "DB_PASSWORD=20417"], ["exec", "x.sif", "env", "DB_PASSWORD=***"]),
+    (["exec", "x.sif", "env", "API_KEY=ab/cd"], ["exec", "x.sif", "env", "API_KEY=***"]),
+])  # fmt: skip
 def test_redact_arguments_hides_variables_of_programs(words: list[str], shown: list[str]) -> None:
     assert redact_arguments(words) == shown

@@ -300,15 +300,12 @@ def test_driver_built_for_is_enough_where_cuda_is_not_told() -> None:
     )
 
 
-@each_row(
-    ("driver", "needed", "expected"),
-    [
-        ("535.104.05", "535.104.05", True), ("535.104.5", "535.104.05", True), ("535.104", "535.104.05", None),
-        ("535", "535.104.05", None), ("535", "525.60.13", True), ("525", "535.104.05", False),
-        ("535.86", "535.104.05", False), ("580", "580", True), ("450.80.02", "450", True), ("", "450", None),
-        ("abc", "450", None),
-    ],
-)  # fmt: skip
+@each_row(("driver", "needed", "expected"), [
+    ("535.104.05", "535.104.05", True), ("535.104.5", "535.104.05", True), ("535.104", "535.104.05", None),
+    ("535", "535.104.05", None), ("535", "525.60.13", True), ("525", "535.104.05", False),
+    ("535.86", "535.104.05", False), ("580", "580", True), ("450.80.02", "450", True), ("", "450", None),
+    ("abc", "450", None),
+])  # fmt: skip
 def test_driver_short_versions_compare_by_the_fields_given(driver: str, needed: str, expected: bool | None) -> None:
     assert compare_drivers(driver, needed) is expected
 

@@ -21,61 +21,29 @@ from tests.requirements import REPOSITORY
 TABLES = load_tables()
 
 
-@each_row(
-    ("text", "name", "capability"),
-    [
-        ("H200", "NVIDIA H200", "9.0"),
-        ("h200", "NVIDIA H200", "9.0"),
-        ("NVIDIA H200", "NVIDIA H200", "9.0"),
-        ("H200-SXM5-141GB", "NVIDIA H200", "9.0"),
-        ("A100", "NVIDIA A100", "8.0"),
-        ("A100-SXM4-40GB", "NVIDIA A100 40GB", "8.0"),
-        ("a100_80", "NVIDIA A100 80GB", "8.0"),
-        ("A100 80GB", "NVIDIA A100 80GB", "8.0"),
-        ("gpu:a100", "NVIDIA A100", "8.0"),
-        ("gpu:nvidia_a100-sxm4-40gb:8(S:0-1)", "NVIDIA A100 40GB", "8.0"),
-        ("gres:gpu:a100:2", "NVIDIA A100", "8.0"),
-        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100 40GB", "8.0"),
-        ("Tesla K40m", "Tesla K40", "3.5"),
-        ("K40", "Tesla K40", "3.5"),
-        ("K80", "Tesla K80", "3.7"),
-        ("V100-SXM2-32GB", "Tesla V100", "7.0"),
-        ("v100s", "Tesla V100S", "7.0"),
-        ("P100", "Tesla P100", "6.0"),
-        ("T4", "Tesla T4", "7.5"),
-        ("L40S", "NVIDIA L40S", "8.9"),
-        ("L40", "NVIDIA L40", "8.9"),
-        ("A10", "NVIDIA A10", "8.6"),
-        ("A10G", "NVIDIA A10G", "8.6"),
-        ("RTX_3090", "GeForce RTX 3090", "8.6"),
-        ("rtx3090", "GeForce RTX 3090", "8.6"),
-        ("3090", "GeForce RTX 3090", "8.6"),
-        ("2080ti", "GeForce RTX 2080 Ti", "7.5"),
-        ("nvidia_geforce_rtx_2080_ti", "GeForce RTX 2080 Ti", "7.5"),
-        ("gtx1080ti", "GeForce GTX 1080 Ti", "6.1"),
-        ("a6000", "RTX A6000", "8.6"),
-        ("RTX 6000 Ada", "RTX 6000 Ada", "8.9"),
-        ("RTX PRO 6000", "RTX PRO 6000 Blackwell", "12.0"),
-        ("Quadro-RTX-5000", "Quadro RTX 5000", "7.5"),
-        ("titan_v", "TITAN V", "7.0"),
-        ("H100", "NVIDIA H100", "9.0"),
-        ("H100-SXM5-94GB", "NVIDIA H100 SXM", "9.0"),
-        ("H100-PCIE-80GB", "NVIDIA H100 PCIe", "9.0"),
-        ("h100_nvl", "NVIDIA H100 NVL", "9.0"),
-        ("GH200", "NVIDIA GH200", "9.0"),
-        ("GB200", "NVIDIA GB200", "10.0"),
-        ("B200", "NVIDIA B200", "10.0"),
-        ("Orin", "Jetson AGX Orin", "8.7"),
-        ("sm_90", "GPU of compute capability 9.0", "9.0"),
-        ("sm_90a", "GPU of compute capability 9.0", "9.0"),
-        ("sm_120", "GPU of compute capability 12.0", "12.0"),
-        ("compute_80", "GPU of compute capability 8.0", "8.0"),
-        ("9.0", "GPU of compute capability 9.0", "9.0"),
-        ("Hopper", "Hopper GPU", "9.0"),
-        ("ada", "Ada Lovelace GPU", "8.9"),
-        ("volta", "Volta GPU", "7.0"),
-    ],
-)
+@each_row(("text", "name", "capability"), [
+    ("H200", "NVIDIA H200", "9.0"), ("h200", "NVIDIA H200", "9.0"), ("NVIDIA H200", "NVIDIA H200", "9.0"),
+    ("H200-SXM5-141GB", "NVIDIA H200", "9.0"), ("A100", "NVIDIA A100", "8.0"),
+    ("A100-SXM4-40GB", "NVIDIA A100 40GB", "8.0"), ("a100_80", "NVIDIA A100 80GB", "8.0"),
+    ("A100 80GB", "NVIDIA A100 80GB", "8.0"), ("gpu:a100", "NVIDIA A100", "8.0"),
+    ("gpu:nvidia_a100-sxm4-40gb:8(S:0-1)", "NVIDIA A100 40GB", "8.0"), ("gres:gpu:a100:2", "NVIDIA A100", "8.0"),
+    ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100 40GB", "8.0"), ("Tesla K40m", "Tesla K40", "3.5"),
+    ("K40", "Tesla K40", "3.5"), ("K80", "Tesla K80", "3.7"), ("V100-SXM2-32GB", "Tesla V100", "7.0"),
+    ("v100s", "Tesla V100S", "7.0"), ("P100", "Tesla P100", "6.0"), ("T4", "Tesla T4", "7.5"),
+    ("L40S", "NVIDIA L40S", "8.9"), ("L40", "NVIDIA L40", "8.9"), ("A10", "NVIDIA A10", "8.6"),
+    ("A10G", "NVIDIA A10G", "8.6"), ("RTX_3090", "GeForce RTX 3090", "8.6"), ("rtx3090", "GeForce RTX 3090", "8.6"),
+    ("3090", "GeForce RTX 3090", "8.6"), ("2080ti", "GeForce RTX 2080 Ti", "7.5"),
+    ("nvidia_geforce_rtx_2080_ti", "GeForce RTX 2080 Ti", "7.5"), ("gtx1080ti", "GeForce GTX 1080 Ti", "6.1"),
+    ("a6000", "RTX A6000", "8.6"), ("RTX 6000 Ada", "RTX 6000 Ada", "8.9"),
+    ("RTX PRO 6000", "RTX PRO 6000 Blackwell", "12.0"), ("Quadro-RTX-5000", "Quadro RTX 5000", "7.5"),
+    ("titan_v", "TITAN V", "7.0"), ("H100", "NVIDIA H100", "9.0"), ("H100-SXM5-94GB", "NVIDIA H100 SXM", "9.0"),
+    ("H100-PCIE-80GB", "NVIDIA H100 PCIe", "9.0"), ("h100_nvl", "NVIDIA H100 NVL", "9.0"),
+    ("GH200", "NVIDIA GH200", "9.0"), ("GB200", "NVIDIA GB200", "10.0"), ("B200", "NVIDIA B200", "10.0"),
+    ("Orin", "Jetson AGX Orin", "8.7"), ("sm_90", "GPU of compute capability 9.0", "9.0"),
+    ("sm_90a", "GPU of compute capability 9.0", "9.0"), ("sm_120", "GPU of compute capability 12.0", "12.0"),
+    ("compute_80", "GPU of compute capability 8.0", "8.0"), ("9.0", "GPU of compute capability 9.0", "9.0"),
+    ("Hopper", "Hopper GPU", "9.0"), ("ada", "Ada Lovelace GPU", "8.9"), ("volta", "Volta GPU", "7.0"),
+])  # fmt: skip
 def test_find_gpu_by_the_names_people_use(text: str, name: str, capability: str) -> None:
     found = find_gpu(text, TABLES)
     assert (found.name, found.capability) == (name, capability)
@@ -109,11 +77,10 @@ def test_find_gpu_tells_what_the_rules_need(
     assert (found.takes_forward_compat, found.last_driver_branch) == (forward, branch)
 
 
-@each_row(
-    ("text", "memory"),
-    [("H200", "141"), ("V100-SXM2-16GB", "16"), ("V100", "16 or 32"), ("A100", ""), ("H100-SXM5-94GB", "94"),
-     ("GH200-96GB", "96"), ("NVIDIA GH200 480GB", "96 or 144")],
-)  # fmt: skip
+@each_row(("text", "memory"), [
+    ("H200", "141"), ("V100-SXM2-16GB", "16"), ("V100", "16 or 32"), ("A100", ""), ("H100-SXM5-94GB", "94"),
+    ("GH200-96GB", "96"), ("NVIDIA GH200 480GB", "96 or 144"),
+])  # fmt: skip
 def test_find_gpu_memory_where_it_is_certain(text: str, memory: str) -> None:
     assert find_gpu(text, TABLES).memory == memory
 

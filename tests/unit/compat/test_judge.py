@@ -66,64 +66,37 @@ def test_judge_every_release_with_pytorch_2_3_and_python_3_10_on_volta(month: in
     assert ask(f"24.{month:02}", "V100", "570.86.10").outcome == NATIVE
 
 
-@each_row(
-    ("tag", "gpu", "driver", "headline"),
-    [
-        ("24.01", "H200", "580.95.05", "runs natively on NVIDIA H200 with driver 580.95.05"),
-        (
-            *("24.01", "V100", "470.57.02"),
-            "runs on Tesla V100 with driver 470.57.02 by forward compatibility: "
-            "kedge uses the image's own libcuda 545.23.08",
-        ),
-        (
-            *("24.01", "RTX 3090", "535.104.05"),
-            "runs on GeForce RTX 3090 with driver 535.104.05 by minor-version compatibility: "
-            "the driver cannot compile PTX at run time",
-        ),
-        (
-            *("24.01", "B200", "580.95.05"),
-            "runs on NVIDIA B200 with driver 580.95.05: its kernels are compiled from PTX when a program starts",
-        ),
-        (
-            *("25.10", "V100", "580.95.05"),
-            "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU",
-        ),
-        (
-            *("25.10", "RTX 3090", "550.54.14"),
-            "does not run on GeForce RTX 3090 with driver 550.54.14: driver 550.54.14 is too old for CUDA 13.0.2",
-        ),
-        (
-            *("22.03", "K40", "535.104.05"),
-            "does not run on Tesla K40 with driver 535.104.05: driver 535.104.05 is too new for that GPU",
-        ),
-        (
-            *("25.10", "B200", "535.104.05"),
-            "does not run on NVIDIA B200 with driver 535.104.05: driver 535.104.05 is too old for that GPU",
-        ),
-        (
-            *("26.07", "A100", "550.54.14"),
-            "unknown whether it runs on NVIDIA A100 with driver 550.54.14: "
-            "the drivers that the image's own libcuda works with are unknown",
-        ),
-        (*("21.06", "V100", "470.57.02"), "runs natively on Tesla V100 with driver 470.57.02"),
-        (
-            *("22.05", "V100", "470.57.02"),
-            "unknown whether it runs on Tesla V100 with driver 470.57.02: its CUDA version is unknown",
-        ),
-        (
-            *("22.03", "H200", "550.54.14"),
-            "runs on NVIDIA H200 with driver 550.54.14: its kernels are compiled from PTX when a program starts",
-        ),
-        (
-            *("20.03", "K40", "470.57.02"),
-            "does not run on Tesla K40 with driver 470.57.02: it has no kernels for that GPU",
-        ),
-        (
-            *("20.03", "A100", "470.57.02"),
-            "runs on NVIDIA A100 with driver 470.57.02: its kernels are compiled from PTX when a program starts",
-        ),
-    ],
-)
+@each_row(("tag", "gpu", "driver", "headline"), [
+    ("24.01", "H200", "580.95.05", "runs natively on NVIDIA H200 with driver 580.95.05"),
+    (*("24.01", "V100", "470.57.02"),
+     "runs on Tesla V100 with driver 470.57.02 by forward compatibility: kedge uses the image's own libcuda "
+     "545.23.08"),
+    (*("24.01", "RTX 3090", "535.104.05"),
+     "runs on GeForce RTX 3090 with driver 535.104.05 by minor-version compatibility: the driver cannot compile PTX "
+     "at run time"),
+    (*("24.01", "B200", "580.95.05"),
+     "runs on NVIDIA B200 with driver 580.95.05: its kernels are compiled from PTX when a program starts"),
+    (*("25.10", "V100", "580.95.05"),
+     "does not run on Tesla V100 with driver 580.95.05: it has no kernels for that GPU"),
+    (*("25.10", "RTX 3090", "550.54.14"),
+     "does not run on GeForce RTX 3090 with driver 550.54.14: driver 550.54.14 is too old for CUDA 13.0.2"),
+    (*("22.03", "K40", "535.104.05"),
+     "does not run on Tesla K40 with driver 535.104.05: driver 535.104.05 is too new for that GPU"),
+    (*("25.10", "B200", "535.104.05"),
+     "does not run on NVIDIA B200 with driver 535.104.05: driver 535.104.05 is too old for that GPU"),
+    (*("26.07", "A100", "550.54.14"),
+     "unknown whether it runs on NVIDIA A100 with driver 550.54.14: the drivers that the image's own libcuda works "
+     "with are unknown"),
+    (*("21.06", "V100", "470.57.02"), "runs natively on Tesla V100 with driver 470.57.02"),
+    (*("22.05", "V100", "470.57.02"),
+     "unknown whether it runs on Tesla V100 with driver 470.57.02: its CUDA version is unknown"),
+    (*("22.03", "H200", "550.54.14"),
+     "runs on NVIDIA H200 with driver 550.54.14: its kernels are compiled from PTX when a program starts"),
+    (*("20.03", "K40", "470.57.02"),
+     "does not run on Tesla K40 with driver 470.57.02: it has no kernels for that GPU"),
+    (*("20.03", "A100", "470.57.02"),
+     "runs on NVIDIA A100 with driver 470.57.02: its kernels are compiled from PTX when a program starts"),
+])  # fmt: skip
 def test_judge_headlines(tag: str, gpu: str, driver: str, headline: str) -> None:
     assert ask(tag, gpu, driver).headline == headline
 

@@ -59,18 +59,11 @@ def test_build_tools_are_not_what_programs_need(name: str) -> None:
     assert not is_build_tool(name)
 
 
-@each_row(
-    ("name", "kind"),
-    [
-        (b"libc.so.6", "shared libraries"),
-        (b"libcudart_static.a", "static libraries and objects"),
-        (b"a.cpython-311.pyc", "Python bytecode"),
-        (b"x.tar.gz", "archives and packages"),
-        (b"model.safetensors", "models and weights"),
-        (b"README", "other"),
-        (b"\xff\xfe", "other"),
-    ],
-)
+@each_row(("name", "kind"), [
+    (b"libc.so.6", "shared libraries"), (b"libcudart_static.a", "static libraries and objects"),
+    (b"a.cpython-311.pyc", "Python bytecode"), (b"x.tar.gz", "archives and packages"),
+    (b"model.safetensors", "models and weights"), (b"README", "other"), (b"\xff\xfe", "other"),
+])  # fmt: skip
 def test_types_are_known_by_names(name: bytes, kind: str) -> None:
     assert name_type(name, 0o644) == kind
 

@@ -16,15 +16,12 @@ ROW = NgcRelease(
 )
 
 
-@each_row(
-    ("need", "answer"),
-    [
-        ("pytorch>=2.3", True), ("torch >= 2.4", False), ("PyTorch>=2.1,<2.4", True), ("pytorch", True),
-        ("tensorflow", False), ("tensorflow>=2", False), ("python=3.10", True), ("python 3.10", True),
-        ("python==3.1", False), ("python>3.10.13", False), ("cuda>=12", None), ("apex", True), ("apex>=0.1", None),
-        ("dali", None), ("open-mpi=4.1", None),
-    ],
-)  # fmt: skip
+@each_row(("need", "answer"), [
+    ("pytorch>=2.3", True), ("torch >= 2.4", False), ("PyTorch>=2.1,<2.4", True), ("pytorch", True),
+    ("tensorflow", False), ("tensorflow>=2", False), ("python=3.10", True), ("python 3.10", True),
+    ("python==3.1", False), ("python>3.10.13", False), ("cuda>=12", None), ("apex", True), ("apex>=0.1", None),
+    ("dali", None), ("open-mpi=4.1", None),
+])  # fmt: skip
 def test_needs_of_one_tag(need: str, answer: bool | None) -> None:
     assert read_need(need).holds(ROW) is answer
 

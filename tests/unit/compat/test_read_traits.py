@@ -184,41 +184,21 @@ def test_read_traits_branches_come_from_the_toolkit_when_nothing_else_tells() ->
     assert traits.compat_branches.source == "table, CUDA 12.3.2"
 
 
-@each_row(
-    ("name", "environment", "history", "expected"),
-    [
-        (
-            "docker.io/pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime",
-            {"PYTORCH_VERSION": "2.1.0"},
-            ("RUN |4 PYTHON_VERSION=3.10 CUDA_VERSION=12.1.1 CUDA_CHANNEL=nvidia CHANNEL=pytorch /bin/sh -c x",),
-            {"framework": "PyTorch", "framework_version": "2.1.0", "cuda": "12.1.1", "python": "3.10"},
-        ),
-        (
-            "pytorch/pytorch:1.6.0-cuda10.1-cudnn7-runtime",
-            {},
-            (),
-            {"framework": "PyTorch", "framework_version": "1.6.0", "cuda": "10.1", "python": ""},
-        ),
-        (
-            "tensorflow/tensorflow:2.15.0-gpu",
-            {},
-            ("RUN |1 TF_PACKAGE_VERSION=2.15.0 /bin/sh -c python3 -m pip install",),
-            {"framework": "TensorFlow", "framework_version": "2.15.0", "cuda": ""},
-        ),
-        (
-            "nvcr.io/nvidia/tensorflow:21.06-tf1-py3",
-            {"TENSORFLOW_VERSION": "1.15.5", "NVIDIA_TENSORFLOW_VERSION": "21.06-tf1"},
-            (),
-            {"framework": "TensorFlow", "framework_version": "1.15.5", "release": "21.06"},
-        ),
-        (
-            "python:3.11-bookworm",
-            {"PYTHON_VERSION": "3.11.9"},
-            ("# debian.sh --arch 'amd64' out/ 'bookworm' '@1722000000'",),
-            {"python": "3.11.9", "os": "Debian 12", "glibc": "2.36", "framework": ""},
-        ),
-    ],
-)
+@each_row(("name", "environment", "history", "expected"), [
+    ("docker.io/pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime", {"PYTORCH_VERSION": "2.1.0"},
+     ("RUN |4 PYTHON_VERSION=3.10 CUDA_VERSION=12.1.1 CUDA_CHANNEL=nvidia CHANNEL=pytorch /bin/sh -c x",),
+     {"framework": "PyTorch", "framework_version": "2.1.0", "cuda": "12.1.1", "python": "3.10"}),
+    ("pytorch/pytorch:1.6.0-cuda10.1-cudnn7-runtime", {}, (),
+     {"framework": "PyTorch", "framework_version": "1.6.0", "cuda": "10.1", "python": ""}),
+    ("tensorflow/tensorflow:2.15.0-gpu", {}, ("RUN |1 TF_PACKAGE_VERSION=2.15.0 /bin/sh -c python3 -m pip install",),
+     {"framework": "TensorFlow", "framework_version": "2.15.0", "cuda": ""}),
+    ("nvcr.io/nvidia/tensorflow:21.06-tf1-py3",
+     {"TENSORFLOW_VERSION": "1.15.5", "NVIDIA_TENSORFLOW_VERSION": "21.06-tf1"}, (),
+     {"framework": "TensorFlow", "framework_version": "1.15.5", "release": "21.06"}),
+    ("python:3.11-bookworm", {"PYTHON_VERSION": "3.11.9"},
+     ("# debian.sh --arch 'amd64' out/ 'bookworm' '@1722000000'",),
+     {"python": "3.11.9", "os": "Debian 12", "glibc": "2.36", "framework": ""}),
+])  # fmt: skip
 def test_read_traits_of_docker_hub_images(
     name: str, environment: dict[str, str], history: tuple[str, ...], expected: dict[str, str]
 ) -> None:

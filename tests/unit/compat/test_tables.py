@@ -92,25 +92,15 @@ def test_tables_readme_says_how_much_is_unknown() -> None:
 
 
 # What the tutorials name: the figures that their readers ask for
-@each_row(
-    ("reference", "known"),
-    [
-        (
-            "pytorch:21.06-py3",
-            {"framework_version": "1.9.0", "cuda": "11.3.1", "python": "3.8", "dali": "yes", "min_driver": "465.19.01"},
-        ),
-        ("pytorch:22.03-py3", {"framework_version": "1.12.0a0+2c916ef", "cuda": "11.6.1.005", "python": "3.8"}),
-        ("pytorch:24.03-py3", {"cuda": "12.4.0.041", "python": "3.10.12", "nccl": "2.20.5", "openmpi": "4.1.7"}),
-        (
-            "tensorflow:21.06-tf1-py3",
-            {
-                "framework_version": "1.15.5", "cuda": "11.3.1", "horovod": "0.22.0", "dali": "1.2",
-                "jupyterlab": "2.3.1",
-            },
-        ),
-        ("cuda:12.4.1-devel-ubuntu22.04", {"cuda": "12.4.1", "ubuntu": "22.04"}),
-    ],
-)  # fmt: skip
+@each_row(("reference", "known"), [
+    ("pytorch:21.06-py3",
+     {"framework_version": "1.9.0", "cuda": "11.3.1", "python": "3.8", "dali": "yes", "min_driver": "465.19.01"}),
+    ("pytorch:22.03-py3", {"framework_version": "1.12.0a0+2c916ef", "cuda": "11.6.1.005", "python": "3.8"}),
+    ("pytorch:24.03-py3", {"cuda": "12.4.0.041", "python": "3.10.12", "nccl": "2.20.5", "openmpi": "4.1.7"}),
+    ("tensorflow:21.06-tf1-py3",
+     {"framework_version": "1.15.5", "cuda": "11.3.1", "horovod": "0.22.0", "dali": "1.2", "jupyterlab": "2.3.1"}),
+    ("cuda:12.4.1-devel-ubuntu22.04", {"cuda": "12.4.1", "ubuntu": "22.04"}),
+])  # fmt: skip
 def test_tables_have_the_tags_of_the_tutorials(reference: str, known: dict[str, str]) -> None:
     image, _, tag = reference.partition(":")
     row = TABLES.find_release(f"nvcr.io/nvidia/{image}", tag)
@@ -188,31 +178,20 @@ def test_cuda_branches_prefer_what_the_library_says() -> None:
 # Releases
 
 
-@each_row(
-    "name",
-    [
-        "nvcr.io/nvidia/pytorch", "docker://nvcr.io/nvidia/pytorch", "docker://nvcr.io/nvidia/pytorch:22.03-py3",
-        "nvcr.io#nvidia/pytorch", "nvidia/pytorch", "NVCR.IO/nvidia/pytorch",
-        f"nvcr.io/nvidia/pytorch@sha256:{'0' * 64}",
-    ],
-)  # fmt: skip
+@each_row("name", [
+    "nvcr.io/nvidia/pytorch", "docker://nvcr.io/nvidia/pytorch", "docker://nvcr.io/nvidia/pytorch:22.03-py3",
+    "nvcr.io#nvidia/pytorch", "nvidia/pytorch", "NVCR.IO/nvidia/pytorch", f"nvcr.io/nvidia/pytorch@sha256:{'0' * 64}",
+])  # fmt: skip
 def test_find_release_by_the_names_people_write(name: str) -> None:
     row = TABLES.find_release(name, "22.03-py3")
     assert row.cuda == "11.6.1.005"
 
 
-@each_row(
-    ("name", "image"),
-    [
-        ("nvidia/cuda", CUDA),
-        ("docker.io/nvidia/cuda", CUDA),
-        ("docker.io/nvidia/caffe", "docker.io/nvidia/caffe"),
-        ("ghcr.io/nvidia/cuda", "ghcr.io/nvidia/cuda"),
-        ("localhost:5000/nvidia/cuda", "localhost:5000/nvidia/cuda"),
-        ("localhost:5000/nvidia/cuda:1", "localhost:5000/nvidia/cuda"),
-        ("", ""),
-    ],
-)
+@each_row(("name", "image"), [
+    ("nvidia/cuda", CUDA), ("docker.io/nvidia/cuda", CUDA), ("docker.io/nvidia/caffe", "docker.io/nvidia/caffe"),
+    ("ghcr.io/nvidia/cuda", "ghcr.io/nvidia/cuda"), ("localhost:5000/nvidia/cuda", "localhost:5000/nvidia/cuda"),
+    ("localhost:5000/nvidia/cuda:1", "localhost:5000/nvidia/cuda"), ("", ""),
+])  # fmt: skip
 def test_normalize_image(name: str, image: str) -> None:
     assert normalize_image(name) == image
 

@@ -13,44 +13,35 @@ from tests.builders.rows import each_row
 CUDA = "nvcr.io/nvidia/cuda"
 
 
-@each_row(
-    ("tag", "image", "expected"),
-    [
-        ("24.03-tf2-py3", "", {"version": "24.03", "month": "2024-03", "series": "tf2", "python": "3", "cuda": ""}),
-        ("18.12.1-py3", "", {"version": "18.12.1", "month": "2018-12", "series": ""}),
-        ("24.03-py3-igpu", "", {"month": "2024-03", "is_jetson": True, "series": ""}),
-        ("26.07-trtllm-python-py3", "", {"month": "2026-07", "series": "trtllm-python"}),
-        ("24.01-py3-sdk", "", {"month": "2024-01", "series": "sdk"}),
-        ("24.04-maxtext-py3", "", {"month": "2024-04", "series": "maxtext"}),
-        ("26.04-cuda12-py3.13", "", {"month": "2026-04", "cuda": "12", "python": "3.13"}),
-        (
-            "26.03-cuda13.2-devel-ubuntu24.04",
-            "",
-            {"month": "2026-03", "cuda": "13.2", "flavour": "devel", "system": "Ubuntu 24.04"},
-        ),
-        ("22.3-devel-cuda11.6-ubuntu20.04", "", {"month": "2022-03", "cuda": "11.6", "system": "Ubuntu 20.04"}),
-        (
-            "12.4.1-cudnn-devel-ubuntu22.04",
-            CUDA,
-            {"cuda": "12.4.1", "cudnn": "yes", "flavour": "devel", "system": "Ubuntu 22.04", "month": ""},
-        ),
-        ("11.6.2-devel-cudnn8-ubi8", CUDA, {"cuda": "11.6.2", "cudnn": "8", "flavour": "devel", "system": "UBI 8"}),
-        ("10.1-base", CUDA, {"cuda": "10.1", "flavour": "base", "month": ""}),
-        ("12.4.1-base-ubuntu22.04", "docker.io/team/app", {"cuda": "", "version": "12.4.1"}),
-        ("2.4.0-cuda12.4-cudnn9-runtime", "docker.io/pytorch/pytorch", {"cuda": "12.4", "month": "", "cudnn": "9"}),
-        ("1.13.0-cu117", "", {"cuda": "11.7"}),
-        ("0.17-cuda10.1-runtime-ubuntu18.04", "", {"cuda": "10.1", "month": "", "version": "0.17"}),
-        ("18.12", "docker.io/library/node", {"month": "", "version": "18.12"}),
-        ("r35.1.0-pth1.13-py3", "nvcr.io/nvidia/l4t-pytorch", {"is_jetson": True, "month": ""}),
-        ("2.1.0-rc1", "", {"prerelease": (-1, 1), "version": "2.1.0"}),
-        ("1.2-arm64", "", {"machine": "arm64"}),
-        ("latest", "", {"kind": MOVING}),
-        ("jammy-20240125", "", {"kind": DATE, "version": "2024.01.25", "month": "2024-01"}),
-        ("2024-01-25", "", {"kind": DATE, "version": "2024.01.25"}),
-        ("alpine", "", {"kind": OTHER, "version": ""}),
-        ("sha256-" + "a" * 64 + ".sig", "", {"kind": ATTACHMENT}),
-    ],
-)
+@each_row(("tag", "image", "expected"), [
+    ("24.03-tf2-py3", "", {"version": "24.03", "month": "2024-03", "series": "tf2", "python": "3", "cuda": ""}),
+    ("18.12.1-py3", "", {"version": "18.12.1", "month": "2018-12", "series": ""}),
+    ("24.03-py3-igpu", "", {"month": "2024-03", "is_jetson": True, "series": ""}),
+    ("26.07-trtllm-python-py3", "", {"month": "2026-07", "series": "trtllm-python"}),
+    ("24.01-py3-sdk", "", {"month": "2024-01", "series": "sdk"}),
+    ("24.04-maxtext-py3", "", {"month": "2024-04", "series": "maxtext"}),
+    ("26.04-cuda12-py3.13", "", {"month": "2026-04", "cuda": "12", "python": "3.13"}),
+    ("26.03-cuda13.2-devel-ubuntu24.04", "",
+     {"month": "2026-03", "cuda": "13.2", "flavour": "devel", "system": "Ubuntu 24.04"}),
+    ("22.3-devel-cuda11.6-ubuntu20.04", "", {"month": "2022-03", "cuda": "11.6", "system": "Ubuntu 20.04"}),
+    ("12.4.1-cudnn-devel-ubuntu22.04", CUDA,
+     {"cuda": "12.4.1", "cudnn": "yes", "flavour": "devel", "system": "Ubuntu 22.04", "month": ""}),
+    ("11.6.2-devel-cudnn8-ubi8", CUDA, {"cuda": "11.6.2", "cudnn": "8", "flavour": "devel", "system": "UBI 8"}),
+    ("10.1-base", CUDA, {"cuda": "10.1", "flavour": "base", "month": ""}),
+    ("12.4.1-base-ubuntu22.04", "docker.io/team/app", {"cuda": "", "version": "12.4.1"}),
+    ("2.4.0-cuda12.4-cudnn9-runtime", "docker.io/pytorch/pytorch", {"cuda": "12.4", "month": "", "cudnn": "9"}),
+    ("1.13.0-cu117", "", {"cuda": "11.7"}),
+    ("0.17-cuda10.1-runtime-ubuntu18.04", "", {"cuda": "10.1", "month": "", "version": "0.17"}),
+    ("18.12", "docker.io/library/node", {"month": "", "version": "18.12"}),
+    ("r35.1.0-pth1.13-py3", "nvcr.io/nvidia/l4t-pytorch", {"is_jetson": True, "month": ""}),
+    ("2.1.0-rc1", "", {"prerelease": (-1, 1), "version": "2.1.0"}),
+    ("1.2-arm64", "", {"machine": "arm64"}),
+    ("latest", "", {"kind": MOVING}),
+    ("jammy-20240125", "", {"kind": DATE, "version": "2024.01.25", "month": "2024-01"}),
+    ("2024-01-25", "", {"kind": DATE, "version": "2024.01.25"}),
+    ("alpine", "", {"kind": OTHER, "version": ""}),
+    ("sha256-" + "a" * 64 + ".sig", "", {"kind": ATTACHMENT}),
+])  # fmt: skip
 def test_read_tag_knows_the_conventions(tag: str, image: str, expected: dict[str, object]) -> None:
     found = read_tag(tag, image)
     assert {name: getattr(found, name) for name in expected} == expected
@@ -59,11 +50,9 @@ def test_read_tag_knows_the_conventions(tag: str, image: str, expected: dict[str
 ORDERS = {
     "pytorch": ["latest", "26.08-py3", "25.10-py3", "25.10-py3-igpu", "24.03-py3", "18.12.1-py3", "18.12-py3"],
     "tensorflow": ["23.03-tf2-py3", "23.03-tf1-py3", "23.02-tf2-py3", "19.09-py3", "19.09-py2"],
-    "cuda": [
-        "13.0.0-base-ubuntu24.04", "12.10.0-base-ubuntu22.04", "12.4.1-base-ubuntu22.04",
-        "12.4.1-runtime-ubuntu22.04", "12.4.1-devel-ubuntu22.04", "12.4.1-cudnn-devel-ubuntu22.04",
-        "12.4.1-base-ubuntu20.04", "12.4.0-base-ubuntu22.04", "9.1-base-centos7",
-    ],
+    "cuda": ["13.0.0-base-ubuntu24.04", "12.10.0-base-ubuntu22.04", "12.4.1-base-ubuntu22.04",
+             "12.4.1-runtime-ubuntu22.04", "12.4.1-devel-ubuntu22.04", "12.4.1-cudnn-devel-ubuntu22.04",
+             "12.4.1-base-ubuntu20.04", "12.4.0-base-ubuntu22.04", "9.1-base-centos7"],
     "dl-base": ["26.06-cuda13.3-devel-ubuntu24.04", "25.12-cuda13.1-devel-ubuntu24.04"],
     "nvhpc": ["22.11-devel-cuda11.8-ubuntu20.04", "22.3-devel-cuda11.6-ubuntu20.04"],
     "semver": ["latest", "v2.10.0", "2.9.1", "2.9.1-rc2", "2.9.1-rc1", "2.9.1-beta.3", "2.9.1a1", "1.0"],

@@ -133,51 +133,36 @@ def test_description_names_what_there_is() -> None:
         found.job()
 
 
-@each_row(
-    ("text", "message", "hint"),
-    [
-        ('[job]\nimage = "x"\ntim = "2h"', "kedge.toml line 3: [job] tim: unknown key", "did you mean 'time'?"),
-        ("[jobs.a]\n\nntasks = 2", "kedge.toml line 3: [jobs.a] ntasks: unknown key", "it is called 'tasks'"),
-        ("[jobs.a]\ntasks-per-node = 2", "line 2: [jobs.a] tasks-per-node", "it is called 'tasks_per_node'"),
-        ("[jobs.a]\nxyzzy = 2", "line 2: [jobs.a] xyzzy: unknown key", "the keys are: name, image"),
-        ('[job]\nimage = "x"\ntime = 90', "line 3: [job] time: '90' has no unit", "90m"),
-        ('[job]\nimage = "x"\ntime = 2h', "is not TOML", 'text stands in quotes: time = "2h"'),
-        ('[job\nimage = "x"', "is not TOML", "a job looks like"),
-        ('image = "x"', "line 1: image: unknown key", "[job] or [jobs.NAME]"),
-        ('sit = "x"\n[job]\nimage = "x"', "line 1: sit: unknown key", "did you mean 'site'?"),
-        ("site = 3", "line 1: site: it must be the name of a site", "kedge site list"),
-        ("", "describes no job", "[jobs.train]"),
-        ('site = "x"', "describes no job", "[jobs.train]"),
-        ('[jobs.a]\ntime = "2h"', "line 1: [jobs.a] command: neither an image nor a command", "give an image"),
-        ('[jobs]\nimage = "x"', "line 2: [jobs.image]: it must be a table, not text", "[jobs.NAME]"),
-        ('[[jobs]]\nimage = "x"', "line 1: [jobs]: it must be a table", "[jobs.NAME]"),
-        ("job = 3", "line 1: [job]: it must be a table, not a whole number", "[job]"),
-        ('[job.train]\nimage = "x"', "line 1: [job] train: unknown key", "[jobs.train]"),
-        ('[jobs.12]\nimage = "x"', "line 1: [jobs.12]: '12' cannot be the name", "not digits alone"),
-        ('[jobs."a b"]\nimage = "x"', """line 1: [jobs."a b"]: 'a b' cannot be the name""", "letters"),
-        ('[job]\nname = "x"\n[jobs.a]\nimage = "x"', "line 2: [job] name: [job] is what several", "[jobs.NAME]"),
-        (
-            '[jobs.a]\nimage = "x"\n[jobs.a.environment]\nB = "1"\n"C-D" = "2"',
-            "line 5: [jobs.a] environment: 'C-D'",
-            "_",
-        ),
-        ('[jobs.a]\nimage = "x"\nnodes = 0', "line 3: [jobs.a] nodes: it cannot be 0", "from 1"),
-        ('[jobs.a]\nimage = "x\\u0000"', "line 2: [jobs.a] image: it contains a NUL byte", "remove it"),
-        ('[jobs.a]\nimage = "x"\nmemory = "1G"\nmemory_per_cpu = "1G"', "line 4: [jobs.a] memory_per_cpu:", "keep one"),
-        ('[job]\ngpu_type = "a"\n[jobs.a]\nimage = "x"', "line 2: [job] gpu_type: the number of", "GPUs"),
-        (
-            '[jobs.a]\nimage = "x"\nafter = "a"',
-            "line 3: [jobs.a] after: these jobs wait for each other: a -> a",
-            "drop",
-        ),
-        (
-            '[jobs.a]\nimage = "x"\nafter = ["c"]\n[jobs.b]\nimage = "x"\nafter = ["a"]\n'
-            '[jobs.c]\nimage = "x"\nafter = "b"',
-            "line 3: [jobs.a] after: these jobs wait for each other: a -> c -> b -> a",
-            "drop one 'after'",
-        ),
-    ],
-)
+@each_row(("text", "message", "hint"), [
+    ('[job]\nimage = "x"\ntim = "2h"', "kedge.toml line 3: [job] tim: unknown key", "did you mean 'time'?"),
+    ("[jobs.a]\n\nntasks = 2", "kedge.toml line 3: [jobs.a] ntasks: unknown key", "it is called 'tasks'"),
+    ("[jobs.a]\ntasks-per-node = 2", "line 2: [jobs.a] tasks-per-node", "it is called 'tasks_per_node'"),
+    ("[jobs.a]\nxyzzy = 2", "line 2: [jobs.a] xyzzy: unknown key", "the keys are: name, image"),
+    ('[job]\nimage = "x"\ntime = 90', "line 3: [job] time: '90' has no unit", "90m"),
+    ('[job]\nimage = "x"\ntime = 2h', "is not TOML", 'text stands in quotes: time = "2h"'),
+    ('[job\nimage = "x"', "is not TOML", "a job looks like"),
+    ('image = "x"', "line 1: image: unknown key", "[job] or [jobs.NAME]"),
+    ('sit = "x"\n[job]\nimage = "x"', "line 1: sit: unknown key", "did you mean 'site'?"),
+    ("site = 3", "line 1: site: it must be the name of a site", "kedge site list"),
+    ("", "describes no job", "[jobs.train]"),
+    ('site = "x"', "describes no job", "[jobs.train]"),
+    ('[jobs.a]\ntime = "2h"', "line 1: [jobs.a] command: neither an image nor a command", "give an image"),
+    ('[jobs]\nimage = "x"', "line 2: [jobs.image]: it must be a table, not text", "[jobs.NAME]"),
+    ('[[jobs]]\nimage = "x"', "line 1: [jobs]: it must be a table", "[jobs.NAME]"),
+    ("job = 3", "line 1: [job]: it must be a table, not a whole number", "[job]"),
+    ('[job.train]\nimage = "x"', "line 1: [job] train: unknown key", "[jobs.train]"),
+    ('[jobs.12]\nimage = "x"', "line 1: [jobs.12]: '12' cannot be the name", "not digits alone"),
+    ('[jobs."a b"]\nimage = "x"', """line 1: [jobs."a b"]: 'a b' cannot be the name""", "letters"),
+    ('[job]\nname = "x"\n[jobs.a]\nimage = "x"', "line 2: [job] name: [job] is what several", "[jobs.NAME]"),
+    ('[jobs.a]\nimage = "x"\n[jobs.a.environment]\nB = "1"\n"C-D" = "2"', "line 5: [jobs.a] environment: 'C-D'", "_"),
+    ('[jobs.a]\nimage = "x"\nnodes = 0', "line 3: [jobs.a] nodes: it cannot be 0", "from 1"),
+    ('[jobs.a]\nimage = "x\\u0000"', "line 2: [jobs.a] image: it contains a NUL byte", "remove it"),
+    ('[jobs.a]\nimage = "x"\nmemory = "1G"\nmemory_per_cpu = "1G"', "line 4: [jobs.a] memory_per_cpu:", "keep one"),
+    ('[job]\ngpu_type = "a"\n[jobs.a]\nimage = "x"', "line 2: [job] gpu_type: the number of", "GPUs"),
+    ('[jobs.a]\nimage = "x"\nafter = "a"', "line 3: [jobs.a] after: these jobs wait for each other: a -> a", "drop"),
+    ('[jobs.a]\nimage = "x"\nafter = ["c"]\n[jobs.b]\nimage = "x"\nafter = ["a"]\n[jobs.c]\nimage = "x"\nafter = "b"',
+     "line 3: [jobs.a] after: these jobs wait for each other: a -> c -> b -> a", "drop one 'after'"),
+])  # fmt: skip
 def test_description_refusal_names_line_table_key_and_remedy(text: str, message: str, hint: str) -> None:
     problem = refuse(text)
     assert message in problem.message
@@ -197,15 +182,11 @@ def test_description_every_key_refuses_what_it_cannot_be(key: str) -> None:
     assert problem.message.startswith(f"kedge.toml line 2: [jobs.a] {key}: ")
 
 
-@each_row(
-    "text",
-    [
-        "x = " + "[" * 50_000, "x = " + "{a=" * 30_000, "a" + ".a" * 60_000 + " = 1",
-        "x = {a" + ".a" * 60_000 + " = 1}", "[job]\n" + "a " * 60_000 + "= 1", "x = " + "1" * 100_000,
-        '"\\"' * 50_000, "'''" * 40_001, 'x = "' + '\\"' * 50_000, "[]" * 60_000, "\ud800",
-    ],
-    ids=range(11),
-)  # fmt: skip
+@each_row("text", [
+    "x = " + "[" * 50_000, "x = " + "{a=" * 30_000, "a" + ".a" * 60_000 + " = 1", "x = {a" + ".a" * 60_000 + " = 1}",
+    "[job]\n" + "a " * 60_000 + "= 1", "x = " + "1" * 100_000, '"\\"' * 50_000, "'''" * 40_001,
+    'x = "' + '\\"' * 50_000, "[]" * 60_000, "\ud800",
+], ids=range(11))  # fmt: skip
 def test_description_hostile_text_is_refused_quickly(text: str) -> None:
     began = time.process_time()
     assert len(refuse(text).message) < 400
@@ -379,15 +360,12 @@ def test_encoding_keeps_bytes_that_are_no_text() -> None:
     assert decode_job(json.loads(json.dumps(encode_job(job)))) == job
 
 
-@each_row(
-    ("name", "value"),
-    [
-        ("nodes", "2"), ("nodes", True), ("command", "ls"), ("command", [1]), ("environment", [["A"]]),
-        ("environment", {"A": "1"}), ("parallel", "odd"), ("array", "x"), ("array", 3),
-        ("dependencies", [{"kind": "odd", "job": "1"}]), ("dependencies", [{"kind": "after"}]),
-        ("dependencies", ["1"]), ("image", None), ("exclusive", 1),
-    ],
-)  # fmt: skip
+@each_row(("name", "value"), [
+    ("nodes", "2"), ("nodes", True), ("command", "ls"), ("command", [1]), ("environment", [["A"]]),
+    ("environment", {"A": "1"}), ("parallel", "odd"), ("array", "x"), ("array", 3),
+    ("dependencies", [{"kind": "odd", "job": "1"}]), ("dependencies", [{"kind": "after"}]), ("dependencies", ["1"]),
+    ("image", None), ("exclusive", 1),
+])  # fmt: skip
 def test_encoding_damage_is_named(name: str, value: object) -> None:
     with pytest.raises(InvalidJob, match=f"'{name}' cannot be read"):
         decode_job({name: value})

@@ -23,14 +23,11 @@ def make_record(folder: Path, *, array: str = "", error: str = "") -> Record:
     return records.name_id(records.create(key, draft, ""), "12")
 
 
-@each_row(
-    ("text", "lines", "wanted"),
-    [
-        ("", 3, ""), ("a\nb\nc\n", 0, ""), ("a\nb\nc\n", 1, "c\n"), ("a\nb\nc", 1, "c"), ("a\nb\nc\n", 2, "b\nc\n"),
-        ("a\nb\nc\n", 3, "a\nb\nc\n"), ("a\nb\nc\n", 99, "a\nb\nc\n"), ("\n\n\n", 1, "\n"), ("\n\n\n", 2, "\n\n"),
-        ("no end", 1, "no end"),
-    ],
-)  # fmt: skip
+@each_row(("text", "lines", "wanted"), [
+    ("", 3, ""), ("a\nb\nc\n", 0, ""), ("a\nb\nc\n", 1, "c\n"), ("a\nb\nc", 1, "c"), ("a\nb\nc\n", 2, "b\nc\n"),
+    ("a\nb\nc\n", 3, "a\nb\nc\n"), ("a\nb\nc\n", 99, "a\nb\nc\n"), ("\n\n\n", 1, "\n"), ("\n\n\n", 2, "\n\n"),
+    ("no end", 1, "no end"),
+])  # fmt: skip
 def test_logs_end_at_whole_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, lines: int, wanted: str
 ) -> None:

@@ -130,16 +130,13 @@ def test_remembered_long_ago_is_said(login: dict[str, str]) -> None:
     assert "long ago" in found.source
 
 
-@each_row(
-    "values",
-    [
-        {"driver": "535; rm -rf ~"}, {"driver": "535\n"}, {"driver": None}, {"driver": ["535"]}, {"gpus": "A100"},
-        {"gpus": ["\x1b[2JA100"]}, {"gpus": ["x"] * 65}, {"gpu_count": -1}, {"gpu_count": True}, {"gpu_count": 10**9},
-        {"cpu_features": ["avx2", "AVX 512"]}, {"cpu_features": ["avx"] * 1000}, {"host": "a\u202eb"},
-        {"host": "x" * 200}, {"when": "now"}, {"when": -1}, {"when": 1e300}, {"when": float("nan")},
-        {"when": 10**400}, {"glibc": "2.28-a"}, {"queue": ""}, {"version": 2},
-    ],
-)  # fmt: skip
+@each_row("values", [
+    {"driver": "535; rm -rf ~"}, {"driver": "535\n"}, {"driver": None}, {"driver": ["535"]}, {"gpus": "A100"},
+    {"gpus": ["\x1b[2JA100"]}, {"gpus": ["x"] * 65}, {"gpu_count": -1}, {"gpu_count": True}, {"gpu_count": 10**9},
+    {"cpu_features": ["avx2", "AVX 512"]}, {"cpu_features": ["avx"] * 1000}, {"host": "a\u202eb"},
+    {"host": "x" * 200}, {"when": "now"}, {"when": -1}, {"when": 1e300}, {"when": float("nan")}, {"when": 10**400},
+    {"glibc": "2.28-a"}, {"queue": ""}, {"version": 2},
+])  # fmt: skip
 def test_remembered_hostile_values_are_passed_over_with_a_warning(
     login: dict[str, str], values: dict[str, object]
 ) -> None:

@@ -57,13 +57,10 @@ def test_a_pmi_that_makes_singletons_is_refused(mpi: MpiFacts, said: str) -> Non
     assert choose(mpi=mpi, mpi_type=said, has_check=False).mpi_type == said
 
 
-@each_row(
-    ("scheduler", "nodes", "launcher"),
-    [
-        ("slurm", 1, "srun"), ("slurm", 2, "srun"), ("gridengine", 2, "qrsh"), ("gridengine", 1, "local"),
-        ("pbs", 2, "mpirun"), ("pbs", 1, "local"), ("local", 1, "local"),
-    ],
-)  # fmt: skip
+@each_row(("scheduler", "nodes", "launcher"), [
+    ("slurm", 1, "srun"), ("slurm", 2, "srun"), ("gridengine", 2, "qrsh"), ("gridengine", 1, "local"),
+    ("pbs", 2, "mpirun"), ("pbs", 1, "local"), ("local", 1, "local"),
+])  # fmt: skip
 def test_without_mpi_the_scheduler_starts_the_tasks_where_it_can(scheduler: str, nodes: int, launcher: str) -> None:
     own = Site("here", "here", scheduler, launcher="srun" if scheduler == "slurm" else "mpirun")  # as generic profiles
     choice = choose(scheduler, nodes=nodes, host=OPEN, contract=Contract.RANKS)

@@ -97,13 +97,10 @@ def test_an_order_of_an_older_kedge_says_to_update_the_launch() -> None:
     assert refusal.value.hint == f"update the kedge that runs 'kedge launch' to the version on {host} ({VERSION})"
 
 
-@each_row(
-    "changes",
-    [
-        {"contract": ["ranks"]}, {"layout": 2}, {"layout": ["2", 2]}, {"port": "29500"}, {"is_checked": 1},
-        {"node": "a"}, {"node": 2}, {"hosts": [1, 2]}, {"address": {}},
-    ],
-)  # fmt: skip
+@each_row("changes", [
+    {"contract": ["ranks"]}, {"layout": 2}, {"layout": ["2", 2]}, {"port": "29500"}, {"is_checked": 1}, {"node": "a"},
+    {"node": 2}, {"hosts": [1, 2]}, {"address": {}},
+])  # fmt: skip
 def test_values_of_another_kind_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(LaunchRefused, match="do not fit") as refusal:
         RankOrder.decode(rewrite(**changes))

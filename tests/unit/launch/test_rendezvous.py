@@ -18,14 +18,10 @@ def allocate(*names: str, job: str = "4711", index: str = "") -> Allocation:
     return Allocation("slurm", nodes, job_id=job, array_index=index)
 
 
-@each_row(
-    ("names", "suffix", "address"),
-    [
-        (("n1", "n2"), "", "n1"), (("n1", "n2"), "-ib", "n1-ib"), (("n1.site", "n2.site"), "-ib", "n1-ib.site"),
-        (("n1", "n2"), ".fast.site", "n1.fast.site"), (("n1-ib", "n2-ib"), "-ib", "n1-ib"),
-        (("n1",), "-ib", "127.0.0.1"),
-    ],
-)  # fmt: skip
+@each_row(("names", "suffix", "address"), [
+    (("n1", "n2"), "", "n1"), (("n1", "n2"), "-ib", "n1-ib"), (("n1.site", "n2.site"), "-ib", "n1-ib.site"),
+    (("n1", "n2"), ".fast.site", "n1.fast.site"), (("n1-ib", "n2-ib"), "-ib", "n1-ib"), (("n1",), "-ib", "127.0.0.1"),
+])  # fmt: skip
 def test_address(names: tuple[str, ...], suffix: str, address: str) -> None:
     assert find_address(allocate(*names), suffix) == address
     assert suffix or find_address(allocate(*names)) == address

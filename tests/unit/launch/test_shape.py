@@ -17,15 +17,12 @@ def allocate(*tasks: int) -> Allocation:
     return Allocation("slurm", tuple(AllocatedNode(f"n{index}", count) for index, count in enumerate(tasks, 1)))
 
 
-@each_row(
-    ("wanted", "tasks"),
-    [
-        ({}, (2, 2, 1)), ({"nodes": 2}, (2, 2)), ({"tasks_per_node": 4}, (4, 4, 4)), ({"usual": 1}, (1, 1, 1)),
-        ({"tasks": 5}, (2, 2, 1)), ({"tasks": 6}, (2, 2, 2)), ({"tasks": 4}, (2, 1, 1)), ({"tasks": 2}, (1, 1)),
-        ({"tasks": 3}, (1, 1, 1)), ({"tasks": 7}, (3, 2, 2)), ({"tasks": 3, "nodes": 2}, (2, 1)),
-        ({"tasks": 8, "tasks_per_node": 4, "nodes": 2}, (4, 4)), ({"tasks": 1, "nodes": 1}, (1,)),
-    ],
-)  # fmt: skip
+@each_row(("wanted", "tasks"), [
+    ({}, (2, 2, 1)), ({"nodes": 2}, (2, 2)), ({"tasks_per_node": 4}, (4, 4, 4)), ({"usual": 1}, (1, 1, 1)),
+    ({"tasks": 5}, (2, 2, 1)), ({"tasks": 6}, (2, 2, 2)), ({"tasks": 4}, (2, 1, 1)), ({"tasks": 2}, (1, 1)),
+    ({"tasks": 3}, (1, 1, 1)), ({"tasks": 7}, (3, 2, 2)), ({"tasks": 3, "nodes": 2}, (2, 1)),
+    ({"tasks": 8, "tasks_per_node": 4, "nodes": 2}, (4, 4)), ({"tasks": 1, "nodes": 1}, (1,)),
+])  # fmt: skip
 def test_shape(wanted: dict[str, int], tasks: tuple[int, ...]) -> None:
     shape = choose_shape(allocate(2, 2, 1), **wanted)
     assert shape.tasks == tasks

@@ -10,22 +10,13 @@ from kedge.launch.contracts import choose_omp_threads
 from tests.builders.rows import each_row
 
 
-@each_row(
-    ("cpus", "processes", "given", "count"),
-    [
-        (32, 4, "", 8),
-        (2, 4, "", 1),
-        (0, 4, "", 1),
-        (0, 1, "", 0),
-        (0, 4, "6", 0),
-        (32, 4, "2", 0),
-        (32, 4, "8", 0),
-        (32, 4, "32", 8),  # as PBS sets it
-        (32, 1, "32", 0),
-        (32, 4, "4,2", 0),  # OpenMP's nested levels: the user's own affair
-        (8, 0, "", 8),
-    ],
-)
+@each_row(("cpus", "processes", "given", "count"), [
+    (32, 4, "", 8), (2, 4, "", 1), (0, 4, "", 1), (0, 1, "", 0), (0, 4, "6", 0), (32, 4, "2", 0), (32, 4, "8", 0),
+    (32, 4, "32", 8),  # as PBS sets it
+    (32, 1, "32", 0),
+    (32, 4, "4,2", 0),  # OpenMP's nested levels: the user's own affair
+    (8, 0, "", 8),
+])  # fmt: skip
 def test_threads(cpus: int, processes: int, given: str, count: int) -> None:
     assert choose_omp_threads(cpus, processes, given).count == count
 

@@ -19,37 +19,30 @@ def end(*ranks: tuple[int, float, int | None]) -> list[EndedRank]:
     return [EndedRank(StartedRank(rank, "here", 1), when, status) for rank, when, status in ranks]
 
 
-@each_row(
-    ("ended", "is_alone", "rank"),
-    [
-        (end((2, 0.0, 3), (0, 0.01, KILLED), (1, 0.01, KILLED)), True, 2),
-        (end((0, 0.0, KILLED), (2, 0.01, 139), (1, 0.01, KILLED)), True, 2),  # seen in the wrong order
-        (end((2, 0.0, None), (0, 0.01, KILLED)), True, 2),
-        (end((2, 0.0, KILLED), (0, 0.01, KILLED)), True, 2),
-        (end((1, 0.0, 0), (2, 0.1, KILLED), (0, 0.2, KILLED)), True, 2),
-        (end((1, 0.0, None), (2, 60.0, None), (0, 60.1, KILLED)), True, 2),
-        (end((1, 0.0, 0), (2, 0.1, 7)), True, 2),
-        (end((1, 0.0, None), (2, 0.1, None)), True, None),  # nothing says that one failed
-        (end((2, 0.0, KILLED), (0, 0.01, KILLED)), False, None),  # the first may have been on another node
-        (end((2, 0.0, 3), (0, 0.01, KILLED)), False, 2),
-        ([], True, None),
-    ],
-)  # fmt: skip
+@each_row(("ended", "is_alone", "rank"), [
+    (end((2, 0.0, 3), (0, 0.01, KILLED), (1, 0.01, KILLED)), True, 2),
+    (end((0, 0.0, KILLED), (2, 0.01, 139), (1, 0.01, KILLED)), True, 2),  # seen in the wrong order
+    (end((2, 0.0, None), (0, 0.01, KILLED)), True, 2),
+    (end((2, 0.0, KILLED), (0, 0.01, KILLED)), True, 2),
+    (end((1, 0.0, 0), (2, 0.1, KILLED), (0, 0.2, KILLED)), True, 2),
+    (end((1, 0.0, None), (2, 60.0, None), (0, 60.1, KILLED)), True, 2),
+    (end((1, 0.0, 0), (2, 0.1, 7)), True, 2),
+    (end((1, 0.0, None), (2, 0.1, None)), True, None),  # nothing says that one failed
+    (end((2, 0.0, KILLED), (0, 0.01, KILLED)), False, None),  # the first may have been on another node
+    (end((2, 0.0, 3), (0, 0.01, KILLED)), False, 2), ([], True, None),
+])  # fmt: skip
 def test_the_first_that_failed(ended: list[EndedRank], is_alone: bool, rank: int | None) -> None:
     found = find_culprit(ended, is_alone=is_alone)
     assert (found.rank.rank if found else None) == rank
 
 
-@each_row(
-    ("ended", "rank", "status"),
-    [
-        (end((0, 0.0, KILLED), (2, 0.01, KILLED)), 2, 5),  # Hydra kills the one that aborts with the others
-        (end((0, 0.0, None), (2, 0.01, KILLED)), 2, 5),
-        (end((2, 0.0, 5), (0, 0.01, KILLED)), 2, 5),
-        (end((1, 0.0, 139), (0, 0.01, KILLED)), 1, 139),  # what is printed may be wrong, this is not
-        ([], 2, 5),
-    ],
-)  # fmt: skip
+@each_row(("ended", "rank", "status"), [
+    (end((0, 0.0, KILLED), (2, 0.01, KILLED)), 2, 5),  # Hydra kills the one that aborts with the others
+    (end((0, 0.0, None), (2, 0.01, KILLED)), 2, 5),
+    (end((2, 0.0, 5), (0, 0.01, KILLED)), 2, 5),
+    (end((1, 0.0, 139), (0, 0.01, KILLED)), 1, 139),  # what is printed may be wrong, this is not
+    ([], 2, 5),
+])  # fmt: skip
 def test_a_rank_that_aborts_is_named_whichever_ends_first(ended: list[EndedRank], rank: int, status: int) -> None:
     follower = OutputFollower(HYDRA, lambda *_: None)
     follower.hear(0, True, b"[2] Abort(5) on node 2 (rank 2 in comm 0): application called MPI_Abort\n")

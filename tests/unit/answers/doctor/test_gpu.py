@@ -169,14 +169,10 @@ def test_doctor_gpu_missing_compiler_of_ptx_is_a_warning(tmp_path: Path) -> None
     assert "libnvidia-ptxjitcompiler.so.580.95.05 is missing" in finding.what
 
 
-@each_row(
-    ("value", "level", "words"),
-    [
-        ("0", OK, "CUDA_VISIBLE_DEVICES=0"), ("3", WARNING, "names GPU 3"),
-        ("GPU-ffff", WARNING, "names GPU GPU-ffff"), ("", WARNING, "is empty"), ("-1", WARNING, "will see no GPU"),
-        ("0,0", WARNING, "twice"),
-    ],
-)  # fmt: skip
+@each_row(("value", "level", "words"), [
+    ("0", OK, "CUDA_VISIBLE_DEVICES=0"), ("3", WARNING, "names GPU 3"), ("GPU-ffff", WARNING, "names GPU GPU-ffff"),
+    ("", WARNING, "is empty"), ("-1", WARNING, "will see no GPU"), ("0,0", WARNING, "twice"),
+])  # fmt: skip
 def test_doctor_gpu_selection(machine: Path, value: str, level: str, words: str) -> None:
     finding = only(check_selection(make_surroundings(machine, CUDA_VISIBLE_DEVICES=value)))
     assert finding.level == level
@@ -304,16 +300,13 @@ def test_doctor_gpu_findings_that_are_not_ok_say_why_and_lead_to_docs(tmp_path: 
                 assert f"\n### {anchor}\n" in guide
 
 
-@pytest.mark.parametrize(
-    ("files", "environ", "said"),
-    [
-        ({"/usr/local/cuda/version.json": '{"cuda": {"version": "13.2.1"}}'}, {}, "13.2.1 is installed"),
-        ({"/sw/cuda/version.txt": "CUDA Version 13.1.0\n"}, {"CUDA_HOME": "/sw/cuda/"}, "13.1.0 is installed"),
-        ({"/sw/c/bin/nvcc": "#!", "/sw/c/version.txt": "CUDA Version 13.1.0\n"}, {"PATH": "/sw/c/bin"}, "(/sw/c)"),
-        ({"/usr/local/cuda/version.json": '{"cuda": {"version": "12.4.1"}}'}, {}, ""),
-        ({"/usr/local/cuda/version.json": '{"cuda": 7}', "/usr/local/cuda/version.txt": "?"}, {}, ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("files", "environ", "said"), [
+    ({"/usr/local/cuda/version.json": '{"cuda": {"version": "13.2.1"}}'}, {}, "13.2.1 is installed"),
+    ({"/sw/cuda/version.txt": "CUDA Version 13.1.0\n"}, {"CUDA_HOME": "/sw/cuda/"}, "13.1.0 is installed"),
+    ({"/sw/c/bin/nvcc": "#!", "/sw/c/version.txt": "CUDA Version 13.1.0\n"}, {"PATH": "/sw/c/bin"}, "(/sw/c)"),
+    ({"/usr/local/cuda/version.json": '{"cuda": {"version": "12.4.1"}}'}, {}, ""),
+    ({"/usr/local/cuda/version.json": '{"cuda": 7}', "/usr/local/cuda/version.txt": "?"}, {}, ""),
+])  # fmt: skip
 def test_doctor_gpu_toolkit_newer_than_the_driver_is_said_to_make_no_difference(
     tmp_path: Path, files: dict[str, bytes | str | None], environ: dict[str, str], said: str
 ) -> None:

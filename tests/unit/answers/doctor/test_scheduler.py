@@ -115,23 +115,13 @@ def test_scheduler_settings_that_cannot_be_read(machine: Machine) -> None:
     assert finding.fix.startswith("unset SLURM_CONF")
 
 
-@each_row(
-    ("site", "program", "script", "said"),
-    [
-        (
-            "generic-gridengine",
-            "qconf",
-            '[ "$1" = -sql ] && echo all.q || echo "GE 8.1.9"',
-            "GE 8.1.9 answers, and has 1",
-        ),
-        (
-            "generic-pbs",
-            "qstat",
-            '[ "$1" = -Qf ] && printf "Queue: a\\n  x = 1\\nQueue: b\\n" || echo "pbs_version = 23.06.06"',
-            "pbs_version = 23.06.06 answers, and has 2",
-        ),
-    ],
-)
+@each_row(("site", "program", "script", "said"), [
+    ("generic-gridengine", "qconf", '[ "$1" = -sql ] && echo all.q || echo "GE 8.1.9"',
+     "GE 8.1.9 answers, and has 1"),
+    ("generic-pbs", "qstat",
+     '[ "$1" = -Qf ] && printf "Queue: a\\n  x = 1\\nQueue: b\\n" || echo "pbs_version = 23.06.06"',
+     "pbs_version = 23.06.06 answers, and has 2"),
+])  # fmt: skip
 def test_scheduler_of_other_kinds(machine: Machine, site: str, program: str, script: str, said: str) -> None:
     machine.add("qsub", "exit 1")
     machine.add(program, script)

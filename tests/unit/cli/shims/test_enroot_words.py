@@ -102,23 +102,13 @@ def test_a_driver_brings_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "--nv" not in run("start box", tmp_path, NVIDIA_VISIBLE_DEVICES="void")[0]
 
 
-@each_row(
-    ("line", "said"),
-    [
-        ("start -c conf.sh box", "configuration scripts"),
-        ("start", "takes a name"),
-        ("start -e 1=2 box", "names no variable"),
-        ("start -m none:/x box", "mounts directories"),
-        ("start --root=1 box", "not supported"),
-        ("import", "takes 1 name"),
-        ("import -o", "needs a value"),
-        ("create -n a/b x.sqsh", "is no name for a container"),
-        ("exec box ls", "process number"),
-        ("bundle x.sqsh", "does not support"),
-        ("batch x", "does not support"),
-        ("strat box", "no verb"),
-    ],
-)
+@each_row(("line", "said"), [
+    ("start -c conf.sh box", "configuration scripts"), ("start", "takes a name"),
+    ("start -e 1=2 box", "names no variable"), ("start -m none:/x box", "mounts directories"),
+    ("start --root=1 box", "not supported"), ("import", "takes 1 name"), ("import -o", "needs a value"),
+    ("create -n a/b x.sqsh", "is no name for a container"), ("exec box ls", "process number"),
+    ("bundle x.sqsh", "does not support"), ("batch x", "does not support"), ("strat box", "no verb"),
+])  # fmt: skip
 def test_what_is_refused_has_a_reason(line: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said) as raised:
         run(line, tmp_path)

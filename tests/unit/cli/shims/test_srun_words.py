@@ -18,34 +18,19 @@ from tests.builders.rows import each_row
 
 LINES = [
     ("--container-image=a/b:1 id", "", "exec --no-mount cwd --no-home docker://a/b:1 id"),
-    (
-        "-N 2 --mpi pmi2 -n4 -W 30 --container-image nvcr.io#nvidia/cuda:1 -l a.out -N 9",
-        "-N 2 --mpi pmi2 -n4 -W 30 -l",
-        "exec --no-mount cwd --no-home docker://nvcr.io#nvidia/cuda:1 a.out -N 9",
-    ),
+    ("-N 2 --mpi pmi2 -n4 -W 30 --container-image nvcr.io#nvidia/cuda:1 -l a.out -N 9",
+     "-N 2 --mpi pmi2 -n4 -W 30 -l", "exec --no-mount cwd --no-home docker://nvcr.io#nvidia/cuda:1 a.out -N 9"),
     ("--pty --container-image=/x.sqsh bash", "--pty", "exec --no-mount cwd --no-home /x.sqsh bash"),
     ("--container-image=./x.sqsh id", "", "exec --no-mount cwd --no-home {cwd}/x.sqsh id"),
-    (
-        "--container-image=x --container-mounts=/a:/b:ro+rprivate,/c,tmpfs:/d,.:/e id",
-        "",
-        "exec --no-mount cwd --no-home --bind /a:/b:ro --bind /c:/c --scratch /d --bind {cwd}:/e docker://x id",
-    ),
-    (
-        "--container-image=x --container-mount-home --container-workdir=/w --container-remap-root id",
-        "",
-        "exec --no-mount cwd --pwd /w --fakeroot docker://x id",
-    ),
-    (
-        "--container-image=x --container-entrypoint --container-writable --container-unshare=net,uts id",
-        "",
-        "run --no-mount cwd --no-home --writable-tmpfs --net --network none --uts docker://x id",
-    ),
-    (
-        "--no-container-mount-home --container-readonly --no-container-entrypoint --container-image=x id",
-        "",
-        "exec --no-mount cwd --no-home docker://x id",
-    ),
-]
+    ("--container-image=x --container-mounts=/a:/b:ro+rprivate,/c,tmpfs:/d,.:/e id", "",
+     "exec --no-mount cwd --no-home --bind /a:/b:ro --bind /c:/c --scratch /d --bind {cwd}:/e docker://x id"),
+    ("--container-image=x --container-mount-home --container-workdir=/w --container-remap-root id", "",
+     "exec --no-mount cwd --pwd /w --fakeroot docker://x id"),
+    ("--container-image=x --container-entrypoint --container-writable --container-unshare=net,uts id", "",
+     "run --no-mount cwd --no-home --writable-tmpfs --net --network none --uts docker://x id"),
+    ("--no-container-mount-home --container-readonly --no-container-entrypoint --container-image=x id", "",
+     "exec --no-mount cwd --no-home docker://x id"),
+]  # fmt: skip
 
 
 @each_row(("line", "kept", "expected"), LINES)

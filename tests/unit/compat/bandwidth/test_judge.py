@@ -14,24 +14,15 @@ def report(bandwidth: float, *, way: str = "NCCL", ranks: int = 2, hosts: tuple[
     return BandwidthReport(way, ranks, hosts, (), (BandwidthRow(8, 1e-5, ranks), BandwidthRow(size, seconds, ranks)))
 
 
-@each_row(
-    ("name", "link", "rate"),
-    [
-        ("NVIDIA H200", "NVLink 4", 450),
-        ("NVIDIA H100 80GB HBM3", "NVLink 4", 450),
-        ("NVIDIA H100 PCIe", "PCIe 5 x16", 63),
-        ("NVIDIA H100 NVL", "NVLink 4 bridge", 300),
-        ("NVIDIA A100-SXM4-80GB", "NVLink 3", 300),
-        ("NVIDIA A100-PCIE-40GB", "PCIe 4 x16", 31.5),
-        ("NVIDIA A100 80GB PCIe", "PCIe 4 x16", 31.5),
-        ("Tesla V100-SXM2-32GB", "NVLink 2", 150),
-        ("Tesla V100-PCIE-16GB", "PCIe 3 x16", 15.75),
-        ("NVIDIA B200", "NVLink 5", 900),
-        ("NVIDIA L40S", "PCIe 4 x16", 31.5),
-        ("NVIDIA GeForce RTX 4090", "PCIe 4 x16", 31.5),
-        ("Tesla K40m", "PCIe 3 x16", 15.75),
-    ],
-)
+@each_row(("name", "link", "rate"), [
+    ("NVIDIA H200", "NVLink 4", 450), ("NVIDIA H100 80GB HBM3", "NVLink 4", 450),
+    ("NVIDIA H100 PCIe", "PCIe 5 x16", 63), ("NVIDIA H100 NVL", "NVLink 4 bridge", 300),
+    ("NVIDIA A100-SXM4-80GB", "NVLink 3", 300), ("NVIDIA A100-PCIE-40GB", "PCIe 4 x16", 31.5),
+    ("NVIDIA A100 80GB PCIe", "PCIe 4 x16", 31.5), ("Tesla V100-SXM2-32GB", "NVLink 2", 150),
+    ("Tesla V100-PCIE-16GB", "PCIe 3 x16", 15.75), ("NVIDIA B200", "NVLink 5", 900),
+    ("NVIDIA L40S", "PCIe 4 x16", 31.5), ("NVIDIA GeForce RTX 4090", "PCIe 4 x16", 31.5),
+    ("Tesla K40m", "PCIe 3 x16", 15.75),
+])  # fmt: skip
 def test_judge_link_between_gpus(name: str, link: str, rate: float) -> None:
     found = find_gpu_link(name)
     assert (found.name, found.rate) == (link, rate)

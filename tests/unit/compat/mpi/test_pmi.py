@@ -8,18 +8,11 @@ from kedge.compat.mpi.pmi import choose_mpi_type, find_served, is_served, list_p
 from tests.builders.rows import each_row
 
 
-@each_row(
-    ("mpi", "kinds"),
-    [
-        (MpiFacts(OPEN_MPI, "4.1.4"), (PMIX,)),
-        (MpiFacts(OPEN_MPI, ""), (PMIX,)),
-        (MpiFacts(OPEN_MPI, "1.10.7"), None),
-        (MpiFacts(OPEN_MPI, "4.1.4", pmi=()), ()),
-        (MpiFacts(MPICH, "3.4"), (PMI2, PMI1)),
-        (MpiFacts(INTEL, "2021.9"), (PMI2, PMI1)),
-        (MpiFacts(UNKNOWN_FAMILY), None),
-    ],
-)
+@each_row(("mpi", "kinds"), [
+    (MpiFacts(OPEN_MPI, "4.1.4"), (PMIX,)), (MpiFacts(OPEN_MPI, ""), (PMIX,)), (MpiFacts(OPEN_MPI, "1.10.7"), None),
+    (MpiFacts(OPEN_MPI, "4.1.4", pmi=()), ()), (MpiFacts(MPICH, "3.4"), (PMI2, PMI1)),
+    (MpiFacts(INTEL, "2021.9"), (PMI2, PMI1)), (MpiFacts(UNKNOWN_FAMILY), None),
+])  # fmt: skip
 def test_kinds_by_files_or_by_family(mpi: MpiFacts, kinds: tuple[str, ...] | None) -> None:
     assert list_pmi(mpi) == kinds
 

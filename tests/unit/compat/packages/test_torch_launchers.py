@@ -26,22 +26,15 @@ def torch_at(place: str, *files: str, version: str = "1.9.0a0+c3d40fd") -> dict[
     }
 
 
-@each_row(
-    ("files", "words", "is_elastic"),
-    [
-        (torch_at(CONDA, "launch.py", "run.py") | {"/opt/conda/bin/torchrun": b"#!"}, "torchrun", True),
-        (torch_at(CONDA, "launch.py", "run.py"), "python -m torch.distributed.run", True),
-        (torch_at(CONDA, "launch.py"), "python -m torch.distributed.launch --use_env", False),
-        (
-            torch_at(CONDA, "launch.py") | {EXAMPLE: b"LOCAL_RANK"},
-            "python -m torch.distributed.launch --use_env",
-            False,
-        ),
-        (torch_at(CONDA, "launch-1.0.py") | {EXAMPLE: b"LOCAL_RANK"}, f"python {EXAMPLE}", False),
-        (torch_at(CONDA, "launch-1.0.py") | {EXAMPLE: b"--rank"}, "python -m torch.distributed.launch", False),
-        (torch_at(CONDA), "", False),
-    ],
-)
+@each_row(("files", "words", "is_elastic"), [
+    (torch_at(CONDA, "launch.py", "run.py") | {"/opt/conda/bin/torchrun": b"#!"}, "torchrun", True),
+    (torch_at(CONDA, "launch.py", "run.py"), "python -m torch.distributed.run", True),
+    (torch_at(CONDA, "launch.py"), "python -m torch.distributed.launch --use_env", False),
+    (torch_at(CONDA, "launch.py") | {EXAMPLE: b"LOCAL_RANK"}, "python -m torch.distributed.launch --use_env", False),
+    (torch_at(CONDA, "launch-1.0.py") | {EXAMPLE: b"LOCAL_RANK"}, f"python {EXAMPLE}", False),
+    (torch_at(CONDA, "launch-1.0.py") | {EXAMPLE: b"--rank"}, "python -m torch.distributed.launch", False),
+    (torch_at(CONDA), "", False),
+])  # fmt: skip
 def test_the_newest_launcher_that_the_files_have(files: dict[str, bytes], words: str, is_elastic: bool) -> None:
     found = find_torch_launcher(TableView({**PYTHONS, **files}), NGC)
     assert (" ".join(found.words), found.is_elastic) == (words, is_elastic)

@@ -168,16 +168,13 @@ def test_convert_reads_pyxis() -> None:
     assert (job.container_options, job.command) == (("--pwd", "/b"), ("nvidia-smi",))
 
 
-@each_row(
-    "body",
-    [
-        "for i in 1 2; do singularity exec x.sif a $i; done", "singularity exec x.sif a > log",
-        "singularity exec x.sif a | tee log", "singularity exec x.sif a\nsingularity exec x.sif b",
-        "singularity exec x.sif a\ncp out /home", "singularity exec $(ls *.sif) a",
-        "singularity exec --overlay $OVERLAY x.sif a", "srun numactl -l singularity exec x.sif a",
-        "X=1 singularity exec x.sif a", "singularity shell x.sif", "python a.py",
-    ],
-)  # fmt: skip
+@each_row("body", [
+    "for i in 1 2; do singularity exec x.sif a $i; done", "singularity exec x.sif a > log",
+    "singularity exec x.sif a | tee log", "singularity exec x.sif a\nsingularity exec x.sif b",
+    "singularity exec x.sif a\ncp out /home", "singularity exec $(ls *.sif) a",
+    "singularity exec --overlay $OVERLAY x.sif a", "srun numactl -l singularity exec x.sif a",
+    "X=1 singularity exec x.sif a", "singularity shell x.sif", "python a.py",
+])  # fmt: skip
 def test_convert_keeps_whole_what_is_more_than_one_container(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.command) == ("", ("bash", "-c", body))
@@ -305,16 +302,13 @@ def test_convert_splits_words_as_a_shell_does(body: str, command: tuple[str, ...
     assert (job.image, job.command) == ("I.sif", command)
 
 
-@each_row(
-    "body",
-    [
-        "OPTS='--nv -B /a'\nsingularity exec $OPTS I.sif a", "NV=--nv\nsingularity exec $NV I.sif a",
-        "NV=\nsingularity exec $NV I.sif a", 'ARGS=(a b)\nsingularity exec I.sif a "${ARGS[@]}"',
-        "singularity exec I.sif a $(ls)", "singularity exec I.sif a *.txt", "singularity exec I.sif a ${X:-1}",
-        "read X < file\nsingularity exec I.sif a $X", "N=$(nproc)\nmpirun -np $N singularity exec I.sif a",
-        "N=$1\nsrun -n $N singularity exec I.sif a", 'X=$1\nsingularity exec I.sif a "$X"',
-    ],
-)  # fmt: skip
+@each_row("body", [
+    "OPTS='--nv -B /a'\nsingularity exec $OPTS I.sif a", "NV=--nv\nsingularity exec $NV I.sif a",
+    "NV=\nsingularity exec $NV I.sif a", 'ARGS=(a b)\nsingularity exec I.sif a "${ARGS[@]}"',
+    "singularity exec I.sif a $(ls)", "singularity exec I.sif a *.txt", "singularity exec I.sif a ${X:-1}",
+    "read X < file\nsingularity exec I.sif a $X", "N=$(nproc)\nmpirun -np $N singularity exec I.sif a",
+    "N=$1\nsrun -n $N singularity exec I.sif a", 'X=$1\nsingularity exec I.sif a "$X"',
+])  # fmt: skip
 def test_convert_never_guesses_what_a_shell_would_make_of_a_line(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.command[:3]) == ("", ("bash", "-c", body))

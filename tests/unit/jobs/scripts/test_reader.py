@@ -21,51 +21,40 @@ def read_options(*lines: str) -> list[tuple[str, str | None]]:
     return [(each.option, each.value) for each in script.live]
 
 
-@each_row(
-    ("line", "options"),
-    [
-        ("#SBATCH --nodes=2", [("--nodes", "2")]),
-        ("#SBATCH --nodes 2", [("--nodes", "2")]),
-        ("#SBATCH -N 2", [("--nodes", "2")]),
-        ("#SBATCH -N2", [("--nodes", "2")]),
-        ("#SBATCH-N 2", [("--nodes", "2")]),
-        ("#SBATCH\t-N\t2", [("--nodes", "2")]),
-        (
-            "#SBATCH -N 2 -n 8 --exclusive -t 5",
-            [("--nodes", "2"), ("--ntasks", "8"), ("--exclusive", None), ("--time", "5")],
-        ),
-        ("#SBATCH -N 1 # one is enough", [("--nodes", "1")]),
-        ("#SBATCH -N 1 # -n 99", [("--nodes", "1")]),
-        ("#SBATCH --job-name=a#b", [("--job-name", "a")]),
-        ("#SBATCH --container-image=nvcr.io\\#nvidia/cuda", [("--container-image", "nvcr.io#nvidia/cuda")]),
-        ('#SBATCH --job-name="a b # c" # comment "', [("--job-name", "a b # c")]),
-        ("#SBATCH --job-name='a \"b' -n 2", [("--job-name", 'a "b'), ("--ntasks", "2")]),
-        ("#SBATCH --out=x --err=y --job=z", [("--output", "x"), ("--error", "y"), ("--job-name", "z")]),
-        ("#SBATCH --tasks-per-node=4", [("--ntasks-per-node", "4")]),
-        ("#SBATCH --tasks=4", [("--ntasks-per-node", "4")]),
-        ("#SBATCH -N 2 \\", [("--nodes", "2")]),
-        ("#SBATCH hetjob", [("hetjob", None)]),
-        ("#SBATCH", []),
-        ("#$ -l rt_F=2", [("-l", "rt_F=2")]),
-        ("#$-l rt_F=2", [("-l", "rt_F=2")]),
-        ("#$ -l h_rt=1:00:00,gpu=1 -pe mpi 8 -cwd", [("-l", "h_rt=1:00:00,gpu=1"), ("-pe", "mpi 8"), ("-cwd", None)]),
-        ("#$ -N foo#comment", [("-N", "foo")]),
-        ("#$ -j y # both", [("-j", "y")]),
-        ("#PBS -l select=2:ncpus=4:ngpus=1 -j oe", [("-l", "select=2:ncpus=4:ngpus=1"), ("-j", "oe")]),
-        ("  #PBS -qgpu", [("-q", "gpu")]),
-    ],
-)
+@each_row(("line", "options"), [
+    ("#SBATCH --nodes=2", [("--nodes", "2")]), ("#SBATCH --nodes 2", [("--nodes", "2")]),
+    ("#SBATCH -N 2", [("--nodes", "2")]), ("#SBATCH -N2", [("--nodes", "2")]), ("#SBATCH-N 2", [("--nodes", "2")]),
+    ("#SBATCH\t-N\t2", [("--nodes", "2")]),
+    ("#SBATCH -N 2 -n 8 --exclusive -t 5",
+     [("--nodes", "2"), ("--ntasks", "8"), ("--exclusive", None), ("--time", "5")]),
+    ("#SBATCH -N 1 # one is enough", [("--nodes", "1")]),
+    ("#SBATCH -N 1 # -n 99", [("--nodes", "1")]),
+    ("#SBATCH --job-name=a#b", [("--job-name", "a")]),
+    ("#SBATCH --container-image=nvcr.io\\#nvidia/cuda", [("--container-image", "nvcr.io#nvidia/cuda")]),
+    ('#SBATCH --job-name="a b # c" # comment "', [("--job-name", "a b # c")]),
+    ("#SBATCH --job-name='a \"b' -n 2", [("--job-name", 'a "b'), ("--ntasks", "2")]),
+    ("#SBATCH --out=x --err=y --job=z", [("--output", "x"), ("--error", "y"), ("--job-name", "z")]),
+    ("#SBATCH --tasks-per-node=4", [("--ntasks-per-node", "4")]),
+    ("#SBATCH --tasks=4", [("--ntasks-per-node", "4")]),
+    ("#SBATCH -N 2 \\", [("--nodes", "2")]),
+    ("#SBATCH hetjob", [("hetjob", None)]),
+    ("#SBATCH", []),
+    ("#$ -l rt_F=2", [("-l", "rt_F=2")]),
+    ("#$-l rt_F=2", [("-l", "rt_F=2")]),
+    ("#$ -l h_rt=1:00:00,gpu=1 -pe mpi 8 -cwd", [("-l", "h_rt=1:00:00,gpu=1"), ("-pe", "mpi 8"), ("-cwd", None)]),
+    ("#$ -N foo#comment", [("-N", "foo")]),
+    ("#$ -j y # both", [("-j", "y")]),
+    ("#PBS -l select=2:ncpus=4:ngpus=1 -j oe", [("-l", "select=2:ncpus=4:ngpus=1"), ("-j", "oe")]),
+    ("  #PBS -qgpu", [("-q", "gpu")]),
+])  # fmt: skip
 def test_reader_understands_every_spelling(line: str, options: list[tuple[str, str | None]]) -> None:
     assert read_options(line) == options
 
 
-@each_row(
-    "line",
-    [
-        "##SBATCH -N 2", "# SBATCH -N 2", " #SBATCH -N 2", "#sbatch -N 2",
-        "#SBATCH is what sbatch reads".replace("#", "# "),
-    ],
-)  # fmt: skip
+@each_row("line", [
+    "##SBATCH -N 2", "# SBATCH -N 2", " #SBATCH -N 2", "#sbatch -N 2",
+    "#SBATCH is what sbatch reads".replace("#", "# "),
+])  # fmt: skip
 def test_reader_leaves_out_what_is_no_directive(line: str) -> None:
     assert read_options(line) == []
 

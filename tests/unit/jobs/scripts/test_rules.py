@@ -260,47 +260,22 @@ def test_rules_have_names_of_their_own() -> None:
 EIGHT = "-N 1 --gpus-per-node=8"
 
 
-@each_row(
-    ("text", "site", "said", "remedy"),
-    [
-        (
-            slurm(EIGHT, "singularity exec --nv x.sif python /workspace/multiproc.py --nproc_per_node 4 main.py"),
-            None,
-            "--nproc_per_node 4 leaves 4 of the 8 GPUs of each node idle",
-            "write --nproc_per_node 8, or request 4 GPUs per node",
-        ),
-        (
-            slurm("-N 2 --gres=gpu:8", 'N=4\nsrun sh -c "torchrun --nproc-per-node=4 a.py"'),
-            None,
-            "--nproc-per-node 4 leaves 4 of the 8",
-            "write --nproc-per-node 8",
-        ),
-        (
-            slurm(EIGHT, "PER=4\npython -m torch.distributed.launch --nproc_per_node=$PER a.py"),
-            None,
-            "--nproc_per_node 4 leaves 4 of the 8",
-            "",
-        ),
-        (
-            slurm("-N 1 --gres=gpu:4", "torchrun --nproc_per_node=8 a.py"),
-            None,
-            "--nproc_per_node 8 starts more processes than the 4 GPUs of each node",
-            "write --nproc_per_node 4, or request 8 GPUs per node",
-        ),
-        (
-            "#!/bin/bash\n#$ -l rt_F=2\n#$ -cwd\nmpirun -np 4 -npernode 2 singularity run --nv x.sif python a.py\n",
-            ABCI,
-            "-npernode 2 leaves 2 of the 4 GPUs of each node idle, unless each rank uses several",
-            "write -npernode 4",
-        ),
-        (
-            slurm("-N 2 --gpus-per-node=4", "mpirun --map-by ppr:2:node singularity exec --nv x.sif a"),
-            None,
-            "--map-by ppr 2 leaves 2 of the 4",
-            "",
-        ),
-    ],
-)
+@each_row(("text", "site", "said", "remedy"), [
+    (slurm(EIGHT, "singularity exec --nv x.sif python /workspace/multiproc.py --nproc_per_node 4 main.py"), None,
+     "--nproc_per_node 4 leaves 4 of the 8 GPUs of each node idle",
+     "write --nproc_per_node 8, or request 4 GPUs per node"),
+    (slurm("-N 2 --gres=gpu:8", 'N=4\nsrun sh -c "torchrun --nproc-per-node=4 a.py"'), None,
+     "--nproc-per-node 4 leaves 4 of the 8", "write --nproc-per-node 8"),
+    (slurm(EIGHT, "PER=4\npython -m torch.distributed.launch --nproc_per_node=$PER a.py"), None,
+     "--nproc_per_node 4 leaves 4 of the 8", ""),
+    (slurm("-N 1 --gres=gpu:4", "torchrun --nproc_per_node=8 a.py"), None,
+     "--nproc_per_node 8 starts more processes than the 4 GPUs of each node",
+     "write --nproc_per_node 4, or request 8 GPUs per node"),
+    ("#!/bin/bash\n#$ -l rt_F=2\n#$ -cwd\nmpirun -np 4 -npernode 2 singularity run --nv x.sif python a.py\n", ABCI,
+     "-npernode 2 leaves 2 of the 4 GPUs of each node idle, unless each rank uses several", "write -npernode 4"),
+    (slurm("-N 2 --gpus-per-node=4", "mpirun --map-by ppr:2:node singularity exec --nv x.sif a"), None,
+     "--map-by ppr 2 leaves 2 of the 4", ""),
+])  # fmt: skip
 def test_rules_compare_processes_with_gpus(text: str, site: Site | None, said: str, remedy: str) -> None:
     [found] = [each for each in check(text, site) if each.rule == "processes-and-gpus"]
     assert found.message.startswith(said)
@@ -327,13 +302,10 @@ def test_rules_leave_processes_alone_that_may_be_meant(text: str) -> None:
     assert "processes-and-gpus" not in {each.rule for each in check(text)}
 
 
-@each_row(
-    "starter",
-    [
-        "torchrun", "python -m torch.distributed.launch", "python multiproc.py", "python /w/multiproc.py",
-        "deepspeed", "sh -c 'torchrun'",
-    ],
-)  # fmt: skip
+@each_row("starter", [
+    "torchrun", "python -m torch.distributed.launch", "python multiproc.py", "python /w/multiproc.py", "deepspeed",
+    "sh -c 'torchrun'",
+])  # fmt: skip
 def test_rules_do_not_put_srun_before_what_starts_its_own_processes(starter: str) -> None:
     one = slurm("-N 1 --ntasks-per-node=8 --gres=gpu:8", f"singularity exec --nv x.sif {starter} a.py")
     assert not [each for each in check(one) if "srun" in each.remedy]

@@ -51,19 +51,12 @@ def test_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_record(path) == RECORD
 
 
-@each_row(
-    "change",
-    [
-        {"figures": []},
-        {"figures": [{"name": "x"}]},
-        {"figures": "x"},
-        {"machine": None},
-        {"machine": {}},
-        {"figures": [{**RECORD.figures[0].as_dict(), "values": [0]}]},
-        {"figures": [{**RECORD.figures[0].as_dict(), "values": ["nan"]}]},
-        {"figures": [{**RECORD.figures[0].as_dict(), "values": []}]},
-    ],
-)
+@each_row("change", [
+    {"figures": []}, {"figures": [{"name": "x"}]}, {"figures": "x"}, {"machine": None}, {"machine": {}},
+    {"figures": [{**RECORD.figures[0].as_dict(), "values": [0]}]},
+    {"figures": [{**RECORD.figures[0].as_dict(), "values": ["nan"]}]},
+    {"figures": [{**RECORD.figures[0].as_dict(), "values": []}]},
+])  # fmt: skip
 def test_record_damaged_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps({**RECORD.as_dict(), **change}))

@@ -18,12 +18,9 @@ def test_relay_line_arrives_as_it_was(payload: bytes, number: int) -> None:
     assert read_line(b"a banner without an end " + line.encode().replace(b"\n", b"\r\n")) == line
 
 
-@each_row(
-    "line",
-    [
-        b"Welcome to the cluster\n", b"kedge-relay data 1\n", b"kedge-relay data x QQ==\n", b"kedge-relay data 1 Q\n",
-        b"kedge-relay dance 1 QQ==\n", b"kedge-relay \xff 1 QQ==\n", b"\n",
-    ],
-)  # fmt: skip
+@each_row("line", [
+    b"Welcome to the cluster\n", b"kedge-relay data 1\n", b"kedge-relay data x QQ==\n", b"kedge-relay data 1 Q\n",
+    b"kedge-relay dance 1 QQ==\n", b"kedge-relay \xff 1 QQ==\n", b"\n",
+])  # fmt: skip
 def test_relay_line_of_others_is_none(line: bytes) -> None:
     assert read_line(line) is None
