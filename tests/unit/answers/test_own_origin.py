@@ -42,17 +42,12 @@ def test_uv_installs_what_uv_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_record(record, "uv").lines[0].startswith("uv pip install --python ")
 
 
-@each_row(
-    ("record", "what"),
-    [
-        ({}, "of which no record was kept"),
-        (
-            {"url": "file:///x/kedge-0.1.0-py3-none-any.whl", "archive_info": {}},
-            "the file /x/kedge-0.1.0-py3-none-any.whl",
-        ),
-        ({"url": "file:///nonexistent/kedge", "dir_info": {}}, "which is gone"),
-    ],
-)
+@each_row(("record", "what"), [
+    ({}, "of which no record was kept"),
+    ({"url": "file:///x/kedge-0.1.0-py3-none-any.whl", "archive_info": {}},
+     "the file /x/kedge-0.1.0-py3-none-any.whl"),
+    ({"url": "file:///nonexistent/kedge", "dir_info": {}}, "which is gone"),
+])  # fmt: skip
 def test_lines_that_would_not_work_are_not_shown(record: dict[str, object], what: str) -> None:
     found = read_record(json.dumps(record), "pip")
     assert found.what.endswith(what)

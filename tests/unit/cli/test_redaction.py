@@ -7,24 +7,19 @@ from kedge.cli.redaction import redact, redact_arguments
 from tests.builders.rows import each_row
 
 
-@each_row(
-    ("text", "shown"),
-    [
-        ("https://me:pw@host/v2/", "https://me:***@host/v2/"),
-        ("docker://$oauthtoken:nvapi-x@nvcr.io/a", "docker://$oauthtoken:***@nvcr.io/a"),
-        ("https://me:p@ss@system/host/", "https://me:***@system/host/"),
-        (
-            "https://host/blob?X-Amz-Signature=abc&X-Amz-Date=2024",
-            "https://host/blob?X-Amz-Signature=***&X-Amz-Date=2024",
-        ),
-        ("https://host/?scope=a&access_token=abc#top", "https://host/?scope=a&access_token=***#top"),
-        ("https://host/x?sig=abc%3D", "https://host/x?sig=***"),
-        ("Authorization: Bearer eyJhbGciOi.J9.x", "Authorization: Bearer ***"),
-        ("authorization: Basic bWU6cGFzc3dvcmQ=", "authorization: Basic ***"),
-        ("https://host:5000/v2/a/manifests/1", "https://host:5000/v2/a/manifests/1"),
-        ("user@host.example:22 has 3 files", "user@host.example:22 has 3 files"),
-    ],
-)
+@each_row(("text", "shown"), [
+    ("https://me:pw@host/v2/", "https://me:***@host/v2/"),
+    ("docker://$oauthtoken:nvapi-x@nvcr.io/a", "docker://$oauthtoken:***@nvcr.io/a"),
+    ("https://me:p@ss@system/host/", "https://me:***@system/host/"),
+    ("https://host/blob?X-Amz-Signature=abc&X-Amz-Date=2024",
+     "https://host/blob?X-Amz-Signature=***&X-Amz-Date=2024"),
+    ("https://host/?scope=a&access_token=abc#top", "https://host/?scope=a&access_token=***#top"),
+    ("https://host/x?sig=abc%3D", "https://host/x?sig=***"),
+    ("Authorization: Bearer eyJhbGciOi.J9.x", "Authorization: Bearer ***"),
+    ("authorization: Basic bWU6cGFzc3dvcmQ=", "authorization: Basic ***"),
+    ("https://host:5000/v2/a/manifests/1", "https://host:5000/v2/a/manifests/1"),
+    ("user@host.example:22 has 3 files", "user@host.example:22 has 3 files"),
+])  # fmt: skip
 def test_redact_hides_secrets_only(text: str, shown: str) -> None:
     assert redact(text) == shown
 

@@ -14,19 +14,14 @@ from kedge.compat.verdict import NATIVE
 from tests.builders.rows import each_row
 
 
-@each_row(
-    ("capabilities", "expected"),
-    [
-        ("", ""),
-        ("6.0+ (stated)", "compute capability 6.0 and newer (NVIDIA's release notes)"),
-        (
-            "7.5 8.0 8.6 9.0+PTX",
-            ("compute capability 7.5 (Turing), 8.0, 8.6 (Ampere), 9.0 (Hopper); newer GPUs compile PTX at start"),
-        ),
-        ("9.0", "compute capability 9.0 (Hopper)"),
-        ("8.0 99.9", "compute capability 8.0 (Ampere), 99.9"),
-    ],
-)
+@each_row(("capabilities", "expected"), [
+    ("", ""),
+    ("6.0+ (stated)", "compute capability 6.0 and newer (NVIDIA's release notes)"),
+    ("7.5 8.0 8.6 9.0+PTX",
+     "compute capability 7.5 (Turing), 8.0, 8.6 (Ampere), 9.0 (Hopper); newer GPUs compile PTX at start"),
+    ("9.0", "compute capability 9.0 (Hopper)"),
+    ("8.0 99.9", "compute capability 8.0 (Ampere), 99.9"),
+])  # fmt: skip
 def test_describe_gpu_need_names_generations(capabilities: str, expected: str) -> None:
     assert describe_gpu_need(ImageTraits("x", capabilities=Fact(capabilities)), load_tables()) == expected
 

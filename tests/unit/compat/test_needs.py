@@ -51,15 +51,10 @@ def test_needs_tell_builds_of_before_a_release() -> None:
     assert not is_before_release(ROW, [read_need("python=3.10")])
 
 
-@each_row(
-    ("tag", "variant"),
-    [
-        ("12.4.1-base-ubuntu22.04", "base"),
-        ("12.4.1-runtime-ubuntu22.04", "runtime"),
-        ("12.4.1-devel-ubuntu22.04", "devel"),
-        ("12.4.1-cudnn-devel-ubuntu22.04", "cudnn"),
-        ("11.8.0-cudnn8-runtime-ubuntu22.04", "cudnn"),
-    ],
-)
+@each_row(("tag", "variant"), [
+    ("12.4.1-base-ubuntu22.04", "base"), ("12.4.1-runtime-ubuntu22.04", "runtime"),
+    ("12.4.1-devel-ubuntu22.04", "devel"), ("12.4.1-cudnn-devel-ubuntu22.04", "cudnn"),
+    ("11.8.0-cudnn8-runtime-ubuntu22.04", "cudnn"),
+])  # fmt: skip
 def test_variants_of_a_tag(tag: str, variant: str) -> None:
     assert [name for name in VARIANTS if has_variant(tag, name)] == [variant]

@@ -52,30 +52,30 @@ def test_recommend_short_names(text: str, image: str) -> None:
 
 
 @each_row(("image", "gpu", "driver", "sentence"), [
-    (*("pytorch", "H200", "580.95.05"),
+    ("pytorch", "H200", "580.95.05",
      "nvcr.io/nvidia/pytorch:25.11-py3 is the newest tag that runs natively on NVIDIA H200 with driver 580.95.05. "
      "Newer tags, up to 26.07-py3, run by minor-version compatibility."),
-    (*("pytorch", "V100", "535.104.05"),
+    ("pytorch", "V100", "535.104.05",
      "nvcr.io/nvidia/pytorch:23.10-py3 is the newest tag that runs natively on Tesla V100 with driver 535.104.05. "
      "Newer tags, up to 24.12-py3, run by forward compatibility."),
-    (*("pytorch", "P100", "580.95.05"),
+    ("pytorch", "P100", "580.95.05",
      "nvcr.io/nvidia/pytorch:24.01-py3 is the newest tag that runs natively on Tesla P100 with driver 580.95.05."),
-    (*("pytorch", "B200", "570.86.10"),
+    ("pytorch", "B200", "570.86.10",
      "No tag is known to run natively on NVIDIA B200 with driver 570.86.10; nvcr.io/nvidia/pytorch:26.02-py3 is the "
      "newest tag that runs by forward compatibility."),
-    (*("cuda", "K40", "470.57.02"),
+    ("cuda", "K40", "470.57.02",
      "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04 is the newest tag that runs natively on Tesla K40 with driver "
      "470.57.02. Newer tags, up to 11.8.0-devel-ubuntu22.04, run by minor-version compatibility."),
-    (*("cuda", "P100", "418.87.00"),
+    ("cuda", "P100", "418.87.00",
      "No tag that NVIDIA keeps is known to run natively on Tesla P100 with driver 418.87.00; "
      "nvcr.io/nvidia/cuda:11.6.2-devel-ubuntu20.04 is the newest tag that runs by forward compatibility. "
      "10.1-devel-ubuntu18.04 runs natively, but NVIDIA deletes tags of its release line."),
-    (*("pytorch", "K40", "470.57.02"),
+    ("pytorch", "K40", "470.57.02",
      "No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5): 83 of 90 surely have none."),
-    (*("pytorch", "K40", "535.104.05"),
+    ("pytorch", "K40", "535.104.05",
      "No PyTorch image of NGC runs on Tesla K40 with driver 535.104.05. Driver 535.104.05 no longer supports Tesla "
      "K40: 470 is the last branch that does. Programs see no GPU."),
-    (*("jax", "V100", "535.104.05"),
+    ("jax", "V100", "535.104.05",
      "The tables have too little data on the JAX images of NGC to choose one for Tesla V100 with driver 535.104.05."),
 ])  # fmt: skip
 def test_recommend_sentences(image: str, gpu: str, driver: str, sentence: str) -> None:

@@ -76,33 +76,24 @@ def test_submit_with_force_warns_and_tells_the_container(cluster: Cluster, tmp_p
     assert " exec --nv --force " in planned.script
 
 
-@each_row(
-    "change",
-    [
-        {"queue": "a100"},  # forward compatibility
-        {"queue": "unsaid"},  # which GPUs it has is not known
-        {"gpus_per_node": None},
-        {"nv": False},
-        {"image": "nvcr.io/nvidia/pytorch:99.01-py3"},  # nobody knows it
-        {"image": "docker.io/library/alpine:3"},
-    ],
-)
+@each_row("change", [
+    {"queue": "a100"},  # forward compatibility
+    {"queue": "unsaid"},  # which GPUs it has is not known
+    {"gpus_per_node": None}, {"nv": False},
+    {"image": "nvcr.io/nvidia/pytorch:99.01-py3"},  # nobody knows it
+    {"image": "docker.io/library/alpine:3"},
+])  # fmt: skip
 def test_submit_refuses_nothing_that_may_run(change: dict[str, object], cluster: Cluster, tmp_path: Path) -> None:
     planned = plan(replace(GPU, **change), cluster, tmp_path)
     assert list_doubts(planned) == ()
     assert "--force" not in planned.script
 
 
-@each_row(
-    ("change", "told"),
-    [
-        ({"queue": "a100"}, "nvcr.io/nvidia/pytorch:25.06-py3: runs on NVIDIA A100 40GB"),
-        (
-            {"image": "nvcr.io/nvidia/pytorch:99.01-py3"},
-            "nvcr.io/nvidia/pytorch:99.01-py3: unknown whether it runs on V100",
-        ),
-    ],
-)
+@each_row(("change", "told"), [
+    ({"queue": "a100"}, "nvcr.io/nvidia/pytorch:25.06-py3: runs on NVIDIA A100 40GB"),
+    ({"image": "nvcr.io/nvidia/pytorch:99.01-py3"},
+     "nvcr.io/nvidia/pytorch:99.01-py3: unknown whether it runs on V100"),
+])  # fmt: skip
 def test_submit_says_in_one_line_what_is_known(
     change: dict[str, object], told: str, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -52,17 +52,11 @@ def test_many_nodes_get_copies_of_what_would_keep_the_server_busy(cluster: Clust
     assert len(staging.notes) == staging.image + staging.kedge
 
 
-@each_row(
-    ("job", "kind"),
-    [
-        (replace(JOB, nodes=2), "nfs4"),
-        (replace(JOB, nodes=64), "lustre"),
-        (JOB, "ext4"),  # a disk of this node: who knows what the others have there
-        (replace(JOB, stage="never"), "nfs4"),
-        (replace(JOB, runtime="pyxis"), "nfs4"),
-        (replace(JOB, nodes=1), "nfs4"),
-    ],
-)
+@each_row(("job", "kind"), [
+    (replace(JOB, nodes=2), "nfs4"), (replace(JOB, nodes=64), "lustre"),
+    (JOB, "ext4"),  # a disk of this node: who knows what the others have there
+    (replace(JOB, stage="never"), "nfs4"), (replace(JOB, runtime="pyxis"), "nfs4"), (replace(JOB, nodes=1), "nfs4"),
+])  # fmt: skip
 def test_nothing_is_copied_where_it_does_not_pay_or_is_not_wanted(cluster: Cluster, job: Job, kind: str) -> None:
     assert cluster.plan(job, kind) == FileStaging()
 

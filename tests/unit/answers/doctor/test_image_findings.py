@@ -98,14 +98,10 @@ def test_image_with_the_entrypoint_of_nvidia(tmp_path: Path) -> None:
     assert find(judge_image(traits, None, None, {"HOME": str(tmp_path)}), "'exec' and 'shell' do not").level == NOTE
 
 
-@each_row(
-    ("release", "said"),
-    [
-        ("25.03", "PIP_CONSTRAINT=/etc/pip"),
-        ("26.07", "PIP_CONSTRAINT=/etc/pip"),
-        ("24.12", "may replace NVIDIA's build"),
-    ],
-)
+@each_row(("release", "said"), [
+    ("25.03", "PIP_CONSTRAINT=/etc/pip"), ("26.07", "PIP_CONSTRAINT=/etc/pip"),
+    ("24.12", "may replace NVIDIA's build"),
+])  # fmt: skip
 def test_image_pip_of_its_release(tmp_path: Path, release: str, said: str) -> None:
     traits = replace(PLAIN, release=Fact(release))
     assert find(judge_image(traits, None, None, {"HOME": str(tmp_path)}), said).fix

@@ -104,14 +104,10 @@ def test_bench_plot_words_of_others_stay_text() -> None:
     assert "\x1b" not in text
 
 
-@each_row(
-    ("low", "high", "expected"),
-    [
-        (0.9, 8.5, [1, 1.5, 2, 3, 4, 5, 7]),
-        (1, 100, [1, 2, 5, 10, 20, 50, 100]),
-        (1, 1e6, [1, 10, 100, 1e3, 1e4, 1e5, 1e6]),
-    ],
-)
+@each_row(("low", "high", "expected"), [
+    (0.9, 8.5, [1, 1.5, 2, 3, 4, 5, 7]), (1, 100, [1, 2, 5, 10, 20, 50, 100]),
+    (1, 1e6, [1, 10, 100, 1e3, 1e4, 1e5, 1e6]),
+])  # fmt: skip
 def test_bench_plot_ticks_are_round_and_few(low: float, high: float, expected: list[float]) -> None:
     assert list_ticks(low, high) == pytest.approx(expected)
     assert 2 <= len(list_ticks(1e-9, 1e20)) <= 10

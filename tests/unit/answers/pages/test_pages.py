@@ -231,23 +231,18 @@ def test_pages_commands_are_set_as_code() -> None:
     )
 
 
-@each_row(
-    ("advice", "commands"),
-    [
-        ("kedge registry login nvcr.io; for public images alone: kedge registry logout nvcr.io", 2),
-        ("export LANG=C.UTF-8", ["export LANG=C.UTF-8"]),
-        ("export NAME='$oauthtoken' (in single quotes)", ["export NAME='$oauthtoken'"]),
-        ("nothing, if they are meant; else: unset A B", ["unset A B"]),
-        ("unset A, or name in it only what the image needs.", ["unset A"]),
-        (
-            "administrators can start 'nvidia-persistenced' or run 'nvidia-smi -pm 1'",
-            ["nvidia-persistenced", "nvidia-smi -pm 1"],
-        ),
-        ("none is needed: kedge keeps them outside", []),
-        ("'kedge site init' writes one from what the scheduler says", ["kedge site init"]),
-        ("it is the administrators' to raise; ask for the users' sake", []),
-    ],
-)
+@each_row(("advice", "commands"), [
+    ("kedge registry login nvcr.io; for public images alone: kedge registry logout nvcr.io", 2),
+    ("export LANG=C.UTF-8", ["export LANG=C.UTF-8"]),
+    ("export NAME='$oauthtoken' (in single quotes)", ["export NAME='$oauthtoken'"]),
+    ("nothing, if they are meant; else: unset A B", ["unset A B"]),
+    ("unset A, or name in it only what the image needs.", ["unset A"]),
+    ("administrators can start 'nvidia-persistenced' or run 'nvidia-smi -pm 1'",
+     ["nvidia-persistenced", "nvidia-smi -pm 1"]),
+    ("none is needed: kedge keeps them outside", []),
+    ("'kedge site init' writes one from what the scheduler says", ["kedge site init"]),
+    ("it is the administrators' to raise; ask for the users' sake", []),
+])  # fmt: skip
 def test_pages_advice_shows_its_commands(advice: str, commands: list[str] | int) -> None:
     made = format_advice(advice)
     found = [unescape(each) for each in re.findall("<code>(.*?)</code>", made)]
@@ -290,15 +285,10 @@ def test_pages_explanation_begins_with_the_verdict() -> None:
     assert "or take 23.10-py3, which runs natively." in points[0]
 
 
-@each_row(
-    ("outcome", "tone", "answer"),
-    [
-        (NATIVE, "good", "It runs"),
-        (MINOR, "fair", "It runs, with a limit"),
-        (NO, "bad", "It does not run"),
-        (UNKNOWN, "plain", "Unknown whether it runs"),
-    ],
-)
+@each_row(("outcome", "tone", "answer"), [
+    (NATIVE, "good", "It runs"), (MINOR, "fair", "It runs, with a limit"), (NO, "bad", "It does not run"),
+    (UNKNOWN, "plain", "Unknown whether it runs"),
+])  # fmt: skip
 def test_pages_verdicts_differ_in_word_mark_and_colour(outcome: str, tone: str, answer: str) -> None:
     page = explain(verdict=make_verdict(outcome))
     assert find_texts(page, ".//section[@id='verdict']//h2") == [answer]

@@ -8,17 +8,11 @@ from kedge.compat.traits import Fact, ImageTraits
 from tests.builders.rows import each_row
 
 
-@each_row(
-    ("title", "family", "version"),
-    [
-        ("Intel(R) MPI Library 2021.9", "Intel MPI", "2021.9"),
-        ("MVAPICH2 2.3.7", "MVAPICH", "2.3.7"),
-        ("Open MPI v5.0.3", "Open MPI", "5.0.3"),
-        ("Open MPI 4.1.5rc2", "Open MPI", "4.1.5rc2"),
-        ("HPC-X 2.16", "Open MPI", ""),
-        ("something", "MPI", ""),
-    ],
-)
+@each_row(("title", "family", "version"), [
+    ("Intel(R) MPI Library 2021.9", "Intel MPI", "2021.9"), ("MVAPICH2 2.3.7", "MVAPICH", "2.3.7"),
+    ("Open MPI v5.0.3", "Open MPI", "5.0.3"), ("Open MPI 4.1.5rc2", "Open MPI", "4.1.5rc2"),
+    ("HPC-X 2.16", "Open MPI", ""), ("something", "MPI", ""),
+])  # fmt: skip
 def test_names_and_versions(title: str, family: str, version: str) -> None:
     mpi = parse_title(title)
     assert (mpi.family, mpi.version) == (family, version)

@@ -321,15 +321,10 @@ def test_convert_leaves_the_sizes_of_a_launcher_to_a_script_that_is_kept() -> No
     assert (done.job.tasks, done.job.image) == (None, "")
 
 
-@each_row(
-    ("body", "last"),
-    [
-        ('python a.py $1 "$2"\ncp out $3', ("bash",)),
-        ('for x in "$@"; do echo "$x"; done', ("bash",)),
-        ('singularity exec I.sif a "$1"', ("sh",)),
-        ("python a.py", ()),
-    ],
-)
+@each_row(("body", "last"), [
+    ('python a.py $1 "$2"\ncp out $3', ("bash",)), ('for x in "$@"; do echo "$x"; done', ("bash",)),
+    ('singularity exec I.sif a "$1"', ("sh",)), ("python a.py", ()),
+])  # fmt: skip
 def test_convert_gives_arguments_their_places(body: str, last: tuple[str, ...], tmp_path: Path) -> None:
     done = convert(slurm("-N 1", body))
     assert done.job.command[3:] == last if done.job.command[1:2] == ("-c",) else not last

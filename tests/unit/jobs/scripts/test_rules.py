@@ -180,20 +180,15 @@ def _all_sites() -> list[Site]:
     return [load_site(each.name, FOLDERS) for each in list_sites(FOLDERS) if not each.problem]
 
 
-@each_row(
-    ("text", "name"),
-    [
-        (
-            slurm("-p rtx -N 1 -n 8 -t 0:10:00", "module load tacc-apptainer\nibrun apptainer run x.sif a"),
-            "tacc-frontera",
-        ),
-        (slurm("--partition sequana_gpu_dev"), "sdumont"),
-        ("#!/bin/sh\n#$ -l rt_F=1\nls\n", "abci2"),
-        ("#!/bin/sh\n#PBS -q rt_HF\n#PBS -l select=1\nls\n", "abci3"),
-        (slurm("-p gpu"), None),
-        (slurm("-p alpha"), "zih-alpha"),
-    ],
-)
+@each_row(("text", "name"), [
+    (slurm("-p rtx -N 1 -n 8 -t 0:10:00", "module load tacc-apptainer\nibrun apptainer run x.sif a"),
+     "tacc-frontera"),
+    (slurm("--partition sequana_gpu_dev"), "sdumont"),
+    ("#!/bin/sh\n#$ -l rt_F=1\nls\n", "abci2"),
+    ("#!/bin/sh\n#PBS -q rt_HF\n#PBS -l select=1\nls\n", "abci3"),
+    (slurm("-p gpu"), None),
+    (slurm("-p alpha"), "zih-alpha"),
+])  # fmt: skip
 def test_rules_guess_the_site(text: str, name: str | None) -> None:
     guessed = guess_site(read_script(text), _all_sites())
     assert (guessed[0].name if guessed else None) == name

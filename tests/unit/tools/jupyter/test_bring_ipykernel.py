@@ -25,15 +25,10 @@ PYTHON = ImagePython(
 )  # fmt: skip
 
 
-@each_row(
-    ("libc", "platform"),
-    [
-        ("glibc 2.31", "x86_64-manylinux_2_28"),
-        ("glibc 2.28", "x86_64-manylinux_2_28"),
-        ("glibc 2.17", "x86_64-manylinux_2_17"),
-        ("", "x86_64-unknown-linux-musl"),
-    ],
-)
+@each_row(("libc", "platform"), [
+    ("glibc 2.31", "x86_64-manylinux_2_28"), ("glibc 2.28", "x86_64-manylinux_2_28"),
+    ("glibc 2.17", "x86_64-manylinux_2_17"), ("", "x86_64-unknown-linux-musl"),
+])  # fmt: skip
 def test_platform_is_that_of_the_image(libc: str, platform: str) -> None:
     assert choose_platform(replace(PYTHON, libc=libc)) == platform
 
