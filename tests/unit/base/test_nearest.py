@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""When one word is proposed for another. Needs nothing."""
+"""Words: the nearest one, secrets that are masked, and the attribute that notes owners."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.base.nearest import find_near, propose
+from kedge.base.owner_attribute import decode_owner, encode_owner
+from kedge.base.secret_text import mask_words
 from tests.builders.rows import each_row
 
 VERBS = ("pull", "push", "cache", "cancel", "logs", "exec", "--nv")
@@ -45,3 +47,22 @@ def test_nearest_finds_every_single_edit(word: str, place: int, letter: str) -> 
     for edit in edits:
         if len(edit.casefold()) == len(edit) and len(word.casefold()) == len(word):
             assert find_near(edit, [word]) == word
+
+
+def test_mask_words_hides_values_of_secret_options_and_keeps_others() -> None:
+    words = ["train.py", "--lr=0.1", "--api-token", "abc", "--password=x", "-p", "8080", "HF_TOKEN=geheim123"]
+    words += ["https://ada:pw@host/x", "Authorization: Bearer abcdefgh12345"]
+    assert mask_words(words) == [
+        *("train.py", "--lr=0.1", "--api-token", "***", "--password=***", "-p", "8080", "HF_TOKEN=***"),
+        *("https://ada:***@host/x", "Authorization: Bearer ***"),
+    ]
+
+
+def test_owner_attribute_is_read_as_it_was_written() -> None:
+    assert decode_owner(encode_owner(1000, 50)) == (1000, 50)
+    assert decode_owner(encode_owner(0, (1 << 32) - 2)) == (0, (1 << 32) - 2)
+
+
+@each_row("value", [b"", b":", b"1", b"1:", b":1", b"-1:0", b"1:2:3", b"a:b", b"4294967295:0"])
+def test_owner_attribute_that_is_none_counts_for_nothing(value: bytes) -> None:
+    assert decode_owner(value) is None

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.cli.options import GlobalOptions
+from kedge.cli.report import report_failure
 from kedge.cli.signals import Terminated, raised_signals
 from kedge.image.layers.content_spool import ContentSpool
 from kedge.system.files import atomic_output
@@ -255,3 +257,69 @@ def test_a_signal_while_a_kedge_starts_a_kedge_ends_it_without_a_traceback(numbe
     words = [sys.executable, "-c", STARTING.replace("NUMBER", str(int(number)))]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (128 + number, "")
+
+
+PROGRAM = """
+from pathlib import Path
+from kedge.cli.guard import run_guarded
+read = lambda: int(Path("/proc/self/oom_score_adj").read_text())
+before = read()
+print(before, before + run_guarded("a test", lambda: read() - before), read())
+"""
+
+
+def test_the_child_comes_first_when_memory_is_short() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    assert [int(word) for word in done.stdout.split()] == [own, min(own + 100, 1000), own]
+
+
+TURNS = """
+import sys
+from kedge.cli.guard import run_guarded
+before = sys.getswitchinterval()
+inside = run_guarded("a test", lambda: round(sys.getswitchinterval() * 1e4))
+print(round(before * 1e4), inside, round(sys.getswitchinterval() * 1e4))
+"""
+
+
+def test_the_child_gives_the_interpreter_lock_away_often() -> None:
+    done = subprocess.run([sys.executable, "-c", TURNS], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["50", "2", "50"]  # tenths of milliseconds
+
+
+class Interrupting:
+    """An attribute that a signal meets while its class is made."""
+
+    def __init__(self, raised: BaseException) -> None:
+        self.raised = raised
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        raise self.raised
+
+
+@each_row(("raised", "number"), [(KeyboardInterrupt(), signal.SIGINT), (Terminated(signal.SIGTERM), signal.SIGTERM)])
+def test_signal_while_a_class_is_made_is_no_bug(
+    raised: BaseException, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - Python 3.11 wraps it in a RuntimeError, 3.12 does not
+        type("Made", (), {"attribute": Interrupting(raised)})
+    assert report_failure(caught.value, ["pull"], GlobalOptions()) == 128 + number
+    assert "bug" not in capsys.readouterr().err
+
+
+@each_row(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_signal_in_a_callback_of_the_interpreter_is_not_lost(number: int, kind: type[BaseException]) -> None:
+    """What is raised while an object dies is swallowed, and printed as ignored."""
+
+    class Dying:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    def die_and_wait() -> None:
+        with raised_signals():
+            Dying()
+            time.sleep(5)
+
+    with pytest.raises(kind):
+        die_and_wait()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What `submit` refuses because the image does not run on the GPUs of the queue: nothing is asked of anybody for it."""
+"""What `submit` refuses before anything is written: nothing is asked of anybody for it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from kedge.base.frozen import replace
 from kedge.cluster.job import Job
 from kedge.cluster.schedulers.choose import find_backend
 from kedge.cluster.site import Queue, Site
-from kedge.errors import WillNotRun
+from kedge.errors import RequestRefused, WillNotRun
 from kedge.jobs.cluster import Cluster
 from kedge.jobs.records import Records
 from kedge.jobs.submit import SubmitPlan, plan_submit
@@ -20,6 +21,7 @@ from kedge.system.settings import Settings
 from tests.builders.images import kedge, make_config
 from tests.builders.oci_images import make_tar
 from tests.builders.rows import each_row
+from tests.builders.squashfs_images import write_image
 from tests.fakes.registry import FakeRegistry
 
 V100 = Queue("v100", is_default=True, gpus_per_node=4, gpu="V100-SXM2-32GB", arch="amd64")
@@ -189,3 +191,23 @@ def test_submit_to_a_gpu_that_no_tag_serves_advises_none(cluster: Cluster, tmp_p
         "No tag of nvcr.io/nvidia/pytorch is known to support that GPU: use another queue, or plain CUDA. "
         "List images that fit: kedge recommend cuda --on here:k40. To submit it anyway add --force"
     )
+
+
+HIDDEN = str(Path(sys.executable).parent.parent)
+
+
+@each_row(("hidden", "is_refused"), [((HIDDEN,), True), ((), False)])
+def test_plan_refuses_a_kedge_that_nodes_do_not_see(tmp_path: Path, hidden: tuple[str, ...], is_refused: bool) -> None:
+    site = Site(name="here", title="", scheduler="slurm", hidden_paths=hidden, scratch="$SCRATCH")
+    cluster = Cluster(site, find_backend("slurm"), "me", Records(tmp_path / "jobs"))
+    image = tmp_path / "x.sif"
+    image.write_bytes(write_image())
+    job, environ = Job(image=str(image), command=("true",)), {"HOME": str(tmp_path), "SCRATCH": "/scratch"}
+    settings = Settings.load({}, environ)
+    if not is_refused:
+        assert "exec" in plan_submit(job, cluster, settings, environ, str(tmp_path)).script
+        return
+    with pytest.raises(RequestRefused, match=r"do not see .*kedge, which jobs need") as refusal:
+        plan_submit(job, cluster, settings, environ, str(tmp_path))
+    assert "$SCRATCH" in str(refusal.value.hint)
+    plan_submit(Job(command=("true",)), cluster, settings, environ, str(tmp_path))  # it starts no container

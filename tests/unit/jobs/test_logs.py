@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Output of jobs: the files are found, their ends are cut at lines, and they are followed until the job is over."""
+"""Output of jobs: found, cut at lines, followed until the job is over, and explained."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from kedge.errors import FileProblem
+from kedge.cluster.job_state import JobStatus, State
+from kedge.errors import FileProblem, JobFailed
 from kedge.jobs import logs as job_logs
+from kedge.jobs.failure_clues import find_failure_clue
+from kedge.jobs.find_job import FoundJob
 from kedge.jobs.logs import LogFile, find_logs, follow_logs, read_log, require_logs
 from kedge.jobs.records import Draft, Record, Records
+from kedge.jobs.wait import require_success
 from tests.builders.rows import each_row
 
 
@@ -81,3 +85,35 @@ def test_logs_are_followed_to_the_end_even_when_they_begin_anew(
 
     pieces = [piece for _, piece in follow_logs(find, is_over, lambda: False)]
     assert b"".join(pieces) == b"one\ntwo\nnew\nlast"
+
+
+FAILED = JobStatus("12", State.FAILED, "FAILED", exit_code=1)
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+NOT_READY = "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized (Triggered internally at"
+
+
+def make_failed(folder: Path, output: str) -> Record:
+    records = Records(folder / "jobs")
+    key, _ = records.place()
+    draft = Draft("train", "here", "slurm", {}, str(folder), str(folder / "{id}.out"), "", ["sbatch"])
+    (folder / "12.out").write_text(output)
+    return records.name_id(records.create(key, draft, ""), "12")
+
+
+def test_clue_of_a_failed_job_is_in_the_end_of_its_output(tmp_path: Path) -> None:
+    record = make_failed(tmp_path, "step\n" * 200_000 + NO_KERNEL)
+    clue = find_failure_clue(record, FAILED)
+    assert clue.line == NO_KERNEL
+    assert find_failure_clue(record, JobStatus("12", State.DONE, "COMPLETED")) is None
+    assert find_failure_clue(None, FAILED) is None
+    (tmp_path / "12.out").unlink()
+    assert find_failure_clue(record, FAILED) is None
+
+
+def test_clue_is_part_of_the_error_of_a_wait(tmp_path: Path) -> None:
+    record = make_failed(tmp_path, NOT_READY)
+    with pytest.raises(JobFailed) as caught:
+        require_success(FoundJob("12", record), [FAILED], lambda status: "it ended with status 1")
+    assert caught.value.context["its output says"].startswith("Unexpected error from cudaGetDeviceCount()")
+    assert "fabric manager" in caught.value.context["which means"]
+    assert (caught.value.hint or "").endswith("see its output: kedge logs 12")

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What ranks print on its way to the user: labels go, the failing rank's lines are known, later output waits."""
+"""What ranks print on its way to the user: lines, labels, the failing rank's lines and the clue in them."""
 
 from __future__ import annotations
+
+import time
+
+import pytest
 
 from kedge.cluster.launchers.hydra import HYDRA
 from kedge.cluster.launchers.open_mpi import OPEN_MPI
 from kedge.cluster.launchers.own import LOCAL, label_line, tell_end
 from kedge.cluster.launchers.program import LaunchProgram
 from kedge.cluster.launchers.srun import SRUN
-from kedge.launch.follow_output import OutputFollower
+from kedge.launch.explain_end import find_rank_clue
+from kedge.launch.follow_output import OutputFollower, RankFailure
+from kedge.launch.line_buffer import LineBuffer
 
 
 class Written:
@@ -143,3 +149,62 @@ def test_nodes_say_that_their_ranks_have_ended() -> None:
     assert written.follower.finished == {1}
     assert list(written.follower.ranks) == [0]
     assert written.lines == ["!kedge-2 node 0\n"]
+
+
+class Taken:
+    def __init__(self, longest: int = 8) -> None:
+        self.lines: list[tuple[str, bytes]] = []
+        self.buffer = LineBuffer(lambda stream, line: self.lines.append((stream, line)), longest)
+
+
+def test_lines_of_two_streams_do_not_mix() -> None:
+    taken = Taken()
+    taken.buffer.hear("a", b"one")
+    taken.buffer.hear("b", b"two\nthr")
+    taken.buffer.hear("a", b"\n\n")
+    taken.buffer.flush()
+    taken.buffer.flush()
+    assert taken.lines == [("b", b"two\n"), ("a", b"one\n"), ("a", b"\n"), ("b", b"thr")]
+
+
+def test_long_lines_come_in_parts() -> None:
+    taken = Taken()
+    for piece in (b"12345", b"67890", b"x\ny\n"):
+        taken.buffer.hear("a", piece)
+    assert taken.lines == [("a", b"1234567890"), ("a", b"x\n"), ("a", b"y\n")]
+
+
+def test_a_line_that_nobody_takes_is_not_handed_over_again() -> None:
+    def refuse(stream: int, line: bytes) -> None:
+        raise BrokenPipeError(f"{stream} {line!r}")
+
+    buffer = LineBuffer(refuse, 8)
+    with pytest.raises(BrokenPipeError):
+        buffer.hear(1, b"one\n")
+    buffer.flush()
+
+
+def test_single_bytes_without_an_end_are_cheap() -> None:
+    """What was kept so far is not copied for each of them."""
+    taken = Taken(1 << 20)
+    began = time.monotonic()
+    for _ in range(1 << 20):
+        taken.buffer.hear("a", b".")
+    assert time.monotonic() - began < 30
+
+
+def test_clue_comes_from_the_lines_of_the_rank() -> None:
+    clue = find_rank_clue(RankFailure(1, 1, lines=("Traceback", "ModuleNotFoundError: No module named 'torch'")))
+    assert clue.name == "no-module"
+
+
+def test_clue_comes_from_the_launcher_where_the_rank_was_killed() -> None:
+    said = ("slurmstepd: error: Exceeded job memory limit", "srun: error: n1: task 1: Killed")
+    clue = find_rank_clue(RankFailure(1, 137, lines=("step 1",), launcher_lines=said))
+    assert clue.name == "job-memory"
+
+
+def test_clue_that_says_no_more_than_the_lines_is_left_out() -> None:
+    lines = ("Traceback (most recent call last):", "ValueError: bad learning rate")
+    said = ("srun: error: n1: task 1: Exited with exit code 1",)
+    assert find_rank_clue(RankFailure(1, 1, lines=lines, launcher_lines=said)) is None

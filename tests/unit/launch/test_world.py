@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
+"""The check of the ranks: which world answers, and why it failed."""
+
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as some
 
+from kedge.launch import check_world
 from kedge.launch.check_world import AskedWorld, WorldProblem, compare_world, explain_singletons
+from kedge.launch.follow_output import RankFailure
 from kedge.launch.probe.answers import RankAnswer
 from tests.builders.rows import each_row
 
@@ -136,3 +140,26 @@ def test_world_numbered_otherwise_is_no_reason_to_refuse() -> None:
 
 def test_world_that_says_nothing() -> None:
     assert problem(AskedWorld(3)).sentence == "none of 3 ranks answered the world check"
+
+
+NOTE = "kedge: waiting for process 4711, which is unpacking the image: app.sif"
+
+
+def explain(*lines: str) -> str:
+    heard = check_world._Heard()
+    for line in lines:
+        heard.write(True, f"{line}\n")
+    error = check_world._explain_failure(RankFailure(0, 137, "gpu01"), "", heard)
+    return f"{error} {error.hint}"
+
+
+def test_check_that_failed_in_mpi_after_a_note() -> None:
+    assert explain(NOTE, "Fatal error in internal_Init").startswith(
+        "the world check failed: rank 0 on gpu01 ended with status 137"
+    )
+
+
+def test_check_that_a_rank_refused_after_a_note() -> None:
+    said = explain(NOTE, "kedge: MPICH needs pmi2", "hint: give --mpi-type pmi2")
+    assert said.startswith("MPICH needs pmi2")
+    assert said.endswith("give --mpi-type pmi2")

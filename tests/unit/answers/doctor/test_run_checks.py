@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 import re
 import signal
@@ -13,10 +14,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from kedge.answers.doctor import check_list as table
+from kedge.answers.doctor import doctor
+from kedge.answers.doctor.doctor import diagnose
 from kedge.answers.doctor.environment.process_limits import check_open_files
 from kedge.answers.doctor.finding import FAIL, OK, SKIPPED, WARNING, Finding
 from kedge.answers.doctor.run_checks import list_checks, run_checks
@@ -284,3 +288,42 @@ def test_modules_of_checks_are_imported_before_there_are_children(monkeypatch: p
     assert "kedge.answers.doctor.environment.clock" not in sys.modules
     table.import_checks({"clock", "x"})
     assert "kedge.answers.doctor.environment.clock" in sys.modules
+
+
+NAMES = ("kernel", "locale", "registries")  # the last brings the imports that take long
+
+
+def make_hasty(patience: float = 1.0) -> Surroundings:
+    environ = {"HOME": "/nowhere", "LANG": "C.UTF-8"}
+    return Surroundings(environ, Settings.load({}, environ), is_offline=True, patience=patience)
+
+
+@pytest.mark.parametrize("patience", [1.0, 5.0])
+def test_a_host_that_loads_slowly_gets_its_checks_done_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    load = importlib.import_module
+
+    def load_slowly(name: str) -> ModuleType:
+        time.sleep(2.5 if name == "kedge.answers.doctor.network.credentials" else 0)
+        return load(name)
+
+    monkeypatch.setattr(importlib, "import_module", load_slowly)
+    diagnosis = diagnose(make_hasty(patience), NAMES)
+    levels = {finding.check: finding.level for finding in diagnosis.findings}
+    assert levels["kernel"] == OK
+    assert levels["locale"] != SKIPPED
+    assert "this host is slow: time limits were multiplied by " in diagnosis.summary
+    assert 5.0 <= diagnosis.slowness <= 20.0
+    assert diagnosis.as_dict()["summary"] == diagnosis.summary
+
+
+def test_a_host_of_usual_speed_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_USUAL", 60.0)  # whatever else this machine does at the moment
+    diagnosis = diagnose(make_hasty(20.0), ("kernel",))
+    assert diagnosis.slowness == 1.0
+    assert "slow" not in diagnosis.summary
+
+
+def test_the_slowest_host_does_not_wait_without_end() -> None:
+    assert doctor._measure_slowness(10_000.0) == doctor._SLOWEST

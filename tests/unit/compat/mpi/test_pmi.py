@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""PMI: what an MPI knows, what srun offers, and what a process was given."""
+"""PMI: what an MPI knows, what srun offers, what a process was given; and the MPI that a config names."""
 
 from __future__ import annotations
 
-from kedge.cluster.mpi import CRAY, INTEL, MPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts
+from kedge.cluster.mpi import CRAY, INTEL, MPICH, OPEN_MPI, PMI1, PMI2, PMIX, UNKNOWN_FAMILY, MpiFacts, MpiImage
 from kedge.compat.mpi.pmi import choose_mpi_type, find_served, is_served, list_pmi
+from kedge.compat.mpi.stated import parse_title, read_stated_mpi
+from kedge.compat.mpi.wording import explain_doubt
+from kedge.compat.traits import Fact, ImageTraits
 from tests.builders.rows import each_row
 
 
@@ -32,3 +35,41 @@ def test_what_a_process_was_given() -> None:
     assert find_served({"PMI_FD": "9", "PMI_RANK": "0"}) == (PMI2, PMI1)
     assert is_served((PMI2, PMI1), {"PMI_PORT": "h:1"})
     assert not is_served((PMI2, PMI1), {"PMIX_NAMESPACE": "x"})
+
+
+@each_row(("title", "family", "version"), [
+    ("Intel(R) MPI Library 2021.9", "Intel MPI", "2021.9"), ("MVAPICH2 2.3.7", "MVAPICH", "2.3.7"),
+    ("Open MPI v5.0.3", "Open MPI", "5.0.3"), ("Open MPI 4.1.5rc2", "Open MPI", "4.1.5rc2"),
+    ("HPC-X 2.16", "Open MPI", ""), ("something", "MPI", ""),
+])  # fmt: skip
+def test_names_and_versions(title: str, family: str, version: str) -> None:
+    mpi = parse_title(title)
+    assert (mpi.family, mpi.version) == (family, version)
+
+
+def test_config_of_ngc() -> None:
+    facts = {"mpi": Fact("Open MPI 4.1.7", "x"), "hpcx": Fact("2.20", "x"), "ucx": Fact("1.19", "x")}
+    mpi = read_stated_mpi(ImageTraits("image", **facts))
+    assert (mpi.title, mpi.build, mpi.fabrics, mpi.pmi) == ("Open MPI 4.1.7", "HPC-X 2.20", ("ucx",), None)
+    assert read_stated_mpi(ImageTraits("image")) is None
+
+
+OPEN = MpiFacts("Open MPI", "4.1.4")
+MPICH_4 = MpiFacts("MPICH", "4.0.2")
+
+
+def test_two_mpis_and_a_script_leave_a_doubt() -> None:
+    both = MpiImage("app.sif", (OPEN, MPICH_4), is_searched=True)
+    said = explain_doubt(both, "sh")
+    assert said.startswith("the image has Open MPI 4.1.4 and MPICH_4 4.0.2, and 'sh' does not say which one")
+    assert "With MPICH_4 4.0.2 each rank would be rank 0 of 1" in said
+
+
+def test_a_program_that_says_which_mpi_it_uses_leaves_none() -> None:
+    assert explain_doubt(MpiImage("app.sif", (OPEN, MPICH_4), needed="libmpi.so.40"), "ranks") == ""
+
+
+def test_one_mpi_leaves_none() -> None:
+    assert explain_doubt(MpiImage("app.sif", (OPEN,)), "sh") == ""
+    assert explain_doubt(MpiImage("app.sif", (MPICH_4, MpiFacts("Intel MPI", "2021.9"))), "sh") == ""
+    assert explain_doubt(MpiImage("app.sif"), "sh") == ""

@@ -311,3 +311,31 @@ def test_rules_do_not_put_srun_before_what_starts_its_own_processes(starter: str
     plain = slurm("-N 2 --gres=gpu:8", "singularity exec --nv x.sif python a.py")
     [found] = [each for each in check(plain) if each.rule == "first-node-only"]
     assert found.remedy.startswith("put srun")
+
+
+def _rows() -> list[list[str]]:
+    lines = (REPOSITORY / "bench" / "scripts.tsv").read_text().splitlines()
+    return [line.split("\t") for line in lines if not line.startswith("#")]
+
+
+def test_collection_names_every_script_once() -> None:
+    rows = _rows()
+    assert len(rows) >= 100
+    assert len({(repository, path) for _, repository, _, path, _ in rows}) == len(rows)
+    assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for _, _, commit, _, _ in rows)
+    assert {kind for kind, *_ in rows} == {"tuned", "fresh"}
+
+
+def test_collection_counts_warnings_of_rules_that_are() -> None:
+    warnings = {rule.id for rule in list_rules() if rule.severity is Severity.WARNING}
+    for *_, counts in _rows():
+        for each in counts.split():
+            rule, found, true = re.fullmatch(r"([\w-]+)=(\d+)/(\d+)", each).groups()  # type: ignore[union-attr]
+            assert rule in warnings
+            assert int(true) <= int(found)
+
+
+def test_collection_is_as_large_as_the_guide_says() -> None:
+    guide = (REPOSITORY / "docs" / "guides" / "scripts.md").read_text()
+    repositories = {repository for _, repository, *_ in _rows()}
+    assert f"{len(_rows())} public scripts of {len(repositories)} repositories" in guide

@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
+"""Benches on ranks: the way that is taken, what ranks answer, repeated runs and what figures keep of each."""
+
 from __future__ import annotations
+
+import itertools
 
 import pytest
 from tests.builders.rows import each_row
 
-from kedge.errors import LaunchFailed
-from kedge.tools.bench.allreduce import make_report
+from kedge.compat.bandwidth.judge import judge_bandwidth
+from kedge.compat.bandwidth.report import BandwidthReport, BandwidthRow
+from kedge.errors import LaunchFailed, LaunchRefused
+from kedge.tools.bench.allreduce import AllreduceResult, make_report, merge_reports
+from kedge.tools.bench.pi import PiResult
+from kedge.tools.bench.rank_figures import make_allreduce_figures, make_pi_figures
+from kedge.tools.bench.record import Repeats
+from kedge.tools.bench.ways import GLOO, MPI, NCCL, NCCL_TESTS, ImageTools, choose_way
 
 
 def row(pid: int, size: int, count: int, seconds: float) -> dict[str, object]:
@@ -26,3 +36,69 @@ def test_allreduce_report_of_ranks() -> None:
 def test_allreduce_of_ranks_that_are_alone_is_no_result(values: list[dict[str, object]]) -> None:
     with pytest.raises(LaunchFailed, match="separately instead of as one world of 2"):
         make_report("MPI", 2, values)
+
+
+NGC = ImageTools(("all_reduce_perf_mpi", "all_reduce_perf", "python3"), has_torch=True, has_mpi=True)
+
+
+@each_row(
+    ("tools", "gpus", "nodes", "way"),
+    [
+        (NGC, 8, 2, NCCL_TESTS),
+        (NGC, 0, 2, MPI),
+        (ImageTools(("python3",), has_torch=True, has_mpi=True), 4, 2, NCCL),
+        (ImageTools(("python3",), has_torch=True), 0, 2, GLOO),
+        (ImageTools(("all_reduce_perf",), has_torch=True), 4, 1, NCCL_TESTS),
+        (ImageTools(("all_reduce_perf",), has_torch=True), 4, 2, NCCL),
+        (ImageTools(has_mpi=True), 4, 2, MPI),
+    ],
+)
+def test_ways_are_chosen_by_image_and_gpus(tools: ImageTools, gpus: int, nodes: int, way: str) -> None:
+    found, reason = choose_way("auto", tools, gpus=gpus, nodes=nodes)
+    assert found == way
+    assert reason
+    assert choose_way(way, tools, gpus=gpus, nodes=nodes)[0] == way
+
+
+@each_row(
+    ("way", "tools", "gpus", "nodes", "reason"),
+    [
+        (NCCL, NGC, 0, 1, "there are no GPUs"),
+        (NCCL_TESTS, ImageTools(("all_reduce_perf",)), 4, 2, "built without MPI"),
+        (GLOO, ImageTools(has_mpi=True), 0, 1, "the image has no torch"),
+        (MPI, ImageTools(has_torch=True), 0, 1, "the image has no MPI"),
+    ],
+)
+def test_ways_that_are_not_possible_are_refused(
+    way: str, tools: ImageTools, gpus: int, nodes: int, reason: str
+) -> None:
+    with pytest.raises(LaunchRefused, match=reason):
+        choose_way(way, tools, gpus=gpus, nodes=nodes)
+
+
+def test_ways_of_an_image_without_anything() -> None:
+    with pytest.raises(LaunchRefused, match="nothing to measure with"):
+        choose_way("auto", ImageTools(("python3",)), gpus=4, nodes=1)
+
+
+def report_of(seconds: float, wrong: int = 0) -> BandwidthReport:
+    return BandwidthReport("MPI", 2, ("a",), rows=(BandwidthRow(8, 1e-6, 2), BandwidthRow(1 << 20, seconds, 2, wrong)))
+
+
+def test_repeats_leave_out_the_warm_up() -> None:
+    assert Repeats(2, 3).collect(itertools.count().__next__) == [2, 3, 4]
+
+
+def test_repeats_of_an_allreduce_give_the_median_and_every_wrong_sum() -> None:
+    report = merge_reports([report_of(0.4), report_of(0.1), report_of(0.2, wrong=7)])
+    assert [row.seconds for row in report.rows] == [1e-6, 0.2]
+    assert report.wrong == 7
+
+
+def test_repeats_are_all_in_the_figures() -> None:
+    report = report_of(0.2)
+    timings = ((1e-6, 1e-6), (0.1, 0.2))
+    result = AllreduceResult(report, judge_bandwidth(report, None), "mpirun", timings=timings)
+    assert make_allreduce_figures(result)[1].values == pytest.approx([(1 << 20) / 1e8, (1 << 20) / 2e8])
+    (figure,) = make_pi_figures(PiResult(4, 1, 3.14, 1000, 0.2, "mpirun", timings=(0.1, 0.2, 0.3)))
+    assert (figure.median, figure.spread) == (0.2, pytest.approx(1.0))

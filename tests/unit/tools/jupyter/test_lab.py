@@ -1,19 +1,36 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""JupyterLab's address, its tunnel, and where its token is not."""
+"""JupyterLab and ipykernel of an image: what its Python answers, what is installed for it, tunnel and token."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-from tests.unit.tools.jupyter.test_bring_ipykernel import PYTHON
+from tests.builders.rows import each_row
 
 from kedge.base.frozen import replace
 from kedge.errors import NotebookProblem, UsageError
-from kedge.tools.jupyter import lab
+from kedge.system.lean_programs import Finished
+from kedge.tools.jupyter import image_python, lab
+from kedge.tools.jupyter.image_python import ImagePython
+from kedge.tools.jupyter.install import choose_platform, explain_failure, list_constraints
 from kedge.tools.jupyter.lab import choose_port, hand_over_token, plan_lab, require_lab
 
 HERE = os.uname().nodename
+PYTHON = ImagePython(
+    program="/usr/bin/python3",
+    version="3.8",
+    machine="x86_64",
+    libc="glibc 2.31",
+    has_pip=False,
+    ipykernel="",
+    problem="",
+    jupyterlab="",
+    installed=(
+        ("ipykernel", "1.0"), ("torch", "2.6.0a0+nv24"), ("tornado", "6.1"), ("traitlets", "5.0.post1"),
+        ("od d", "1"),
+    ),
+)  # fmt: skip
 
 
 def test_lab_outside_of_jobs_is_for_this_host_alone() -> None:
@@ -59,3 +76,34 @@ def test_lab_that_the_image_lacks_names_the_other_way() -> None:
     with pytest.raises(NotebookProblem, match="no JupyterLab") as caught:
         require_lab("a.sif", PYTHON)
     assert "kedge jupyter install a.sif" in str(caught.value.hint)
+
+
+@each_row(("libc", "platform"), [
+    ("glibc 2.31", "x86_64-manylinux_2_28"), ("glibc 2.28", "x86_64-manylinux_2_28"),
+    ("glibc 2.17", "x86_64-manylinux_2_17"), ("", "x86_64-unknown-linux-musl"),
+])  # fmt: skip
+def test_platform_is_that_of_the_image(libc: str, platform: str) -> None:
+    assert choose_platform(replace(PYTHON, libc=libc)) == platform
+
+
+def test_constraints_are_what_installers_can_read() -> None:
+    assert list_constraints(PYTHON) == [("tornado", "6.1"), ("traitlets", "5.0.post1")]
+
+
+def test_failure_names_the_remedy_for_a_host_without_network() -> None:
+    problem = explain_failure("a.sif", PYTHON, ["uv: no route"], "")
+    assert problem.message == "cannot install ipykernel for Python 3.8 of a.sif: uv: no route"
+    assert "--python-version 3.8" in str(problem.hint)
+    assert "--wheels DIR" in str(problem.hint)
+    assert "put wheels for Python 3.8 and x86_64 into w" in str(explain_failure("a.sif", PYTHON, [], "w").hint)
+
+
+@pytest.mark.parametrize(
+    "said", ["", "kedge-python", "kedge-python {}", "kedge-python 7", 'kedge-python {"installed": 1}']
+)
+def test_image_python_other_answers_are_none(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        image_python, "run_step", lambda *_, **__: Finished(("python3",), 0, said.encode(), b"odd wrapper\n")
+    )
+    with pytest.raises(NotebookProblem, match="gives no answer: odd wrapper"):
+        image_python.ask_python("a.sif")
