@@ -40,17 +40,11 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEDGE_NODEDIR", str(tmp_path / "node"))
 
 
-def test_api_import_is_light() -> None:
+def test_api_import_is_light_and_has_names() -> None:
     program = "import sys, kedge; print(sorted(m for m in sys.modules if m.startswith('kedge')))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['kedge']"
-
-
-def test_api_tells_its_version() -> None:
     assert kedge.__version__ == VERSION
-
-
-def test_api_names_are_there_and_others_are_not() -> None:
     assert {"pull", "push", "convert", "inspect", "Pulled"} <= set(dir(kedge))
     with pytest.raises(AttributeError, match="no attribute 'fly'"):
         kedge.fly  # type: ignore[attr-defined]  # noqa: B018

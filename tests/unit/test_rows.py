@@ -35,17 +35,12 @@ def test_rows_that_do_not_raise_what_they_should_are_named() -> None:
         check()
 
 
-def test_rows_that_hold_pass_and_fixtures_come_from_outside() -> None:
-    @each_row("length", [1, 2], ids=lambda length: f"of {length}")
-    @each_row("letter", "ab")
+def test_rows_that_hold_pass_and_no_rows_are_a_mistake() -> None:
     def check(letter: str, length: int, known: dict[str, int]) -> None:
         known[letter * length] = length
 
     known: dict[str, int] = {}
     check(known=known)
     assert sorted(known) == ["a", "aa", "b", "bb"]
-
-
-def test_no_rows_are_a_mistake() -> None:
     with pytest.raises(AssertionError, match="no rows"):
         each_row("text", [])

@@ -42,7 +42,7 @@ def test_three_commands_that_fit_the_place(site: Site, image: str, job: bool, ve
     assert all(len(f"  {step.command}  # {step.does}") < 100 for step in steps)
 
 
-def test_the_newest_image_of_the_directory_is_proposed(tmp_path: Path) -> None:
+def test_image_of_the_directory_is_proposed(tmp_path: Path) -> None:
     for name, when in (("old.sif", 1), ("new.sif", 2), ("note.txt", 3)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (when, when))
@@ -51,9 +51,6 @@ def test_the_newest_image_of_the_directory_is_proposed(tmp_path: Path) -> None:
     here = find_here(Settings.load(None, environ), environ, tmp_path)
     assert here.image == "new.sif"
     assert any("new.sif" in step.command for step in here.next)
-
-
-def test_a_directory_that_cannot_be_read_has_no_image(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "PATH": "/nowhere"}
     assert find_here(Settings.load(None, environ), environ, tmp_path / "gone").image == ""
 

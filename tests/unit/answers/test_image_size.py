@@ -60,37 +60,22 @@ def make_report(tmp_path: Path, workplace: Workplace) -> SizeReport:
     return measure_image(Reference.parse(f"oci:{tmp_path / 'image'}"), workplace)
 
 
-def test_size_layers_tell_what_is_deleted_later(report: SizeReport) -> None:
+def test_size_report_adds_up(report: SizeReport) -> None:
     assert [layer.hidden for layer in report.layers] == [5 * MB, 0]
     assert report.layers[0].examples == ("/root/big.tar.gz",)
     assert report.size == sum(layer.size for layer in report.layers) - 5 * MB
-
-
-def test_size_packages_have_the_bytes_of_their_files(report: SizeReport) -> None:
     sizes = {package.name: (package.manager, package.size) for package in report.packages}
     # /lib is no link to /usr/lib in this image, so dpkg's list names no file there
     assert sizes == {"torch": ("pip", 4 * MB), "tool": ("dpkg", MB), "libx-dev": ("dpkg", MB)}
     assert sum(share.size for share in report.managers) == report.size
-
-
-def test_size_directories_are_disjoint_and_whole(report: SizeReport) -> None:
     assert sum(share.size for share in report.directories) == report.size
     assert {share.name for share in report.directories} >= {"/opt/copy.so", f"/{SITE}/torch/lib.so"}
-
-
-def test_size_types_add_up(report: SizeReport) -> None:
     assert report.types[0].name == "shared libraries"
     assert sum(share.size for share in report.types) == report.size
     assert sum(share.files for share in report.types) == report.files
-
-
-def test_size_copies_are_found(report: SizeReport) -> None:
     (group,) = report.duplicates
     assert group.paths == ("/opt/copy.so", f"/{SITE}/torch/lib.so")
     assert group.wasted == 4 * MB
-
-
-def test_size_savings_have_bytes_and_better_lines(report: SizeReport) -> None:
     savings = {saving.name: saving.size for saving in report.savings}
     assert savings == {
         "deleted-later": 5 * MB, "apt-lists": 3 * MB, "duplicates": 4 * MB, "static-libraries": MB, "build-tools": MB,
@@ -128,15 +113,12 @@ def test_size_of_an_empty_directory_is_no_error(tmp_path: Path, workplace: Workp
     assert "0 B in 0 files" in render_size(report, made="now", version="1")
 
 
-def test_size_page_is_one_small_file_and_escapes_names(report: SizeReport) -> None:
+def test_size_report_is_a_small_page_and_json(report: SizeReport) -> None:
     page = render_size(report, made="now", version="1")
     assert len(page) < 100_000
     assert page.count("<svg") >= 3
     assert "RUN apt-get update" in page
     assert "http" not in page.replace("http-equiv", "")
-
-
-def test_size_report_is_json(report: SizeReport) -> None:
     document = json.loads(json.dumps(report.as_dict()))
     assert document["hidden"] == 5 * MB
     assert document["savings"][0]["better"].startswith("RUN")

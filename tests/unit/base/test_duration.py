@@ -106,7 +106,7 @@ def test_memory_reads_back(amount: int) -> None:
     assert parse_memory(shorten_memory(amount)) == amount
 
 
-def test_array_is_read_and_written() -> None:
+def test_arrays_and_nodes_are_counted() -> None:
     array = JobArray.parse("0-9%2")
     assert (len(array), array.limit, array.indices, str(array)) == (10, 2, list(range(10)), "0-9%2")
     assert JobArray.parse("1,3,5-9:2").indices == [1, 3, 5, 7, 9]
@@ -114,6 +114,9 @@ def test_array_is_read_and_written() -> None:
     assert JobArray.parse("17").indices == [17]
     assert len(JobArray.parse("0-999999")) == 1_000_000
     assert JobArray.parse(str(JobArray.parse("1,3,5-9:2%4"))) == JobArray.parse("1,3,5-9:2%4")
+    assert Job(tasks=8, tasks_per_node=4).node_count == 2
+    assert Job(nodes=3).node_count == 3
+    assert Job(tasks=8).node_count == 1
 
 
 @each_row(("text", "message"), [
@@ -147,9 +150,3 @@ def test_dependencies_refusals_say_the_kinds(text: str) -> None:
     with pytest.raises(InvalidJob, match="is not a job to wait for") as caught:
         parse_dependencies(text)
     assert "afternotok:JOB" in str(caught.value.hint)
-
-
-def test_job_counts_nodes_from_tasks() -> None:
-    assert Job(tasks=8, tasks_per_node=4).node_count == 2
-    assert Job(nodes=3).node_count == 3
-    assert Job(tasks=8).node_count == 1

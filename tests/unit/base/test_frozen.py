@@ -37,24 +37,24 @@ class Line:
     points: tuple[Point, ...]
 
 
-def test_frozen_takes_values_by_place_and_by_name() -> None:
+def test_frozen_values_are_made_by_place_and_equal_by_content() -> None:
     assert (Point(1).y, Point(1, 5).y, Point(x=1, name="a").name) == (2, 5, "a")
     assert Point(1, 5).sum == 6
     assert Point.__doc__ == "Two numbers and a name."
+    assert Point(1) == Point(1, 2)
+    assert Point(1) != Point(2)
+    assert Point(1) != (1, 2, "")
+    assert len({Point(1), Point(1), Point(2)}) == 2
+    assert repr(Point(1, name="a")) == "Point(x=1, y=2, name='a')"
+    job = Job(command=("true",), time=60)
+    assert pickle.loads(pickle.dumps(job)) == job
+    assert copy.deepcopy(job) == job
 
 
 @each_row("wrong", [((), {}), ((1, 2, "", 4), {}), ((1,), {"x": 1}), ((1,), {"z": 1}), ((), {"z": 1})])
 def test_frozen_refuses_what_does_not_fit(wrong: tuple[tuple[object, ...], dict[str, object]]) -> None:
     with pytest.raises(TypeError, match="Point takes x, y, name"):
         Point(*wrong[0], **wrong[1])  # type: ignore[arg-type]
-
-
-def test_frozen_values_are_equal_by_what_they_hold() -> None:
-    assert Point(1) == Point(1, 2)
-    assert Point(1) != Point(2)
-    assert Point(1) != (1, 2, "")
-    assert len({Point(1), Point(1), Point(2)}) == 2
-    assert repr(Point(1, name="a")) == "Point(x=1, y=2, name='a')"
 
 
 def test_frozen_values_do_not_change() -> None:
@@ -86,21 +86,12 @@ def test_frozen_defaults_that_may_change_are_not_shared() -> None:
     assert replace(first, cells=given).cells is given
 
 
-def test_frozen_values_travel() -> None:
-    job = Job(command=("true",), time=60)
-    assert pickle.loads(pickle.dumps(job)) == job
-    assert copy.deepcopy(job) == job
-
-
-def test_frozen_names_and_defaults_can_be_listed() -> None:
+def test_frozen_values_as_names_and_json() -> None:
     assert list_names(Point) == ("x", "y", "name")
     assert list_defaults(Point) == {"y": 2, "name": ""}
     assert as_dict(Line((Point(1),))) == {"points": [{"x": 1, "y": 2, "name": ""}]}
     assert not NOTHING
 
-
-def test_digests_are_text_in_json() -> None:
-    @frozen
     class Sent(JsonValue):
         digest: Digest
 
@@ -108,32 +99,20 @@ def test_digests_are_text_in_json() -> None:
     assert Sent(digest).as_dict() == {"digest": str(digest)}
 
 
-def test_a_word_is_one_value_of_its_class_and_equal_to_its_text() -> None:
+def test_words_are_texts_of_their_class() -> None:
     assert Contract("ranks") is Contract.RANKS
     assert Contract(Contract.RANKS) is Contract.RANKS
     assert Contract.RANKS == "ranks"
     assert {Contract.RANKS: 1}["ranks"] == 1
     assert isinstance(Contract.RANKS, Contract)
     assert Contract.RANKS.value == "ranks"
-
-
-def test_words_are_listed_in_their_order() -> None:
     assert [str(each) for each in Contract][:3] == ["none", "ranks", "torchrun"]
     assert ", ".join(Contract).startswith("none, ranks")
-
-
-def test_a_word_is_shown_as_its_text() -> None:
     assert f"{Contract.JAX}" == str(Contract.JAX) == "jax"
     assert type(str(Contract.JAX)) is str
     assert json.dumps({"contract": Contract.JAX}) == '{"contract": "jax"}'
     assert repr(Contract.JAX) == "Contract('jax')"
-
-
-def test_an_unknown_word_is_refused() -> None:
     with pytest.raises(ValueError, match="'other' is not a valid Contract"):
         Contract("other")
-
-
-def test_a_copied_word_is_the_same_value() -> None:
     assert copy.deepcopy(Contract.JAX) is Contract.JAX
     assert pickle.loads(pickle.dumps(Contract.JAX)) is Contract.JAX

@@ -26,11 +26,8 @@ def test_nearest_is_one_edit_away(word: str, near: str | None) -> None:
     assert find_near(word, VERBS) == near
 
 
-def test_nearest_leaves_short_words_alone() -> None:
+def test_nearest_proposes_no_short_words() -> None:
     assert find_near("zhs", ["zsh", "bash"]) is None
-
-
-def test_nearest_proposes_in_a_sentence() -> None:
     assert propose("cahce", VERBS) == "did you mean 'cache'?"
     assert propose("ps", VERBS) is None
 

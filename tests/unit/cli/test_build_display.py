@@ -45,6 +45,7 @@ def test_plain_steps_write_a_line_per_event() -> None:
         "[builder 3/7] RUN make", "[builder 3/7] 0.0 cc -c a.c", "[builder 3/7] 0.0 link", "[builder 3/7] DONE 1.2s",
         "[1/2] COPY . /src", "[1/2] CACHED",
     ]  # fmt: skip
+    assert name_step(StepLabel("a\033[2J", 1, 1, "")) == "[a\\x1b[2J 1/1]"
 
 
 def test_failed_steps_are_remembered_with_their_last_lines() -> None:
@@ -93,10 +94,6 @@ def test_plain_steps_take_calls_of_many_threads() -> None:
     assert len(lines) == 8 * 52
 
 
-def test_name_step_shows_no_control_characters() -> None:
-    assert name_step(StepLabel("a\033[2J", 1, 1, "")) == "[a\\x1b[2J 1/1]"
-
-
 def test_make_display_chooses_by_terminal_and_mode() -> None:
     console = Console(environ={}, out=io.StringIO(), err=io.StringIO())
     assert isinstance(make_display(console, "auto"), PlainSteps)
@@ -105,9 +102,6 @@ def test_make_display_chooses_by_terminal_and_mode() -> None:
     options.quiet = True
     quiet = Console(options, environ={}, out=io.StringIO(), err=io.StringIO())
     assert type(make_display(quiet, "plain")) is StepBoard
-
-
-def test_make_display_json_shows_notes_as_json() -> None:
     errors = io.StringIO()
     console = Console(environ={}, out=io.StringIO(), err=errors)
     make_display(console, "json")
@@ -130,14 +124,11 @@ def test_clean_line_takes_out_what_steers_a_terminal(data: bytes, expected: str)
     assert clean_line(data) == expected
 
 
-def test_clean_line_keeps_plain_colours_where_they_are_welcome() -> None:
+def test_clean_line_keeps_plain_colours_and_the_last_state() -> None:
     assert clean_line(b"\033[1;31mred\033[0m", color=True) == "\033[1;31mred\033[0m\033[0m"
     assert clean_line(b"\033[8mhidden\033[5mblink\033[41mbox", color=True) == "hiddenblinkbox"
     assert clean_line(b"\033[31;8mboth\033[2J", color=True) == "both"
     assert clean_line(b"plain", color=True) == "plain"
-
-
-def test_clean_line_shows_the_last_state_of_a_bar() -> None:
     assert clean_line(b" 10%\r 50%\r100%\r") == "100%"
     assert clean_line(b"windows\r") == "windows"
     assert clean_line(b"\r\r") == ""
@@ -152,7 +143,7 @@ def test_clean_line_never_leaves_a_control_character() -> None:
         assert all(part.isprintable() for part in shown.replace("\033[", "").split("m"))
 
 
-def test_output_lines_gives_whole_lines_and_keeps_the_last() -> None:
+def test_output_lines_are_whole_or_broken() -> None:
     lines = OutputLines(keep=2)
     assert lines.feed(b"one\ntw") == ["one"]
     assert lines.feed(b"o\nthree\nfo") == ["two", "three"]
@@ -161,9 +152,6 @@ def test_output_lines_gives_whole_lines_and_keeps_the_last() -> None:
     assert lines.finish() == ["fo"]
     assert list(lines.last) == ["three", "fo"]
     assert lines.finish() == []
-
-
-def test_output_lines_breaks_a_line_that_never_ends() -> None:
     lines = OutputLines(keep=2)
     count = sum(len(lines.feed(b"x" * 10_000)) for _ in range(100))
     assert 50 < count < 100
@@ -185,20 +173,14 @@ def test_failure_shows_output_and_the_marked_lines(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_excerpt_of_a_recipe_from_standard_input() -> None:
+def test_excerpts_of_recipes(tmp_path: Path) -> None:
     request = BuildRequest("-", text=b"FROM a\nRUN \033[2Jx\n")
     lines = list(show_excerpt({"file": "-", "line": "2"}, request, leave_plain))
     assert lines[-1] == ">    2 | RUN \\x1b[2Jx"
-
-
-def test_excerpt_without_a_place_is_empty(tmp_path: Path) -> None:
     request = BuildRequest(str(tmp_path / "gone"))
     assert list(show_excerpt({}, request, leave_plain)) == []
     assert list(show_excerpt({"file": "gone", "line": "7"}, request, leave_plain)) == []
     assert list(show_excerpt({"file": "gone", "line": "x"}, request, leave_plain)) == []
-
-
-def test_excerpt_of_a_section_shows_its_lines() -> None:
     body = "".join(f"    line {number}\n" for number in range(20))
     request = BuildRequest("-", text=f"Bootstrap: x\n%post\n    a\n    b\n\n%test\n    c\n%help\n{body}".encode())
     lines = list(show_excerpt({"file": "-", "line": "2"}, request, leave_plain))
@@ -282,7 +264,7 @@ def test_screen_leaves_one_line_of_a_finished_step(terminal: Terminal) -> None:
     assert len(shown) == 3
 
 
-def test_screen_is_never_higher_than_the_terminal(terminal: Terminal) -> None:
+def test_screen_takes_away_what_does_not_fit(terminal: Terminal) -> None:
     screen = draw(terminal)
     for number in range(10):
         label = StepLabel("a", number, 10, "RUN x")
@@ -290,6 +272,11 @@ def test_screen_is_never_higher_than_the_terminal(terminal: Terminal) -> None:
         screen.output(label, b"1\n2\n3\n4\n5\n6\n7\n")
     screen.draw()
     assert len(terminal.shown()) <= 11
+    stream = io.StringIO()
+    screen = draw(stream)
+    screen.begin(LONG_MAKE)
+    screen.close()
+    assert "RUN make" in stream.getvalue()
 
 
 def test_screen_takes_away_lines_that_a_narrower_terminal_broke(terminal: Terminal) -> None:
@@ -311,14 +298,6 @@ def test_screen_shows_tasks_and_notes(terminal: Terminal) -> None:
     assert terminal.shown()[-1].startswith("  layer 1: 0 B of 1.0 kB")
     task.finish()
     assert len(terminal.shown()) == 2
-
-
-def test_screen_survives_a_terminal_without_size() -> None:
-    stream = io.StringIO()
-    screen = draw(stream)
-    screen.begin(LONG_MAKE)
-    screen.close()
-    assert "RUN make" in stream.getvalue()
 
 
 def test_measure_counts_columns() -> None:

@@ -41,9 +41,14 @@ def test_secret_says_what_is_wrong(text: str, message: str) -> None:
         read_secret(text, {})
 
 
-def test_secret_file_must_be_readable() -> None:
+def test_secret_file_must_be_readable_and_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="/no/such/file"):
         read_secret("id=a,src=/no/such/file", {})
+    with pytest.raises(KedgeError, match=f"--secret id=a: {tmp_path}/missing: .*[Nn]o such file"):
+        read_secret(f"id=a,src={tmp_path}/missing", {})
+    with pytest.raises(KedgeError, match="--secret id=token: token: ") as caught:
+        read_secret("id=token", {})
+    assert "--secret id=token,src=FILE" in str(caught.value.hint)
 
 
 @each_row(
@@ -76,14 +81,11 @@ def test_export_refuses_what_it_cannot_write(text: str) -> None:
     assert caught.value.hint
 
 
-def test_build_arguments_of_files_come_first(tmp_path: Path) -> None:
+def test_build_arguments_of_files(tmp_path: Path) -> None:
     file = tmp_path / "values"
     file.write_text("# comment\n\nA=1\n B = two words \nC=x=y\n")
     values = read_build_arguments(["A=2", "HOME", "NOT_SET", "E="], [file], {"HOME": "/home/ada"})
     assert values == {"A": "2", "B": "two words", "C": "x=y", "HOME": "/home/ada", "E": ""}
-
-
-def test_build_arguments_name_the_line_that_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "values"
     file.write_text("A=1\nnonsense\n")
     with pytest.raises(UsageError, match=":2: 'nonsense' is no build argument"):
@@ -97,11 +99,3 @@ def test_pairs_need_a_name_and_a_value() -> None:
     for text in ("a", "=x"):
         with pytest.raises(UsageError, match="has no value"):
             read_pairs("--label", [text])
-
-
-def test_a_missing_file_of_a_secret_is_named_with_the_option(tmp_path: Path) -> None:
-    with pytest.raises(KedgeError, match=f"--secret id=a: {tmp_path}/missing: .*[Nn]o such file"):
-        read_secret(f"id=a,src={tmp_path}/missing", {})
-    with pytest.raises(KedgeError, match="--secret id=token: token: ") as caught:
-        read_secret("id=token", {})
-    assert "--secret id=token,src=FILE" in str(caught.value.hint)

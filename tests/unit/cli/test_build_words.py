@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_apptainers_shape() -> None:
+def test_apptainers_shape(place: Path) -> None:
     request = read("out.sif", "tools.def")
     assert (request.spec, request.context) == ("tools.def", None)
     assert (request.output.path, request.output.form) == (Path("out.sif"), ImageFormat.SIF)
@@ -40,14 +40,8 @@ def test_apptainers_shape() -> None:
     assert read("-s", "-F", "out", "tools.def").output.force
     assert read("out", "docker://debian").spec == "docker://debian"
     assert read("oci:out:tag", "tools.def").output.tag == "tag"
-
-
-def test_apptainers_shape_with_a_directory_that_has_a_dockerfile() -> None:
     request = read("out.sif", "ctx")
     assert (request.spec, request.context) == ("ctx/Dockerfile", Path("ctx"))
-
-
-def test_apptainers_shape_with_a_sandbox(place: Path) -> None:
     (place / "ctx/.singularity.d").mkdir()
     assert read("out.sif", "ctx").spec == "ctx"
 
@@ -64,16 +58,13 @@ def test_dockers_shape() -> None:
     assert read("-o", "type=oci,dest=x.tar", "ctx").output.form is ImageFormat.OCI_ARCHIVE
 
 
-def test_an_output_goes_with_dockers_recipe_and_context(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_beside_dockers_words(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (("out.sif", "-f", "tools.def", "ctx"), ("-f", "tools.def", "out.sif", "ctx")):
         request = read(*words)
         assert (request.spec, request.context, request.output.path) == ("tools.def", Path("ctx"), Path("out.sif"))
     assert capsys.readouterr().err == ""
     request = read("--sandbox", "-t", "name", "out", "-f", "ctx/Dockerfile", ".")
     assert (request.output.path, request.output.form) == (Path("out"), ImageFormat.SANDBOX)
-
-
-def test_an_odd_order_is_understood_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     request = read("-f", "tools.def", "ctx", "out.sif")
     assert (request.context, request.output.path) == (Path("ctx"), Path("out.sif"))
     assert "takes out.sif as the output and ctx as the context" in capsys.readouterr().err
@@ -120,13 +111,10 @@ def test_what_is_unclear_is_refused_with_a_hint(words: tuple[str, ...], kind: ty
     assert caught.value.hint
 
 
-def test_a_context_without_a_dockerfile_names_what_it_has(place: Path) -> None:
+def test_a_directory_without_a_dockerfile_is_no_recipe(place: Path) -> None:
     with pytest.raises(FileProblem, match="has no Dockerfile") as caught:
         read("-t", "x", str(place))
     assert "tools.def" in str(caught.value.hint)
-
-
-def test_a_project_without_a_dockerfile_is_no_image(place: Path) -> None:
     project = place / "project"
     project.mkdir()
     (project / "main.py").touch()
@@ -173,8 +161,5 @@ def test_the_defaults_are_the_requests_own() -> None:
     request = read("out.sif", "tools.def")
     same = BuildRequest("tools.def", output=request.output)
     assert request == same
-
-
-def test_an_epoch_that_is_no_number_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="SOURCE_DATE_EPOCH"):
         read("out.sif", "tools.def", environ={"SOURCE_DATE_EPOCH": "yesterday"})

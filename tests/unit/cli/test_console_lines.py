@@ -27,9 +27,6 @@ def test_wrap_hanging_stands_beside_its_beginning() -> None:
     assert all(line.startswith(" " * 10) for line in lines[1:])
     assert all(len(line) <= 50 for line in lines)
     assert " ".join(line.strip() for line in lines).removeprefix("note    ") == SENTENCE
-
-
-def test_wrap_hanging_keeps_words_whole_and_ends_on_narrow_terminals() -> None:
     name = "nvcr.io/nvidia/pytorch@sha256:" + "a" * 64
     assert any(name in line for line in wrap_hanging("Digest              ", name, 40))
     assert len(wrap_hanging(" " * 40, SENTENCE, 1)) > 1
@@ -64,9 +61,6 @@ def test_wrap_hanging_counts_visible_characters() -> None:
     plain = wrap_hanging("  note    ", SENTENCE, 50)
     assert lines[1:] == plain[1:]
     assert lines[0] == plain[0].replace("  note    ", begin)
-
-
-def test_wrap_hanging_of_a_long_beginning_puts_its_name_alone() -> None:
     lines = wrap_hanging(f"nvcr.io/nvidia/pytorch:24.03-py3: {paint_text('runs', 'good')} on ", SENTENCE, 34, 2)
     assert lines[0] == "nvcr.io/nvidia/pytorch:24.03-py3:"
     assert lines[1].startswith(f"  {paint_text('runs', 'good')} on CUDA")

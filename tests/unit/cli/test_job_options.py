@@ -89,19 +89,20 @@ def test_options_say_all_there_is_to_say() -> None:
     )
 
 
-def test_options_without_flags_leave_the_job() -> None:
+def test_options_without_flags_leave_the_job_and_last_ones_count() -> None:
     assert read() == IMAGE
     assert vars(make_parser().parse_args([]))["words"] == []
+    assert read("-t", "1h", "--time", "2h").time == 7200
+    assert read("--nv", "--no-nv").nv is False
+    assert read("--gpu-type", "h100", "--gpus", "a100:4").gpu_type == "h100"
+    assert read("--gpus", "4", base=Job(image="x", gpu_type="v100")).gpu_type == "v100"
 
 
-def test_options_override_a_file_and_lists_add_to_it() -> None:
+def test_options_override_a_file_and_take_values_away() -> None:
     base = Job(image="x", queue="a", nodes=1, binds=("a",), environment=(("A", "1"),), memory=5, exclusive=True)
     job = read("-p", "b", "--nodes", "2", "-B", "c", "--env", "A=2", "--mem-per-cpu", "1G", "--no-exclusive", base=base)
     assert (job.queue, job.nodes, job.binds, job.environment) == ("b", 2, ("a", "c"), (("A", "2"),))
     assert (job.memory, job.memory_per_cpu, job.exclusive) == (None, 1 << 30, False)
-
-
-def test_options_take_a_value_of_the_file_away() -> None:
     base = Job(image="x", queue="a", gpus_per_node=4, gpu_type="a100", command=("c",), parallel=Parallel.MPI)
     job = read("--queue", "", "--gpus", "0", "--parallel", "single", base=base)
     assert job == Job(image="x", command=("c",))
@@ -111,16 +112,6 @@ def test_options_user_text_stays_as_it_is() -> None:
     text = "a 'b' \"c\" $(d) `e` \\ \n é #, %s"
     job = read("--name", text, "--env", f"A={text}", "--setup", text)
     assert (job.name, job.environment, job.setup) == (text, (("A", text),), (text,))
-
-
-def test_options_type_that_is_said_beats_the_implied_one() -> None:
-    assert read("--gpu-type", "h100", "--gpus", "a100:4").gpu_type == "h100"
-    assert read("--gpus", "4", base=Job(image="x", gpu_type="v100")).gpu_type == "v100"
-
-
-def test_options_last_of_a_repeated_flag_counts() -> None:
-    assert read("-t", "1h", "--time", "2h").time == 7200
-    assert read("--nv", "--no-nv").nv is False
 
 
 @each_row(
@@ -155,33 +146,24 @@ def test_options_errors_name_the_flag_as_it_was_written(words: list[str], messag
     assert caught.value.hint
 
 
-def test_options_a_job_that_runs_nothing_is_refused() -> None:
-    with pytest.raises(InvalidJob, match="neither an image nor a command"):
-        read(base=Job())
-    arguments = make_parser().parse_args(["-N", "2"])
-    assert read_job_options(arguments, Job(), needs_command=False).nodes == 2
-
-
-def test_options_mistakes_in_flags_are_usage_errors() -> None:
+def test_options_mistakes_are_usage_errors() -> None:
     for words, message in ((["--directive"], "expected one argument"), (["--ntask", "3"], "--ntask")):
         with pytest.raises(UsageError, match=message) as caught:
             read(*words)
         assert caught.value.hint
-
-
-def test_options_can_be_left_out_for_a_verb() -> None:
+    with pytest.raises(InvalidJob, match="neither an image nor a command"):
+        read(base=Job())
+    arguments = make_parser().parse_args(["-N", "2"])
+    assert read_job_options(arguments, Job(), needs_command=False).nodes == 2
     parser = Parser(prog="kedge alloc")
     add_job_options(parser, without=("array", "output"))
     with pytest.raises(KedgeError, match="--array"):
         parser.parse_args(["--array", "1-2"])
 
 
-def test_options_do_not_set_what_is_a_setting() -> None:
+def test_options_help_shows_every_flag_and_sets_no_setting() -> None:
     given = vars(make_parser().parse_args(["--directory", "/work", "--runtime", "kedge"]))
     assert not set(given) & set(SETTINGS)
-
-
-def test_options_help_shows_every_flag() -> None:
     text = make_parser().format_help()
     for field in FIELDS:
         for flag in (*field.flags, *(flag for flag, _ in field.constants)):

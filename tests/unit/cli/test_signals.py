@@ -108,9 +108,8 @@ def test_no_lock_stays_taken_at_any_point(used: type[UsedCondition | UsedEvent |
         assert each.is_free(), point
 
 
-def test_a_wait_without_an_end_is_ended() -> None:
-    """In a lock that nobody gives back the signal is raised where the main thread waits, unsafe or not."""
-
+def test_a_signal_in_an_endless_wait_or_swallowed_is_raised() -> None:
+    # In a lock that nobody gives back the signal is raised where the main thread waits, unsafe or not
     def wait_for_ever() -> None:
         with raised_signals():
             threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -118,6 +117,14 @@ def test_a_wait_without_an_end_is_ended() -> None:
 
     with pytest.raises(Terminated):
         wait_for_ever()
+
+    def drop_and_wait() -> None:
+        with raised_signals():
+            Swallowing()
+            time.sleep(5)
+
+    with pytest.raises(Terminated):
+        drop_and_wait()
 
 
 class Swallowing(io.RawIOBase):
@@ -127,16 +134,6 @@ class Swallowing(io.RawIOBase):
         if not self.closed:
             signal.raise_signal(signal.SIGTERM)
         super().close()
-
-
-def test_a_signal_that_the_end_of_a_file_swallows_is_raised_again() -> None:
-    def drop_and_wait() -> None:
-        with raised_signals():
-            Swallowing()
-            time.sleep(5)
-
-    with pytest.raises(Terminated):
-        drop_and_wait()
 
 
 def sleep_relayed() -> None:

@@ -47,57 +47,40 @@ def test_capability_lists_of_every_form(text: str, architecture: str, shown: str
     assert (kernels.show(), kernels.stated) == (shown, stated)
 
 
-def test_capability_listed_has_kernels() -> None:
+def test_capability_kernels_that_serve() -> None:
     assert ask(LIST_2401, "NVIDIA H200", "9.0") == (
         rule.NATIVE,
         "The image has kernels for NVIDIA H200 (compute capability 9.0).",
         "",
     )
-
-
-def test_capability_kernels_of_an_older_minor_serve() -> None:
     assert ask(LIST_2510, "NVIDIA L40S", "8.9") == (
         rule.NATIVE,
         "The image's kernels for 8.6 run on NVIDIA L40S (compute capability 8.9).",
         "",
     )
-
-
-def test_capability_kernels_of_a_newer_minor_do_not_serve() -> None:
     assert judge_kernels("8.6 9.0", "8.0").mode == rule.NO
-
-
-def test_capability_kernels_for_one_gpu_alone_serve_no_other() -> None:
     assert judge_kernels("9.0a 10.0a", "9.0").mode == rule.NATIVE
     assert judge_kernels("9.0a 10.0a", "10.3").mode == rule.NO
 
 
-def test_capability_ptx_serves_a_newer_gpu_and_what_it_costs_is_said() -> None:
+def test_capability_ptx_serves_where_the_driver_compiles_it() -> None:
     mode, sentence, remedy = ask(LIST_2401, "NVIDIA B200", "10.0", cuda="12.3.2.001", cuda_range=("12.8", ""))
     assert mode == rule.PTX
     assert sentence == (
-        "The image has no kernels for NVIDIA B200 (compute capability 10.0), only for 5.2 6.0 6.1 7.0"
-        " 7.2 7.5 8.0 8.6 8.7 9.0+PTX. The driver compiles them from the PTX for 9.0 when a program "
-        "starts, which takes time; code without PTX fails. CUDA 12.3.2 does not support this GPU; "
-        "12.8 is the first version that does."
+        "The image has no kernels for NVIDIA B200 (compute capability 10.0), only for 5.2 6.0 6.1 7.0 7.2 7.5 8.0 "
+        "8.6 8.7 9.0+PTX. The driver compiles them from the PTX for 9.0 when a program starts, which takes time; "
+        "code without PTX fails. CUDA 12.3.2 does not support this GPU; 12.8 is the first version that does."
     )
     assert remedy == "Take an image with CUDA 12.8 or newer."
-
-
-def test_capability_ptx_fails_under_minor_version_compatibility() -> None:
     facts = {"accepts_ptx": False, "driver": "535.104.05", "cuda": "12.6.3"}
     mode, sentence, remedy = ask("7.0 7.5 8.0 8.6 9.0+PTX", "GeForce RTX 5090", "12.0", **facts)
     assert mode == rule.NO
     assert sentence == (
-        "The image has no kernels for GeForce RTX 5090 (compute capability 12.0), only for 7.0 7.5 "
-        "8.0 8.6 9.0+PTX, and driver 535.104.05 cannot compile its PTX: it is older than the image's "
-        "CUDA. Programs fail with error 222, 'the provided PTX was compiled with an unsupported "
-        "toolchain'."
+        "The image has no kernels for GeForce RTX 5090 (compute capability 12.0), only for 7.0 7.5 8.0 8.6 9.0+PTX, "
+        "and driver 535.104.05 cannot compile its PTX: it is older than the image's CUDA. Programs fail with error "
+        "222, 'the provided PTX was compiled with an unsupported toolchain'."
     )
     assert remedy == "Take an image with kernels for 12.0, or a newer driver."
-
-
-def test_capability_ptx_is_open_where_the_libcuda_is() -> None:
     mode, sentence, _ = ask("9.0+PTX", "NVIDIA B200", "10.0", accepts_ptx=None, driver="580.65.06")
     assert mode == rule.UNKNOWN
     assert sentence == (
@@ -106,7 +89,7 @@ def test_capability_ptx_is_open_where_the_libcuda_is() -> None:
     )
 
 
-def test_capability_older_than_all_is_refused_by_name() -> None:
+def test_capability_without_kernels_is_refused() -> None:
     mode, sentence, remedy = ask(LIST_2006, "Tesla K40", "3.5", cuda="11.0.167", cuda_range=("5.0", "11.8"))
     assert mode == rule.NO
     assert sentence == (
@@ -114,9 +97,6 @@ def test_capability_older_than_all_is_refused_by_name() -> None:
         f"8.0+PTX). {ERROR_209}"
     )
     assert remedy == "Take an older image, or a GPU of compute capability 5.2 or newer."
-
-
-def test_capability_newer_than_all_without_ptx_is_refused() -> None:
     mode, sentence, remedy = ask("7.5 8.0", "NVIDIA H200", "9.0", cuda="11.7", cuda_range=("11.8", ""))
     assert mode == rule.NO
     assert sentence == (
@@ -124,9 +104,6 @@ def test_capability_newer_than_all_without_ptx_is_refused() -> None:
         f"has no PTX. {ERROR_209}"
     )
     assert remedy == "Take an image with CUDA 11.8 or newer."
-
-
-def test_capability_between_is_refused() -> None:
     assert ask("7.0 8.0+PTX", "Tesla T4", "7.5")[0] == rule.NATIVE
     mode, sentence, _ = ask("6.0 8.0+PTX", "Tesla T4", "7.5")
     assert mode == rule.NO
@@ -135,7 +112,7 @@ def test_capability_between_is_refused() -> None:
     )
 
 
-def test_capability_toolkit_that_dropped_the_gpu_is_refused_without_a_list() -> None:
+def test_capability_by_the_toolkit() -> None:
     mode, sentence, remedy = ask("", "Tesla V100", "7.0", cuda="13.0.2.006", cuda_range=("9.0", "12.9"))
     assert mode == rule.NO
     assert sentence == (
@@ -145,9 +122,6 @@ def test_capability_toolkit_that_dropped_the_gpu_is_refused_without_a_list() -> 
     assert remedy == "Take an image with CUDA 12.9 or older, or a newer GPU."
     assert judge_kernels("", "3.5", cuda="12.0.1", cuda_range=("5.0", "11.8")).mode == rule.NO
     assert judge_kernels("", "3.5", cuda="11.8.0", cuda_range=("5.0", "11.8")).mode == rule.UNKNOWN
-
-
-def test_capability_toolkit_that_does_not_know_the_gpu_leaves_it_open() -> None:
     mode, sentence, _ = ask("", "NVIDIA H200", "9.0", cuda="11.0.3", cuda_range=("11.8", ""))
     assert mode == rule.UNKNOWN
     assert sentence == (
@@ -155,33 +129,22 @@ def test_capability_toolkit_that_does_not_know_the_gpu_leaves_it_open() -> None:
         " that does. Only PTX, or kernels for an older GPU of its generation, could run; it is "
         "unknown whether the image has them."
     )
-
-
-def test_capability_image_of_the_toolkit_alone_serves_what_the_toolkit_serves() -> None:
     facts = {"cuda": "12.4.1", "cuda_range": ("11.8", ""), "is_toolkit": True}
     assert ask("", "NVIDIA H200", "9.0", **facts) == (
         rule.NATIVE,
-        (
-            "CUDA 12.4.1 compiles code for NVIDIA H200 (compute capability 9.0); the image has no GPU "
-            "programs of its own."
-        ),
+        "CUDA 12.4.1 compiles code for NVIDIA H200 (compute capability 9.0); the image has no GPU programs of its own.",
         "",
     )
 
 
-def test_capability_statement_counts_where_the_toolkit_knows_the_gpu() -> None:
+def test_capability_by_statement_or_unknown() -> None:
     facts = {"cuda": "12.0.1", "cuda_range": ("9.0", "12.9")}
     assert ask("6.0+ (stated)", "Tesla V100", "7.0", **facts)[:2] == (
         rule.NATIVE,
-        (
-            "NVIDIA states that the image supports compute capability 6.0 and newer, which includes Tesla"
-            " V100 (compute capability 7.0). Its list of kernels is unknown."
-        ),
+        "NVIDIA states that the image supports compute capability 6.0 and newer, which includes Tesla V100 (compute "
+        "capability 7.0). Its list of kernels is unknown.",
     )
     assert judge_kernels("6.0+ (stated)", "8.0", cuda="10.2", cuda_range=("11.0", "")).mode == rule.UNKNOWN
-
-
-def test_capability_below_a_statement_is_open_but_warned() -> None:
     mode, sentence, _ = ask("6.0+ (stated)", "Tesla M40", "5.2", cuda="11.1.1", cuda_range=("6.5", "12.9"))
     assert mode == rule.UNKNOWN
     assert sentence == (
@@ -189,16 +152,10 @@ def test_capability_below_a_statement_is_open_but_warned() -> None:
         " M40 (compute capability 5.2). Its list of kernels is unknown; expect error 209, 'no kernel "
         "image is available for execution on the device'."
     )
-
-
-def test_capability_without_a_list_is_open() -> None:
     assert ask("", "NVIDIA A100", "8.0", cuda="11.6.1", cuda_range=("11.0", ""))[:2] == (
         rule.UNKNOWN,
         "The image's list of kernels is unknown, so kedge cannot judge NVIDIA A100 (compute capability 8.0).",
     )
-
-
-def test_capability_of_a_gpu_that_is_not_known() -> None:
     assert ask("8.0 9.0", "NVIDIA X1", "")[:2] == (
         rule.UNKNOWN,
         "The compute capability of NVIDIA X1 is unknown. The image has kernels for 8.0 9.0.",

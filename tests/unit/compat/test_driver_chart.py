@@ -42,12 +42,18 @@ def test_chart_cells_are_the_verdicts(gpu: str, driver: str) -> None:
     assert len({row.cells for row in chart.rows}) > 1
 
 
-def test_chart_newer_drivers_serve_newer_images() -> None:
+def test_chart_of_drivers_and_gpus() -> None:
     chart = make_chart(PYTORCH, TABLES, make_target("A100", "535.104.05"), tag="24.03-py3")
     assert read_cell(chart, "24.03-py3", "550") == NATIVE
     assert read_cell(chart, "24.03-py3", "535") != NATIVE
     assert read_cell(chart, "23.10-py3", "535") == NATIVE
     assert read_cell(chart, "23.10-py3", "525") != NATIVE
+    chart = make_chart(PYTORCH, TABLES, None, tag="24.03-py3")
+    assert not any(column.is_host for column in chart.columns)
+    assert chart.gpus == ""
+    assert [read_cell(chart, "24.03-py3", branch) for branch in ("525", "535", "550")] == [MINOR, MINOR, NATIVE]
+    chart = make_chart(PYTORCH, TABLES, make_target("K40", "470.82.01"), tag="24.03-py3")
+    assert {cell for row in chart.rows for cell in row.cells} == {NO}
 
 
 def test_chart_rows_have_the_image_and_the_newest_native_one() -> None:
@@ -71,19 +77,7 @@ def test_chart_leaves_out_tags_of_which_nothing_is_known() -> None:
     assert set(own.cells) == {UNKNOWN}
 
 
-def test_chart_without_a_machine_tells_of_drivers_alone() -> None:
-    chart = make_chart(PYTORCH, TABLES, None, tag="24.03-py3")
-    assert not any(column.is_host for column in chart.columns)
-    assert chart.gpus == ""
-    assert [read_cell(chart, "24.03-py3", branch) for branch in ("525", "535", "550")] == [MINOR, MINOR, NATIVE]
-
-
-def test_chart_of_an_old_gpu_says_no() -> None:
-    chart = make_chart(PYTORCH, TABLES, make_target("K40", "470.82.01"), tag="24.03-py3")
-    assert {cell for row in chart.rows for cell in row.cells} == {NO}
-
-
-def test_chart_columns_have_the_branch_of_the_machine() -> None:
+def test_chart_columns_are_the_machines() -> None:
     chart = make_chart(PYTORCH, TABLES, make_target("A100", "515.65.01"))
     branches = [int(column.branch) for column in chart.columns]
     assert branches == sorted(branches)
@@ -92,9 +86,6 @@ def test_chart_columns_have_the_branch_of_the_machine() -> None:
     assert all(column.driver.startswith(column.branch) for column in chart.columns)
     offers = {column.branch: column.cuda for column in chart.columns}
     assert (offers["470"], offers["535"], offers["550"], offers["580"]) == ("11.4", "12.2", "12.4", "13.0")
-
-
-def test_chart_believes_what_the_machine_says_of_its_cuda() -> None:
     target = replace(make_target("A100", "565.57.01"), cuda="12.7")  # a driver whose CUDA no toolkit has
     chart = make_chart(PYTORCH, TABLES, target)
     assert [column.cuda for column in chart.columns if column.is_host] == ["12.7"]
@@ -122,13 +113,10 @@ def test_chart_own_row_is_judged_by_what_the_image_has() -> None:
     assert not any(row.is_image for row in make_chart(PYTORCH, TABLES, None, tag="27.01-py3").rows)
 
 
-def test_chart_of_an_image_that_no_table_has_is_empty() -> None:
+def test_chart_of_other_images_and_processors() -> None:
     chart = make_chart("docker.io/library/debian", TABLES, make_target("A100", "535.104.05"), tag="12")
     assert chart.rows == ()
     assert make_chart(f"docker://{PYTORCH}", TABLES, None).image == PYTORCH
-
-
-def test_chart_is_of_the_processor_that_is_judged() -> None:
     of_amd64 = make_chart(PYTORCH, TABLES, make_target("T4", "580.95.05"), tag="25.10-py3")
     of_arm64 = make_chart(
         PYTORCH, TABLES, replace(make_target("T4", "580.95.05"), architecture="arm64"), tag="25.10-py3"

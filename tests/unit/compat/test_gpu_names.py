@@ -140,15 +140,16 @@ def test_make_gpu_keeps_the_name_of_the_driver() -> None:
     found = make_gpu("NVIDIA A100-SXM4-40GB", TABLES)
     assert (found.name, found.capability, found.memory) == ("NVIDIA A100-SXM4-40GB", "8.0", "40")
     assert make_gpu("Tesla V100-FHHL-16GB", TABLES).capability == "7.0"
-
-
-def test_make_gpu_unknown_ones_have_their_name_alone() -> None:
     found = make_gpu("NVIDIA X999 Future", TABLES)
     assert (found.name, found.capability, found.kind, found.takes_forward_compat) == (
         "NVIDIA X999 Future", "", "", None,
     )  # fmt: skip
     geforce = make_gpu("NVIDIA GeForce RTX 9090", TABLES)  # forward compatibility is refused to the whole line
     assert (geforce.capability, geforce.brand, geforce.takes_forward_compat) == ("", "geforce", False)
+    tables = load_tables()
+    assert make_gpu("NVIDIA GeForce RTX 4060 Laptop GPU", tables).capability == "8.9"
+    assert find_capability("NVIDIA GeForce RTX 4060 Laptop GPU") is not None
+    assert make_gpu("NVIDIA GeForce RTX 2050 Laptop GPU", tables).capability == ""  # no board of that number is known
 
 
 # The index of starts
@@ -174,13 +175,10 @@ def test_index_finds_what_drivers_report(name: str, known: object) -> None:
     assert find_capability(name) == known
 
 
-def test_index_says_what_the_table_says() -> None:
+def test_index_says_what_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
     for row in TABLES.gpus:
         known = (row.capability, row.kind, row.takes_forward_compat, row.last_driver_branch)
         assert all(find_capability(name) == known for name in row.smi_names), row.name
-
-
-def test_index_of_a_broken_table_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     for table in ("/nowhere", __file__, "/dev/null"):
         monkeypatch.setattr(gpu_index, "_TABLE", table)
         assert find_capability("NVIDIA H200") is None
@@ -188,21 +186,13 @@ def test_index_of_a_broken_table_is_silent(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_index_is_cheap() -> None:
     code = (
-        "import sys; before = set(sys.modules); import kedge.compat.tables.gpu_index as index;"
-        "index.find_capability('H200');"
-        "print(sorted(set(sys.modules) - before))"
+        "import sys; before = set(sys.modules); import kedge.compat.tables.gpu_index as "
+        "index;index.find_capability('H200');print(sorted(set(sys.modules) - before))"
     )
     program = f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r}); {code}"
     done = subprocess.run([sys.executable, "-SI", "-c", program], capture_output=True, text=True, check=True)
     heavy = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge.base.frozen"}
     assert not heavy & set(ast.literal_eval(done.stdout)), done.stdout
-
-
-def test_gpus_laptops_have_the_capability_of_their_generation() -> None:
-    tables = load_tables()
-    assert make_gpu("NVIDIA GeForce RTX 4060 Laptop GPU", tables).capability == "8.9"
-    assert find_capability("NVIDIA GeForce RTX 4060 Laptop GPU") is not None
-    assert make_gpu("NVIDIA GeForce RTX 2050 Laptop GPU", tables).capability == ""  # no board of that number is known
 
 
 @each_row(("name", "model"), [

@@ -26,7 +26,7 @@ def test_describe_gpu_need_names_generations(capabilities: str, expected: str) -
     assert describe_gpu_need(ImageTraits("x", capabilities=Fact(capabilities)), load_tables()) == expected
 
 
-def test_describe_driver_need_names_all_ways() -> None:
+def test_describe_driver_need_names_all_ways_and_guesses_none() -> None:
     traits = ImageTraits(
         "x",
         cuda=Fact("12.4.1", "image config, CUDA_VERSION"),
@@ -37,6 +37,7 @@ def test_describe_driver_need_names_all_ways() -> None:
     assert plain == "550.54.15 (NVIDIA's minimum); 550.54.14 and newer also work"
     assert minor.startswith("525.60.13 or newer")
     assert forward.startswith("branches 470, 525, 535 on data-center GPUs")
+    assert describe_driver_need(ImageTraits("x"), load_tables()) == []
 
 
 @each_row(
@@ -51,10 +52,6 @@ def test_describe_driver_need_agrees_with_the_verdict_at_its_edge(cuda: str, dri
     for each in filter(None, (driver, other)):
         assert each in plain
         assert judge(traits, Target("t", gpus=(find_gpu("V100", tables),), driver=each), tables).outcome == NATIVE
-
-
-def test_describe_driver_need_does_not_guess() -> None:
-    assert describe_driver_need(ImageTraits("x"), load_tables()) == []
 
 
 def test_list_layers_shows_the_largest_in_their_order() -> None:

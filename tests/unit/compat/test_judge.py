@@ -69,8 +69,7 @@ def test_judge_every_release_with_pytorch_2_3_and_python_3_10_on_volta(month: in
 @each_row(("tag", "gpu", "driver", "headline"), [
     ("24.01", "H200", "580.95.05", "runs natively on NVIDIA H200 with driver 580.95.05"),
     ("24.01", "V100", "470.57.02",
-     "runs on Tesla V100 with driver 470.57.02 by forward compatibility: kedge uses the image's own libcuda "
-     "545.23.08"),
+     "runs on Tesla V100 with driver 470.57.02 by forward compatibility: kedge uses the image's own libcuda 545.23.08"),
     ("24.01", "RTX 3090", "535.104.05",
      "runs on GeForce RTX 3090 with driver 535.104.05 by minor-version compatibility: the driver cannot compile PTX "
      "at run time"),
@@ -101,17 +100,6 @@ def test_judge_headlines(tag: str, gpu: str, driver: str, headline: str) -> None
     assert ask(tag, gpu, driver).headline == headline
 
 
-def test_judge_k40_is_told_what_the_tutorials_users_met() -> None:
-    verdict = ask("22.03", "K40", "470.57.02")
-    assert verdict.runs is False
-    assert [each.sentence for each in verdict.failures] == [
-        (
-            "The list of kernels of this release is unknown, but the earlier 21.12-py3 has none for GPUs "
-            "as old as Tesla K40 (compute capability 3.5): it has 5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX."
-        )
-    ]
-
-
 def test_judge_release_without_a_list_is_judged_by_those_around_it() -> None:
     verdict = ask("22.03", "V100", "525.60.13")
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
@@ -120,9 +108,6 @@ def test_judge_release_without_a_list_is_judged_by_those_around_it() -> None:
         "The list of kernels of this release is unknown, but the releases before and after it, "
         "21.12-py3 and 22.09-py3, support Tesla V100 (compute capability 7.0)."
     )
-
-
-def test_judge_release_without_a_list_is_judged_by_what_nvidia_states_around_it() -> None:
     traits = read("21.07-tf2-py3", "nvcr.io/nvidia/tensorflow")
     verdict = judge(traits, make_target("V100", "535.104.05"), TABLES)
     gpu = next(each for each in verdict.judgements if each.subject == "gpu")
@@ -131,15 +116,25 @@ def test_judge_release_without_a_list_is_judged_by_what_nvidia_states_around_it(
     assert gpu.sentence.endswith(
         "support compute capability 6.0 and newer, which includes Tesla V100 (compute capability 7.0)."
     )
+    verdict = ask("22.03", "K40", "470.57.02")
+    assert verdict.runs is False
+    assert [each.sentence for each in verdict.failures] == [
+        (
+            "The list of kernels of this release is unknown, but the earlier 21.12-py3 has none for GPUs "
+            "as old as Tesla K40 (compute capability 3.5): it has 5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX."
+        )
+    ]
+    # 25.03 has CUDA 12.8, which makes code for B200: whether it has any, PTX of the release before does not tell
+    ptx, unknown = ask("22.03", "H200", "550.54.14"), ask("25.03", "B200", "580.95.05")
+    assert (ptx.outcome, unknown.outcome) == (PTX, UNKNOWN)
+    remedy = next(each.remedy for each in ptx.judgements if each.subject == "gpu")
+    assert remedy.startswith("Take a tag with CUDA 11.8 or newer: the cuDNN and cuBLAS of older ones")
 
 
-def test_judge_version_of_a_libcuda_that_is_not_known_is_not_made_up() -> None:
+def test_judge_libcuda_of_an_image_is_what_is_known_of_it() -> None:
     verdict = ask("22.03", "V100", "470.57.02")
     assert verdict.headline.endswith("by forward compatibility: kedge uses the image's own libcuda")
     assert "kedge uses the image's own libcuda (/usr/local/cuda/compat)." in verdict.judgements[0].sentence
-
-
-def test_judge_what_the_image_itself_lists_is_not_widened_by_the_table() -> None:
     traits = read("22.03-py3")
     own = replace(traits, compat_branches=Fact("470", "image config, NVIDIA_REQUIRE_CUDA"))
     target = make_target("V100", "450.80.02")
@@ -169,7 +164,7 @@ def test_judge_login_node_is_told_to_name_a_gpu() -> None:
     assert gpu.remedy == ("Give the queue with --on SITE:QUEUE, or GPU and driver with --gpu and --driver.")
 
 
-def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() -> None:
+def test_judge_images_of_which_little_is_known() -> None:
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
     traits = read("22.05-py3")
     assert not traits.cuda
@@ -178,12 +173,16 @@ def test_judge_release_whose_cuda_is_not_known_is_not_taken_for_one_without() ->
         UNKNOWN,
         "unknown whether its GPU programs run on the compute nodes",
     )
-
-
-def test_judge_image_without_cuda_runs_where_there_is_no_gpu() -> None:
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
     verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64", size=30_000_000), target, TABLES)
     assert (verdict.outcome, verdict.headline) == (NATIVE, "runs on this machine (login1); it does not need a GPU")
+    verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64"), make_target("A100", "535.104.05"), TABLES)
+    assert verdict.outcome == UNKNOWN
+    driver = next(each for each in verdict.judgements if each.subject == "driver")
+    assert (driver.level, driver.sentence) == (
+        NOTE,
+        "The CUDA version of this image is unknown, and so is what it needs from driver and GPU.",
+    )
 
 
 @each_row(
@@ -201,17 +200,7 @@ def test_judge_image_of_which_only_tables_tell(name: str, headline: str) -> None
     assert judge(traits, target, TABLES).headline == headline.format(target.title)
 
 
-def test_judge_image_without_cuda_on_a_gpu_is_a_note() -> None:
-    verdict = judge(ImageTraits("ubuntu:24.04", architecture="amd64"), make_target("A100", "535.104.05"), TABLES)
-    assert verdict.outcome == UNKNOWN
-    driver = next(each for each in verdict.judgements if each.subject == "driver")
-    assert (driver.level, driver.sentence) == (
-        NOTE,
-        "The CUDA version of this image is unknown, and so is what it needs from driver and GPU.",
-    )
-
-
-def test_judge_mixed_queue_is_decided_by_the_worst_and_says_which() -> None:
+def test_judge_several_kinds_of_gpu() -> None:
     gpus = (find_gpu("A100", TABLES), find_gpu("V100", TABLES))
     target = Target("queue gpu of site x", "queue", gpus, driver="580.95.05", architecture="amd64")
     verdict = judge(read("25.10-py3"), target, TABLES)
@@ -224,16 +213,13 @@ def test_judge_mixed_queue_is_decided_by_the_worst_and_says_which() -> None:
         "A100; does not run on Tesla V100."
     )
     assert verdict.judgements[0].remedy == "Request one kind of GPU in the job."
-
-
-def test_judge_kinds_of_gpu_that_fare_alike_are_all_named() -> None:
     gpus = (find_gpu("A100", TABLES), find_gpu("V100", TABLES))
     verdict = judge(read("24.11-py3"), Target("x", "named", gpus, driver="580.95.05", architecture="amd64"), TABLES)
     assert verdict.headline == "runs natively on NVIDIA A100 and Tesla V100 with driver 580.95.05"
     assert not any("several kinds" in each.sentence for each in verdict.judgements)
 
 
-def test_judge_processor_that_nobody_named_is_said_to_be_this_machines() -> None:
+def test_judge_processors() -> None:
     traits = replace(read("24.01-py3"), architectures=("amd64",))
     target = replace(
         make_target("V100", "550.54.14", architecture="arm64"), architecture_source="this machine", origin="named"
@@ -245,9 +231,6 @@ def test_judge_processor_that_nobody_named_is_said_to_be_this_machines() -> None
     assert verdict.failures[0].remedy == (
         "If the compute nodes are amd64, add --arch amd64; else take a tag for arm64."
     )
-
-
-def test_judge_by_tables_alone_claims_no_image_for_another_processor() -> None:
     traits = replace(read("25.10-py3"), architecture="arm64")
     verdict = judge(traits, make_target("GH200", "580.95.05", architecture="arm64"), TABLES)
     told = [each for each in verdict.judgements if each.subject == "processor"]
@@ -256,9 +239,6 @@ def test_judge_by_tables_alone_claims_no_image_for_another_processor() -> None:
         replace(traits, architectures=("amd64", "arm64")), make_target("GH200", "580", architecture="arm64"), TABLES
     )
     assert "There is an image for arm64." in [each.sentence for each in seen.judgements]
-
-
-def test_judge_wrong_processor_goes_before_all_else() -> None:
     traits = replace(read("24.01-py3"), architectures=("amd64",))
     verdict = judge(traits, make_target("GH200", "550.54.14", architecture="arm64"), TABLES)
     assert verdict.outcome == NO
@@ -309,14 +289,6 @@ def test_judge_every_release_on_every_gpu_gives_sentences() -> None:
                     assert "()" not in each.sentence
                 assert bool(verdict.failures) is (verdict.outcome == NO)
                 assert all(each.level == FAIL for each in verdict.failures)
-
-
-def test_judge_by_neighbours_tells_ptx_only_where_the_toolkit_is_too_old() -> None:
-    """25.03 has CUDA 12.8, which makes code for B200: whether it has any, PTX of the release before does not tell."""
-    ptx, unknown = ask("22.03", "H200", "550.54.14"), ask("25.03", "B200", "580.95.05")
-    assert (ptx.outcome, unknown.outcome) == (PTX, UNKNOWN)
-    remedy = next(each.remedy for each in ptx.judgements if each.subject == "gpu")
-    assert remedy.startswith("Take a tag with CUDA 11.8 or newer: the cuDNN and cuBLAS of older ones")
 
 
 @each_row(

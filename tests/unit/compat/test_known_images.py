@@ -19,9 +19,17 @@ def find(*words: str) -> list[str]:
     return [f"{row.image}:{row.tags}" for row in load_known_images() if row.has_words(words)]
 
 
-def test_known_images_have_a_source_each() -> None:
+def test_known_images_say_what_to_know_of_them() -> None:
     assert len(load_known_images()) == 38
     assert all(len(row.source) > 5 for row in load_known_images())
+    [locked] = [row.describe() for row in load_known_images() if row.has_words(["chainer"])]
+    assert locked.endswith("; locked: pulling it needs an account of NGC")
+    by_task = {(row.image.rpartition("/")[2], row.tags, row.task.partition(",")[0]): row for row in load_known_images()}
+    bert = by_task["pytorch", "*-py3", "natural language processing"]
+    resnet = by_task["pytorch", "*-py3", "image classification"]
+    assert (bert.multi_gpu, bert.multi_node) == (True, True)
+    assert (resnet.multi_gpu, resnet.multi_node) == (True, None)
+    assert resnet.describe().endswith("GPUNet; multi-GPU: yes; multi-node: unknown")
 
 
 @each_row(
@@ -42,26 +50,12 @@ def test_known_images_are_found_by_task(words: tuple[str, ...], found: str) -> N
     assert find(*words, "nothing-has-this") == []
 
 
-def test_known_images_say_what_is_known_of_several_gpus_and_nodes() -> None:
-    by_task = {(row.image.rpartition("/")[2], row.tags, row.task.partition(",")[0]): row for row in load_known_images()}
-    bert = by_task["pytorch", "*-py3", "natural language processing"]
-    resnet = by_task["pytorch", "*-py3", "image classification"]
-    assert (bert.multi_gpu, bert.multi_node) == (True, True)
-    assert (resnet.multi_gpu, resnet.multi_node) == (True, None)
-    assert resnet.describe().endswith("GPUNet; multi-GPU: yes; multi-node: unknown")
-
-
 def test_known_images_are_found_by_several_gpus_and_nodes() -> None:
     """What is known to do it, and nothing of which that is unknown."""
     for word, name in (("multi-gpu", "multi_gpu"), ("Multi-Node", "multi_node"), ("multinode", "multi_node")):
         known = [f"{row.image}:{row.tags}" for row in load_known_images() if getattr(row, name)]
         assert find(word) == known
         assert len(known) > 5
-
-
-def test_known_images_say_what_to_know_of_them() -> None:
-    [locked] = [row.describe() for row in load_known_images() if row.has_words(["chainer"])]
-    assert locked.endswith("; locked: pulling it needs an account of NGC")
 
 
 def test_known_images_have_both_tables_of_tacc() -> None:

@@ -93,10 +93,16 @@ def test_read_traits_every_version_comes_from_the_image_where_no_table_has_the_t
     }  # fmt: skip
 
 
-def test_read_traits_the_image_and_the_table_agree_on_21_12() -> None:
+def test_read_traits_notes() -> None:
     traits = read(f"{PYTORCH}:21.12-py3", NGC_2112, {}, ())
     assert not [note for note in traits.notes if "kedge uses the image's" in note]
     assert traits.dali.source == "image config, DALI_VERSION"
+    assert read("example.org/x:1", {}, UBUNTU_2204).cuda.value == ""
+    traits = read("rocm/pytorch:latest", {"ROCM_PATH": "/opt/rocm"})
+    assert any("AMD" in note for note in traits.notes)
+    row = NgcRelease("nvcr.io/nvidia/cuda", "11.0.3-base-ubuntu20.04", notes="end-of-life (tags get deleted)")
+    traits = read("nvcr.io/nvidia/cuda:11.0.3-base-ubuntu20.04", rows=Rows(row))
+    assert any("deletes tags" in note for note in traits.notes)
 
 
 def test_read_traits_of_framework_image_takes_versions_from_variables() -> None:
@@ -114,10 +120,6 @@ def test_read_traits_of_framework_image_takes_versions_from_variables() -> None:
     assert traits.requires == (("NVIDIA_REQUIRE_CUDA", "cuda>=9.0"),)
     assert traits.cuda.source == "image config, CUDA_VERSION"
     assert traits.python.source == "image history, PYVER"
-
-
-def test_read_traits_never_takes_the_cuda_label() -> None:
-    assert read("example.org/x:1", {}, UBUNTU_2204).cuda.value == ""
 
 
 def test_read_traits_of_a_tag_without_config_facts_uses_the_row() -> None:
@@ -206,11 +208,6 @@ def test_read_traits_of_docker_hub_images(
     assert {key: getattr(traits, key).value for key in expected} == expected
 
 
-def test_read_traits_of_rocm_image_says_that_it_is_not_for_nvidia() -> None:
-    traits = read("rocm/pytorch:latest", {"ROCM_PATH": "/opt/rocm"})
-    assert any("AMD" in note for note in traits.notes)
-
-
 @each_row(
     ("variable", "value", "expected"),
     [
@@ -223,12 +220,6 @@ def test_read_traits_of_rocm_image_says_that_it_is_not_for_nvidia() -> None:
 )
 def test_read_traits_names_the_mpi_family(variable: str, value: str, expected: str) -> None:
     assert read("x:1", {variable: value}).mpi.value == expected
-
-
-def test_read_traits_of_deleted_line_says_to_keep_the_file() -> None:
-    row = NgcRelease("nvcr.io/nvidia/cuda", "11.0.3-base-ubuntu20.04", notes="end-of-life (tags get deleted)")
-    traits = read("nvcr.io/nvidia/cuda:11.0.3-base-ubuntu20.04", rows=Rows(row))
-    assert any("deletes tags" in note for note in traits.notes)
 
 
 def test_read_traits_shows_no_control_characters_and_no_endless_values() -> None:

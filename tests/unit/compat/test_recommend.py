@@ -107,11 +107,6 @@ def check_brief(image: str, gpu: str, driver: str) -> None:
     assert bool(brief.judged) == bool(whole.judged)
 
 
-def test_recommend_in_brief_looks_no_further_than_the_answer() -> None:
-    brief = ask("pytorch", "V100", "535.104.05", is_brief=True)
-    assert brief.judged + brief.skipped < ask("pytorch", "V100", "535.104.05").judged
-
-
 def test_recommend_best_and_other_are_judged_by_the_same_rules() -> None:
     found = ask("pytorch", "V100", "535.104.05")
     assert found.best is not None
@@ -123,6 +118,11 @@ def test_recommend_best_and_other_are_judged_by_the_same_rules() -> None:
     (note,) = found.notes
     assert note.startswith(f"skipped {found.skipped} of 90 tags for lack of data (kernels: ")
     assert found.as_dict()["reference"] == found.reference
+    found = ask("pytorch", "RTX 3090", "535.104.05")
+    assert found.other is not None
+    assert (found.other.tag, found.other.outcome) == ("25.06-py3", MINOR)
+    brief = ask("pytorch", "V100", "535.104.05", is_brief=True)
+    assert brief.judged + brief.skipped < ask("pytorch", "V100", "535.104.05").judged
 
 
 def test_recommend_without_a_driver_names_a_tag_for_each_branch_and_claims_none() -> None:
@@ -150,21 +150,13 @@ def test_recommend_by_branch_is_what_each_branch_gives_by_itself(image: str, gpu
         assert (alone.tag, alone.outcome) == (each.tag, each.outcome)
 
 
-def test_recommend_by_branch_says_where_it_is_not_natively() -> None:
-    found = ask("pytorch", "B200", "")
-    assert "Driver 570: 26.02-py3 (by forward compatibility); 580: 25.11-py3;" in found.sentence
-
-
-def test_recommend_without_a_driver_where_all_branches_agree_is_one_answer() -> None:
+def test_recommend_by_branch_of_one_driver_or_none() -> None:
     rows = [NgcRelease("nvcr.io/nvidia/pytorch", "20.05-py3", "PyTorch", cuda="11.0.2", capabilities="7.0 8.0")]
     found = recommend("pytorch", make_target("V100", ""), Tables(TABLES.cuda, TABLES.gpus, rows))
     assert found.reference == "nvcr.io/nvidia/pytorch:20.05-py3"
     assert found.sentence == ("nvcr.io/nvidia/pytorch:20.05-py3 is the newest tag that runs natively on Tesla V100.")
     assert found.notes == ("the driver is unknown; the tag is the same for all branches in use, 470 to 580",)
     assert found.as_dict()["tag"] == "20.05-py3"
-
-
-def test_recommend_k40_without_a_driver_is_what_its_last_branch_gives() -> None:
     none = ask("pytorch", "K40", "")
     assert (none.best, none.by_driver) == (None, ())
     assert none.sentence.startswith("No PyTorch image of NGC is known to have kernels for Tesla K40 (Kepler, 3.5)")
@@ -172,21 +164,17 @@ def test_recommend_k40_without_a_driver_is_what_its_last_branch_gives() -> None:
     cuda = ask("cuda", "K40", "")
     assert cuda.reference == "nvcr.io/nvidia/cuda:11.4.3-devel-ubuntu20.04"
     assert cuda.notes == ("the driver is unknown; of the branches in use, only 470 runs any tag",)
-
-
-def test_recommend_without_a_driver_never_names_one_where_too_little_is_known() -> None:
     assert ask("jax", "V100", "").sentence == (
         "The tables have too little data on the JAX images of NGC to choose one for Tesla V100."
     )
+    found = ask("pytorch", "B200", "")
+    assert "Driver 570: 26.02-py3 (by forward compatibility); 580: 25.11-py3;" in found.sentence
 
 
-def test_recommend_only_tags_that_the_registry_has() -> None:
+def test_recommend_tags_of_the_registry() -> None:
     found = ask("pytorch", "A100", "580.95.05", tags=["24.01-py3", "23.10-py3", "latest", "99.01-py3"])
     assert found.reference == "nvcr.io/nvidia/pytorch:24.01-py3"
     assert (found.judged, found.skipped) == (2, 1)  # 99.01 exists, and nothing is known of it
-
-
-def test_recommend_tag_that_no_table_has_is_judged_by_what_it_says_itself() -> None:
     tags = ["12.4.1-devel-ubuntu22.04", "12.2.9-devel-ubuntu22.04"]
     best = ask("cuda", "A100", "535.104.05", tags=tags).best
     assert (best.tag, best.outcome) == (tags[0], "forward-compatible")
@@ -214,7 +202,7 @@ def test_recommend_end_of_life_only_where_nothing_else_fits() -> None:
     assert alone.sentence.endswith("and no other tag fits: keep the SIF file.")
 
 
-def test_recommend_other_architectures_are_said_not_to_be_known() -> None:
+def test_recommend_for_other_processors() -> None:
     stated = [NgcRelease("nvcr.io/nvidia/pytorch", "24.05-py3", "PyTorch", cuda="12.4.1", capabilities="6.0+ (stated)")]
     found = recommend("pytorch", make_target("GH200", "550.54.14", "arm64"), Tables(TABLES.cuda, TABLES.gpus, stated))
     assert found.best is not None
@@ -222,16 +210,13 @@ def test_recommend_other_architectures_are_said_not_to_be_known() -> None:
     known = recommend("pytorch", make_target("GH200", "595.58.03", "arm64"), TABLES)
     assert known.reference == "nvcr.io/nvidia/pytorch:26.04-py3"
     assert "arm64" not in known.sentence
-
-
-def test_recommend_lists_of_amd64_do_not_count_for_arm64() -> None:
     rows = [NgcRelease("nvcr.io/nvidia/pytorch", "24.05-py3", "PyTorch", cuda="12.4.1", capabilities="8.0 9.0")]
     tables = Tables(TABLES.cuda, TABLES.gpus, rows)
     assert recommend("pytorch", make_target("H200", "550.54.15"), tables).best is not None
     assert recommend("pytorch", make_target("GH200", "550.54.15", "arm64"), tables).best is None
 
 
-def test_recommend_by_driver_alone_claims_nothing() -> None:
+def test_recommend_what_is_not_known_is_said() -> None:
     for target in (
         Target("a machine", driver="535.104.05", architecture="amd64"),
         Target("the login node", has_gpus=False, driver="535.104.05", architecture="amd64"),
@@ -242,18 +227,21 @@ def test_recommend_by_driver_alone_claims_nothing() -> None:
             assert found.sentence == (
                 f"The GPU of {target.title} is unknown. Give it with --gpu, or a queue with --on SITE:QUEUE."
             )
-
-
-def test_recommend_says_what_is_missing_of_tags_it_leaves_out() -> None:
     image = "nvcr.io/nvidia/jax"
     rows = [NgcRelease(image, "24.05-py3", "JAX", cuda="12.4.1"), NgcRelease(image, "24.04-py3", "JAX")]
     both = recommend("jax", make_target("H200", "580.95.05"), Tables(TABLES.cuda, TABLES.gpus, rows))
     assert both.notes == ("skipped 2 of 2 tags for lack of data (kernels: 2, CUDA: 1)",)
     one = recommend("jax", make_target("H200", "580.95.05"), Tables(TABLES.cuda, TABLES.gpus, rows[:1]))
     assert one.notes[0].startswith("skipped 1 of 1 tag")
+    nothing = recommend("pytorch", Target("this machine", has_gpus=False), TABLES)
+    assert nothing.sentence.startswith("The GPU of this machine is unknown")
+    unknown = ask("nothing-known", "A100", "535.104.05")
+    assert unknown.sentence.startswith(
+        "The tables have no tags of nvcr.io/nvidia/nothing-known. They have those of: cuda, "
+    )
 
 
-def test_recommend_advice_where_no_tag_serves_names_what_does() -> None:
+def test_recommend_advice() -> None:
     name, target = "nvcr.io/nvidia/pytorch:24.03-py3", make_target("K40", "470.57.02")
     traits = read_traits(name, environment={}, labels={}, history=(), tables=TABLES, architecture="amd64")
     verdict = advise(judge(traits, target, TABLES), traits, target, TABLES)
@@ -265,18 +253,6 @@ def test_recommend_advice_where_no_tag_serves_names_what_does() -> None:
     assert "docker.io/lucasfernandoaes/pytorch-legacy:1.6.0 (PyTorch 1.6.0, " in remedy
     assert "Warning: it is published by a person, not by NVIDIA or kedge" in remedy
     assert recommend("cuda", target, TABLES).best is not None
-
-
-def test_recommend_nothing_known_of_the_target_or_the_image_says_so() -> None:
-    nothing = recommend("pytorch", Target("this machine", has_gpus=False), TABLES)
-    assert nothing.sentence.startswith("The GPU of this machine is unknown")
-    unknown = ask("nothing-known", "A100", "535.104.05")
-    assert unknown.sentence.startswith(
-        "The tables have no tags of nvcr.io/nvidia/nothing-known. They have those of: cuda, "
-    )
-
-
-def test_recommend_advice_names_the_tag_that_would_run() -> None:
     name = "nvcr.io/nvidia/pytorch:25.10-py3"
     traits = read_traits(name, environment={}, labels={}, history=(), tables=TABLES, architecture="amd64")
     target = make_target("V100", "535.104.05")
@@ -292,23 +268,11 @@ def test_recommend_advice_names_the_tag_that_would_run() -> None:
     fine = make_target("H200", "580.95.05")
     native = judge(traits, fine, TABLES)
     assert advise(native, traits, fine, TABLES) is native
-
-
-def test_recommend_runner_up_is_not_better_than_what_runs_by_limits() -> None:
-    found = ask("pytorch", "RTX 3090", "535.104.05")
-    assert found.other is not None
-    assert (found.other.tag, found.other.outcome) == ("25.06-py3", MINOR)
-
-
-def test_recommend_advice_is_for_images_not_for_files_of_the_same_name() -> None:
     traits = read_traits("pytorch", environment={"CUDA_VERSION": "13.0.2"}, labels={}, history=(), tables=TABLES)
     target = make_target("V100", "470.57.02")
     verdict = judge(traits, target, TABLES)
     assert verdict.outcome != NATIVE
     assert advise(verdict, traits, target, TABLES) is verdict
-
-
-def test_recommend_advice_for_what_runs_in_another_way_is_no_order() -> None:
     name, target = "nvcr.io/nvidia/pytorch:24.03-py3", make_target("V100", "535.104.05")
     traits = read_traits(name, environment={}, labels={}, history=(), tables=TABLES, architecture="amd64")
     verdict = advise(judge(traits, target, TABLES), traits, target, TABLES)

@@ -72,15 +72,12 @@ def test_tables_count_what_is_unknown_of_releases_since_2020(name: str) -> None:
     assert sum(row.dali == "yes" for row in rows) == DALI_WITHOUT_VERSION[name]
 
 
-def test_tables_page_says_how_much_is_unknown() -> None:
+def test_tables_say_how_much_is_unknown_on_pages() -> None:
     page = (Path(__file__).parents[3] / "docs/guides/tables.md").read_text()
     for place, title in enumerate(("Tags", *COUNTED)):
         numbers = [str(UNKNOWN_SINCE_2020[name][place]) for name in ("pytorch", "tensorflow")]
         assert re.search(rf"^\| {title} \| {numbers[0]} \| {numbers[1]} \|$", page, re.MULTILINE), title
     assert "in {pytorch} PyTorch and {tensorflow} TensorFlow tags, that".format_map(DALI_WITHOUT_VERSION) in page
-
-
-def test_tables_readme_says_how_much_is_unknown() -> None:
     readme = " ".join((Path(__file__).parents[3] / "README.md").read_text().split())
     numbers = {
         title: sum(row[place] for row in UNKNOWN_SINCE_2020.values()) for place, title in enumerate(("Tags", *COUNTED))
@@ -113,7 +110,7 @@ def test_tables_a_tool_without_a_version_is_inside() -> None:
     assert (row.apex, row.dali, row.horovod) == ("yes", "1.28.0", "")
 
 
-def test_tables_cells_hold_no_notes() -> None:
+def test_tables_cells_are_plain_and_drivers_only_grow() -> None:
     for row in TABLES.releases:
         for value in (row.cuda, row.min_driver, row.bundled_driver, row.python, row.cudnn, row.nccl, row.hpcx):
             assert not value or order(value), (row.image, row.tag, value)
@@ -124,9 +121,6 @@ def test_tables_cells_hold_no_notes() -> None:
     for model in TABLES.gpus:
         assert re.fullmatch(r"\d+\.\d", model.capability)
         assert model.smi_names
-
-
-def test_tables_drivers_only_grow_within_a_major_version() -> None:
     for major in (10, 11, 12, 13):
         rows = sorted(
             (row for row in TABLES.cuda if order(row.version)[0] == major), key=lambda row: order(row.version)
@@ -269,13 +263,30 @@ LEARNED = NgcRelease(
 )  # fmt: skip
 
 
-def test_learned_rows_fill_what_is_empty(tmp_path: Path) -> None:
+def test_learned_rows_fill_what_is_empty_and_replace_nothing(tmp_path: Path) -> None:
     path = learn(tmp_path / "learned.csv", LEARNED)
     row = load_tables(path).find_release(PYTORCH, "26.08-py3")
     assert (row.capabilities, row.compat_branches) == ("7.5 8.0+PTX", (535, 580))
     assert (row.cuda, row.framework_version) == ("13.4.1.012", "2.14.0a0+4fdf77b940")  # what is shipped stays
     assert row.source.startswith("newest tag on the catalog page seen 2026-09-14; ")
     assert row.source.endswith("; registry config sha256:12 (amd64) read 2026-09-20")
+    wrong = NgcRelease(PYTORCH, "22.03-py3", cuda="99.9", python="3.8.10", ubuntu="66.04", source="somebody")
+    row = load_tables(learn(tmp_path / "learned.csv", wrong)).find_release(PYTORCH, "22.03-py3")
+    assert (row.cuda, row.ubuntu, row.python) == ("11.6.1.005", "20.04.4", "3.8")
+    new = NgcRelease("ghcr.io/lab/image", "1.0", cuda="12.4.1", source="registry config")
+    known = load_tables(learn(tmp_path / "learned.csv", new))
+    assert known.find_release("ghcr.io/lab/image", "1.0") == new
+    assert known.list_releases("ghcr.io/lab/image") == (new,)
+    assert "ghcr.io/lab/image" in known.images
+    assert len(known.releases) == len(TABLES.releases) + 1
+    tag = "12.4.1-cudnn-devel-ubuntu22.04"
+    new = NgcRelease(CUDA, tag, cuda="0.1", bundled_driver="550.54.15", source="registry config")
+    known = load_tables(learn(tmp_path / "learned.csv", new))
+    row = known.find_release(CUDA, tag)
+    assert (row.cuda, row.bundled_driver) == ("12.4.1", "550.54.15")
+    assert len(known.releases) == len(TABLES.releases)
+    other = known.find_release(CUDA, "12.4.1-devel-ubuntu22.04")
+    assert other.bundled_driver == ""
 
 
 def test_learned_rows_of_an_older_kedge_are_read(tmp_path: Path) -> None:
@@ -288,32 +299,6 @@ def test_learned_rows_of_an_older_kedge_are_read(tmp_path: Path) -> None:
     tables = load_tables(path)
     assert not tables.problems
     assert tables.learned == (LEARNED,)
-
-
-def test_learned_rows_never_replace_shipped_figures(tmp_path: Path) -> None:
-    wrong = NgcRelease(PYTORCH, "22.03-py3", cuda="99.9", python="3.8.10", ubuntu="66.04", source="somebody")
-    row = load_tables(learn(tmp_path / "learned.csv", wrong)).find_release(PYTORCH, "22.03-py3")
-    assert (row.cuda, row.ubuntu, row.python) == ("11.6.1.005", "20.04.4", "3.8")
-
-
-def test_learned_rows_of_tags_that_nobody_knew(tmp_path: Path) -> None:
-    new = NgcRelease("ghcr.io/lab/image", "1.0", cuda="12.4.1", source="registry config")
-    known = load_tables(learn(tmp_path / "learned.csv", new))
-    assert known.find_release("ghcr.io/lab/image", "1.0") == new
-    assert known.list_releases("ghcr.io/lab/image") == (new,)
-    assert "ghcr.io/lab/image" in known.images
-    assert len(known.releases) == len(TABLES.releases) + 1
-
-
-def test_learned_rows_complete_one_tag_of_a_pattern(tmp_path: Path) -> None:
-    tag = "12.4.1-cudnn-devel-ubuntu22.04"
-    new = NgcRelease(CUDA, tag, cuda="0.1", bundled_driver="550.54.15", source="registry config")
-    known = load_tables(learn(tmp_path / "learned.csv", new))
-    row = known.find_release(CUDA, tag)
-    assert (row.cuda, row.bundled_driver) == ("12.4.1", "550.54.15")
-    assert len(known.releases) == len(TABLES.releases)
-    other = known.find_release(CUDA, "12.4.1-devel-ubuntu22.04")
-    assert other.bundled_driver == ""
 
 
 def test_learned_capabilities_stand_beside_what_notes_state() -> None:
@@ -358,14 +343,15 @@ def test_make_row_holds_what_the_config_says() -> None:
     assert row == NgcRelease(
         PYTORCH, "1", cuda="13.0.2.006", ubuntu="24.04", openmpi="4.1.7", bundled_driver="580.95.05", source="s"
     )
-
-
-def test_make_row_leaves_out_what_is_known_from_elsewhere() -> None:
     told = ImageTraits(
         "x", cuda=Fact("12.4", "the tag"), os=Fact("Ubuntu 22.04", "the tag"), python=Fact("3.10", "table, y")
     )
     assert make_row(PYTORCH, "1", told, "s") is None
     assert make_row(PYTORCH, "1", traits(os="Rocky Linux 9", mpi="MPICH 4.0"), "s") is None
+    told = ImageTraits("x", capabilities=Fact("8.0 9.0+PTX", "image config, X"), architecture="arm64")
+    row = make_row(PYTORCH, "1", told, "s")
+    assert row.capabilities == "arm64: 8.0 9.0+PTX"
+    assert row.capabilities_on("amd64") == ""
 
 
 @each_row("value", ["=HYPERLINK(1)", "12.4\n1", "x" * 5000, "\x1b[31m1", "../../etc", "latest"])
@@ -373,13 +359,6 @@ def test_make_row_empties_what_makes_no_sense(value: str) -> None:
     row = make_row(PYTORCH, "1", traits(cuda=value, python="3.12"), "s")
     assert row == NgcRelease(PYTORCH, "1", python="3.12", source="s")
     assert make_row(PYTORCH, "1", traits(cuda=value), "s") is None
-
-
-def test_make_row_of_another_architecture_says_so() -> None:
-    told = ImageTraits("x", capabilities=Fact("8.0 9.0+PTX", "image config, X"), architecture="arm64")
-    row = make_row(PYTORCH, "1", told, "s")
-    assert row.capabilities == "arm64: 8.0 9.0+PTX"
-    assert row.capabilities_on("amd64") == ""
 
 
 def test_has_all_is_when_a_config_tells_nothing_new() -> None:

@@ -97,14 +97,8 @@ def test_description_of_one_job_needs_no_name() -> None:
     assert found.job().image == "x.sif"
     assert parse('[jobs.train]\nimage = "x.sif"\n').job().name == "train"
     assert parse('[job]\nimage = "x.sif"\n').job().name == "kedge"
-
-
-def test_description_takes_partition_for_queue() -> None:
     description = parse('[job]\nimage = "x"\npartition = "gpu"\n[jobs.a]\n[jobs.b]\nqueue = "long"\n')
     assert [description.job(name).queue for name in ("a", "b")] == ["gpu", "long"]
-
-
-def test_description_jobs_own_values_win() -> None:
     text = '[job]\nimage = "x"\nqueue = "a"\ngpus = "a100:4"\nmodules = ["m"]\n'
     found = parse(f'{text}[jobs.one]\nqueue = ""\ngpus = 0\nmodules = []\n[jobs.two]\ngpu_type = "h100"\n')
     assert found.job("one") == Job(name="one", image="x")
@@ -131,6 +125,8 @@ def test_description_names_what_there_is() -> None:
     assert caught.value.hint == "did you mean 'train'?"
     with pytest.raises(InvalidJob, match="several jobs: train, eval"):
         found.job()
+    problem = refuse('[jobs.a]\nimage = "x"\ntime = 90')
+    assert problem.context == {"file": "kedge.toml", "line": "3", "table": "jobs.a", "key": "time"}
 
 
 @each_row(("text", "message", "hint"), [
@@ -168,11 +164,6 @@ def test_description_refusal_names_line_table_key_and_remedy(text: str, message:
     assert message in problem.message
     assert hint in str(problem.hint)
     assert problem.context["file"] == "kedge.toml"
-
-
-def test_description_context_is_for_programs() -> None:
-    problem = refuse('[jobs.a]\nimage = "x"\ntime = 90')
-    assert problem.context == {"file": "kedge.toml", "line": "3", "table": "jobs.a", "key": "time"}
 
 
 @each_row("key", sorted(BY_KEY))
@@ -306,7 +297,7 @@ def test_encoding_survives_json(job: Job) -> None:
     assert decode_job(json.loads(json.dumps(encode_job(job)))) == job
 
 
-def test_description_written_keeps_several_jobs_apart() -> None:
+def test_description_written_keeps_jobs_apart() -> None:
     waits = tuple(Dependency(DependencyKind.AFTER_OK, name) for name in ("a b!", "a-b", "12"))
     jobs = [
         Job(name="a b!", image="x"),
@@ -320,9 +311,6 @@ def test_description_written_keeps_several_jobs_apart() -> None:
     assert found.names == ("a-b-2", "a-b-3", "job-12", "last")  # a-b is a job elsewhere, and stays one
     assert [each.job for each in found.job("last").dependencies] == ["a-b-2", "a-b", "job-12"]
     assert found.needs("last") == ("a-b-2", "job-12")
-
-
-def test_description_written_may_wait_for_an_earlier_job_of_its_name() -> None:
     job = Job(name="train", image="x", dependencies=(Dependency(DependencyKind.AFTER_OK, "train"),))
     found = parse(write_description([job]))
     assert found.names == ("train-2",)
@@ -337,25 +325,19 @@ def test_description_written_is_plain() -> None:
     assert "nv = false\n" in text
     assert max(map(len, text.splitlines())) <= 120
     assert parse(text).job() == job
-
-
-def test_description_what_no_file_can_hold_is_refused() -> None:
     with pytest.raises(InvalidJob, match="bytes in it that are no text"):
         write_description([Job(image="x", command=("\udcff",))])
     with pytest.raises(InvalidJob, match="neither an image nor a command"):
         write_description([Job()])
 
 
-def test_encoding_passes_over_what_it_does_not_know() -> None:
+def test_encoding_keeps_what_it_does_not_know() -> None:
     document = encode_job(Job(name="a", image="x", dependencies=(Dependency(DependencyKind.AFTER, "1", "/r"),)))
     assert document["version"] == VERSION
     newer = {**document, "version": 99, "colour": "blue", "nodes": None, "dependencies": document["dependencies"]}
     assert decode_job(newer) == decode_job(document)
     assert decode_job(document).dependencies[0].record == "/r"
     assert decode_job({}) == Job()
-
-
-def test_encoding_keeps_bytes_that_are_no_text() -> None:
     job = Job(image="x", command=("\udcff",))
     assert decode_job(json.loads(json.dumps(encode_job(job)))) == job
 

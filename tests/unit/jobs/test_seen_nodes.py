@@ -75,10 +75,12 @@ def test_remembered_comes_back_on_the_login_node(login: dict[str, str]) -> None:
     assert recall(login, site="no-such-site") is None
 
 
-def test_remembered_nothing_outside_a_job(login: dict[str, str]) -> None:
+def test_remembered_nothing_where_it_is_not_meant(login: dict[str, str]) -> None:
     environ = {**login, "KEDGE_SITE": "zih-alpha"}
     assert remember_node(environ, Settings.load(environ=environ), FACTS) is None
     assert not Path(login["HOME"]).exists()
+    environ = in_job(login)
+    assert remember_node(environ, Settings.load(environ=environ), NodeFacts(driver="\x1b]0;x\x07")) is None
 
 
 @each_row(
@@ -166,11 +168,6 @@ def test_remembered_links_pipes_and_foreign_files_are_passed_over(login: dict[st
     progress = Warnings()
     assert recall(login, progress=progress) is None
     assert len(progress.said) == 2
-
-
-def test_remembered_facts_that_could_not_be_read_back_are_not_written(login: dict[str, str]) -> None:
-    environ = in_job(login)
-    assert remember_node(environ, Settings.load(environ=environ), NodeFacts(driver="\x1b]0;x\x07")) is None
 
 
 def test_remembered_lies_where_nodes_see_it(login: dict[str, str], tmp_path: Path) -> None:

@@ -61,29 +61,23 @@ def test_nothing_is_copied_where_it_does_not_pay_or_is_not_wanted(cluster: Clust
     assert cluster.plan(job, kind) == FileStaging()
 
 
-def test_image_is_not_copied_unasked_where_no_disk_of_the_nodes_is_known(cluster: Cluster) -> None:
+def test_some_copies_are_made_where_asked_or_possible(cluster: Cluster) -> None:
     staging = cluster.plan(JOB, "nfs4", replace(SITE, node_directory=""))
     assert staging.kedge
     assert not staging.image
-
-
-def test_other_runtimes_get_the_image_and_no_kedge(cluster: Cluster) -> None:
     staging = cluster.plan(replace(JOB, runtime="apptainer"), "nfs4")
     assert (staging.kedge, staging.image) == (False, True)
     assert cluster.plan(replace(JOB, runtime="apptainer", stage="always"), "nfs4").kedge is False
-
-
-def test_schedulers_without_a_command_for_it_copy_nothing_unasked(cluster: Cluster) -> None:
     site = replace(SITE, scheduler="pbs")
     assert cluster.plan(JOB, "nfs4", site) == FileStaging()
     asked = cluster.plan(replace(JOB, stage="always"), "nfs4", site)
     assert (asked.kedge, asked.image) == (False, True)
     assert "only Slurm" in asked.notes[0]
-
-
-def test_always_copies_on_any_file_system(cluster: Cluster) -> None:
     staging = cluster.plan(replace(JOB, nodes=2, stage="always"), "ext4")
     assert staging == FileStaging(kedge=True, image=True)
+    cluster.image.unlink()
+    assert not cluster.plan(JOB, "nfs4").image
+    assert cluster.plan(replace(JOB, stage="always"), "nfs4").image
 
 
 def test_installation_is_not_copied_and_its_cost_is_said(cluster: Cluster) -> None:
@@ -96,9 +90,3 @@ def test_installation_is_not_copied_and_its_cost_is_said(cluster: Cluster) -> No
     asked = cluster.plan(replace(JOB, stage="always"), "nfs4", kedge=cluster.installed)
     assert not asked.kedge
     assert "many files" in asked.notes[0]
-
-
-def test_image_that_is_not_there_yet_is_copied_only_when_asked(cluster: Cluster) -> None:
-    cluster.image.unlink()
-    assert not cluster.plan(JOB, "nfs4").image
-    assert cluster.plan(replace(JOB, stage="always"), "nfs4").image

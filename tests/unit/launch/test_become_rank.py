@@ -17,7 +17,7 @@ WORDS = ("exec", "app.sif", "python", "train.py")
 SECOND = own_variables(Rank(1, 2, 1, 2, 0, 1))
 
 
-def test_a_rank_has_its_variables_in_and_out_of_the_container() -> None:
+def test_a_rank_is_counted_and_has_its_variables() -> None:
     start = prepare_rank(ORDER, WORDS, SECOND)
     environ = {"OPAL_PREFIX": "/opt/host", "LD_PRELOAD": "x.so", **SECOND}
     prepare_rank(ORDER, WORDS, environ).apply(environ)
@@ -26,18 +26,12 @@ def test_a_rank_has_its_variables_in_and_out_of_the_container() -> None:
         assert environ[name] == environ[f"KEDGEENV_{name}"] == value
     assert "OPAL_PREFIX" not in environ
     assert "LD_PRELOAD" not in environ
-
-
-def test_torchrun_stands_before_the_program() -> None:
+    with pytest.raises(LaunchRefused, match="no launcher started this process as a rank"):
+        prepare_rank(ORDER, WORDS, {})
     order = replace(ORDER, contract="torchrun", layout=(1,), processes=(4,))
     start = prepare_rank(order, WORDS, own_variables(Rank(0, 1, 0, 1, 0, 1)))
     assert start.words[:3] == ("exec", "app.sif", "torchrun")
     assert "--nproc_per_node=4" in start.words
-
-
-def test_a_process_that_nobody_counted_is_no_rank() -> None:
-    with pytest.raises(LaunchRefused, match="no launcher started this process as a rank"):
-        prepare_rank(ORDER, WORDS, {})
 
 
 @each_row(("pmi", "served"), [("pmix", {"PMIX_NAMESPACE": "j", "PMIX_RANK": "1"}), ("pmi2", {"PMI_FD": "7"})])

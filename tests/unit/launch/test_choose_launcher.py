@@ -82,9 +82,15 @@ def test_on_one_host_the_images_own_mpirun_is_the_last_resort() -> None:
     assert (choice.launcher, choice.mode, choice.path) == ("mpiexec", CONTAINED, "/usr/bin/mpiexec.hydra")
 
 
-def test_another_family_on_several_nodes_is_refused() -> None:
+def test_what_cannot_start_ranks_is_refused() -> None:
     with pytest.raises(LaunchRefused, match=r"no launcher here starts ranks of MPICH 4\.0\.2"):
         choose("gridengine", mpi=MPICH, host=OPEN)
+    with pytest.raises(LaunchRefused, match="cannot start ranks of MPICH"):
+        choose("local", nodes=1, mpi=MPICH, host=OPEN, launcher="mpirun")
+    with pytest.raises(LaunchRefused, match="this is no Slurm job but one of Grid Engine"):
+        choose("gridengine", mpi=MPICH, host=MPICH, mpi_mode=PMI_ONLY)
+    with pytest.raises(LaunchRefused, match="no program starts tasks on the 2 nodes"):
+        choose("pbs", programs="", contract=Contract.RANKS)
 
 
 @each_row("launcher", ["local", "qrsh"])
@@ -94,26 +100,11 @@ def test_kedges_own_start_does_not_connect_ranks_of_mpi(launcher: str) -> None:
     assert choose("gridengine", mpi=OPEN, host=OPEN, launcher=launcher, contract=Contract.RANKS).launcher == launcher
 
 
-def test_a_launcher_of_another_family_is_refused_when_it_is_asked_for() -> None:
-    with pytest.raises(LaunchRefused, match="cannot start ranks of MPICH"):
-        choose("local", nodes=1, mpi=MPICH, host=OPEN, launcher="mpirun")
-
-
-def test_srun_alone_is_for_slurm_jobs() -> None:
-    with pytest.raises(LaunchRefused, match="this is no Slurm job but one of Grid Engine"):
-        choose("gridengine", mpi=MPICH, host=MPICH, mpi_mode=PMI_ONLY)
-
-
 def test_the_launcher_of_a_site_comes_first_where_it_is() -> None:
     site = Site("tacc", "tacc", "slurm", launcher="ibrun")
     assert choose(site=site, programs="srun ibrun", contract=Contract.RANKS).launcher == "ibrun"
     assert choose(site=site, programs="srun", contract=Contract.RANKS).launcher == "srun"
     assert choose(site=replace(site, launcher="none"), programs="srun", contract=Contract.RANKS).launcher == "srun"
-
-
-def test_no_program_for_other_nodes_is_a_refusal() -> None:
-    with pytest.raises(LaunchRefused, match="no program starts tasks on the 2 nodes"):
-        choose("pbs", programs="", contract=Contract.RANKS)
 
 
 @each_row(("nodes", "launcher"), [(1, "local"), (2, "mpirun")])

@@ -37,14 +37,11 @@ def test_shape(wanted: dict[str, int], tasks: tuple[int, ...]) -> None:
     assert shape.per_node == (tasks[0] if len(set(tasks)) == 1 else 0)
 
 
-def test_shape_refuses_more_nodes_than_there_are() -> None:
+def test_shape_refuses_what_contradicts() -> None:
     with pytest.raises(LaunchRefused, match="the job has 3 nodes, not 4"):
         choose_shape(allocate(1, 1, 1), nodes=4)
     with pytest.raises(LaunchRefused, match="the job has 1 node, not 2"):
         choose_shape(allocate(1), nodes=2)
-
-
-def test_shape_refuses_numbers_that_contradict() -> None:
     with pytest.raises(LaunchRefused, match="5 tasks are not 2 on each of 2 nodes"):
         choose_shape(allocate(2, 2), tasks=5, tasks_per_node=2)
 
@@ -79,9 +76,6 @@ def make_plan(*command: str) -> LaunchPlan:
 def test_words_stand_behind_the_order() -> None:
     (process,) = make_plan("echo", "a b").list_processes()
     assert process.argv[-5:] == ("--", "exec", "a.sif", "echo", "a b")
-
-
-def test_a_colon_is_hidden_from_launchers_which_begin_another_program_there() -> None:
     (process,) = make_plan("echo", ":", "b").list_processes()
     assert ":" not in process.argv
     assert process.argv[-2] == "--packed"

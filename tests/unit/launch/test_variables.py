@@ -19,12 +19,9 @@ HOST = {
 }  # fmt: skip
 
 
-def test_what_names_the_hosts_mpi_leaks_and_what_connects_ranks_does_not() -> None:
+def test_variables_that_leak_and_that_are_handed_on() -> None:
     names = ("LD_PRELOAD", "OMPI_MCA_mca_base_component_path", "OPAL_PREFIX", "PMIX_INSTALL_PREFIX")
     assert find_leaking(HOST) == names
-
-
-def test_the_users_variables_are_handed_on() -> None:
     assert list_handed_on(HOST) == ("KEDGEENV_A", "KEDGE_JOB_ID", "NCCL_DEBUG", "PATH")
 
 

@@ -77,14 +77,11 @@ srun: Job step aborted
 """
 
 
-def test_lost_node_is_named() -> None:
+def test_lost_nodes_are_named() -> None:
     assert read_lost_node(SAID) == ("gpu02", "Communication connection failure")
     other = "srun: error: Task launch for StepId=1.1 failed on node gpu02: Invalid job credential\n"
     assert read_lost_node(other) is None
     assert read_lost_node("srun: unrecognized option '--overlap'\n") is None
-
-
-def test_trial_asks_every_node_for_one_task() -> None:
     assert {"--nodes=3", "--ntasks=3", "--overlap"} < set(list_trial_words(3))
 
 

@@ -59,8 +59,12 @@ def entry(user: str, password: str) -> dict[str, str]:
     return {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
-def test_credentials_none_are_fine(tmp_path: Path) -> None:
+def test_credentials_none_or_without_password(tmp_path: Path) -> None:
     assert check(tmp_path) == [Finding("credentials", OK, "no login for any registry; public images need none")]
+    environ = {"SINGULARITY_DOCKER_USERNAME": USER}
+    assert warnings(check(tmp_path, environ)) == [
+        "SINGULARITY_DOCKER_USERNAME is set, but SINGULARITY_DOCKER_PASSWORD is empty"
+    ]
 
 
 @each_row("key", [KEY, OLD_KEY])
@@ -82,13 +86,6 @@ def test_credentials_user_name_that_the_shell_took_away(tmp_path: Path, prefix: 
     assert warnings(findings) == [f"{password} is set, but {user} is empty"]
     assert findings[0].fix == f"export {user}='$oauthtoken' (in single quotes)"
     assert "the shell replaces $oauthtoken by nothing" in findings[0].why
-
-
-def test_credentials_user_without_password(tmp_path: Path) -> None:
-    environ = {"SINGULARITY_DOCKER_USERNAME": USER}
-    assert warnings(check(tmp_path, environ)) == [
-        "SINGULARITY_DOCKER_USERNAME is set, but SINGULARITY_DOCKER_PASSWORD is empty"
-    ]
 
 
 @each_row(
@@ -202,12 +199,18 @@ def make_token(moment: float) -> str:
     return f"eyJhbGciOiJub25lIn0.{payload}.c2lnbmF0dXJl"
 
 
-def test_credentials_token_that_says_itself_that_it_expired(tmp_path: Path) -> None:
+def test_tokens_and_keys_say_what_they_are(tmp_path: Path) -> None:
     path = write_config(tmp_path, {"auths": {"r.example": {"registrytoken": make_token(1_700_000_000)}}})
     assert warnings(check(tmp_path)) == [f"the token in {path} expired on 2023-11-14"]
     assert find_expiry(make_token(time.time() + 1000)) == ""
     assert find_expiry("ey.ey.ey") == ""
     assert find_expiry(make_token(float("nan"))) == ""
+    assert is_ngc_key(KEY)
+    assert is_ngc_key(OLD_KEY)
+    assert not is_ngc_key("hunter22")
+    assert not is_ngc_key(f"{KEY}\n")
+    assert not find_blemish(KEY)
+    assert not is_stand_in(KEY)
 
 
 @each_row("text", ["nvcr.io", "localhost:5000", "[::1]:5000", "r.example/team/image"])
@@ -218,15 +221,6 @@ def test_key_formats_hosts(text: str) -> None:
 @each_row("text", ["", "u:p@nvcr.io", "a b", "nvcr.io\n", "x" * 300, "\x1b[2J"])
 def test_key_formats_what_is_no_host_is_not_shown(text: str) -> None:
     assert not is_host(text)
-
-
-def test_key_formats_keys() -> None:
-    assert is_ngc_key(KEY)
-    assert is_ngc_key(OLD_KEY)
-    assert not is_ngc_key("hunter22")
-    assert not is_ngc_key(f"{KEY}\n")
-    assert not find_blemish(KEY)
-    assert not is_stand_in(KEY)
 
 
 SECRETS = {name: f"pl4nted-{number}-{'s3cret' * 6}" for number, name in enumerate("ABCDEFGHIJKLMNOP")}

@@ -180,15 +180,12 @@ def test_doctor_gpu_selection(machine: Path, value: str, level: str, words: str)
     assert level == OK or (finding.why and finding.fix)
 
 
-def test_doctor_gpu_selection_in_a_job_that_was_given_none(machine: Path) -> None:
+def test_doctor_gpu_selection_in_jobs_and_outside(machine: Path) -> None:
     finding = only(check_selection(make_surroundings(machine, SLURM_JOB_ID="7")))
     assert finding.level == WARNING
     assert finding.what == "this Slurm job was given no GPU, but 1 GPU can be opened"
     granted = make_surroundings(machine, SLURM_JOB_ID="7", SLURM_JOB_GPUS="0", CUDA_VISIBLE_DEVICES="0")
     assert only(check_selection(granted)).what == "CUDA_VISIBLE_DEVICES=0"
-
-
-def test_doctor_gpu_selection_outside_a_job_is_said(machine: Path) -> None:
     assert only(check_selection(make_surroundings(machine, CUDA_VISIBLE_DEVICES="0"))).what.endswith("not set by a job")
 
 
@@ -221,33 +218,23 @@ def write_specification(root: Path, library: str, folder: str = "etc/cdi") -> No
     (root / folder / "nvidia.json").write_text(json.dumps(specification))
 
 
-def test_doctor_cdi_specification_of_this_driver_is_ok(machine: Path) -> None:
+def test_doctor_cdi_specifications_are_compared_with_the_driver(machine: Path) -> None:
+    finding = only(check_cdi(make_surroundings(machine)))
+    assert finding.level == OK
+    assert "--nv does not need them" in finding.what
     write_specification(machine, f"{FOLDER}/libcuda.so.580.95.05")
     finding = only(check_cdi(make_surroundings(machine)))
     assert finding.level == OK
     assert finding.what == "/etc/cdi/nvidia.json: nvidia.com/gpu has the devices 0"
-
-
-def test_doctor_cdi_stale_specification_names_both_drivers(machine: Path) -> None:
     write_specification(machine, f"{FOLDER}/libcuda.so.535.104.05")
     finding = only(check_cdi(make_surroundings(machine)))
     assert finding.level == WARNING
     assert "it is for driver 535.104.05, but the kernel runs 580.95.05" in finding.what
     assert "nvidia-ctk cdi generate" in finding.fix
-
-
-def test_doctor_cdi_unreadable_specification_is_a_warning(machine: Path) -> None:
-    (machine / "etc/cdi").mkdir(parents=True)
     (machine / "etc/cdi/nvidia.json").write_text("{")
     finding = only(check_cdi(make_surroundings(machine)))
     assert finding.level == WARNING
     assert "/etc/cdi/nvidia.json cannot be used" in finding.what
-
-
-def test_doctor_cdi_none_is_no_fault(machine: Path) -> None:
-    finding = only(check_cdi(make_surroundings(machine)))
-    assert finding.level == OK
-    assert "--nv does not need them" in finding.what
 
 
 def test_doctor_fabric_nvswitch_without_its_manager_warns(tmp_path: Path) -> None:

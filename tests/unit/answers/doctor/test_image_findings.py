@@ -57,11 +57,13 @@ def test_image_verdict_is_a_finding(gpu: str, driver: str, level: str, said: str
         assert headline.fix
 
 
-def test_image_without_a_verdict_is_described(tmp_path: Path) -> None:
+def test_image_without_a_verdict_or_that_cannot_be_read(tmp_path: Path) -> None:
     findings = judge_image(PLAIN, None, None, {"HOME": str(tmp_path)})
     assert findings == [Finding("image", OK, "a/b:1: PyTorch, CUDA 12.4.0, Python 3.10, amd64")]
     (nothing,) = judge_image(ImageTraits(name="x"), None, None, {"HOME": str(tmp_path)})
     assert nothing.what == "x: content unknown"
+    finding = explain_problem("x.sif", CorruptImage("x.sif is cut short", hint="pull it again"))
+    assert (finding.level, finding.what, finding.fix) == (FAIL, "x.sif is cut short", "pull it again")
 
 
 def test_image_with_an_empty_libcuda(tmp_path: Path) -> None:
@@ -121,8 +123,3 @@ def test_image_whose_python_finds_packages_in_the_home(tmp_path: Path) -> None:
     assert len(judge_image(PLAIN, None, None, {**environ, "PYTHONNOUSERSITE": "1"})) == 1
     assert len(judge_image(replace(PLAIN, python=Fact("3.12")), None, None, environ)) == 1
     assert len(judge_image(replace(PLAIN, python=Fact()), None, None, environ)) == 1
-
-
-def test_image_that_cannot_be_read_is_a_problem() -> None:
-    finding = explain_problem("x.sif", CorruptImage("x.sif is cut short", hint="pull it again"))
-    assert (finding.level, finding.what, finding.fix) == (FAIL, "x.sif is cut short", "pull it again")

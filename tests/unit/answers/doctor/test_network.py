@@ -51,14 +51,18 @@ def find(findings: list[Finding], level: str) -> Finding:
     return found[0]
 
 
-def test_proxies_none_are_fine(tmp_path: Path) -> None:
+def test_proxies_that_are_fine(tmp_path: Path) -> None:
     assert check_proxies(surround(tmp_path)) == [Finding("proxies", OK, "none set")]
+    good = "localhost, 127.0.0.1,.example.org,*.example.net,10.0.0.0/8,[::1],r.example:5000,*"
+    assert check_proxies(surround(tmp_path, {"NO_PROXY": good})) == [Finding("proxies", OK, "none set")]
 
 
-def test_proxies_http_alone_does_not_count_for_registries(tmp_path: Path, silent_port: int) -> None:
+def test_proxies_that_listen_but_are_not_what_registries_need(tmp_path: Path, silent_port: int) -> None:
     findings = check_proxies(surround(tmp_path, {"http_proxy": f"http://127.0.0.1:{silent_port}"}))
     assert find(findings, WARNING).what == "http_proxy is set, but https_proxy is not"
     assert find(findings, OK).what == f"http_proxy: http://127.0.0.1:{silent_port} listens"
+    findings = check_proxies(surround(tmp_path, {"https_proxy": f"https://127.0.0.1:{silent_port}"}))
+    assert f"export https_proxy=http://127.0.0.1:{silent_port}" in find(findings, NOTE).fix
 
 
 def test_proxies_that_nobody_serves_are_a_failure(tmp_path: Path) -> None:
@@ -98,23 +102,18 @@ def test_proxies_exceptions_that_exempt_nothing(tmp_path: Path, value: str, said
     assert said in find(findings, WARNING).what
 
 
-def test_proxies_exceptions_of_every_good_form(tmp_path: Path) -> None:
-    good = "localhost, 127.0.0.1,.example.org,*.example.net,10.0.0.0/8,[::1],r.example:5000,*"
-    assert check_proxies(surround(tmp_path, {"NO_PROXY": good})) == [Finding("proxies", OK, "none set")]
-
-
-def test_proxies_spoken_to_in_tls_are_noted(tmp_path: Path, silent_port: int) -> None:
-    findings = check_proxies(surround(tmp_path, {"https_proxy": f"https://127.0.0.1:{silent_port}"}))
-    assert f"export https_proxy=http://127.0.0.1:{silent_port}" in find(findings, NOTE).fix
-
-
 def reach(host: str, kind: FailureKind | None = None, *, proxy: str = "", is_page: bool = False) -> ProbeResult:
     return ProbeResult(host, 0.2, ConnectionFailure(kind) if kind else None, is_page, proxy)
 
 
-def test_registries_that_answer_are_fine(tmp_path: Path) -> None:
+def test_registries_that_answer_or_trouble_have_a_sentence(tmp_path: Path) -> None:
     findings = judge_reach([reach("nvcr.io", proxy="http://p:3128 (https_proxy)")], {}, surround(tmp_path))
     assert findings == [Finding("registries", OK, "nvcr.io answers in 0.2 s, through http://p:3128 (https_proxy)")]
+    for kind in FailureKind:
+        for proxy in ("", "http://p:1 (https_proxy)"):
+            find(judge_reach([reach("nvcr.io", kind, proxy=proxy)], {}, surround(tmp_path)), WARNING)
+    assert "web page" in find(judge_reach([reach("nvcr.io", is_page=True)], {}, surround(tmp_path)), WARNING).what
+    assert [each.level for each in check_registries(surround(tmp_path, is_offline=True))] == [SKIPPED]
 
 
 @each_row(
@@ -131,15 +130,12 @@ def test_registries_silence_on_a_login_node_says_three_ways_out(tmp_path: Path, 
     assert "on disk still run" in finding.why
 
 
-def test_registries_silence_in_a_job_sends_to_the_login_node(tmp_path: Path) -> None:
+def test_registries_silence_in_jobs_says_where_to_pull(tmp_path: Path) -> None:
     finding = find(judge_reach([reach("nvcr.io", FailureKind.NAME)], {}, surround(tmp_path, JOB)), WARNING)
     assert "pull on a login node" in finding.fix
     site = replace(load_site("nvidia", (ProfileDirectory(SHIPPED, "shipped"),)), internet_on_nodes=False)
     known = replace(surround(tmp_path, JOB), site=site)
     assert judge_reach([reach("nvcr.io", FailureKind.NAME)], {}, known)[0].level == NOTE
-
-
-def test_registries_silence_where_jobs_pull_is_as_it_should_be(tmp_path: Path) -> None:
     site = load_site("zih-alpha", (ProfileDirectory(SHIPPED, "shipped"),))
     assert site.pull == "in-job"
     finding = judge_reach([reach("nvcr.io", FailureKind.TIMEOUT)], {}, replace(surround(tmp_path), site=site))[0]
@@ -162,16 +158,6 @@ def test_registries_trouble_has_its_remedy(tmp_path: Path, kind: FailureKind, sa
     assert said in find(judge_reach([reach("nvcr.io", kind)], {}, surround(tmp_path)), WARNING).fix
 
 
-def test_registries_every_kind_of_trouble_has_a_sentence(tmp_path: Path) -> None:
-    for kind in FailureKind:
-        for proxy in ("", "http://p:1 (https_proxy)"):
-            find(judge_reach([reach("nvcr.io", kind, proxy=proxy)], {}, surround(tmp_path)), WARNING)
-
-
-def test_registries_web_page_is_no_registry(tmp_path: Path) -> None:
-    assert "web page" in find(judge_reach([reach("nvcr.io", is_page=True)], {}, surround(tmp_path)), WARNING).what
-
-
 def test_registries_mirror_that_answers_covers_for_its_registry(tmp_path: Path) -> None:
     mirrors = {"docker.io": [Endpoint("m.example", "", is_mirror=True)]}
     reached = [reach("registry-1.docker.io", FailureKind.NAME), reach("m.example")]
@@ -181,7 +167,7 @@ def test_registries_mirror_that_answers_covers_for_its_registry(tmp_path: Path) 
     assert {each.level for each in judge_reach(reached, mirrors, surround(tmp_path))} == {WARNING}
 
 
-def test_registries_mirrors_are_those_of_the_file(tmp_path: Path) -> None:
+def test_registries_file_names_mirrors_or_stops_every_pull(tmp_path: Path) -> None:
     text = '[[registry]]\nprefix = "docker.io"\n[[registry.mirror]]\nlocation = "m.example:5000/hub"\ninsecure = true\n'
     (tmp_path / "registries.conf").write_text(text + '[[registry]]\nprefix = "nvcr.io"\nlocation = "n.example/nv"\n')
     environ = {"CONTAINERS_REGISTRIES_CONF": str(tmp_path / "registries.conf")}
@@ -190,15 +176,8 @@ def test_registries_mirrors_are_those_of_the_file(tmp_path: Path) -> None:
         "docker.io": [Endpoint("m.example:5000", "", insecure=True, is_mirror=True)],
         "nvcr.io": [Endpoint("n.example", "", is_mirror=True)],
     }
-
-
-def test_registries_file_that_stops_every_pull_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "registries.conf").write_text("this is not TOML")
     assert "is not TOML" in find(check_registries(surround(tmp_path)), FAIL).what
-
-
-def test_registries_are_left_alone_offline(tmp_path: Path) -> None:
-    assert [each.level for each in check_registries(surround(tmp_path, is_offline=True))] == [SKIPPED]
 
 
 def test_registries_proxy_that_swallows_everything_is_told_in_time(tmp_path: Path, silent_port: int) -> None:

@@ -131,11 +131,6 @@ def test_run_checks_signals_of_the_caller_are_let_through_again() -> None:
     assert told == repr(before)
 
 
-def test_run_checks_answer_without_end_is_cut_off() -> None:
-    endless = [Finding("endless", OK, "x" * (2 << 20))]
-    assert find_one(make_check("endless", lambda _: endless)).what == "its process was killed by SIGKILL"
-
-
 def test_run_checks_signals_that_are_ignored_do_not_keep_a_check_alive(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
 
@@ -170,7 +165,7 @@ def test_run_checks_the_whole_is_bounded_however_many_hang() -> None:
     assert not diagnosis.has_failed
 
 
-def test_run_checks_check_that_raises_is_skipped_and_says_what() -> None:
+def test_run_checks_what_a_check_does_is_its_own_finding() -> None:
     def break_down(_: Surroundings) -> list[Finding]:
         raise ValueError("the file\nhas no lines")
 
@@ -178,8 +173,6 @@ def test_run_checks_check_that_raises_is_skipped_and_says_what() -> None:
     assert finding.level == SKIPPED
     assert finding.what == "could not be checked: ValueError: the file\nhas no lines"
 
-
-def test_run_checks_check_that_crashes_names_the_signal() -> None:
     def crash(_: Surroundings) -> list[Finding]:
         os.kill(os.getpid(), signal.SIGSEGV)
         return []
@@ -187,14 +180,10 @@ def test_run_checks_check_that_crashes_names_the_signal() -> None:
     finding = find_one(make_check("library", crash))
     assert finding.level == WARNING
     assert finding.what == "its process was killed by SIGSEGV"
-
-
-def test_run_checks_module_that_cannot_be_imported_costs_only_itself() -> None:
     check = make_check("gone", table._late("no_such_module", "check"))
     assert "No module named 'kedge.answers.doctor.no_such_module'" in find_one(check).what
-
-
-def test_run_checks_long_answers_arrive_whole() -> None:
+    endless = [Finding("endless", OK, "x" * (2 << 20))]
+    assert find_one(make_check("endless", lambda _: endless)).what == "its process was killed by SIGKILL"
     findings = [Finding("long", OK, "x" * 1000) for _ in range(300)]
     assert run_checks(make_surroundings(), checks=[make_check("long", lambda _: findings)]).findings == tuple(findings)
 
@@ -259,13 +248,10 @@ def test_run_checks_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch:
     assert is_over(int(mark.read_text()))
 
 
-def test_run_checks_unknown_name_proposes_the_nearest() -> None:
+def test_run_checks_only_what_was_named_and_is_known() -> None:
     with pytest.raises(UsageError) as caught:
         run_checks(make_surroundings(), ["user-namespace"])
     assert caught.value.hint == "did you mean 'user-namespaces'?"
-
-
-def test_run_checks_only_what_was_named_runs() -> None:
     diagnosis = run_checks(make_surroundings(), ["kernel", "clock"])
     assert {each.check for each in diagnosis.findings} == {"kernel", "clock"}
     assert diagnosis.summary.startswith("2 checks, 0 problems, 0 warnings")
@@ -318,12 +304,9 @@ def test_a_host_that_loads_slowly_gets_its_checks_done_and_is_told(
     assert diagnosis.as_dict()["summary"] == diagnosis.summary
 
 
-def test_a_host_of_usual_speed_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slowness_is_measured_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_USUAL", 60.0)  # whatever else this machine does at the moment
     diagnosis = diagnose(make_hasty(20.0), ("kernel",))
     assert diagnosis.slowness == 1.0
     assert "slow" not in diagnosis.summary
-
-
-def test_the_slowest_host_does_not_wait_without_end() -> None:
     assert doctor._measure_slowness(10_000.0) == doctor._SLOWEST

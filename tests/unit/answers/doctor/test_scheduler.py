@@ -61,16 +61,13 @@ def only(findings: list[Finding], level: str) -> Finding:
     return findings[0]
 
 
-def test_scheduler_that_answers(machine: Machine) -> None:
+def test_scheduler_that_answers_is_compared_with_the_profile(machine: Machine) -> None:
     queues = " ".join(each.name for each in machine.site.queues)
     machine.add("sbatch", "exit 1")
     machine.add("sinfo", f'[ "$1" = --version ] && echo "slurm 23.11.4" && exit; for q in {queues}; do echo $q; done')
     count = len(machine.site.queues)
     told = only(check_scheduler(machine.seen), OK)
     assert told.what == f"slurm 23.11.4 answers, and has {count} queue{'s' * (count != 1)}"
-
-
-def test_scheduler_with_other_queues_than_the_profile(machine: Machine) -> None:
     machine.add("sbatch", "exit 1")
     machine.add("sinfo", "echo brandnew")
     findings = check_scheduler(machine.seen)
@@ -104,15 +101,13 @@ def test_scheduler_that_refuses(machine: Machine, said: str, level: str, fix: st
     assert finding.what.isprintable()
 
 
-def test_scheduler_whose_programs_are_not_here(machine: Machine) -> None:
+def test_scheduler_whose_programs_or_settings_are_not_here(machine: Machine) -> None:
     finding = only(check_scheduler(machine.seen), WARNING)
     assert finding.what == "'sbatch' was not found, and site zih-alpha needs it for Slurm"
-
-
-def test_scheduler_settings_that_cannot_be_read(machine: Machine) -> None:
     environ = {**machine.environ, "SLURM_CONF": "/no/such/slurm.conf"}
     finding = only(check_scheduler(replace(machine.seen, environ=environ)), FAIL)
     assert finding.fix.startswith("unset SLURM_CONF")
+    assert check_mpi_plugins(machine.seen) == []
 
 
 @each_row(("site", "program", "script", "said"), [
@@ -153,10 +148,6 @@ def test_mpi_plugins_are_judged(
     seen = replace(machine.seen, site=replace(machine.site, mpi_type=mpi_type))
     finding = only(check_mpi_plugins(seen), level)
     assert said in finding.what + finding.why
-
-
-def test_mpi_plugins_nothing_where_there_is_no_srun(machine: Machine) -> None:
-    assert check_mpi_plugins(machine.seen) == []
 
 
 @each_row(

@@ -216,12 +216,9 @@ def test_pages_elements_give_back_their_text(text: str) -> None:
     assert made.get("title") == clean_text(text)
 
 
-def test_pages_unknown_values_leave_attributes_and_children_out() -> None:
+def test_pages_elements_and_commands() -> None:
     assert make_element("p", None, "a", class_=None, data_x=1) == '<p data-x="1">a</p>'
     assert make_element("div", Markup("<b>"), "<b>") == "<div><b>&lt;b&gt;</div>"
-
-
-def test_pages_commands_are_set_as_code() -> None:
     assert format_sentence("run `a < b` or 'kedge pull x': users' own, the site's, export A='b' (so)") == (
         "run <code>a &lt; b</code> or <code>kedge pull x</code>: users&#x27; own, the site&#x27;s,"
         " export A=&#x27;b&#x27; (so)"
@@ -352,7 +349,7 @@ def test_pages_layers_of_odd_sizes_are_drawn_or_left_out() -> None:
         assert sum(shares) == pytest.approx(1000, abs=0.5)
 
 
-def test_pages_chart_marks_host_and_image() -> None:
+def test_pages_chart_marks_host_image_and_every_outcome() -> None:
     chart = make_small_chart()
     page = explain(chart=chart)
     drawn = parse(page).find(".//svg[@class='chart']")
@@ -367,6 +364,10 @@ def test_pages_chart_marks_host_and_image() -> None:
     assert len(legend) == len(set(cells))
     table = find_texts(page, ".//table[@class='matrix']/thead/tr/th")
     assert table[:5] == ["Tag", "CUDA", "470", "525", "535 (here)"]
+    chart = make_small_chart()
+    row = replace(chart.rows[0], cells=OUTCOMES)
+    page = explain(chart=replace(chart, rows=(row,), columns=chart.columns[: len(OUTCOMES)]))
+    assert len(find_texts(page, ".//ul[@class='legend']/li")) == len(OUTCOMES)
 
 
 def test_pages_chart_says_what_it_means_for_the_host() -> None:
@@ -381,13 +382,6 @@ def test_pages_chart_says_what_it_means_for_the_host() -> None:
     assert "The tables do not have 27.01-py3." in explain(
         chart=replace(chart, tag="27.01-py3", rows=tuple(replace(row, is_image=False) for row in chart.rows))
     )
-
-
-def test_pages_chart_has_a_look_for_every_outcome() -> None:
-    chart = make_small_chart()
-    row = replace(chart.rows[0], cells=OUTCOMES)
-    page = explain(chart=replace(chart, rows=(row,), columns=chart.columns[: len(OUTCOMES)]))
-    assert len(find_texts(page, ".//ul[@class='legend']/li")) == len(OUTCOMES)
 
 
 def test_pages_diagnosis_tells_problems_first() -> None:
@@ -407,15 +401,12 @@ def test_pages_diagnosis_tells_problems_first() -> None:
     assert "login2" in page
 
 
-def test_pages_diagnosis_of_a_machine_in_order_says_so() -> None:
+def test_pages_diagnosis_without_problems() -> None:
     page = diagnose([Finding("overlay", OK, "works")])
     assert find_texts(page, ".//section[@id='verdict']//h2") == ["All in order"]
     warned = diagnose([Finding("overlay", WARNING, "is slow")])
     assert find_texts(warned, ".//section[@id='verdict']//p")[0] == "1 warning"
     assert "Problems" not in warned
-
-
-def test_pages_diagnosis_begins_with_an_image_that_does_not_run() -> None:
     in_order = [Finding("overlay", OK, "works")]
     said = find_texts(diagnose(in_order, verdict=make_verdict(NO)), ".//section[@id='verdict']//p")
     assert said[0].startswith("Does not run on site zih-alpha")
@@ -423,18 +414,12 @@ def test_pages_diagnosis_begins_with_an_image_that_does_not_run() -> None:
     fine = diagnose(in_order, verdict=make_verdict(NATIVE))
     assert find_texts(fine, ".//section[@id='verdict']//h2") == ["All in order"]
     assert "The image: runs natively on NVIDIA A100" in find_texts(fine, ".//section[@id='verdict']//p")[1]
-
-
-def test_pages_findings_of_unknown_levels_are_not_lost() -> None:
     assert "very odd" in diagnose([Finding("x", "odd", "very odd")])
 
 
-def test_pages_many_findings_are_cut_and_say_so() -> None:
+def test_pages_of_much_are_cut_and_stay_small() -> None:
     page = diagnose([Finding(f"check-{number}", FAIL, "broken " * 40, "why " * 40, "fix") for number in range(500)])
     check_harmless(page)
     assert "440 more are not shown." in page
-
-
-def test_pages_many_judgements_stay_small() -> None:
     judgement = Judgement("driver", "fail", "'" * 5000, "'" * 5000)
     check_harmless(explain(verdict=Verdict(NO, "'" * 5000, (judgement,) * 2000)))

@@ -80,7 +80,7 @@ def test_kedge_takes_the_words(line: str, tmp_path: Path) -> None:
         make_parser(verb).parse_args(rest)
 
 
-def test_variables_of_the_environment_are_switches(tmp_path: Path) -> None:
+def test_variables_are_switches_and_reach_the_container(tmp_path: Path) -> None:
     words, _ = run("start box", tmp_path, ENROOT_REMAP_ROOT="yes", ENROOT_ROOTFS_WRITABLE="y")
     assert words == f"run {START} --fakeroot --no-home --writable {tmp_path}/data/box"
     mounted = {"ENROOT_MOUNT_HOME": "y", "HOME": "/home/me"}
@@ -89,9 +89,6 @@ def test_variables_of_the_environment_are_switches(tmp_path: Path) -> None:
     assert "--bind" not in run("start box", tmp_path, ENROOT_MOUNT_HOME="no", HOME="/home/me")[0]
     _, environ = run("import docker://x", tmp_path, ENROOT_CACHE_PATH="/c", ENROOT_TEMP_PATH="/t", KEDGE_TMPDIR="/k")
     assert environ == {"KEDGE_CACHEDIR": "/c"}
-
-
-def test_variables_reach_the_container(tmp_path: Path) -> None:
     _, environ = run("start -e A=1,2 --env B --env=C= box", tmp_path, B="host", TERM="vt100")
     assert environ == {"KEDGEENV_A": "1,2", "KEDGEENV_B": "host", "KEDGEENV_C": "", "KEDGEENV_TERM": "vt100"}
 

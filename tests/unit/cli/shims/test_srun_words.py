@@ -43,13 +43,10 @@ def test_words_in_kedges(line: str, kept: str, expected: str, tmp_path: Path, mo
     parse_words(start[0], start[1:], {})
 
 
-def test_words_without_a_container_stay() -> None:
+def test_words_and_variables_without_a_container_stay() -> None:
     words = ["-n", "2", "grep", "--container-image=x", "file"]
     assert translate(words, {}) == (words, {})
     assert split_words(["--container-id=1", "x"])[0] == ["--container-id=1"]
-
-
-def test_variables_of_the_host_win_where_they_are_named() -> None:
     _, variables = translate(shlex.split("--container-image=x --container-env=A,B id"), {"A": "1,2"})
     assert variables == {"KEDGEENV_A": "1,2"}
 

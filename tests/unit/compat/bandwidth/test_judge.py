@@ -53,24 +53,18 @@ def test_judge_share_of_the_rate(bandwidth: float, level: str, word: str) -> Non
     assert word in verdict.sentence + verdict.remedy
 
 
-def test_judge_sockets_instead_of_infiniband() -> None:
+def test_judge_sockets_wrong_sums_and_nothing_to_compare() -> None:
     verdict = judge_bandwidth(report(1.1, hosts=("n1", "n2")), Link("InfiniBand (400 Gb/s)", 50))
     assert verdict.level == POOR
     assert "NET/Socket" in verdict.remedy
     verdict = judge_bandwidth(report(1.1, way="MPI", hosts=("n1", "n2")), Link("InfiniBand (400 Gb/s)", 50))
     assert "kedge mpi show IMAGE" in verdict.remedy
-
-
-def test_judge_without_a_figure() -> None:
     assert judge_bandwidth(report(5), choose_link(1, [], [], [])).sentence == (
         "5.00 GB/s over memory of one host: there is no figure to compare with"
     )
     assert judge_bandwidth(report(5), None).level == UNKNOWN
     assert "one rank" in judge_bandwidth(report(5, ranks=1), None).sentence
     assert judge_bandwidth(BandwidthReport("MPI", 2), None).sentence == "nothing was measured"
-
-
-def test_judge_wrong_sums_before_all_else() -> None:
     rows = (BandwidthRow(1 << 20, 1.0, 2, wrong=3),)
     assert judge_bandwidth(BandwidthReport("NCCL", 2, rows=rows), None).level == WRONG
 
@@ -108,28 +102,19 @@ ALONE = """\
 """
 
 
-def test_nccl_tests_of_today() -> None:
+def test_nccl_tests_of_three_generations() -> None:
     (report,) = parse_text(TWO_GPUS)
     assert (report.ranks, report.hosts, report.devices) == (2, ("node7",), ("NVIDIA H100 PCIe",))
     assert [row.bytes for row in report.rows] == [1 << 30, 2 << 30]
     assert report.best_bandwidth == pytest.approx(115.93, abs=0.01)
     assert report.wrong == 0
-
-
-def test_nccl_tests_of_old() -> None:
     (report,) = parse_text(OLD)
     assert report.best_bandwidth == pytest.approx(21.86, abs=0.01)
-
-
-def test_nccl_tests_without_mpi_are_tables_of_one_rank() -> None:
     reports = parse_text(ALONE.format(host="a") + ALONE.format(host="b"))
     assert [(report.ranks, report.hosts, report.best_bandwidth) for report in reports] == [
         (1, ("a",), 0.0),
         (1, ("b",), 0.0),
     ]
-
-
-def test_nccl_tests_count_wrong_sums_and_pass_over_what_was_not_checked() -> None:
     line = " 8388608 2097152 float sum -1 212.5 39.4 39.4 {} 210.2 39.9 39.9 N/A\n"
     (report,) = parse_text(TWO_GPUS + line.format(16))
     assert report.wrong == 16

@@ -22,11 +22,15 @@ NO_DEVICE = "RuntimeError: cuda runtime error (100) : no CUDA-capable device is 
 MODES = "WARNING: CUDA Minor Version Compatibility mode ENABLED.\nNOTE: CUDA Forward Compatibility mode ENABLED.\n"
 
 
-def test_clues_fill_in_what_the_message_says() -> None:
+def test_clues_have_what_the_message_says_and_where() -> None:
     [clue] = find_clues(ARCHITECTURES)
     assert clue.cause == "the image has no kernels for a GPU of compute capability 8.6; it has 3.7 5.0 6.0 7.0"
     [clue] = find_clues(ARCHITECTURES.partition("\n")[0])
     assert clue.cause.endswith("it has others only")
+    [clue] = find_clues("one\ntwo\n" + FORWARD + "\nfour\n")
+    assert (clue.number, clue.place) == (3, "line 3")
+    first = find_clues("\n".join((NO_DEVICE, ARCHITECTURES, FORWARD)))[0]
+    assert first.name == "forward-804"
 
 
 def test_clues_of_modes_that_work_are_notes() -> None:
@@ -34,19 +38,12 @@ def test_clues_of_modes_that_work_are_notes() -> None:
     assert [clue.level for clue in find_clues(MODES, notes=True)] == [NOTE, NOTE]
     assert not any(clue.is_failure for clue in find_clues(MODES, notes=True))
     assert find_clues("all is well\n") == ()
+    assert find_clues("rank 0 of 1\n") == ()
+    assert [clue.name for clue in find_clues("rank 0 of 1\nrank 0 of 1\n")] == ["singletons"]
+    assert [clue.name for clue in find_clues("0: rank 0/1\n1: rank 0/1\n")] == ["singletons"]
 
 
-def test_clues_cause_comes_before_what_follows_from_it() -> None:
-    first = find_clues("\n".join((NO_DEVICE, ARCHITECTURES, FORWARD)))[0]
-    assert first.name == "forward-804"
-
-
-def test_clues_have_line_numbers() -> None:
-    [clue] = find_clues("one\ntwo\n" + FORWARD + "\nfour\n")
-    assert (clue.number, clue.place) == (3, "line 3")
-
-
-def test_clues_of_the_rank_that_failed_first_come_before_others() -> None:
+def test_clues_of_ranks_begin_with_the_one_that_failed() -> None:
     text = (
         "0: RuntimeError: CUDA out of memory. Tried to allocate\n"
         "1: FileNotFoundError: [Errno 2] No such file or directory: '/data/x'\n"
@@ -56,9 +53,6 @@ def test_clues_of_the_rank_that_failed_first_come_before_others() -> None:
     assert [clue.name for clue in clues] == ["no-such-file", "gpu-memory", "rank-exited"]
     assert (clues[0].rank, clues[0].line[:5]) == ("1", "FileN")
     assert clues[2].level == CONSEQUENCE
-
-
-def test_clues_consequences_of_other_ranks_come_last() -> None:
     text = (
         "[1,0]<stderr>:RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:1\n"
         "[1,2]<stderr>:RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:2\n"
@@ -67,9 +61,6 @@ def test_clues_consequences_of_other_ranks_come_last() -> None:
     first, second = find_clues(text)
     assert (first.name, first.rank) == ("gpu-memory", "1")
     assert (second.name, second.count, second.ranks) == ("peer-gone", 2, 2)
-
-
-def test_clues_message_over_lines_of_one_rank_among_others() -> None:
     text = (
         '0: The application appears to have been direct launched using "srun",\n'
         '1: The application appears to have been direct launched using "srun",\n'
@@ -80,23 +71,20 @@ def test_clues_message_over_lines_of_one_rank_among_others() -> None:
     assert (clue.name, clue.ranks) == ("no-slurm-pmi", 2)
 
 
-def test_clues_unknown_exception_is_told_as_such() -> None:
+def test_clues_of_exceptions() -> None:
     text = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\nmine.OddError: too odd\n'
     [clue] = find_clues(text)
     assert (clue.name, clue.level, clue.number) == ("python-exception", GENERAL, 3)
     assert "ended with mine.OddError" in clue.cause
     assert find_clues("WARNING: caught mine.OddError: too odd\n") == ()
-
-
-def test_clues_known_exception_is_not_told_twice() -> None:
     text = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'\n"
     assert [clue.name for clue in find_clues(text)] == ["no-module"]
-
-
-def test_clues_silent_singletons_need_two() -> None:
-    assert find_clues("rank 0 of 1\n") == ()
-    assert [clue.name for clue in find_clues("rank 0 of 1\nrank 0 of 1\n")] == ["singletons"]
-    assert [clue.name for clue in find_clues("0: rank 0/1\n1: rank 0/1\n")] == ["singletons"]
+    text = (
+        "job.sh: line 2: module: command not found\n"
+        'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\nmine.OddError: too odd\n'
+    )
+    assert [clue.name for clue in find_clues(text)] == ["python-exception", "command-not-found"]
+    assert [clue.name for clue in find_clues(text.partition("\n")[0])] == ["command-not-found"]
 
 
 def test_clues_repeat_no_secrets() -> None:
@@ -117,15 +105,6 @@ def test_clues_long_and_wild_text_is_bounded() -> None:
     [clue] = find_clues("x" * 300_000 + " CUDA failure 804 \x1b[31m" + "y" * 300_000)
     assert clue.line == "CUDA failure 804"
     assert find_clues("supports CUDA capabilities " + "sm_90 " * 50_000) == ()
-
-
-def test_clues_in_passing_come_after_what_ended_the_program() -> None:
-    text = (
-        "job.sh: line 2: module: command not found\n"
-        'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\nmine.OddError: too odd\n'
-    )
-    assert [clue.name for clue in find_clues(text)] == ["python-exception", "command-not-found"]
-    assert [clue.name for clue in find_clues(text.partition("\n")[0])] == ["command-not-found"]
 
 
 @each_row(("line", "rank", "text"), [
@@ -177,21 +156,15 @@ def test_search_of_a_log_where_every_line_has_a_mark() -> None:
     assert time.process_time() - begin < 20
 
 
-def test_search_of_one_endless_line() -> None:
+def test_search_of_odd_logs() -> None:
     bar = b"\r 10%|####      | 100/1000 [00:10<01:40, 9.99it/s]"
     pieces = [bar * 1000] * 100
     [clue] = search_pieces([*pieces, b"\r" + SAID, *pieces])
     assert (clue.number, clue.line[:12]) == (1, "RuntimeError")
-
-
-def test_search_of_random_bytes() -> None:
     data = random.Random(7).randbytes(1 << 21)
     assert search_pieces([data]) == ()
     [clue] = search_pieces([data, b"\n", SAID, data])
     assert clue.number == data.count(b"\n") + 2
-
-
-def test_search_finds_what_is_split_between_pieces() -> None:
     text = STEP * 100 + SAID + STEP * 100
     for size in (1, 7, 100, 8191, 8192):
         pieces = [text[place : place + size] for place in range(0, len(text), size)]

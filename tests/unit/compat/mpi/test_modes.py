@@ -88,9 +88,12 @@ def test_hybrid(inside: MpiFacts | None, outside: MpiFacts | None, level: str, w
     assert (verdict.level, words in verdict.reason) == (level, True), verdict
 
 
-def test_hybrid_takes_another_launcher_of_the_host() -> None:
+def test_other_launchers_and_libraries_are_taken() -> None:
     verdict = judge(HYBRID, make_image(CLASSIC), make_host(OPEN, others=(CLASSIC,)))
     assert (verdict.level, verdict.launcher) == (WORKS, "/usr/bin/mpiexec.hydra")
+    image = make_image(None, needed="libmpich.so.12")
+    assert judge(BIND, image, make_host(OPEN)).level == FAILS
+    assert judge(BIND, image, make_host(OPEN, others=(CLASSIC,))).level == WORKS
 
 
 @each_row(
@@ -117,14 +120,11 @@ def test_pmi(inside: MpiFacts | None, plugins: tuple[str, ...], level: str, mpi_
     assert (verdict.level, verdict.mpi_type, words in verdict.reason) == (level, mpi_type, True), verdict
 
 
-def test_pmi_of_intel_is_told_of_the_library_of_slurm() -> None:
+def test_pmi_of_intel_and_without_an_answer() -> None:
     verdict = judge(PMI_ONLY, make_image(INTEL_MPI), make_host(None, pmi_library="/usr/lib64/libpmi2.so.0"))
     assert (verdict.level, verdict.variables) == (WORKS, (("I_MPI_PMI_LIBRARY", "/usr/lib64/libpmi2.so.0"),))
     own = replace(INTEL_MPI, variables=(("I_MPI_PMI_LIBRARY", "/opt/libpmi2.so"),))
     assert judge(PMI_ONLY, make_image(own), make_host(None)).level == WORKS
-
-
-def test_pmi_without_slurm_or_without_its_answer() -> None:
     assert judge(PMI_ONLY, make_image(OPEN), make_host(OPEN, None)).level == FAILS
     open_question = judge(PMI_ONLY, make_image(CLASSIC), MpiHost(OPEN, has_slurm=True))
     assert (open_question.level, open_question.mpi_type) == (DOUBTFUL, "pmi2")
@@ -152,12 +152,6 @@ def test_pmi_without_slurm_or_without_its_answer() -> None:
 def test_bind(inside: MpiFacts | None, outside: MpiFacts | None, glibc: str, level: str, words: str) -> None:
     verdict = judge(BIND, make_image(inside, glibc), make_host(outside))
     assert (verdict.level, words in verdict.reason) == (level, True), verdict
-
-
-def test_bind_takes_the_mpi_that_the_program_needs() -> None:
-    image = make_image(None, needed="libmpich.so.12")
-    assert judge(BIND, image, make_host(OPEN)).level == FAILS
-    assert judge(BIND, image, make_host(OPEN, others=(CLASSIC,))).level == WORKS
 
 
 def test_contained_is_for_one_node() -> None:

@@ -20,16 +20,13 @@ def test_kinds_by_files_or_by_family(mpi: MpiFacts, kinds: tuple[str, ...] | Non
     assert list_pmi(mpi) == kinds
 
 
-def test_word_for_srun() -> None:
+def test_words_of_pmi() -> None:
     everything = ("none", "cray_shasta", "pmi2", "pmix", "pmix_v4")
     assert choose_mpi_type(MpiFacts(OPEN_MPI, "4.1.4"), everything) == "pmix"
     assert choose_mpi_type(MpiFacts(OPEN_MPI, "4.1.4"), ("pmix_v3", "pmix_v4")) == "pmix_v4"
     assert choose_mpi_type(MpiFacts(MPICH, "4.0"), everything) == "pmi2"
     assert choose_mpi_type(MpiFacts(CRAY, "8.1"), everything) == "cray_shasta"
     assert choose_mpi_type(MpiFacts(MPICH, "4.0"), ("pmix",)) == ""
-
-
-def test_what_a_process_was_given() -> None:
     assert find_served({}) == ()
     assert find_served({"PMIX_NAMESPACE": "slurm.pmix.5.0"}) == (PMIX,)
     assert find_served({"PMI_FD": "9", "PMI_RANK": "0"}) == (PMI2, PMI1)
@@ -58,18 +55,12 @@ OPEN = MpiFacts("Open MPI", "4.1.4")
 MPICH_4 = MpiFacts("MPICH", "4.0.2")
 
 
-def test_two_mpis_and_a_script_leave_a_doubt() -> None:
+def test_doubts_of_two_mpis() -> None:
     both = MpiImage("app.sif", (OPEN, MPICH_4), is_searched=True)
     said = explain_doubt(both, "sh")
-    assert said.startswith("the image has Open MPI 4.1.4 and MPICH_4 4.0.2, and 'sh' does not say which one")
-    assert "With MPICH_4 4.0.2 each rank would be rank 0 of 1" in said
-
-
-def test_a_program_that_says_which_mpi_it_uses_leaves_none() -> None:
+    assert said.startswith("the image has Open MPI 4.1.4 and MPICH 4.0.2, and 'sh' does not say which one")
+    assert "With MPICH 4.0.2 each rank would be rank 0 of 1" in said
     assert explain_doubt(MpiImage("app.sif", (OPEN, MPICH_4), needed="libmpi.so.40"), "ranks") == ""
-
-
-def test_one_mpi_leaves_none() -> None:
     assert explain_doubt(MpiImage("app.sif", (OPEN,)), "sh") == ""
     assert explain_doubt(MpiImage("app.sif", (MPICH_4, MpiFacts("Intel MPI", "2021.9"))), "sh") == ""
     assert explain_doubt(MpiImage("app.sif"), "sh") == ""

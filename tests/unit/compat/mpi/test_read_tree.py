@@ -36,16 +36,13 @@ def test_open_mpi_of_a_system() -> None:
     assert (mpi.glibc, mpi.needs_glibc, mpi.launcher, mpi.prefix) == ("2.36", "2.34", "/usr/bin/mpirun", "")
 
 
-def test_open_mpi_without_pmi_and_with_that_of_slurm() -> None:
+def test_open_mpi_by_its_plugins() -> None:
     (none,) = read(make_open_mpi(LIB, "mca_pmix_isolated", "mca_btl_tcp"))
     assert (none.pmi, none.fabrics) == ((), ())
     (both,) = read(make_open_mpi(LIB, "mca_pmix_pmix3x", "mca_pmix_s2", "mca_pmix_s1"))
     assert both.pmi == (PMIX, PMI2, PMI1)
     (inside,) = read(make_open_mpi(LIB))
     assert inside.pmi is None, "all plug-ins are inside the library: its version must do"
-
-
-def test_open_mpi_5_knows_pmix_alone() -> None:
     library = make_library("libmpi.so.40", ["libopen-pal.so.80", "libpmix.so.2"])
     (mpi,) = read({f"{LIB}/libmpi.so.40.40.3": library, f"{LIB}/libpmix.so.2": b"OpenPMIx 5.0.1"})
     assert (mpi.title, mpi.pmi, mpi.pmix_version) == ("Open MPI 5.0", (PMIX,), "5.0.1")
@@ -89,17 +86,18 @@ def test_intel_mpi_needs_the_library_of_slurm() -> None:
     assert (mpi.prefix, mpi.pmi) == (prefix, (PMI2, PMI1))
 
 
-def test_mpich_with_pmix() -> None:
+def test_other_mpis_and_versions() -> None:
     text = b"MPICH Version:\t4.2.0\0"
     library = make_library("libmpi.so.12", ["libpmix.so.2", "libfabric.so.1"], text=text)
     (mpi,) = read({"/opt/mpich/lib/libmpi.so.12.4.0": library})
     assert (mpi.title, mpi.pmi, mpi.fabrics) == ("MPICH 4.2.0", (PMIX,), ("libfabric",))
-
-
-def test_version_by_the_package() -> None:
     status = "Package: libopenmpi3\nStatus: install ok installed\nVersion: 4.1.4-3+b1\nArchitecture: amd64\n"
     (mpi,) = read({f"{LIB}/libmpi.so.40.30.4": OPEN_40, "/var/lib/dpkg/status": status})
     assert (mpi.version, mpi.source) == ("4.1.4", "package libopenmpi3 4.1.4-3+b1")
+    (mpi,) = read({"/usr/local/mpi/include/mpi.h": '#define MPICH_VERSION "3.4.3"\n'})
+    assert (mpi.title, mpi.source) == ("MPICH 3.4.3", "file /usr/local/mpi/include/mpi.h")
+    assert read({f"{LIB}/libmpi.so.40": b"no ELF", f"{LIB}/libmpich.so.12": b"\x7fELF\x02\x01" + bytes(60)}) == []
+    assert read({}) == []
 
 
 def test_several_are_ordered_by_path() -> None:
@@ -111,16 +109,6 @@ def test_several_are_ordered_by_path() -> None:
     programs = ("/usr/bin/orterun", "/opt/mpich/bin/mpirun")
     assert [mpi.family for mpi in read(files, programs, PATH="/usr/bin")] == [OPEN_MPI, MPICH]
     assert [mpi.family for mpi in read(files, programs, PATH="/opt/mpich/bin:/usr/bin")] == [MPICH, OPEN_MPI]
-
-
-def test_what_is_no_library_is_passed_over() -> None:
-    assert read({f"{LIB}/libmpi.so.40": b"no ELF", f"{LIB}/libmpich.so.12": b"\x7fELF\x02\x01" + bytes(60)}) == []
-    assert read({}) == []
-
-
-def test_headers_tell_where_there_is_no_library() -> None:
-    (mpi,) = read({"/usr/local/mpi/include/mpi.h": '#define MPICH_VERSION "3.4.3"\n'})
-    assert (mpi.title, mpi.source) == ("MPICH 3.4.3", "file /usr/local/mpi/include/mpi.h")
 
 
 def test_mpis_of_this_host() -> None:
@@ -155,25 +143,13 @@ def find(program: str, **variables: str) -> NeededMpi:
     return find_needed_mpi(TableView(FILES, PROGRAMS), program, variables)
 
 
-def test_by_its_needs() -> None:
+def test_which_mpi_a_program_loads() -> None:
     assert find("direct") == NeededMpi("libmpi.so.40", "/usr/lib64/libmpi.so.40")
     assert find("/usr/bin/direct", LD_LIBRARY_PATH="/opt/mpi/lib").path == "/opt/mpi/lib/libmpi.so.40"
     assert find("own").path == "/opt/mpi/lib/libmpi.so.40"
-
-
-def test_through_a_library_of_its_own() -> None:
     assert find("through") == NeededMpi("libmpich.so.12", "")
-
-
-def test_python_through_mpi4py() -> None:
     assert find("script").name == find("python3").name == "libmpi.so.40"
-
-
-def test_program_from_outside_of_the_tree() -> None:
     elf = parse_elf(make_library(needed=["libpetsc.so.3"]), "a.out")
     assert elf is not None
     assert find_needed_by(TableView(FILES), elf, {}) == NeededMpi("libmpich.so.12", "")
-
-
-def test_without_mpi() -> None:
     assert find("none") == find("absent") == find("/usr/bin/absent") == NeededMpi()

@@ -52,6 +52,7 @@ def test_python_packages_damaged_entries_are_passed_over() -> None:
         f"{SITE}/new-2.0.dist-info/direct_url.json": "[",
     })  # fmt: skip
     assert [package.name for package in list_python_packages(view)] == ["new"]
+    assert list_python_packages(TableView({"/bin/sh": ""})) == []
 
 
 def test_python_packages_every_interpreter_is_looked_at() -> None:
@@ -68,10 +69,6 @@ def test_python_packages_every_interpreter_is_looked_at() -> None:
         "/opt/mine/lib/python3.11/site-packages",
         "/opt/conda/envs/train/lib/python3.9/site-packages",
     ]
-
-
-def test_python_packages_an_image_without_python_has_none() -> None:
-    assert list_python_packages(TableView({"/bin/sh": ""})) == []
 
 
 STATUS = """Package: libc6
@@ -92,16 +89,13 @@ Version: 1.0
 """
 
 
-def test_dpkg_lists_what_is_installed_with_its_files() -> None:
+def test_dpkg_lists_what_is_installed() -> None:
     view = TableView(
         {"/var/lib/dpkg/status": STATUS, "/var/lib/dpkg/info/libc6:amd64.list": "/.\n/lib\n/lib/libc.so.6\n"}
     )
     (package,) = list_dpkg_packages(view)
     assert (package.name, package.version, package.architecture) == ("libc6", "2.36-9+deb12u4", "amd64")
     assert package.files == ("/lib", "/lib/libc.so.6")
-
-
-def test_dpkg_reads_the_parts_of_distroless_images() -> None:
     view = TableView({"/var/lib/dpkg/status.d/base": "Package: base-files\nVersion: 12\nArchitecture: arm64\n"})
     assert [package.name for package in list_dpkg_packages(view)] == ["base-files"]
 

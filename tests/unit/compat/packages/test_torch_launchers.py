@@ -101,7 +101,7 @@ def test_pytorch_is_found_wherever_it_is_installed(
     assert " ".join(found.words) == words
 
 
-def test_a_virtual_environment_sees_the_system_only_if_it_says_so() -> None:
+def test_another_python_than_the_one_in_path() -> None:
     system = {"/usr/bin/python3.10": b"#!", "/usr/bin/python3": "-> python3.10"}
     files = {**system, **VENV, **torch_at("/usr/local/lib/python3.10/dist-packages", "run.py")}
     path = {"PATH": "/srv/train/bin:/usr/bin"}
@@ -110,22 +110,16 @@ def test_a_virtual_environment_sees_the_system_only_if_it_says_so() -> None:
     files["/srv/train/pyvenv.cfg"] = b"include-system-site-packages = true\n"
     found = find_package(TableView(files), path, "torch")
     assert found.python == "python"
-
-
-def test_another_python_than_the_one_in_path() -> None:
     files = {"/usr/bin/python3.8": b"#!", "/usr/bin/python3": "-> python3.8", "/usr/bin/python3.10": b"#!"}
     files |= torch_at("/usr/local/lib/python3.10/dist-packages", "run.py")
     found = find_package(TableView(files), {}, "torch")
     assert found.python == "/usr/bin/python3.10"
 
 
-def test_no_pytorch() -> None:
+def test_pytorch_that_is_not_there_or_elsewhere() -> None:
     files = {**PYTHONS, f"{CONDA}/torchvision/__init__.py": b"", f"{CONDA}/torch.txt": b"", "/data/torch/file": b""}
     assert find_torch_launcher(TableView(files), NGC) is None
     assert search_files(TableView(files), "torch") == ""
-
-
-def test_a_search_through_all_files_finds_it_anywhere_and_does_not_follow_links() -> None:
     files = {**torch_at("/software/spack/x/torch-src"), "/software/loop": "-> /software", "/usr/share/a.py": b""}
     assert search_files(TableView(files), "torch") == "/software/spack/x/torch-src/torch"
 

@@ -62,7 +62,7 @@ def test_convert_takes_every_part_of_a_plain_script() -> None:
     assert (job.parallel, job.nv, done.left) == (Parallel.SINGLE, None, ())
 
 
-def test_convert_hands_on_what_it_has_no_word_for() -> None:
+def test_convert_keeps_what_it_cannot_say() -> None:
     text = slurm(
         "--licenses=walrus:1 --signal=B:USR1@60 --gres=gpu:1,tmp:10 --comment='a b'", "singularity exec x.sif a"
     )
@@ -72,9 +72,6 @@ def test_convert_hands_on_what_it_has_no_word_for() -> None:
     assert not other.job.directives
     assert [each.words for each in other.left][:2] == ["--licenses=walrus:1", "--signal=B:USR1@60"]
     assert {each.line for each in other.left} == {2}
-
-
-def test_convert_says_what_belongs_to_the_old_cluster() -> None:
     done = convert(
         slurm("-p gpu --qos=q -d afterok:5", "export A=$SLURM_JOB_ID\nsingularity exec x.sif a"), "gridengine"
     )
@@ -82,9 +79,6 @@ def test_convert_says_what_belongs_to_the_old_cluster() -> None:
     said = " ".join(each.why for each in done.left)
     for word in ("queue", "QOS", "5", "SLURM_JOB_ID"):
         assert word in said
-
-
-def test_convert_keeps_refused_and_ignored_directives_apart() -> None:
     done = convert(slurm("--mem=1.5G\n-N 1 two\n-N 1", "singularity exec x.sif a\n#SBATCH -t 5"))
     assert done.job.directives == ()
     assert done.job.memory is None
@@ -138,10 +132,15 @@ def test_convert_makes_a_torchrun_job() -> None:
     assert ["torchrun options of its own" in each.why for each in done.left] == [True]
 
 
-def test_convert_hands_the_words_of_run_to_the_images_script() -> None:
+def test_convert_hands_arguments_to_the_images_script() -> None:
     job = convert(slurm("-N 1", "apptainer run x.sif a b")).job
     assert (job.command, job.runscript) == (("a", "b"), True)
     assert convert(slurm("-N 1", "apptainer run x.sif")).job.command == ()
+    done = convert(slurm("-N 1", 'srun singularity run --nv I.sif "$@"'))
+    assert (done.job.image, done.job.runscript, done.job.command) == ("I.sif", True, ())
+    assert any("kedge submit -f FILE --" in remark for _, remark in done.remarks)
+    kept = convert(slurm("-N 1", "singularity run I.sif $@"))
+    assert (kept.job.image, kept.job.command[3:]) == ("", ("bash",))
 
 
 @each_row("body", ["singularity run --nv I.sif $X", 'N=$(date)\nsrun apptainer run I.sif --name "$N" b'])
@@ -149,14 +148,6 @@ def test_convert_wraps_no_words_for_the_images_script(body: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.runscript, done.job.command) == ("", False, ("bash", "-c", body))
     assert any("because only the shell on the node knows" in remark for _, remark in done.remarks)
-
-
-def test_convert_hands_all_arguments_to_the_images_script() -> None:
-    done = convert(slurm("-N 1", 'srun singularity run --nv I.sif "$@"'))
-    assert (done.job.image, done.job.runscript, done.job.command) == ("I.sif", True, ())
-    assert any("kedge submit -f FILE --" in remark for _, remark in done.remarks)
-    kept = convert(slurm("-N 1", "singularity run I.sif $@"))
-    assert (kept.job.image, kept.job.command[3:]) == ("", ("bash",))
 
 
 def test_convert_reads_pyxis() -> None:
@@ -212,12 +203,6 @@ def test_convert_reads_pbs_and_torque() -> None:
     torque = convert("#PBS -l nodes=2:ppn=4:gpus=1,mem=1gb -t 0-3 -W depend=afterok:5\nls\n").job
     assert (torque.nodes, torque.tasks_per_node, torque.gpus_per_node, str(torque.array)) == (2, 4, 1, "0-3")
     assert torque.dependencies[0].job == "5"
-
-
-def test_convert_spreads_gpus_over_nodes_and_says_so() -> None:
-    done = convert(slurm("-N 2 --gpus=8", "srun singularity exec --nv x.sif a"))
-    assert done.job.gpus_per_node == 4
-    assert any("8 GPUs" in remark for _, remark in done.remarks)
 
 
 def test_convert_never_shows_a_secret_in_what_it_lists() -> None:
@@ -281,9 +266,22 @@ def test_convert_never_stumbles(text: str, target: str) -> None:
         write_description([job])
 
 
-def test_convert_keeps_no_directive_among_the_lines_before() -> None:
+def test_convert_keeps_lines_in_their_place() -> None:
     job = convert(slurm("-N 1", "ulimit -c 0\n#SBATCH --mem=20G\napptainer exec x.sif a")).job
     assert job.setup == ("ulimit -c 0",)
+    done = convert(slurm("-N 1", "srun -n 4 singularity exec --overlay $X I.sif a"))
+    assert (done.job.tasks, done.job.image) == (None, "")
+    body = "# where it is\nBASE=/data\nIMG=$BASE/x.sif\n# the container\napptainer exec -B $BASE:/d $IMG a"
+    done = convert(slurm("-N 1\n##SBATCH -A x", body))
+    assert (done.job.image, done.job.binds, done.job.setup) == ("/data/x.sif", ("/data:/d",), ())
+    assert done.remarks == ()
+    kept = convert(slurm("-N 1", "X=1\nsource env.sh\napptainer exec x.sif a"))
+    assert kept.job.setup == ("X=1", "source env.sh")
+    assert ["became 'setup'" in remark for _, remark in kept.remarks] == [True]
+    body = "export A=1\nB=$A/x\nexport A=2\nexport C=$B\nexport D=4\nX=$E\nexport E=5\napptainer exec x.sif a $X"
+    job = convert(slurm("-N 1", body)).job
+    assert job.environment == (("D", "4"),)
+    assert job.setup == ("export A=1", "B=$A/x", "export A=2", "export C=$B", "X=$E", "export E=5", "export X")
 
 
 @each_row(
@@ -316,11 +314,6 @@ def test_convert_never_guesses_what_a_shell_would_make_of_a_line(body: str) -> N
     assert any("stay unchanged" in remark for _, remark in done.remarks)
 
 
-def test_convert_leaves_the_sizes_of_a_launcher_to_a_script_that_is_kept() -> None:
-    done = convert(slurm("-N 1", "srun -n 4 singularity exec --overlay $X I.sif a"))
-    assert (done.job.tasks, done.job.image) == (None, "")
-
-
 @each_row(("body", "last"), [
     ('python a.py $1 "$2"\ncp out $3', ("bash",)), ('for x in "$@"; do echo "$x"; done', ("bash",)),
     ('singularity exec I.sif a "$1"', ("sh",)), ("python a.py", ()),
@@ -336,34 +329,28 @@ def test_convert_gives_arguments_their_places(body: str, last: tuple[str, ...], 
         assert shown == ["A", "B", "C"]
 
 
-def test_convert_refuses_heterogeneous_jobs() -> None:
+def test_convert_refuses_what_it_does_not_read() -> None:
     for word in ("hetjob", "packjob"):
         with pytest.raises(InvalidJob, match="heterogeneous") as problem:
             convert(slurm(f"-N 1\n{word}\n-N 2 --gpus-per-node=1", "singularity exec x.sif a"))
         assert problem.value.context["line"] == "3"
-
-
-def test_convert_refuses_schedulers_that_it_does_not_read() -> None:
     with pytest.raises(InvalidJob, match="LSF"):
         convert("#!/bin/bash\n#BSUB -n 4 -q normal\nsingularity exec x.sif a\n", "slurm")
-
-
-def test_convert_hands_no_option_of_another_scheduler_on() -> None:
     lines = "#SBATCH -N 1 -n 1 -c 1 -t 5\n#BSUB -W 60 -R span\n#PBS -V -m abe\n"
     done = convert(f"#!/bin/bash\n{lines}apptainer exec x.sif a\n")
     assert done.job.directives == ()
     assert {each.line for each in done.left} == {3, 4}
 
 
-def test_convert_reads_zero_as_time_without_end() -> None:
+def test_convert_reads_odd_values() -> None:
     done = convert(slurm("--time=0", "singularity exec x.sif a"))
     assert (done.job.time, done.job.directives) == (None, ("--time=0",))
     assert any("without end" in each.why for each in convert(slurm("--time=0", "apptainer exec x.sif a"), "pbs").left)
-
-
-def test_convert_adds_up_reasons_for_mail() -> None:
     text = slurm("--mail-user=a@b.c\n--mail-type=END\n--mail-type=FAIL", "singularity exec x.sif a")
     assert convert(text).job.mail_on == ("end", "fail")
+    done = convert(slurm("-N 2 --gpus=8", "srun singularity exec --nv x.sif a"))
+    assert done.job.gpus_per_node == 4
+    assert any("8 GPUs" in remark for _, remark in done.remarks)
 
 
 @each_row(
@@ -374,27 +361,10 @@ def test_convert_keeps_both_kinds_of_gpus_apart(options: str, nv: bool | None, w
     assert (job.nv, job.container_options) == (nv, words)
 
 
-def test_convert_keeps_no_dead_lines_and_says_only_what_it_did() -> None:
-    body = "# where it is\nBASE=/data\nIMG=$BASE/x.sif\n# the container\napptainer exec -B $BASE:/d $IMG a"
-    done = convert(slurm("-N 1\n##SBATCH -A x", body))
-    assert (done.job.image, done.job.binds, done.job.setup) == ("/data/x.sif", ("/data:/d",), ())
-    assert done.remarks == ()
-    kept = convert(slurm("-N 1", "X=1\nsource env.sh\napptainer exec x.sif a"))
-    assert kept.job.setup == ("X=1", "source env.sh")
-    assert ["became 'setup'" in remark for _, remark in kept.remarks] == [True]
-
-
 @each_row("line", ['SIFFILE="/p/x.sif"   ## where it is', "SIFFILE=/p/x.sif # it's here", "SIFFILE=/p/x.sif"])
 def test_convert_drops_a_variable_with_a_comment_behind_it(line: str) -> None:
     job = convert(slurm("-N 1", f"{line}\nY=a#b\nmkdir $Y\nsingularity exec $SIFFILE a")).job
     assert (job.image, job.setup) == ("/p/x.sif", ("Y=a#b", "mkdir $Y"))
-
-
-def test_convert_keeps_the_order_of_what_minds_it() -> None:
-    body = "export A=1\nB=$A/x\nexport A=2\nexport C=$B\nexport D=4\nX=$E\nexport E=5\napptainer exec x.sif a $X"
-    job = convert(slurm("-N 1", body)).job
-    assert job.environment == (("D", "4"),)
-    assert job.setup == ("export A=1", "B=$A/x", "export A=2", "export C=$B", "X=$E", "export E=5", "export X")
 
 
 @each_row("line", ["module purge", "module use /apps", "module load $X", "ml gcc"])
@@ -479,24 +449,15 @@ def test_convert_still_takes_apart_what_other_lines_leave_alone(body: str, comma
     assert (job.image, job.command) == ("I.sif", command)
 
 
-def test_convert_forgets_values_that_are_read_or_counted() -> None:
+def test_convert_takes_values_of_variables_only_where_they_are_sure() -> None:
     for line in ("IFS=, read V W < f", "let V=V+1", "typeset V=b"):
         done = convert(slurm("-N 1", f"V=a\n{line}\nsingularity exec I.sif a $V"))
         assert done.job.command[:2] in (("bash", "-c"), ("sh", "-c")), line
-
-
-def test_convert_exports_only_what_its_own_shell_expands() -> None:
     job = convert(slurm("-N 1", "X=1\nY=$(date)\nsingularity exec I.sif sh -c 'echo $X' $Y")).job
     assert job.setup == ("X=1", "Y=$(date)", "export Y")
-
-
-def test_convert_takes_no_value_that_hangs_on_a_condition() -> None:
     job = convert(slurm("-N 1", '[ -z "$V" ] && V=b\nsingularity exec I.sif a $V')).job
     assert (job.command, job.setup[-1]) == (("sh", "-c", "exec a $V"), "export V")
     assert convert(slurm("-N 1", '[ -z "$I" ] && I=b.sif\nsingularity exec $I a')).job.image == ""
     assert convert(slurm("-N 1", "cd /d && I=b.sif\nsingularity exec $I a")).job.image == "b.sif"
-
-
-def test_convert_drops_no_variable_that_the_shell_looks_at() -> None:
     body = "IFS=,\nPATH=/opt/bin:/usr/bin\nX=1\nmkdir -p a\nsingularity exec I.sif a"
     assert convert(slurm("-N 1", body)).job.setup == ("IFS=,", "PATH=/opt/bin:/usr/bin", "mkdir -p a")

@@ -107,9 +107,13 @@ def test_alarms_stay_where_they_are_due(name: str) -> None:
     assert rules_of(text).count(rule) == 1
 
 
-def test_alarms_name_a_missing_image_once() -> None:
+def test_alarms_are_raised_once() -> None:
     body = "IMG=gone.sif\n" + "singularity exec $IMG a\n" * 16
     assert rules_of(slurm("-N 1", body), missing=("gone.sif",)).count("missing-image") == 1
+    text = slurm("-N 1 --mem=1G\nhetjob\n-N 2 --mem-per-cpu=1G --time=x")
+    assert {each.rule for each in check_script(read_script(text))} == {"refused-value"}
+    found = [each.message for each in check_script(read_script(slurm("-p capella -N 1 -t 1:00:00")), CAPELLA)]
+    assert any("300M per CPU" in message for message in found)
 
 
 @each_row("pattern", ["%u", "%N", "%x"])
@@ -139,16 +143,6 @@ def test_alarms_say_what_to_do_about_unknown_options(option: str, remedy: str) -
     found = [each for each in check_script(read_script(slurm(option))) if each.severity is Severity.ERROR]
     assert [each.rule for each in found] == ["unknown-option"]
     assert remedy in found[0].remedy
-
-
-def test_alarms_read_only_the_first_part_of_a_heterogeneous_job() -> None:
-    text = slurm("-N 1 --mem=1G\nhetjob\n-N 2 --mem-per-cpu=1G --time=x")
-    assert {each.rule for each in check_script(read_script(text))} == {"refused-value"}
-
-
-def test_alarms_name_one_figure_for_the_default_memory() -> None:
-    found = [each.message for each in check_script(read_script(slurm("-p capella -N 1 -t 1:00:00")), CAPELLA)]
-    assert any("300M per CPU" in message for message in found)
 
 
 @each_row("text", ["#!/bin/bash\n#BSUB -n 4\nmpirun a\n", "#!/bin/sh\n#flux: -N 2\nflux run a\n"])

@@ -59,20 +59,14 @@ def test_reader_leaves_out_what_is_no_directive(line: str) -> None:
     assert read_options(line) == []
 
 
-def test_reader_stops_at_the_first_command_as_slurm_and_pbs_do() -> None:
+def test_reader_reads_to_where_the_scheduler_does() -> None:
     for prefix in ("#SBATCH", "#PBS"):
         script = read_script(f"#!/bin/bash\n\n# a word\n{prefix} -N a\nset -e\n{prefix} -q b\n")
         assert [(each.line, each.is_live) for each in script.directives] == [(4, True), (6, False)]
         assert "line 5" in script.directives[1].reason
-
-
-def test_reader_reads_grid_engine_to_the_last_line() -> None:
     script = read_script("#!/bin/sh\n#$ -cwd\nhostname\n#$ -N late\n")
     assert [each.option for each in script.live] == ["-cwd", "-N"]
     assert [command.line for command in script.commands] == [3]
-
-
-def test_reader_follows_pbs_over_a_backslash_and_past_a_colon() -> None:
     script = read_script("#PBS -l select=2 \\\n  -N two\n:\n#PBS -q late\necho\n")
     assert [(each.option, each.value) for each in script.live] == [("-l", "select=2"), ("-N", "two"), ("-q", "late")]
 
@@ -85,9 +79,6 @@ def test_reader_guesses_the_scheduler() -> None:
     guessed = read_script("#!/bin/sh\n#$HOME is where we are\nls\n")
     assert guessed.scheduler == "local"
     assert not guessed.directives
-
-
-def test_reader_says_that_sbatch_reads_pbs_lines_too() -> None:
     script = read_script("#!/bin/sh\n#SBATCH -N 1\n#SBATCH -t 5\n#PBS -N other\n#$ -N third\n")
     assert [(each.scheduler, each.is_live) for each in script.directives] == [
         ("slurm", True),

@@ -164,14 +164,11 @@ def test_rules_of_sites_speak_of_queues_and_limits() -> None:
     assert any("4d; 4d4h was requested" in each.message and "96:00:00" in each.remedy for each in times)
 
 
-def test_rules_know_that_gpus_may_come_unasked() -> None:
+def test_rules_know_what_comes_unasked_or_is_made() -> None:
     text = slurm("-p rtx -N 1 -n 4 -t 0:10:00", "ibrun apptainer exec x.sif a")
     assert "missing-nv" in {rule for rule, _ in rules_at(text, FRONTERA)}
     text = slurm("-p rtx -N 1 -n 4 -t 0:10:00", "ibrun apptainer exec --nv x.sif a")
     assert "nv-without-gpus" not in {rule for rule, _ in rules_at(text, FRONTERA)}
-
-
-def test_rules_find_an_image_that_the_script_itself_makes() -> None:
     text = slurm("-N 1", "singularity pull x.sif docker://python\nsingularity exec x.sif a")
     assert "missing-image" not in {rule for rule, _ in rules_at(text, missing=("x.sif",))}
 
@@ -237,19 +234,16 @@ def test_rules_find_the_wrong_rank_of_the_lightning_example() -> None:
     assert found == {"wrong-node-rank", "srun-forgets-cpus", "old-variable"}
 
 
-def test_rules_are_in_the_guide() -> None:
+def test_rules_are_in_the_guide_under_names_of_their_own() -> None:
     guide = (REPOSITORY / "docs" / "guides" / "scripts.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| (\w+) \| (.*?) \| (.*?) \|$", guide, re.M)
     expected = [(rule.id, rule.severity.value, _cell(rule.title), _cell(rule.remedy)) for rule in list_rules()]
     assert rows == expected
+    assert len({rule.id for rule in list_rules()}) == len(list_rules()) == len(CASES)
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def test_rules_have_names_of_their_own() -> None:
-    assert len({rule.id for rule in list_rules()}) == len(list_rules()) == len(CASES)
 
 
 EIGHT = "-N 1 --gpus-per-node=8"
@@ -318,12 +312,15 @@ def _rows() -> list[list[str]]:
     return [line.split("\t") for line in lines if not line.startswith("#")]
 
 
-def test_collection_names_every_script_once() -> None:
+def test_collection_is_whole_and_as_large_as_the_guide_says() -> None:
     rows = _rows()
     assert len(rows) >= 100
     assert len({(repository, path) for _, repository, _, path, _ in rows}) == len(rows)
     assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for _, _, commit, _, _ in rows)
     assert {kind for kind, *_ in rows} == {"tuned", "fresh"}
+    guide = (REPOSITORY / "docs" / "guides" / "scripts.md").read_text()
+    repositories = {repository for _, repository, *_ in _rows()}
+    assert f"{len(_rows())} public scripts of {len(repositories)} repositories" in guide
 
 
 def test_collection_counts_warnings_of_rules_that_are() -> None:
@@ -333,9 +330,3 @@ def test_collection_counts_warnings_of_rules_that_are() -> None:
             rule, found, true = re.fullmatch(r"([\w-]+)=(\d+)/(\d+)", each).groups()  # type: ignore[union-attr]
             assert rule in warnings
             assert int(true) <= int(found)
-
-
-def test_collection_is_as_large_as_the_guide_says() -> None:
-    guide = (REPOSITORY / "docs" / "guides" / "scripts.md").read_text()
-    repositories = {repository for _, repository, *_ in _rows()}
-    assert f"{len(_rows())} public scripts of {len(repositories)} repositories" in guide

@@ -13,13 +13,10 @@ from kedge.launch.probe.answers import read_answers, read_failures, read_lines
 from kedge.launch.probe.words import MACHINES, find_probe, probe_words
 
 
-def test_words_of_a_rank() -> None:
+def test_words_of_a_rank_and_its_program() -> None:
     words = probe_words("/proc/self/fd/9", "world", library="libmpi.so.40", task=3)
     assert words == ["/proc/self/fd/9", "world", "--library", "libmpi.so.40", "--task", "3"]
     assert probe_words("p", "pi", task=-1, numbers={"intervals": 5}) == ["p", "pi", "--intervals", "5"]
-
-
-def test_words_probe_is_there_and_may_be_executed() -> None:
     for machine in MACHINES:
         assert os.access(find_probe(machine), os.X_OK)
         assert Path(find_probe(machine)).stat().st_size < 16_000
@@ -37,13 +34,10 @@ Loading modules ...
 """
 
 
-def test_answers_are_found_behind_labels_and_among_other_lines() -> None:
+def test_answers_are_found_with_reasons_of_failures() -> None:
     first, second = read_answers(TEXT)
     assert (first.task, first.rank, first.size, first.host, first.pid, first.has_met) == (0, 0, 2, "n1", 6, True)
     assert (second.task, second.rank, second.has_met) == (1, 1, False)
-
-
-def test_answers_failures_have_their_reason() -> None:
     (failure,) = read_failures(TEXT.splitlines())
     assert (failure.task, failure.host) == (2, "n2")
     assert failure.reason.startswith("the image has no MPI library")

@@ -85,17 +85,11 @@ def report_of(seconds: float, wrong: int = 0) -> BandwidthReport:
     return BandwidthReport("MPI", 2, ("a",), rows=(BandwidthRow(8, 1e-6, 2), BandwidthRow(1 << 20, seconds, 2, wrong)))
 
 
-def test_repeats_leave_out_the_warm_up() -> None:
+def test_repeats_leave_out_the_warm_up_and_keep_all_else() -> None:
     assert Repeats(2, 3).collect(itertools.count().__next__) == [2, 3, 4]
-
-
-def test_repeats_of_an_allreduce_give_the_median_and_every_wrong_sum() -> None:
     report = merge_reports([report_of(0.4), report_of(0.1), report_of(0.2, wrong=7)])
     assert [row.seconds for row in report.rows] == [1e-6, 0.2]
     assert report.wrong == 7
-
-
-def test_repeats_are_all_in_the_figures() -> None:
     report = report_of(0.2)
     timings = ((1e-6, 1e-6), (0.1, 0.2))
     result = AllreduceResult(report, judge_bandwidth(report, None), "mpirun", timings=timings)

@@ -37,7 +37,7 @@ def test_compare_says_when_a_difference_is_noise(
     assert comparison.differences == ()
 
 
-def test_compare_names_machines_and_images_that_differ() -> None:
+def test_compare_names_what_differs_or_is_missing() -> None:
     first = make_record(1.0, machine=Machine("a", "Xeon", 8, 1 << 34, ("NVIDIA A100",), "550.54.15"))
     second = make_record(1.0, machine=Machine("b", "EPYC", 8, 1 << 34, ("NVIDIA H200",), "580.95.05"))
     differences = compare_records(first, replace(second, image="", kedge="0.2")).differences
@@ -45,16 +45,10 @@ def test_compare_names_machines_and_images_that_differ() -> None:
         "CPU: Xeon and EPYC", "GPUs: 1 x NVIDIA A100 and 1 x NVIDIA H200", "driver: 550.54.15 and 580.95.05",
         "image: x.sif and none", "kedge: unknown and 0.2",
     )  # fmt: skip
-
-
-def test_compare_names_what_one_lacks() -> None:
     first, second = make_record(1.0), make_record(2.0)
     more = replace(first, figures=(*first.figures, Figure("2048 float32", "GFLOP/s", (3.0,))))
     assert compare_records(more, second).only_first == ("2048 float32",)
     assert compare_records(second, more).only_second == ("2048 float32",)
-
-
-def test_compare_refuses_what_has_nothing_in_common() -> None:
     with pytest.raises(UsageError, match="different benches: matmul and nbody"):
         compare_records(make_record(1.0), replace(make_record(1.0), bench="nbody"))
     with pytest.raises(UsageError, match="no figure in common"):
@@ -79,33 +73,21 @@ def test_sweep_speed_up_and_efficiency_are_over_the_fewest_ranks() -> None:
     ]
 
 
-def test_sweep_rates_grow_where_times_shrink() -> None:
+def test_sweep_compares_the_same_work() -> None:
     found = scale(make_run(1, 100.0, unit="GFLOP/s"), make_run(4, 360.0, unit="GFLOP/s"))
     assert found[1] == ("4 ranks 9 intervals", pytest.approx(3.6), pytest.approx(0.9))
-
-
-def test_sweep_bandwidth_is_not_shared_by_ranks() -> None:
     found = scale(make_run(2, 10.0, unit="GB/s", work="8 B"), make_run(8, 7.0, unit="GB/s", work="8 B"))
     assert found == [("2 ranks 8 B", None, 1.0), ("8 ranks 8 B", None, pytest.approx(0.7))]
-
-
-def test_sweep_compares_the_same_work_only() -> None:
     found = scale(*(make_run(ranks, 8.0 * size / ranks, work=f"{size}") for ranks in (1, 2) for size in (1, 3)))
     assert [speed_up for _, speed_up, _ in found] == [1.0, 1.0, 2.0, 2.0]
-
-
-def test_sweep_names_nodes_where_they_differ() -> None:
     found = scale(make_run(4, 4.0), make_run(4, 2.0, nodes=2))
     assert found == [("1 node 4 ranks 9 intervals", 1.0, 1.0), ("2 nodes 4 ranks 9 intervals", 2.0, 2.0)]
 
 
-def test_sweep_of_sizes_alone_has_no_speed_up() -> None:
+def test_sweep_without_scaling() -> None:
     record = join_records([make_run(2, 1.0, work="1"), make_run(2, 3.0, work="3")], RANK)
     assert [figure.name for figure in record.figures] == ["1", "3"]
     assert list_scaling(record) == ()
-
-
-def test_sweep_without_any_figure_is_refused() -> None:
     nothing = replace(make_run(1, 1.0), figures=())
     with pytest.raises(UsageError, match="nothing was measured"):
         join_records([nothing, nothing], RANK)

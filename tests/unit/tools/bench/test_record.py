@@ -27,22 +27,16 @@ RECORD = BenchRecord(
 )
 
 
-def test_record_median_spread_and_share_of_the_limit() -> None:
+def test_record_figures_median_spread_and_limits() -> None:
     (figure,) = RECORD.figures
     assert figure.median == 51e3
     assert figure.spread == pytest.approx(2 / 51)
     assert figure.percent == pytest.approx(76.23, abs=0.01)
-
-
-def test_record_of_a_product_tells_memory_and_time() -> None:
-    """The columns of TACC's table: three matrices of 4096 x 4096 numbers, and 2 N³ operations at the median's rate."""
+    # The columns of TACC's table: three matrices of 4096 x 4096 numbers, and 2 N³ operations at the median's rate
     memory, seconds = describe_product(RECORD.figures[0])
     assert memory == 3 * 4096**2 * 4
     assert seconds == pytest.approx(2 * 4096**3 / 51e12)
     assert describe_product(Figure("8 bf16", "GFLOP/s", (1.0,), line="bf16", place=8.0))[0] == 3 * 64 * 2
-
-
-def test_record_less_time_is_nearer_to_the_limit() -> None:
     figure = Figure("kedge exec", "s", (0.02, 0.04, 0.03), 0.003)
     assert figure.percent == pytest.approx(10)
     assert Figure("pull", "s", (1.0,)).percent is None
@@ -89,24 +83,19 @@ def make_root(folder: Path, cpuinfo: str, clock: str = "") -> Path:
     return folder
 
 
-def test_limits_of_a_gpu_by_type_and_number() -> None:
+def test_limits_of_gpus() -> None:
     assert limit_gpu("NVIDIA H200", "float32").rate == pytest.approx(66_900)
     assert limit_gpu("NVIDIA H200", "float32", devices=2).rate == pytest.approx(133_800)
     assert limit_gpu("NVIDIA H200", "bf16", rows=16384).name == "bf16 rate of H200"
-
-
-def test_limits_small_matrices_are_bound_by_memory() -> None:
     small = limit_gpu("NVIDIA H200", "bf16", rows=256)
     assert small.rate == pytest.approx(4800 * 256 / 3)
     assert small.name == "memory of H200"
-
-
-def test_limits_of_an_unknown_gpu_or_type_are_unknown() -> None:
     assert limit_gpu("Voodoo 2", "float32").rate is None
     assert limit_gpu("Tesla V100-SXM2-16GB", "tf32").name == "unknown: no tf32 rate for Tesla V100-SXM2-16GB"
 
 
-def test_limits_of_a_cpu_need_its_clock(tmp_path: Path) -> None:
+def test_limits_of_cpus(tmp_path: Path) -> None:
+    assert limit_cpu("float32", make_root(tmp_path, "flags : fpu\n", "3000000")).rate is None
     if os.uname().machine != "aarch64":
         cpuinfo = "model name : Some\nflags : fma avx2\n"
         width = 32
@@ -119,7 +108,3 @@ def test_limits_of_a_cpu_need_its_clock(tmp_path: Path) -> None:
     assert limit_cpu("float32", known).rate == pytest.approx(cores * 3.0 * width)
     assert limit_cpu("float64", known).rate == pytest.approx(cores * 3.0 * width / 2)
     assert limit_cpu("bf16", known).rate is None
-
-
-def test_limits_of_an_unknown_cpu_are_unknown(tmp_path: Path) -> None:
-    assert limit_cpu("float32", make_root(tmp_path, "flags : fpu\n", "3000000")).rate is None

@@ -84,33 +84,24 @@ def test_kernel_is_found_by_either_name_and_removed(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_kernel_of_an_image_with_ipykernel() -> None:
+def test_kernel_words_bind_and_start_what_the_image_has() -> None:
     words = KernelCommand("/a.sif", ("--nv",), "/usr/bin/python3").exec_words("/run/k/c.json")
     assert words[:5] == ["exec", "--nv", "--bind", "/run/k", "/a.sif"]
     assert words[5:] == ["/usr/bin/python3", "-m", "ipykernel_launcher", "-f", "/run/k/c.json"]
-
-
-def test_kernel_takes_arguments_that_programs_of_jupyter_add() -> None:
     command = KernelCommand("/a.sif", ("--bind", "/b"), "python3", "", ("cell.py",))
     assert command.exec_words("/run/c.json")[-3:] == ["-f", "/run/c.json", "cell.py"]
     assert command.start_words("F")[4:] == ["--option", "--bind", "--option", "/b", "--", "/a.sif", "cell.py"]
-
-
-def test_kernel_with_packages_sees_them_behind_its_own_and_read_only() -> None:
     words = KernelCommand("/a.sif", (), "python3", "/p").exec_words("/run/c.json")
     assert "/p:/p:ro" in words
     assert "sys.path.append" in words[words.index("-c") + 1]
     assert "PYTHONPATH" not in " ".join(words)
+    assert drop_parent({"JPY_PARENT_PID": "7", "A": "b"}) == {"A": "b"}
 
 
 def test_kernel_whose_packages_are_gone_says_so(tmp_path: Path) -> None:
     require_packages(KernelCommand("/a.sif", packages=str(tmp_path)))
     with pytest.raises(FileProblem, match="packages of this kernel are gone"):
         require_packages(KernelCommand("/a.sif", packages=str(tmp_path / "gone")))
-
-
-def test_kernel_on_another_host_does_not_look_for_jupyters_process() -> None:
-    assert drop_parent({"JPY_PARENT_PID": "7", "A": "b"}) == {"A": "b"}
 
 
 def test_connection_on_the_node_has_sockets_instead_of_ports(tmp_path: Path) -> None:
@@ -133,19 +124,16 @@ def write(folder: Path, document: object) -> str:
 def test_connection_is_what_jupyter_wrote(tmp_path: Path) -> None:
     given = {"ip": "127.0.0.1", "transport": "tcp", "key": "k", **PORTS}
     assert read_connection(write(tmp_path, given)) == given
+    (tmp_path / "broken").write_text("{")
+    for name in ("broken", "missing"):
+        with pytest.raises(FileProblem, match=name):
+            read_connection(str(tmp_path / name))
 
 
 @each_row("document", [[], {}, {"ip": "x"}, {"ip": "/s", "transport": "ipc", **PORTS}])
 def test_connection_without_ports_is_refused(tmp_path: Path, document: object) -> None:
     with pytest.raises(NotebookProblem, match="not a connection file with TCP ports"):
         read_connection(write(tmp_path, document))
-
-
-def test_connection_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "broken").write_text("{")
-    for name in ("broken", "missing"):
-        with pytest.raises(FileProblem, match=name):
-            read_connection(str(tmp_path / name))
 
 
 def test_job_that_is_refused_ends_the_kernel_with_its_status(capfd: pytest.CaptureFixture[str]) -> None:

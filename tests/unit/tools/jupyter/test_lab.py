@@ -33,24 +33,18 @@ PYTHON = ImagePython(
 )  # fmt: skip
 
 
-def test_lab_outside_of_jobs_is_for_this_host_alone() -> None:
+def test_lab_listens_where_it_is_reached_from() -> None:
     plan = plan_lab("/a.sif", PYTHON, port=9000, environ={"USER": "me"})
     assert "--ip=127.0.0.1" in plan.argv
     assert plan.tunnel.startswith("ssh -N -L 9000:localhost:9000 ")
     assert plan.tunnel.endswith(f"@{HERE}")
     assert plan.url == f"http://localhost:9000/lab?token={plan.token}"
-
-
-def test_lab_in_a_job_listens_where_the_login_node_reaches_it() -> None:
     environ = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_HOST": "login1"}
     plan = plan_lab("/a.sif", PYTHON, port=9000, environ=environ)
     assert f"--ip={HERE}" in plan.argv
     assert f" 9000:{HERE}:9000 " in plan.tunnel
     assert plan.tunnel.endswith("@login1")
     assert plan_lab("/a.sif", PYTHON, port=1, login="other", environ=environ).tunnel.endswith("@other")
-
-
-def test_lab_on_the_host_that_submitted_is_not_open_to_others() -> None:
     environ = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_HOST": f"{HERE}.example.org"}
     assert "--ip=127.0.0.1" in plan_lab("/a.sif", PYTHON, port=9000, environ=environ).argv
 
@@ -86,11 +80,8 @@ def test_platform_is_that_of_the_image(libc: str, platform: str) -> None:
     assert choose_platform(replace(PYTHON, libc=libc)) == platform
 
 
-def test_constraints_are_what_installers_can_read() -> None:
+def test_installs_are_told_in_words_that_help() -> None:
     assert list_constraints(PYTHON) == [("tornado", "6.1"), ("traitlets", "5.0.post1")]
-
-
-def test_failure_names_the_remedy_for_a_host_without_network() -> None:
     problem = explain_failure("a.sif", PYTHON, ["uv: no route"], "")
     assert problem.message == "cannot install ipykernel for Python 3.8 of a.sif: uv: no route"
     assert "--python-version 3.8" in str(problem.hint)
