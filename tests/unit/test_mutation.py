@@ -55,26 +55,23 @@ def test_faults_of_a_function() -> None:
     assert list_changes("x = [a, True, True]") == ["True -> False", "True -> False (2)"]
 
 
-@each_row(
-    ("line", "changes"),
-    [
-        ("x = a and not b", ["a and (not b) -> a or not b", "not b -> b"]),
-        ("x = a is None", ["a is None -> a is not None"]),
-        ("x = 1 < a <= b", ["1 < a <= b -> 1 <= a <= b", "1 < a <= b -> 1 < a < b", "1 -> 2", "1 -> 0"]),
-        ("x = a << b | c", ["a << b | c -> a << b & c", "a << b -> a >> b"]),
-        ("x = -a", ["-a -> a"]),
-        ("x = 'a'", ["'a' -> '~a~'"]),
-        ("x = b'a'", ["b'a' -> b'~a~'"]),
-        ("x = f'{a}:{b}'", ["':' -> '~:~'"]),
-        ("x = [a for a in b if a]", ["a -> not a"]),
-        ("x = 'all of this is for people'", []),
-        ("x = f'there are {a} of them'", []),
-        ("x: list['str'] = a", []),
-        ("__all__ = ['a']", []),
-        ("x = ValueError('a')", []),
-        ("x = tell('a', hint='b')", ["'a' -> '~a~'"]),
-    ],
-)
+@each_row(("line", "changes"), [
+    ("x = a and not b", ["a and (not b) -> a or not b", "not b -> b"]),
+    ("x = a is None", ["a is None -> a is not None"]),
+    ("x = 1 < a <= b", ["1 < a <= b -> 1 <= a <= b", "1 < a <= b -> 1 < a < b", "1 -> 2", "1 -> 0"]),
+    ("x = a << b | c", ["a << b | c -> a << b & c", "a << b -> a >> b"]),
+    ("x = -a", ["-a -> a"]),
+    ("x = 'a'", ["'a' -> '~a~'"]),
+    ("x = b'a'", ["b'a' -> b'~a~'"]),
+    ("x = f'{a}:{b}'", ["':' -> '~:~'"]),
+    ("x = [a for a in b if a]", ["a -> not a"]),
+    ("x = 'all of this is for people'", []),
+    ("x = f'there are {a} of them'", []),
+    ("x: list['str'] = a", []),
+    ("__all__ = ['a']", []),
+    ("x = ValueError('a')", []),
+    ("x = tell('a', hint='b')", ["'a' -> '~a~'"]),
+])  # fmt: skip
 def test_faults_of_a_line(line: str, changes: list[str]) -> None:
     assert list_changes(line) == changes
 

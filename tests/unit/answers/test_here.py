@@ -24,17 +24,14 @@ SLURM, NONE = Site("here", "here", "slurm"), Site("local", "local", "local")
 KNOWN = Site("here", "here", "slurm", queues=(Queue("gpu", gpu="A100-SXM4-40GB"),))
 
 
-@each_row(
-    ("site", "image", "job", "verbs"),
-    [
-        (KNOWN, "", False, ["recommend", "submit", "alloc"]),
-        (SLURM, "", False, ["pull", "submit", "alloc"]),
-        (SLURM, "a.sif", False, ["exec", "submit", "alloc"]),
-        (SLURM, "a.sif", True, ["exec", "launch", "doctor"]),
-        (NONE, "", False, ["pull", "exec", "doctor"]),
-        (NONE, "a.sif", False, ["explain", "exec", "doctor"]),
-    ],
-)
+@each_row(("site", "image", "job", "verbs"), [
+    (KNOWN, "", False, ["recommend", "submit", "alloc"]),
+    (SLURM, "", False, ["pull", "submit", "alloc"]),
+    (SLURM, "a.sif", False, ["exec", "submit", "alloc"]),
+    (SLURM, "a.sif", True, ["exec", "launch", "doctor"]),
+    (NONE, "", False, ["pull", "exec", "doctor"]),
+    (NONE, "a.sif", False, ["explain", "exec", "doctor"]),
+])  # fmt: skip
 def test_three_commands_that_fit_the_place(site: Site, image: str, job: bool, verbs: list[str]) -> None:
     steps = list_next(site, image, has_gpus=True, is_job=job, nodes=2)
     assert [shlex.split(step.command)[1] for step in steps] == verbs
@@ -128,21 +125,18 @@ def test_environment_shows_what_matters_and_nothing_else() -> None:
     ]  # fmt: skip
 
 
-@each_row(
-    ("text", "expected"),
-    [
-        ("https://ada:pass@host/x", "https://ada:***@host/x"),
-        ("proxy ada:pass@host:3128", "proxy ***@host:3128"),
-        ("https://abcdefghijklmnop@host/x.git", "https://***@host/x.git"),
-        ("key nvapi-abcdefgh12345678", "key ***"),
-        ("a eyJhbGciOiJIUzI1.eyJleHAiOjE3MDAw.c2lnbmF0dXJl b", "a *** b"),
-        ("at /home/ada/x and /home/ada", "at ~/x and ~"),
-        ("at /home/ada2/x", "at /home/ada2/x"),
-        ("said s3cret-in-a-file", "said ***"),
-        ("sha256:" + "0123456789abcdef" * 4, "sha256:" + "0123456789abcdef" * 4),
-        ("PATH='/opt/python@3.11/bin:/usr/bin'", "PATH='/opt/python@3.11/bin:/usr/bin'"),
-    ],
-)
+@each_row(("text", "expected"), [
+    ("https://ada:pass@host/x", "https://ada:***@host/x"),
+    ("proxy ada:pass@host:3128", "proxy ***@host:3128"),
+    ("https://abcdefghijklmnop@host/x.git", "https://***@host/x.git"),
+    ("key nvapi-abcdefgh12345678", "key ***"),
+    ("a eyJhbGciOiJIUzI1.eyJleHAiOjE3MDAw.c2lnbmF0dXJl b", "a *** b"),
+    ("at /home/ada/x and /home/ada", "at ~/x and ~"),
+    ("at /home/ada2/x", "at /home/ada2/x"),
+    ("said s3cret-in-a-file", "said ***"),
+    ("sha256:" + "0123456789abcdef" * 4, "sha256:" + "0123456789abcdef" * 4),
+    ("PATH='/opt/python@3.11/bin:/usr/bin'", "PATH='/opt/python@3.11/bin:/usr/bin'"),
+])  # fmt: skip
 def test_censor_takes_out_secrets_and_leaves_the_rest(text: str, expected: str) -> None:
     censor = Censor({"X_TOKEN": "s3cret-in-a-file", "Y_TOKEN": "no"}, redact, home=Path("/home/ada"))
     assert censor.clean(text) == expected

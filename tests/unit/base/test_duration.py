@@ -28,29 +28,26 @@ def test_duration_reads_what_all_schedulers_agree_on(text: str, seconds: int) ->
     assert parse_duration(text) == seconds
 
 
-@each_row(
-    ("text", "message", "hint"),
-    [
-        ("90", "'90' has no unit", "90m for minutes"),
-        ("1:30", "1m30s for some schedulers and 1h30m for others", "1:30:00"),
-        ("01:05", "1m5s for some schedulers and 1h5m", "write 1h5m (or 1:05:00), or 1m5s"),
-        ("", "empty", "90m, 2h"),
-        ("  ", "empty", "90m, 2h"),
-        ("soon", "'soon' is not a duration", "90m, 2h"),
-        ("-2h", "not a duration", "90m, 2h"),
-        ("12h1d", "not a duration", "1d12h"),
-        ("1h1h", "not a duration", "1d12h"),
-        ("1h30", "not a duration", "1d12h"),
-        ("0", "not a time above zero", "leave it out"),
-        ("0:00:00", "not a time above zero", "leave it out"),
-        ("0.3s", "whole number of seconds", "90m"),
-        ("4000d", "more than ten years", "leave it out"),
-        ("UNLIMITED", "not a time limit", "leave it out"),
-        ("٣h", "not a duration", "90m"),
-        ("9" * 5000, "not a duration", "90m"),
-        ("1:2:3:4", "not a duration", "90m"),
-    ],
-)
+@each_row(("text", "message", "hint"), [
+    ("90", "'90' has no unit", "90m for minutes"),
+    ("1:30", "1m30s for some schedulers and 1h30m for others", "1:30:00"),
+    ("01:05", "1m5s for some schedulers and 1h5m", "write 1h5m (or 1:05:00), or 1m5s"),
+    ("", "empty", "90m, 2h"),
+    ("  ", "empty", "90m, 2h"),
+    ("soon", "'soon' is not a duration", "90m, 2h"),
+    ("-2h", "not a duration", "90m, 2h"),
+    ("12h1d", "not a duration", "1d12h"),
+    ("1h1h", "not a duration", "1d12h"),
+    ("1h30", "not a duration", "1d12h"),
+    ("0", "not a time above zero", "leave it out"),
+    ("0:00:00", "not a time above zero", "leave it out"),
+    ("0.3s", "whole number of seconds", "90m"),
+    ("4000d", "more than ten years", "leave it out"),
+    ("UNLIMITED", "not a time limit", "leave it out"),
+    ("٣h", "not a duration", "90m"),
+    ("9" * 5000, "not a duration", "90m"),
+    ("1:2:3:4", "not a duration", "90m"),
+])  # fmt: skip
 def test_duration_refusal_names_the_remedy(text: str, message: str, hint: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         parse_duration(text)

@@ -461,18 +461,15 @@ def test_reference_archive_path_may_hold_colons_when_it_exists(tmp_path: Path) -
     assert (with_tag.path, with_tag.tag) == (str(archive), "a/b:1")
 
 
-@each_row(
-    ("text", "extension", "name"),
-    [
-        ("nvcr.io/nvidia/pytorch:24.03-py3", "", "pytorch_24.03-py3"),
-        ("nvcr.io/nvidia/pytorch:24.03-py3", ".sqsh", "pytorch_24.03-py3.sqsh"),
-        ("https://example.org/x.sif", ".sqsh", "x.sqsh"),
-        ("https://example.org/x.sif", "", "x"),
-        ("./x.sif", ".sqsh", "x.sqsh"),
-        ("./x.tar.gz", ".sif", "x.sif"),
-        ("host:bash,ls", "", "bash-ls"),
-    ],
-)
+@each_row(("text", "extension", "name"), [
+    ("nvcr.io/nvidia/pytorch:24.03-py3", "", "pytorch_24.03-py3"),
+    ("nvcr.io/nvidia/pytorch:24.03-py3", ".sqsh", "pytorch_24.03-py3.sqsh"),
+    ("https://example.org/x.sif", ".sqsh", "x.sqsh"),
+    ("https://example.org/x.sif", "", "x"),
+    ("./x.sif", ".sqsh", "x.sqsh"),
+    ("./x.tar.gz", ".sif", "x.sif"),
+    ("host:bash,ls", "", "bash-ls"),
+])  # fmt: skip
 def test_reference_default_name_follows_extension(text: str, extension: str, name: str) -> None:
     assert parse(text).default_name(extension) == name
 

@@ -14,21 +14,18 @@ from tests.builders.rows import each_row
 from tests.unit.container.devices.test_cdi import NVIDIA, VENDOR
 
 
-@each_row(
-    ("text", "value"),
-    [
-        ("", None),
-        ("a: 1\nb:\n  c: x # y\n  d: 'it''s'\n", {"a": "1", "b": {"c": "x", "d": "it's"}}),
-        ("- a\n-\n  b: c\n- - d\n  - e\n", ["a", {"b": "c"}, ["d", "e"]]),
-        ("a:\n- b: 1\n  c: 2\n- b: 3\nd:\n", {"a": [{"b": "1", "c": "2"}, {"b": "3"}], "d": None}),
-        ('a: "x\\ty: # z"\n', {"a": "x\ty: # z"}),
-        ("a: [b, 'c, d', {e: f, g: []}]\nh: {}\n", {"a": ["b", "c, d", {"e": "f", "g": []}], "h": {}}),
-        ("l: x.so.1::/usr/lib/x.so\nu: http://x#y\n", {"l": "x.so.1::/usr/lib/x.so", "u": "http://x#y"}),
-        ('"quoted key": ~\n', {"quoted key": None}),
-        ("a:\n  - b\n", {"a": ["b"]}),
-        ("---\na: b\n...\nrest", {"a": "b"}),
-    ],
-)
+@each_row(("text", "value"), [
+    ("", None),
+    ("a: 1\nb:\n  c: x # y\n  d: 'it''s'\n", {"a": "1", "b": {"c": "x", "d": "it's"}}),
+    ("- a\n-\n  b: c\n- - d\n  - e\n", ["a", {"b": "c"}, ["d", "e"]]),
+    ("a:\n- b: 1\n  c: 2\n- b: 3\nd:\n", {"a": [{"b": "1", "c": "2"}, {"b": "3"}], "d": None}),
+    ('a: "x\\ty: # z"\n', {"a": "x\ty: # z"}),
+    ("a: [b, 'c, d', {e: f, g: []}]\nh: {}\n", {"a": ["b", "c, d", {"e": "f", "g": []}], "h": {}}),
+    ("l: x.so.1::/usr/lib/x.so\nu: http://x#y\n", {"l": "x.so.1::/usr/lib/x.so", "u": "http://x#y"}),
+    ('"quoted key": ~\n', {"quoted key": None}),
+    ("a:\n  - b\n", {"a": ["b"]}),
+    ("---\na: b\n...\nrest", {"a": "b"}),
+])  # fmt: skip
 def test_yaml_reads(text: str, value: object) -> None:
     assert parse_yaml(text) == value
 

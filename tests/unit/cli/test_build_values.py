@@ -27,15 +27,12 @@ def test_secret_is_a_file_or_a_variable(tmp_path: Path, monkeypatch: pytest.Monk
     assert read_secret(f'"id=a,b","src={file}"', {}).id == "a,b"
 
 
-@each_row(
-    ("text", "message"),
-    [
-        ("src=x", "--secret 'src=x' has no id"),
-        ("id=a,env=NONE", "the variable NONE of --secret id=a is not set"),
-        ("id=a,sorce=x", "--secret has no key 'sorce'"),
-        ("", "--secret '' has no id"),
-    ],
-)
+@each_row(("text", "message"), [
+    ("src=x", "--secret 'src=x' has no id"),
+    ("id=a,env=NONE", "the variable NONE of --secret id=a is not set"),
+    ("id=a,sorce=x", "--secret has no key 'sorce'"),
+    ("", "--secret '' has no id"),
+])  # fmt: skip
 def test_secret_says_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         read_secret(text, {})
@@ -51,24 +48,21 @@ def test_secret_file_must_be_readable_and_is_named(tmp_path: Path) -> None:
     assert "--secret id=token,src=FILE" in str(caught.value.hint)
 
 
-@each_row(
-    ("text", "path", "form", "push"),
-    [
-        ("x.sif", "x.sif", ImageFormat.SIF, False),
-        ("out", "out", ImageFormat.SANDBOX, False),
-        ("oci:out:1", "out", ImageFormat.OCI, False),
-        ("type=local,dest=out", "out", ImageFormat.SANDBOX, False),
-        ("type=oci,dest=x.tar", "x.tar", ImageFormat.OCI_ARCHIVE, False),
-        ("type=oci,dest=x,tar=false", "x", ImageFormat.OCI, False),
-        ("type=docker,dest=x.tar", "x.tar", ImageFormat.DOCKER_ARCHIVE, False),
-        ("type=squashfs,dest=x", "x", ImageFormat.SQUASHFS, False),
-        ("type=docker", None, ImageFormat.SIF, False),
-        ("type=image,name=a,push=true", None, ImageFormat.SIF, True),
-        ("type=image,name=a", None, ImageFormat.SIF, False),
-        ("type=registry", None, ImageFormat.SIF, True),
-        ("type=cacheonly", None, ImageFormat.SIF, False),
-    ],
-)
+@each_row(("text", "path", "form", "push"), [
+    ("x.sif", "x.sif", ImageFormat.SIF, False),
+    ("out", "out", ImageFormat.SANDBOX, False),
+    ("oci:out:1", "out", ImageFormat.OCI, False),
+    ("type=local,dest=out", "out", ImageFormat.SANDBOX, False),
+    ("type=oci,dest=x.tar", "x.tar", ImageFormat.OCI_ARCHIVE, False),
+    ("type=oci,dest=x,tar=false", "x", ImageFormat.OCI, False),
+    ("type=docker,dest=x.tar", "x.tar", ImageFormat.DOCKER_ARCHIVE, False),
+    ("type=squashfs,dest=x", "x", ImageFormat.SQUASHFS, False),
+    ("type=docker", None, ImageFormat.SIF, False),
+    ("type=image,name=a,push=true", None, ImageFormat.SIF, True),
+    ("type=image,name=a", None, ImageFormat.SIF, False),
+    ("type=registry", None, ImageFormat.SIF, True),
+    ("type=cacheonly", None, ImageFormat.SIF, False),
+])  # fmt: skip
 def test_export_reads_dockers_words_and_kedges(text: str, path: str | None, form: ImageFormat, push: bool) -> None:
     output = read_export(text, tag="t", force=False)
     assert (output.path, output.form, output.push) == (Path(path) if path else None, form, push)

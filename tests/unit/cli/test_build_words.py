@@ -80,31 +80,28 @@ def test_recipes_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (request.spec, request.text, request.context) == ("-", b"FROM scratch\n", context)
 
 
-@each_row(
-    ("words", "kind", "message"),
-    [
-        ((), UsageError, "needs a recipe"),
-        (("a", "b", "c"), UsageError, "at most two words"),
-        (("tools.def",), UsageError, "is a file"),
-        (("-f", "out.sif", "tools.def"), UsageError, "is a file"),
-        (("-f", "tools.def", "out.sif", "tools.def"), UsageError, "both name a recipe"),
-        (("-f", "missing", "out.sif", "ctx"), FileProblem, "no such recipe"),
-        (("-f", "tools.def", "docker://a/b", "ctx"), UsageError, "is a reference"),
-        (("-f", "missing.def", "out.sif"), FileProblem, "no such recipe"),
-        (("-o", "x", "out.sif", "ctx"), UsageError, "does not go with two words"),
-        (("missing",), FileProblem, "no such directory"),
-        (("out.sif", "missing.def"), FileProblem, "no such recipe or image"),
-        (("-f", "missing", "ctx"), FileProblem, "no such recipe"),
-        (("https://example.org/x.git",), UsageError, "cannot fetch the context"),
-        (("docker://a/b", "tools.def"), UsageError, "is a reference"),
-        (("--push", "ctx"), UsageError, "--push needs a name"),
-        (("--platform", "linux/amd64,linux/arm64", "ctx"), UsageError, "one platform"),
-        (("--format", "oci", "ctx"), UsageError, "needs an output"),
-        (("-o", "a", "-o", "b", "ctx"), UsageError, "one output"),
-        (("-f", "x", "-"), UsageError, "names another"),
-        (("--lock", "out.sif", "docker://x"), UsageError, "--lock needs a recipe"),
-    ],
-)
+@each_row(("words", "kind", "message"), [
+    ((), UsageError, "needs a recipe"),
+    (("a", "b", "c"), UsageError, "at most two words"),
+    (("tools.def",), UsageError, "is a file"),
+    (("-f", "out.sif", "tools.def"), UsageError, "is a file"),
+    (("-f", "tools.def", "out.sif", "tools.def"), UsageError, "both name a recipe"),
+    (("-f", "missing", "out.sif", "ctx"), FileProblem, "no such recipe"),
+    (("-f", "tools.def", "docker://a/b", "ctx"), UsageError, "is a reference"),
+    (("-f", "missing.def", "out.sif"), FileProblem, "no such recipe"),
+    (("-o", "x", "out.sif", "ctx"), UsageError, "does not go with two words"),
+    (("missing",), FileProblem, "no such directory"),
+    (("out.sif", "missing.def"), FileProblem, "no such recipe or image"),
+    (("-f", "missing", "ctx"), FileProblem, "no such recipe"),
+    (("https://example.org/x.git",), UsageError, "cannot fetch the context"),
+    (("docker://a/b", "tools.def"), UsageError, "is a reference"),
+    (("--push", "ctx"), UsageError, "--push needs a name"),
+    (("--platform", "linux/amd64,linux/arm64", "ctx"), UsageError, "one platform"),
+    (("--format", "oci", "ctx"), UsageError, "needs an output"),
+    (("-o", "a", "-o", "b", "ctx"), UsageError, "one output"),
+    (("-f", "x", "-"), UsageError, "names another"),
+    (("--lock", "out.sif", "docker://x"), UsageError, "--lock needs a recipe"),
+])  # fmt: skip
 def test_what_is_unclear_is_refused_with_a_hint(words: tuple[str, ...], kind: type[KedgeError], message: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         read(*words)

@@ -114,30 +114,27 @@ def test_options_user_text_stays_as_it_is() -> None:
     assert (job.name, job.environment, job.setup) == (text, (("A", text),), (text,))
 
 
-@each_row(
-    ("words", "message"),
-    [
-        (["--time", "90"], "--time: '90' has no unit"),
-        (["-t", "1:30"], "-t: '1:30' is 1m30s"),
-        (["--partition", "a\nb"], "--partition: "),
-        (["--ntasks", "x"], "--ntasks: 'x' is not a whole number"),
-        (["-N", "0"], "-N: it cannot be 0"),
-        (["--gpus", "all"], "--gpus: 'all' is not a number of GPUs"),
-        (["--mem", "64"], "--mem: '64' has no unit"),
-        (["--array", "9-0"], "--array: '9-0' counts down"),
-        (["--dependency", "singleton:1"], "--dependency: "),
-        (["--env", "A"], "--env: 'A' has no value"),
-        (["--env", "A-B=1"], "--env: 'A-B' is not a variable name"),
-        (["--pull", "later"], "--pull: 'later' is not one of: now, in-job"),
-        (["--parallel", ""], "--parallel: "),
-        (["--mpi", "--torchrun"], "--mpi and --torchrun contradict each other"),
-        (["--mem", "1G", "--mem-per-cpu", "1G"], "--mem-per-cpu: memory already sets"),
-        (["--ntasks", "7", "--tasks-per-node", "2"], "--ntasks: 7 tasks cannot be 2"),
-        (["--gpu-type", "a100"], "--gpu-type: the number of"),
-        (["-o", "%j.out"], "-o: %j is a pattern of Slurm"),
-        (["--directive", "a\n#SBATCH b"], "--directive: "),
-    ],
-)
+@each_row(("words", "message"), [
+    (["--time", "90"], "--time: '90' has no unit"),
+    (["-t", "1:30"], "-t: '1:30' is 1m30s"),
+    (["--partition", "a\nb"], "--partition: "),
+    (["--ntasks", "x"], "--ntasks: 'x' is not a whole number"),
+    (["-N", "0"], "-N: it cannot be 0"),
+    (["--gpus", "all"], "--gpus: 'all' is not a number of GPUs"),
+    (["--mem", "64"], "--mem: '64' has no unit"),
+    (["--array", "9-0"], "--array: '9-0' counts down"),
+    (["--dependency", "singleton:1"], "--dependency: "),
+    (["--env", "A"], "--env: 'A' has no value"),
+    (["--env", "A-B=1"], "--env: 'A-B' is not a variable name"),
+    (["--pull", "later"], "--pull: 'later' is not one of: now, in-job"),
+    (["--parallel", ""], "--parallel: "),
+    (["--mpi", "--torchrun"], "--mpi and --torchrun contradict each other"),
+    (["--mem", "1G", "--mem-per-cpu", "1G"], "--mem-per-cpu: memory already sets"),
+    (["--ntasks", "7", "--tasks-per-node", "2"], "--ntasks: 7 tasks cannot be 2"),
+    (["--gpu-type", "a100"], "--gpu-type: the number of"),
+    (["-o", "%j.out"], "-o: %j is a pattern of Slurm"),
+    (["--directive", "a\n#SBATCH b"], "--directive: "),
+])  # fmt: skip
 def test_options_errors_name_the_flag_as_it_was_written(words: list[str], message: str) -> None:
     with pytest.raises(InvalidJob) as caught:
         read(*words)

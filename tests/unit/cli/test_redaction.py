@@ -36,16 +36,13 @@ def test_redact_arguments_hides_the_values_of_secret_options() -> None:
     assert redact_arguments(words) == shown
 
 
-@each_row(
-    ("words", "shown"),
-    [
-        (["registry", "login", "-ppw", "host"], ["registry", "login", "-p***", "host"]),
-        (["key", "newpair", "-P", "pw", "-N", "me"], ["key", "newpair", "-P", "***", "-N", "me"]),
-        (["key", "newpair", "-Ppw"], ["key", "newpair", "-P***"]),
-        (["key", "remove", "-p", "--json"], ["key", "remove", "-p", "--json"]),
-        (["pull", "--compress", "zstd"], ["pull", "--compress", "zstd"]),
-    ],
-)
+@each_row(("words", "shown"), [
+    (["registry", "login", "-ppw", "host"], ["registry", "login", "-p***", "host"]),
+    (["key", "newpair", "-P", "pw", "-N", "me"], ["key", "newpair", "-P", "***", "-N", "me"]),
+    (["key", "newpair", "-Ppw"], ["key", "newpair", "-P***"]),
+    (["key", "remove", "-p", "--json"], ["key", "remove", "-p", "--json"]),
+    (["pull", "--compress", "zstd"], ["pull", "--compress", "zstd"]),
+])  # fmt: skip
 def test_redact_arguments_knows_the_short_options(words: list[str], shown: list[str]) -> None:
     assert redact_arguments(words) == shown
 

@@ -23,25 +23,22 @@ def ask(text: str, gpu: str, capability: str, **facts: object) -> tuple[str, str
     return answer.mode, *tell_kernels(answer, subject)
 
 
-@each_row(
-    ("text", "architecture", "shown", "stated"),
-    [
-        (LIST_2006, "", "5.2 6.0 6.1 7.0 7.5 8.0+PTX", (6, 0)),
-        (LIST_2401, "amd64", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX", None),
-        (LIST_2510, "", "7.5 8.0 8.6 9.0 10.0 12.0+PTX", None),
-        (LIST_2510, "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX", None),
-        (LIST_2607, "amd64", "7.5 8.0 8.6 9.0 10.0 12.0", None),
-        ("7.5;8.0;8.6+PTX", "", "7.5 8.0 8.6+PTX", None),
-        ("7.5, 8.0", "", "7.5 8.0", None),
-        ("sm_70 sm_80 sm_90a compute_90", "", "7.0 8.0 9.0a+PTX", None),
-        ("70 80 90 120", "", "7.0 8.0 9.0 12.0", None),
-        ("9.0a 10.0f", "", "9.0a 10.0", None),
-        ("compute_80", "", "8.0 as PTX", None),
-        ("6.0+ (stated)", "", "", (6, 0)),
-        ("", "", "", None),
-        ("Ampere;Hopper nonsense 1.2.3 x.y 99999", "", "", None),
-    ],
-)
+@each_row(("text", "architecture", "shown", "stated"), [
+    (LIST_2006, "", "5.2 6.0 6.1 7.0 7.5 8.0+PTX", (6, 0)),
+    (LIST_2401, "amd64", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX", None),
+    (LIST_2510, "", "7.5 8.0 8.6 9.0 10.0 12.0+PTX", None),
+    (LIST_2510, "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX", None),
+    (LIST_2607, "amd64", "7.5 8.0 8.6 9.0 10.0 12.0", None),
+    ("7.5;8.0;8.6+PTX", "", "7.5 8.0 8.6+PTX", None),
+    ("7.5, 8.0", "", "7.5 8.0", None),
+    ("sm_70 sm_80 sm_90a compute_90", "", "7.0 8.0 9.0a+PTX", None),
+    ("70 80 90 120", "", "7.0 8.0 9.0 12.0", None),
+    ("9.0a 10.0f", "", "9.0a 10.0", None),
+    ("compute_80", "", "8.0 as PTX", None),
+    ("6.0+ (stated)", "", "", (6, 0)),
+    ("", "", "", None),
+    ("Ampere;Hopper nonsense 1.2.3 x.y 99999", "", "", None),
+])  # fmt: skip
 def test_capability_lists_of_every_form(text: str, architecture: str, shown: str, stated: object) -> None:
     kernels = read_kernels(text, architecture)
     assert (kernels.show(), kernels.stated) == (shown, stated)
@@ -172,14 +169,11 @@ def test_capability_jetson_takes_its_own_kernels_only() -> None:
     )
 
 
-@each_row(
-    ("gpu", "capability", "text"),
-    [
-        ("NVIDIA A100", "8.0", "NVIDIA A100 (compute capability 8.0)"),
-        ("NVIDIA A100 (40 or 80 GB)", "8.0", "NVIDIA A100 (40 or 80 GB; compute capability 8.0)"),
-        ("GPU of compute capability 9.0", "9.0", "GPU of compute capability 9.0"),
-        ("NVIDIA Z999", "", "NVIDIA Z999"),
-    ],
-)
+@each_row(("gpu", "capability", "text"), [
+    ("NVIDIA A100", "8.0", "NVIDIA A100 (compute capability 8.0)"),
+    ("NVIDIA A100 (40 or 80 GB)", "8.0", "NVIDIA A100 (40 or 80 GB; compute capability 8.0)"),
+    ("GPU of compute capability 9.0", "9.0", "GPU of compute capability 9.0"),
+    ("NVIDIA Z999", "", "NVIDIA Z999"),
+])  # fmt: skip
 def test_subject_has_one_bracket_and_says_nothing_twice(gpu: str, capability: str, text: str) -> None:
     assert str(Subject(gpu, capability)) == text

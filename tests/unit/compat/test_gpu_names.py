@@ -50,26 +50,23 @@ def test_find_gpu_by_the_names_people_use(text: str, name: str, capability: str)
     assert (found.name, found.capability) == (name, capability)
 
 
-@each_row(
-    ("text", "kind", "brand", "forward", "branch"),
-    [
-        ("K40", "datacenter", "tesla", True, 470),
-        ("V100", "datacenter", "tesla", True, 580),
-        ("T4", "datacenter", "tesla", True, None),
-        ("A100", "datacenter", "nvidia", True, None),
-        ("H200", "datacenter", "nvidia", True, None),
-        ("RTX 3090", "consumer", "geforce", False, None),
-        ("TITAN RTX", "consumer", "titan", False, None),
-        ("GeForce GTX TITAN", "consumer", "geforce", False, 470),
-        ("Quadro P6000", "workstation", "quadro", None, 580),
-        ("Quadro RTX 5000", "workstation", "quadrortx", None, None),
-        ("RTX A6000", "workstation", "nvidiartx", None, None),
-        ("RTX 6000 Ada", "workstation", "nvidiartx", None, None),
-        ("9.0", "datacenter", "nvidia", True, None),
-        ("8.6", "", "", None, None),
-        ("Orin", "embedded", "", None, None),
-    ],
-)
+@each_row(("text", "kind", "brand", "forward", "branch"), [
+    ("K40", "datacenter", "tesla", True, 470),
+    ("V100", "datacenter", "tesla", True, 580),
+    ("T4", "datacenter", "tesla", True, None),
+    ("A100", "datacenter", "nvidia", True, None),
+    ("H200", "datacenter", "nvidia", True, None),
+    ("RTX 3090", "consumer", "geforce", False, None),
+    ("TITAN RTX", "consumer", "titan", False, None),
+    ("GeForce GTX TITAN", "consumer", "geforce", False, 470),
+    ("Quadro P6000", "workstation", "quadro", None, 580),
+    ("Quadro RTX 5000", "workstation", "quadrortx", None, None),
+    ("RTX A6000", "workstation", "nvidiartx", None, None),
+    ("RTX 6000 Ada", "workstation", "nvidiartx", None, None),
+    ("9.0", "datacenter", "nvidia", True, None),
+    ("8.6", "", "", None, None),
+    ("Orin", "embedded", "", None, None),
+])  # fmt: skip
 def test_find_gpu_tells_what_the_rules_need(
     text: str, kind: str, brand: str, forward: bool | None, branch: int | None
 ) -> None:
@@ -80,30 +77,27 @@ def test_find_gpu_tells_what_the_rules_need(
 
 @each_row(("text", "memory"), [
     ("H200", "141"), ("V100-SXM2-16GB", "16"), ("V100", "16 or 32"), ("A100", ""), ("H100-SXM5-94GB", "94"),
-    ("GH200-96GB", "96"), ("NVIDIA GH200 480GB", "96 or 144"),
+    ("GH200-96GB", "96"), ("NVIDIA GH200 480GB", "96 or 144"), ("Quadro RTX 5000", "16"),
 ])  # fmt: skip
 def test_find_gpu_memory_where_it_is_certain(text: str, memory: str) -> None:
     assert find_gpu(text, TABLES).memory == memory
 
 
-@each_row(
-    ("text", "message", "hint"),
-    [
-        ("H1OO", "no GPU is known by the name 'H1OO'", "did you mean 'NVIDIA H100 SXM'?"),
-        ("RTX 3O90", "no GPU is known by the name 'RTX 3O90'", "did you mean 'GeForce RTX 3090'?"),
-        ("foo", "no GPU is known by the name 'foo'", "such as H200"),
-        ("", "'' is no name of a GPU", "such as H200"),
-        ("x" * 500, "is no name of a GPU", "such as H200"),
-        ("\x1b[31mA100", "is no name of a GPU", "such as H200"),
-        ("9.9", "no GPU has compute capability 9.9", "there are 3.0, 3.5"),
-        ("Ampere", "Ampere GPUs have different compute capabilities: 8.0 (NVIDIA A100 40GB), 8.6", "name the model"),
-        ("RTX 6000", "Quadro RTX 6000 (7.5), RTX 6000 Ada (8.9), RTX PRO 6000 Blackwell (12.0)", "name one of them"),
-        ("TITAN X", "may mean GPUs of different compute capability", "name one of them"),
-        ("GRID A100-10C", "no GPU is known", "such as H200"),
-        ("RTX", "no GPU is known", ""),
-        ("40GB", "no GPU is known", ""),
-    ],
-)
+@each_row(("text", "message", "hint"), [
+    ("H1OO", "no GPU is known by the name 'H1OO'", "did you mean 'NVIDIA H100 SXM'?"),
+    ("RTX 3O90", "no GPU is known by the name 'RTX 3O90'", "did you mean 'GeForce RTX 3090'?"),
+    ("foo", "no GPU is known by the name 'foo'", "such as H200"),
+    ("", "'' is no name of a GPU", "such as H200"),
+    ("x" * 500, "is no name of a GPU", "such as H200"),
+    ("\x1b[31mA100", "is no name of a GPU", "such as H200"),
+    ("9.9", "no GPU has compute capability 9.9", "there are 3.0, 3.5"),
+    ("Ampere", "Ampere GPUs have different compute capabilities: 8.0 (NVIDIA A100 40GB), 8.6", "name the model"),
+    ("RTX 6000", "Quadro RTX 6000 (7.5), RTX 6000 Ada (8.9), RTX PRO 6000 Blackwell (12.0)", "name one of them"),
+    ("TITAN X", "may mean GPUs of different compute capability", "name one of them"),
+    ("GRID A100-10C", "no GPU is known", "such as H200"),
+    ("RTX", "no GPU is known", ""),
+    ("40GB", "no GPU is known", ""),
+])  # fmt: skip
 def test_find_gpu_refuses_what_is_not_certain(text: str, message: str, hint: str) -> None:
     with pytest.raises(UnknownGpu) as caught:
         find_gpu(text, TABLES)
@@ -155,22 +149,19 @@ def test_make_gpu_keeps_the_name_of_the_driver() -> None:
 # The index of starts
 
 
-@each_row(
-    ("name", "known"),
-    [
-        ("NVIDIA H200", ("9.0", "datacenter", True, None)),
-        ("Tesla K40m", ("3.5", "datacenter", True, 470)),
-        ("A100-SXM4-40GB", ("8.0", "datacenter", True, None)),
-        ("NVIDIA A100-SXM4-96GB", ("8.0", "datacenter", True, None)),
-        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", ("8.0", "datacenter", True, None)),
-        ("GeForce RTX 3090", ("8.6", "consumer", False, None)),
-        ("Quadro RTX 5000", ("7.5", "workstation", None, None)),
-        ("NVIDIA GeForce RTX 4070 SUPER", None),
-        ("NVIDIA", None),
-        ("", None),
-        ("\0", None),
-    ],
-)
+@each_row(("name", "known"), [
+    ("NVIDIA H200", ("9.0", "datacenter", True, None)),
+    ("Tesla K40m", ("3.5", "datacenter", True, 470)),
+    ("A100-SXM4-40GB", ("8.0", "datacenter", True, None)),
+    ("NVIDIA A100-SXM4-96GB", ("8.0", "datacenter", True, None)),
+    ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", ("8.0", "datacenter", True, None)),
+    ("GeForce RTX 3090", ("8.6", "consumer", False, None)),
+    ("Quadro RTX 5000", ("7.5", "workstation", None, None)),
+    ("NVIDIA GeForce RTX 4070 SUPER", None),
+    ("NVIDIA", None),
+    ("", None),
+    ("\0", None),
+])  # fmt: skip
 def test_index_finds_what_drivers_report(name: str, known: object) -> None:
     assert find_capability(name) == known
 

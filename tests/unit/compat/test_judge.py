@@ -185,14 +185,11 @@ def test_judge_images_of_which_little_is_known() -> None:
     )
 
 
-@each_row(
-    ("name", "headline"),
-    [
-        ("nvidia/caffe:latest", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
-        ("nvcr.io/partners/chainer:4.0.0b1", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
-        ("tacc/tacc-ubuntu18-impi19.0.7-common:latest", "runs on {}; it does not need a GPU"),
-    ],
-)
+@each_row(("name", "headline"), [
+    ("nvidia/caffe:latest", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
+    ("nvcr.io/partners/chainer:4.0.0b1", "unknown whether it runs on {}: whether it needs a GPU is unknown"),
+    ("tacc/tacc-ubuntu18-impi19.0.7-common:latest", "runs on {}; it does not need a GPU"),
+])  # fmt: skip
 def test_judge_image_of_which_only_tables_tell(name: str, headline: str) -> None:
     target = Target("this machine (login1)", has_gpus=False, architecture="amd64")
     traits = read_known_traits(name, TABLES, "amd64")
@@ -291,13 +288,10 @@ def test_judge_every_release_on_every_gpu_gives_sentences() -> None:
                 assert all(each.level == FAIL for each in verdict.failures)
 
 
-@each_row(
-    ("tag", "headline"),
-    [
-        ("centos7-cuda10-tf2.4-pt1.7", "CUDA 10 does not support that GPU yet"),
-        ("ubuntu20.04-cuda11-tf2.6-pt1.10", "its list of kernels is unknown"),
-    ],
-)
+@each_row(("tag", "headline"), [
+    ("centos7-cuda10-tf2.4-pt1.7", "CUDA 10 does not support that GPU yet"),
+    ("ubuntu20.04-cuda11-tf2.6-pt1.10", "its list of kernels is unknown"),
+])  # fmt: skip
 def test_judge_reads_cuda_10_of_a_tag_that_names_no_minor(tag: str, headline: str) -> None:
     """TACC's base images on the A100 of Lonestar6; its table has them for Frontera's RTX alone."""
     traits = read(tag, "tacc/tacc-ml")

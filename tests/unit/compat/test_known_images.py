@@ -32,19 +32,16 @@ def test_known_images_say_what_to_know_of_them() -> None:
     assert resnet.describe().endswith("GPUNet; multi-GPU: yes; multi-node: unknown")
 
 
-@each_row(
-    ("words", "found"),
-    [
-        (("image", "classification"), "nvcr.io/nvidia/pytorch:*-py3"),
-        (("bert",), "nvcr.io/nvidia/tensorflow:*-tf2-py3"),
-        (("BERT",), "docker.io/eriksf/bert-classifier:0.0.1"),
-        (("mpi",), "docker.io/tacc/tacc-ubuntu18-impi19.0.7-common:latest"),
-        (("k40",), "docker.io/lucasfernandoaes/pytorch-legacy:1.6.0"),
-        (("resnet50",), "nvcr.io/nvidia/mxnet:*-py3"),
-        (("caffe",), "docker.io/nvidia/caffe:latest"),
-        (("lonestar6", "pytorch"), "docker.io/tacc/tacc-ml:ubuntu20.04-cuda11-tf2.6-pt1.10"),
-    ],
-)
+@each_row(("words", "found"), [
+    (("image", "classification"), "nvcr.io/nvidia/pytorch:*-py3"),
+    (("bert",), "nvcr.io/nvidia/tensorflow:*-tf2-py3"),
+    (("BERT",), "docker.io/eriksf/bert-classifier:0.0.1"),
+    (("mpi",), "docker.io/tacc/tacc-ubuntu18-impi19.0.7-common:latest"),
+    (("k40",), "docker.io/lucasfernandoaes/pytorch-legacy:1.6.0"),
+    (("resnet50",), "nvcr.io/nvidia/mxnet:*-py3"),
+    (("caffe",), "docker.io/nvidia/caffe:latest"),
+    (("lonestar6", "pytorch"), "docker.io/tacc/tacc-ml:ubuntu20.04-cuda11-tf2.6-pt1.10"),
+])  # fmt: skip
 def test_known_images_are_found_by_task(words: tuple[str, ...], found: str) -> None:
     assert found in find(*words)
     assert find(*words, "nothing-has-this") == []
@@ -78,15 +75,12 @@ def test_known_images_page_has_the_tables_of_tacc() -> None:
             assert (row.mpi or f"CUDA {row.cuda}") in line
 
 
-@each_row(
-    ("name", "fact", "value"),
-    [
-        ("docker.io/tacc/tacc-ml:centos7-cuda10-tf2.4-pt1.7", "cuda", "10"),
-        ("tacc/tacc-ubuntu18-impi19.0.7-common", "mpi", "Intel MPI 19.0.7"),
-        ("docker://lucasfernandoaes/pytorch-legacy:1.6.0", "python", "3.6"),
-        ("nvcr.io/partners/chainer:4.0.0b1", "cuda", ""),
-    ],
-)
+@each_row(("name", "fact", "value"), [
+    ("docker.io/tacc/tacc-ml:centos7-cuda10-tf2.4-pt1.7", "cuda", "10"),
+    ("tacc/tacc-ubuntu18-impi19.0.7-common", "mpi", "Intel MPI 19.0.7"),
+    ("docker://lucasfernandoaes/pytorch-legacy:1.6.0", "python", "3.6"),
+    ("nvcr.io/partners/chainer:4.0.0b1", "cuda", ""),
+])  # fmt: skip
 def test_known_images_tell_what_is_in_them(name: str, fact: str, value: str) -> None:
     traits = read_known_traits(name, TABLES, "amd64")
     assert traits is not None

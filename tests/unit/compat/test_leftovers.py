@@ -8,26 +8,23 @@ from kedge.compat.contents.leftovers import find_leftover, is_build_tool, list_l
 from tests.builders.rows import each_row
 
 
-@each_row(
-    ("path", "rule"),
-    [
-        ("var/lib/apt/lists/deb_dists_InRelease", "apt-lists"),
-        ("var/cache/apt/pkgcache.bin", "apt-cache"),
-        ("var/cache/dnf/x/y", "dnf-cache"),
-        ("root/.cache/pip/http/a/b", "pip-cache"),
-        ("home/me/.cache/huggingface/model", "other-cache"),
-        ("opt/conda/pkgs/numpy/lib/a.so", "conda-cache"),
-        ("opt/conda/lib/python3.12/site-packages/numpy/__pycache__/a.pyc", "bytecode"),
-        ("opt/conda/lib/python3.12/site-packages/numpy/tests/a.py", "tests"),
-        ("workspace/code/.git/objects/pack/x", "git"),
-        ("usr/lib/libfoo.a", "static-libraries"),
-        ("opt/src/main.o", "objects"),
-        ("tmp/a/b", "temporary"),
-        ("root/v12.4.1.tar.gz", "archives"),
-        ("usr/share/doc/bash/README", "documents"),
-        ("usr/local/cuda-12.4/nsight-compute-2024/x", "profilers"),
-    ],
-)
+@each_row(("path", "rule"), [
+    ("var/lib/apt/lists/deb_dists_InRelease", "apt-lists"),
+    ("var/cache/apt/pkgcache.bin", "apt-cache"),
+    ("var/cache/dnf/x/y", "dnf-cache"),
+    ("root/.cache/pip/http/a/b", "pip-cache"),
+    ("home/me/.cache/huggingface/model", "other-cache"),
+    ("opt/conda/pkgs/numpy/lib/a.so", "conda-cache"),
+    ("opt/conda/lib/python3.12/site-packages/numpy/__pycache__/a.pyc", "bytecode"),
+    ("opt/conda/lib/python3.12/site-packages/numpy/tests/a.py", "tests"),
+    ("workspace/code/.git/objects/pack/x", "git"),
+    ("usr/lib/libfoo.a", "static-libraries"),
+    ("opt/src/main.o", "objects"),
+    ("tmp/a/b", "temporary"),
+    ("root/v12.4.1.tar.gz", "archives"),
+    ("usr/share/doc/bash/README", "documents"),
+    ("usr/local/cuda-12.4/nsight-compute-2024/x", "profilers"),
+])  # fmt: skip
 def test_leftovers_are_known_by_their_paths(path: str, rule: str) -> None:
     directory, _, name = path.rpartition("/")
     result = find_leftover(directory, name)

@@ -43,13 +43,10 @@ def test_requirements_hold_as_nvidia_evaluates_them(expression: str, there: Expr
     assert evaluate(expression, there).holds is holds
 
 
-@each_row(
-    "expression",
-    [
-        *("nonsense", "cuda", "cuda>=", ">=9.0", "cuda==9.0", "cuda=>9.0", "cuda>=x", "cuda>=.9", "os=linux"),
-        *("brand>tesla", "brand<=tesla", "cuda>=99 vendor=x", "cuda>=9.0,bad", "brand=" + "x" * 130, "cuda><9"),
-    ],
-)
+@each_row("expression", [
+    *("nonsense", "cuda", "cuda>=", ">=9.0", "cuda==9.0", "cuda=>9.0", "cuda>=x", "cuda>=.9", "os=linux"),
+    *("brand>tesla", "brand<=tesla", "cuda>=99 vendor=x", "cuda>=9.0,bad", "brand=" + "x" * 130, "cuda><9"),
+])  # fmt: skip
 def test_requirements_malformed_are_named(expression: str) -> None:
     assert evaluate(expression, A100) == Evaluation(False, "invalid expression")
 

@@ -208,16 +208,13 @@ def test_read_traits_of_docker_hub_images(
     assert {key: getattr(traits, key).value for key in expected} == expected
 
 
-@each_row(
-    ("variable", "value", "expected"),
-    [
-        ("MPICH_VERSION", "4.0.2", "MPICH 4.0.2"),
-        ("I_MPI_VERSION", "2021.9", "Intel MPI 2021.9"),
-        ("MV2_VERSION", "2.3.7", "MVAPICH2 2.3.7"),
-        ("OPENMPI_VERSION", "4.1.7", "Open MPI 4.1.7"),
-        ("OPENMPI_VERSION", "none", ""),
-    ],
-)
+@each_row(("variable", "value", "expected"), [
+    ("MPICH_VERSION", "4.0.2", "MPICH 4.0.2"),
+    ("I_MPI_VERSION", "2021.9", "Intel MPI 2021.9"),
+    ("MV2_VERSION", "2.3.7", "MVAPICH2 2.3.7"),
+    ("OPENMPI_VERSION", "4.1.7", "Open MPI 4.1.7"),
+    ("OPENMPI_VERSION", "none", ""),
+])  # fmt: skip
 def test_read_traits_names_the_mpi_family(variable: str, value: str, expected: str) -> None:
     assert read("x:1", {variable: value}).mpi.value == expected
 
@@ -240,29 +237,23 @@ def test_read_traits_passes_over_history_that_is_no_text(history: tuple[object, 
     assert read("x:1", history=history).python.value == ""
 
 
-@each_row(
-    ("tag", "architecture", "expected"),
-    [
-        ("25.10-py3", "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
-        ("25.10-py3", "amd64", "7.5 8.0 8.6 9.0 10.0 12.0+PTX"),
-        ("24.01-py3", "arm64", ""),  # the list that is known is of amd64
-    ],
-)
+@each_row(("tag", "architecture", "expected"), [
+    ("25.10-py3", "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
+    ("25.10-py3", "amd64", "7.5 8.0 8.6 9.0 10.0 12.0+PTX"),
+    ("24.01-py3", "arm64", ""),  # the list that is known is of amd64
+])  # fmt: skip
 def test_read_traits_has_the_kernels_of_one_architecture(tag: str, architecture: str, expected: str) -> None:
     name = f"nvcr.io/nvidia/pytorch:{tag}"
     traits = read_traits(name, environment={}, labels={}, history=(), tables=load_tables(), architecture=architecture)
     assert traits.capabilities.value == expected
 
 
-@each_row(
-    ("name", "expected"),
-    [
-        ("docker://nvcr.io/nvidia/pytorch:24.01-py3", ("nvcr.io/nvidia/pytorch", "24.01-py3")),
-        ("docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04", ("nvcr.io/nvidia/cuda", "12.4.1-base-ubuntu22.04")),
-        ("localhost:5000/a/b", ("localhost:5000/a/b", "")),
-        ("nvcr.io/nvidia/pytorch:24.01-py3@sha256:00", ("nvcr.io/nvidia/pytorch", "24.01-py3")),
-    ],
-)
+@each_row(("name", "expected"), [
+    ("docker://nvcr.io/nvidia/pytorch:24.01-py3", ("nvcr.io/nvidia/pytorch", "24.01-py3")),
+    ("docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04", ("nvcr.io/nvidia/cuda", "12.4.1-base-ubuntu22.04")),
+    ("localhost:5000/a/b", ("localhost:5000/a/b", "")),
+    ("nvcr.io/nvidia/pytorch:24.01-py3@sha256:00", ("nvcr.io/nvidia/pytorch", "24.01-py3")),
+])  # fmt: skip
 def test_split_name(name: str, expected: tuple[str, str]) -> None:
     assert split_name(name) == expected
 

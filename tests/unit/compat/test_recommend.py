@@ -31,22 +31,19 @@ def ask(image: str, gpu: str, driver: str, **more: object) -> Recommendation:
     return recommend(image, make_target(gpu, driver), TABLES, **more)  # type: ignore[arg-type]
 
 
-@each_row(
-    ("text", "image"),
-    [
-        ("pytorch", "nvcr.io/nvidia/pytorch"),
-        ("torch", "nvcr.io/nvidia/pytorch"),
-        ("PyTorch", "nvcr.io/nvidia/pytorch"),
-        ("tf", "nvcr.io/nvidia/tensorflow"),
-        ("cuda", "nvcr.io/nvidia/cuda"),
-        ("jax", "nvcr.io/nvidia/jax"),
-        ("rapidsai", "nvcr.io/nvidia/rapidsai/rapidsai"),
-        ("nvidia/pytorch", "nvcr.io/nvidia/pytorch"),
-        ("docker://nvcr.io/nvidia/pytorch:24.03-py3", "nvcr.io/nvidia/pytorch"),
-        ("docker.io/nvidia/cuda", "nvcr.io/nvidia/cuda"),
-        ("nothing-known", "nvcr.io/nvidia/nothing-known"),
-    ],
-)
+@each_row(("text", "image"), [
+    ("pytorch", "nvcr.io/nvidia/pytorch"),
+    ("torch", "nvcr.io/nvidia/pytorch"),
+    ("PyTorch", "nvcr.io/nvidia/pytorch"),
+    ("tf", "nvcr.io/nvidia/tensorflow"),
+    ("cuda", "nvcr.io/nvidia/cuda"),
+    ("jax", "nvcr.io/nvidia/jax"),
+    ("rapidsai", "nvcr.io/nvidia/rapidsai/rapidsai"),
+    ("nvidia/pytorch", "nvcr.io/nvidia/pytorch"),
+    ("docker://nvcr.io/nvidia/pytorch:24.03-py3", "nvcr.io/nvidia/pytorch"),
+    ("docker.io/nvidia/cuda", "nvcr.io/nvidia/cuda"),
+    ("nothing-known", "nvcr.io/nvidia/nothing-known"),
+])  # fmt: skip
 def test_recommend_short_names(text: str, image: str) -> None:
     assert resolve_image(text, TABLES) == image
 

@@ -90,12 +90,15 @@ def test_tables_say_how_much_is_unknown_on_pages() -> None:
 
 # What the tutorials name: the figures that their readers ask for
 @each_row(("reference", "known"), [
+    ("pytorch:20.03-py3", {"cuda": "10.2.89"}), ("pytorch:21.08-py3", {"framework_version": "1.10.0a0+3fd9dcf"}),
     ("pytorch:21.06-py3",
      {"framework_version": "1.9.0", "cuda": "11.3.1", "python": "3.8", "dali": "yes", "min_driver": "465.19.01"}),
-    ("pytorch:22.03-py3", {"framework_version": "1.12.0a0+2c916ef", "cuda": "11.6.1.005", "python": "3.8"}),
+    ("pytorch:22.03-py3", {"framework": "PyTorch", "framework_version": "1.12.0a0+2c916ef", "ubuntu": "20.04.4"}),
+    ("pytorch:22.03-py3", {"cuda": "11.6.1.005", "python": "3.8"}),
     ("pytorch:24.03-py3", {"cuda": "12.4.0.041", "python": "3.10.12", "nccl": "2.20.5", "openmpi": "4.1.7"}),
-    ("tensorflow:21.06-tf1-py3",
-     {"framework_version": "1.15.5", "cuda": "11.3.1", "horovod": "0.22.0", "dali": "1.2", "jupyterlab": "2.3.1"}),
+    ("pytorch:24.03-py3", {"framework_version": "2.3.0a0+40ec155e58"}),
+    ("tensorflow:21.06-tf1-py3", {"framework": "TensorFlow", "framework_version": "1.15.5", "cuda": "11.3.1"}),
+    ("tensorflow:21.06-tf1-py3", {"horovod": "0.22.0", "dali": "1.2", "jupyterlab": "2.3.1", "openmpi": "4.1.1rc1"}),
     ("cuda:12.4.1-devel-ubuntu22.04", {"cuda": "12.4.1", "ubuntu": "22.04"}),
 ])  # fmt: skip
 def test_tables_have_the_tags_of_the_tutorials(reference: str, known: dict[str, str]) -> None:
@@ -134,21 +137,18 @@ def test_tables_cells_are_plain_and_drivers_only_grow() -> None:
 # CUDA
 
 
-@each_row(
-    ("asked", "version", "driver", "stands_for"),
-    [
-        ("12.3.2.001", "12.3.2", "545.23.08", ""),
-        ("12.4.1", "12.4.1", "550.54.15", ""),
-        ("13.0.2.006", "13.0.2", "580.95.05", ""),
-        ("11.6.1.005", "11.6.1", "510.47.03", ""),
-        ("13.3.1.008", "13.3.0", "610.43.02", "13.3.1.008"),
-        ("11.0.167", "11.0.3", "450.51.06", "11.0.167"),
-        ("12.4", "12.4.1", "550.54.15", "12.4"),
-        ("11.7 Update 1 Preview", "11.7.1", "515.48.07", "11.7 Update 1 Preview"),
-        ("10.1.243", "10.1.243", "418.39", ""),
-        ("9.0", "9.0.176", "384.81", "9.0"),
-    ],
-)
+@each_row(("asked", "version", "driver", "stands_for"), [
+    ("12.3.2.001", "12.3.2", "545.23.08", ""),
+    ("12.4.1", "12.4.1", "550.54.15", ""),
+    ("13.0.2.006", "13.0.2", "580.95.05", ""),
+    ("11.6.1.005", "11.6.1", "510.47.03", ""),
+    ("13.3.1.008", "13.3.0", "610.43.02", "13.3.1.008"),
+    ("11.0.167", "11.0.3", "450.51.06", "11.0.167"),
+    ("12.1", "12.1.1", "530.30.02", "12.1"), ("12.4", "12.4.1", "550.54.15", "12.4"),
+    ("11.7 Update 1 Preview", "11.7.1", "515.48.07", "11.7 Update 1 Preview"),
+    ("10.1.243", "10.1.243", "418.39", ""),
+    ("9.0", "9.0.176", "384.81", "9.0"),
+])  # fmt: skip
 def test_find_cuda_exact_or_newest_of_the_minor_which_says_so(
     asked: str, version: str, driver: str, stands_for: str
 ) -> None:
@@ -190,21 +190,18 @@ def test_normalize_image(name: str, image: str) -> None:
     assert normalize_image(name) == image
 
 
-@each_row(
-    ("tag", "cudnn", "nccl"),
-    [
-        ("12.4.1-base-ubuntu22.04", "", ""),
-        ("12.4.1-runtime-ubuntu22.04", "", "2.21.5"),
-        ("12.4.1-cudnn-devel-ubuntu22.04", "9.1.0.70", "2.21.5"),
-        ("12.4.1-devel-cudnn-ubuntu22.04", "9.1.0.70", "2.21.5"),
-        ("11.4.3-cudnn8-devel-ubuntu20.04", "8.2.4.12 or 8.2.4.15", "2.11.4"),
-        ("10.1-cudnn7-devel-ubuntu18.04", "7.6.5.32", "2.8.3"),
-        ("10.1-cudnn8-devel-ubuntu18.04", "8.0.4.30 or 8.0.5.39", "2.8.3"),
-        ("10.2-cudnn8-devel-ubuntu18.04", "8.6.0.163", "2.11.4 or 2.15.5"),
-        ("8.0-cudnn6-devel-ubuntu16.04", "6.0.21", ""),
-        ("13.0.0-tensorrt-devel-ubuntu24.04", "", "2.27.7"),
-    ],
-)
+@each_row(("tag", "cudnn", "nccl"), [
+    ("12.4.1-base-ubuntu22.04", "", ""),
+    ("12.4.1-runtime-ubuntu22.04", "", "2.21.5"), ("12.4.1-devel-ubuntu22.04", "", "2.21.5"),
+    ("12.4.1-cudnn-devel-ubuntu22.04", "9.1.0.70", "2.21.5"),
+    ("12.4.1-devel-cudnn-ubuntu22.04", "9.1.0.70", "2.21.5"),
+    ("11.4.3-cudnn8-devel-ubuntu20.04", "8.2.4.12 or 8.2.4.15", "2.11.4"),
+    ("10.1-cudnn7-devel-ubuntu18.04", "7.6.5.32", "2.8.3"),
+    ("10.1-cudnn8-devel-ubuntu18.04", "8.0.4.30 or 8.0.5.39", "2.8.3"),
+    ("10.2-cudnn8-devel-ubuntu18.04", "8.6.0.163", "2.11.4 or 2.15.5"),
+    ("8.0-cudnn6-devel-ubuntu16.04", "6.0.21", ""),
+    ("13.0.0-tensorrt-devel-ubuntu24.04", "", "2.27.7"),
+])  # fmt: skip
 def test_find_release_narrows_a_row_for_several_tags(tag: str, cudnn: str, nccl: str) -> None:
     row = TABLES.find_release(CUDA, tag)
     assert (row.tag, row.cudnn, row.nccl) == (tag, cudnn, nccl)
@@ -235,20 +232,17 @@ def test_list_releases_newest_first_and_patterns_written_out() -> None:
     assert TABLES.list_releases("nvcr.io/nvidia/nothing") == ()
 
 
-@each_row(
-    ("tag", "architecture", "listed"),
-    [
-        ("24.01-py3", "amd64", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"),
-        ("24.01-py3", "", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"),
-        ("24.01-py3", "arm64", ""),
-        ("25.10-py3", "amd64", "7.5 8.0 8.6 9.0 10.0 12.0+PTX"),
-        ("25.10-py3", "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
-        ("20.06-py3", "amd64", "5.2 6.0 6.1 7.0 7.5 8.0+PTX"),
-        ("20.06-py3", "arm64", "6.0+ (stated)"),
-        ("19.10-py3", "amd64", "6.0+ (stated)"),
-        ("22.03-py3", "amd64", ""),
-    ],
-)
+@each_row(("tag", "architecture", "listed"), [
+    ("24.01-py3", "amd64", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"),
+    ("24.01-py3", "", "5.2 6.0 6.1 7.0 7.2 7.5 8.0 8.6 8.7 9.0+PTX"),
+    ("24.01-py3", "arm64", ""),
+    ("25.10-py3", "amd64", "7.5 8.0 8.6 9.0 10.0 12.0+PTX"),
+    ("25.10-py3", "arm64", "8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
+    ("20.06-py3", "amd64", "5.2 6.0 6.1 7.0 7.5 8.0+PTX"),
+    ("20.06-py3", "arm64", "6.0+ (stated)"),
+    ("19.10-py3", "amd64", "6.0+ (stated)"),
+    ("22.03-py3", "amd64", ""),
+])  # fmt: skip
 def test_capabilities_differ_by_architecture(tag: str, architecture: str, listed: str) -> None:
     row = TABLES.find_release(PYTORCH, tag)
     assert row.capabilities_on(architecture) == listed

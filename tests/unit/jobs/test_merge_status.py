@@ -32,26 +32,23 @@ def write_words(record: Record, began: str, ended: str = "", index: str = "") ->
         (record.folder / f"ended{index}").write_text(f"{ended}\n")
 
 
-@each_row(
-    ("began", "ended", "state", "code"),
-    [
-        ("12 n1 1000", "0 1060", State.DONE, 0),
-        ("12 n1 1000", "3 1060", State.FAILED, 3),
-        ("12 n1 1000", "255 1060", State.FAILED, 255),
-        ("12 n1 1000", "137 1060", State.FAILED, 137),
-        ("12 n1 1000", "143 1010", State.FAILED, 143),
-        ("12 n1 1000", "143 1060", State.TIMEOUT, None),
-        ("12 n1 1000", "", State.LOST, None),
-        ("12 n1 1000", "nonsense", State.LOST, None),
-        ("12 n1 1000", "0 900", State.LOST, None),  # of the run before it was put back into the queue
-        ("13 n1 1000", "0 1060", State.LOST, None),  # of the same script, submitted again by hand
-        ("", "0 1060", State.DONE, 0),
-        ("12 n1 1000\n/a\n/a\n12 n2 1010", "143 1020 12 n1 1000", State.LOST, None),  # the clock of n1 is fast
-        ("12 n1 1000\n/a\n/a\n12 n2 1010", "0 1060 12 n2 1010", State.DONE, 0),
-        ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 12 n1 1000", State.DONE, 0),  # again by hand, under another id
-        ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 13 n2 1010", State.LOST, None),
-    ],
-)
+@each_row(("began", "ended", "state", "code"), [
+    ("12 n1 1000", "0 1060", State.DONE, 0),
+    ("12 n1 1000", "3 1060", State.FAILED, 3),
+    ("12 n1 1000", "255 1060", State.FAILED, 255),
+    ("12 n1 1000", "137 1060", State.FAILED, 137),
+    ("12 n1 1000", "143 1010", State.FAILED, 143),
+    ("12 n1 1000", "143 1060", State.TIMEOUT, None),
+    ("12 n1 1000", "", State.LOST, None),
+    ("12 n1 1000", "nonsense", State.LOST, None),
+    ("12 n1 1000", "0 900", State.LOST, None),  # of the run before it was put back into the queue
+    ("13 n1 1000", "0 1060", State.LOST, None),  # of the same script, submitted again by hand
+    ("", "0 1060", State.DONE, 0),
+    ("12 n1 1000\n/a\n/a\n12 n2 1010", "143 1020 12 n1 1000", State.LOST, None),  # the clock of n1 is fast
+    ("12 n1 1000\n/a\n/a\n12 n2 1010", "0 1060 12 n2 1010", State.DONE, 0),
+    ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 12 n1 1000", State.DONE, 0),  # again by hand, under another id
+    ("12 n1 1000\n/a\n/a\n13 n2 1010", "0 1060 13 n2 1010", State.LOST, None),
+])  # fmt: skip
 def test_endings_without_the_scheduler_are_the_scripts(
     tmp_path: Path, began: str, ended: str, state: State, code: int | None
 ) -> None:

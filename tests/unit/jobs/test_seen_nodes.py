@@ -83,17 +83,14 @@ def test_remembered_nothing_where_it_is_not_meant(login: dict[str, str]) -> None
     assert remember_node(environ, Settings.load(environ=environ), NodeFacts(driver="\x1b]0;x\x07")) is None
 
 
-@each_row(
-    ("environ", "queue"),
-    [
-        ({"SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "gpu"}, "gpu"),
-        ({"PBS_JOBID": "1.server", "PBS_QUEUE": "rt_HF"}, "rt_HF"),
-        ({"JOB_ID": "7", "QUEUE": "all.q", "SGE_TASK_ID": "undefined"}, "all.q"),
-        ({"JOB_ID": "7", "QUEUE": "somebody's variable"}, ""),
-        ({"SLURM_JOB_PARTITION": "gpu"}, ""),
-        ({}, ""),
-    ],
-)
+@each_row(("environ", "queue"), [
+    ({"SLURM_JOB_ID": "1", "SLURM_JOB_PARTITION": "gpu"}, "gpu"),
+    ({"PBS_JOBID": "1.server", "PBS_QUEUE": "rt_HF"}, "rt_HF"),
+    ({"JOB_ID": "7", "QUEUE": "all.q", "SGE_TASK_ID": "undefined"}, "all.q"),
+    ({"JOB_ID": "7", "QUEUE": "somebody's variable"}, ""),
+    ({"SLURM_JOB_PARTITION": "gpu"}, ""),
+    ({}, ""),
+])  # fmt: skip
 def test_remembered_queue_is_that_of_the_job(environ: dict[str, str], queue: str) -> None:
     assert find_job_queue(environ) == queue
 

@@ -128,15 +128,12 @@ def test_torchrun_static_and_elastic() -> None:
     assert {"--nnodes=3:3", "--nproc_per_node=1", "--max_restarts=0"} < set(elastic)
 
 
-@each_row(
-    "command",
-    [
-        ["python", "/w/multiproc.py", "main.py"],
-        ["python", "-m", "torch.distributed.launch", "main.py"],
-        ["python", "-m", "torch.distributed.run", "main.py"],
-        ["python", "-m", "multiproc", "main.py"],
-    ],
-)
+@each_row("command", [
+    ["python", "/w/multiproc.py", "main.py"],
+    ["python", "-m", "torch.distributed.launch", "main.py"],
+    ["python", "-m", "torch.distributed.run", "main.py"],
+    ["python", "-m", "multiproc", "main.py"],
+])  # fmt: skip
 def test_multiproc_options_go_before_the_user_s(command: list[str]) -> None:
     found = rank_command(Contract.MULTIPROC, Rank(1, 2, 0, 1, 1, 2), Terms(MEETING, processes=8), command)
     assert [*found[: len(command) - 1], found[-1]] == command

@@ -65,14 +65,11 @@ def rewrite(**changes: object) -> str:
     return json.dumps({name: value for name, value in document.items() if value is not None})
 
 
-@each_row(
-    ("changes", "what"),
-    [
-        ({"kedge": "9.1", "colour": "red"}, "this node's does not know 'colour'"),
-        ({"kedge": "9.1", "contract": "telepathy"}, "this node's does not know the contract 'telepathy'"),
-        ({"kedge": "9.1", "contract": "a\n\x1b[31m" + "b" * 99}, "contract 'a??[31mbbb"),
-    ],
-)
+@each_row(("changes", "what"), [
+    ({"kedge": "9.1", "colour": "red"}, "this node's does not know 'colour'"),
+    ({"kedge": "9.1", "contract": "telepathy"}, "this node's does not know the contract 'telepathy'"),
+    ({"kedge": "9.1", "contract": "a\n\x1b[31m" + "b" * 99}, "contract 'a??[31mbbb"),
+])  # fmt: skip
 def test_an_order_of_a_newer_kedge_says_to_update_the_node(changes: dict[str, object], what: str) -> None:
     host = os.uname().nodename
     with pytest.raises(LaunchRefused) as refusal:

@@ -50,18 +50,15 @@ def test_world_of_any_other_kind_is_refused(size: int, data: some.DataObject) ->
     assert (found is None) == right
 
 
-@each_row(
-    ("launcher", "mpi_type", "family", "reason", "hint"),
-    [
-        ("srun", "pmix", MPICH, "MPICH 4.0.2 needs PMI-1 or PMI-2, and 'srun --mpi=pmix' does not", "--mpi-type pmi2"),
-        ("srun", "", MPICH, "'srun --mpi=none' does not offer it", "--mpi-type pmi2"),
-        ("srun", "pmi2", OPEN_MPI, "Open MPI 4.1.4 needs PMIx", "--mpi-type pmix"),
-        ("mpirun", "", MPICH, "PMI-2, and mpirun of this host does not offer it", "--launcher mpiexec"),
-        ("mpiexec", "", OPEN_MPI, "PMIx, and mpiexec of this host does not offer it", "--launcher mpirun"),
-        ("local", "", MPICH, "local of this host does not offer it", "--launcher mpiexec"),
-        ("mpirun", "", "", "", "kedge mpi check IMAGE"),
-    ],
-)
+@each_row(("launcher", "mpi_type", "family", "reason", "hint"), [
+    ("srun", "pmix", MPICH, "MPICH 4.0.2 needs PMI-1 or PMI-2, and 'srun --mpi=pmix' does not", "--mpi-type pmi2"),
+    ("srun", "", MPICH, "'srun --mpi=none' does not offer it", "--mpi-type pmi2"),
+    ("srun", "pmi2", OPEN_MPI, "Open MPI 4.1.4 needs PMIx", "--mpi-type pmix"),
+    ("mpirun", "", MPICH, "PMI-2, and mpirun of this host does not offer it", "--launcher mpiexec"),
+    ("mpiexec", "", OPEN_MPI, "PMIx, and mpiexec of this host does not offer it", "--launcher mpirun"),
+    ("local", "", MPICH, "local of this host does not offer it", "--launcher mpiexec"),
+    ("mpirun", "", "", "", "kedge mpi check IMAGE"),
+])  # fmt: skip
 def test_world_of_singletons_names_what_is_missing(
     launcher: str, mpi_type: str, family: str, reason: str, hint: str
 ) -> None:

@@ -49,13 +49,10 @@ def write(root: Path, name: str, text: str) -> None:
 
 SETTINGS = {
     "user/max_user_namespaces": ("0", "user.max_user_namespaces is 0", "sysctl user.max_user_namespaces=15000"),
-    "kernel/unprivileged_userns_clone": (
-        "0",
-        "kernel.unprivileged_userns_clone is 0",
-        "sysctl kernel.unprivileged_userns_clone=1",
-    ),
+    "kernel/unprivileged_userns_clone": ("0", "kernel.unprivileged_userns_clone is 0",
+         "sysctl kernel.unprivileged_userns_clone=1"),
     "kernel/apparmor_restrict_unprivileged_userns": ("1", "AppArmor forbids it", "profile with 'userns,'"),
-}
+}  # fmt: skip
 
 
 @each_row("name", SETTINGS)

@@ -88,20 +88,17 @@ def test_credentials_user_name_that_the_shell_took_away(tmp_path: Path, prefix: 
     assert "the shell replaces $oauthtoken by nothing" in findings[0].why
 
 
-@each_row(
-    ("value", "said"),
-    [
-        (f"{KEY}\n", "ends with a newline"),
-        (f" {KEY}", "has a space before or behind it"),
-        (f'"{KEY}"', "stands in quotes, which count as a part of it"),
-        (f"nvapi- {KEY}", "has a space in it"),
-        (f"{KEY}\u200b", "has a character in it that cannot be seen"),
-        ("<YOUR_API_KEY>", "is a placeholder, not a key"),
-        ("$NGC_API_KEY", "is a placeholder, not a key"),
-        ("your-api-key", "is a placeholder, not a key"),
-        ("hunter22", "does not look like an NGC API key"),
-    ],
-)
+@each_row(("value", "said"), [
+    (f"{KEY}\n", "ends with a newline"),
+    (f" {KEY}", "has a space before or behind it"),
+    (f'"{KEY}"', "stands in quotes, which count as a part of it"),
+    (f"nvapi- {KEY}", "has a space in it"),
+    (f"{KEY}\u200b", "has a character in it that cannot be seen"),
+    ("<YOUR_API_KEY>", "is a placeholder, not a key"),
+    ("$NGC_API_KEY", "is a placeholder, not a key"),
+    ("your-api-key", "is a placeholder, not a key"),
+    ("hunter22", "does not look like an NGC API key"),
+])  # fmt: skip
 def test_credentials_keys_that_are_none(tmp_path: Path, value: str, said: str) -> None:
     assert warnings(check(tmp_path, {"NGC_API_KEY": value})) == [f"the secret in NGC_API_KEY {said}"]
 
@@ -116,15 +113,12 @@ def test_credentials_user_name_other_than_the_one(tmp_path: Path) -> None:
     ]
 
 
-@each_row(
-    ("host", "user", "said"),
-    [
-        ("docker.io", USER, "the login for docker.io in {} is $oauthtoken"),
-        ("https://index.docker.io/v1/", "jane", "the login for docker.io in {} holds an NGC API key"),
-        ("ngc.nvidia.com", "jane", "{} has a login for ngc.nvidia.com, which is not a registry"),
-        ("nvrc.io", "jane", "{} has a login for nvrc.io, which is not a registry"),
-    ],
-)
+@each_row(("host", "user", "said"), [
+    ("docker.io", USER, "the login for docker.io in {} is $oauthtoken"),
+    ("https://index.docker.io/v1/", "jane", "the login for docker.io in {} holds an NGC API key"),
+    ("ngc.nvidia.com", "jane", "{} has a login for ngc.nvidia.com, which is not a registry"),
+    ("nvrc.io", "jane", "{} has a login for nvrc.io, which is not a registry"),
+])  # fmt: skip
 def test_credentials_for_the_wrong_host(tmp_path: Path, host: str, user: str, said: str) -> None:
     path = write_config(tmp_path, {"auths": {host: entry(user, KEY)}})
     assert said.format(path) in warnings(check(tmp_path))

@@ -37,15 +37,12 @@ def target(gpu: str, driver: str) -> Target:
     )
 
 
-@each_row(
-    ("gpu", "driver", "level", "said"),
-    [
-        ("H200", "580.95.05", OK, "runs natively"),
-        ("A100", "535.104.05", NOTE, "runs on NVIDIA A100"),
-        ("A100", "450.80.02", FAIL, "does not run"),
-        ("K40", "470.57.02", FAIL, "does not run"),
-    ],
-)
+@each_row(("gpu", "driver", "level", "said"), [
+    ("H200", "580.95.05", OK, "runs natively"),
+    ("A100", "535.104.05", NOTE, "runs on NVIDIA A100"),
+    ("A100", "450.80.02", FAIL, "does not run"),
+    ("K40", "470.57.02", FAIL, "does not run"),
+])  # fmt: skip
 def test_image_verdict_is_a_finding(gpu: str, driver: str, level: str, said: str, tmp_path: Path) -> None:
     traits = replace(PLAIN, capabilities=Fact("5.2 6.0 7.0 7.5 8.0 8.6 9.0+PTX"), driver=Fact("550.54.14"))
     place = target(gpu, driver)

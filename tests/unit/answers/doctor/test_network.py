@@ -87,16 +87,13 @@ def test_proxies_of_two_spellings_that_differ(tmp_path: Path) -> None:
     assert PASSWORD not in repr(findings)
 
 
-@each_row(
-    ("value", "said"),
-    [
-        ("localhost 127.0.0.1", "commas separate entries"),
-        ("localhost;nvcr.io", "commas separate entries"),
-        ("https://nvcr.io", "it has a scheme"),
-        ("*nvcr.io", "a star works only at the beginning"),
-        ("reg*.example.org", "a star works only at the beginning"),
-    ],
-)
+@each_row(("value", "said"), [
+    ("localhost 127.0.0.1", "commas separate entries"),
+    ("localhost;nvcr.io", "commas separate entries"),
+    ("https://nvcr.io", "it has a scheme"),
+    ("*nvcr.io", "a star works only at the beginning"),
+    ("reg*.example.org", "a star works only at the beginning"),
+])  # fmt: skip
 def test_proxies_exceptions_that_exempt_nothing(tmp_path: Path, value: str, said: str) -> None:
     findings = check_proxies(surround(tmp_path, {"no_proxy": value}))
     assert said in find(findings, WARNING).what
@@ -143,17 +140,14 @@ def test_registries_silence_in_jobs_says_where_to_pull(tmp_path: Path) -> None:
     assert "in-job" in finding.fix
 
 
-@each_row(
-    ("kind", "said"),
-    [
-        (FailureKind.CERTIFICATE, "KEDGE_CA_BUNDLE"),
-        (FailureKind.CERTIFICATE_NAME, "KEDGE_CA_BUNDLE"),
-        (FailureKind.CERTIFICATE_TIME, "date -u"),
-        (FailureKind.PROXY_LOGIN, "USER:PASSWORD@HOST:PORT"),
-        (FailureKind.PROXY, "whether the proxy allows it"),
-        (FailureKind.NOT_TLS, "http://"),
-    ],
-)
+@each_row(("kind", "said"), [
+    (FailureKind.CERTIFICATE, "KEDGE_CA_BUNDLE"),
+    (FailureKind.CERTIFICATE_NAME, "KEDGE_CA_BUNDLE"),
+    (FailureKind.CERTIFICATE_TIME, "date -u"),
+    (FailureKind.PROXY_LOGIN, "USER:PASSWORD@HOST:PORT"),
+    (FailureKind.PROXY, "whether the proxy allows it"),
+    (FailureKind.NOT_TLS, "http://"),
+])  # fmt: skip
 def test_registries_trouble_has_its_remedy(tmp_path: Path, kind: FailureKind, said: str) -> None:
     assert said in find(judge_reach([reach("nvcr.io", kind)], {}, surround(tmp_path)), WARNING).fix
 

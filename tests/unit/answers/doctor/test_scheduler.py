@@ -85,14 +85,11 @@ def test_scheduler_that_says_nothing_is_told_in_time(machine: Machine) -> None:
     assert finding.what.startswith("slurm 23.11.4 did not answer 'sinfo -h -a -o %R' within 2.2 s")
 
 
-@each_row(
-    ("said", "level", "fix"),
-    [
-        ("slurm_load_partitions: Unable to contact slurm controller (connect failure)", FAIL, "does not answer"),
-        ("fatal: Could not establish a configuration source", WARNING, "SLURM_CONF"),
-        ("\033[2J something new", FAIL, "show the message to the site"),
-    ],
-)
+@each_row(("said", "level", "fix"), [
+    ("slurm_load_partitions: Unable to contact slurm controller (connect failure)", FAIL, "does not answer"),
+    ("fatal: Could not establish a configuration source", WARNING, "SLURM_CONF"),
+    ("\033[2J something new", FAIL, "show the message to the site"),
+])  # fmt: skip
 def test_scheduler_that_refuses(machine: Machine, said: str, level: str, fix: str) -> None:
     machine.add("sbatch", "exit 1")
     machine.add("sinfo", f"echo '{said}' >&2; exit 1")
@@ -131,16 +128,13 @@ def test_mpi_plugins_as_srun_prints_them() -> None:
     assert parse_mpi_types("srun: fatal: Could not establish a configuration source\n") == []
 
 
-@each_row(
-    ("plugins", "mpi_type", "level", "said"),
-    [
-        (("none", "pmi2", "pmix"), "", OK, "srun has none, pmi2, pmix"),
-        (("none", "pmi2", "pmix"), "pmix_v9", WARNING, "srun refuses that"),
-        (("none", "pmi2"), "", NOTE, "support PMIx only"),
-        (("none",), "", WARNING, "rank 0 of 1"),
-        (("none", "cray_shasta"), "", NOTE, "PMIx"),
-    ],
-)
+@each_row(("plugins", "mpi_type", "level", "said"), [
+    (("none", "pmi2", "pmix"), "", OK, "srun has none, pmi2, pmix"),
+    (("none", "pmi2", "pmix"), "pmix_v9", WARNING, "srun refuses that"),
+    (("none", "pmi2"), "", NOTE, "support PMIx only"),
+    (("none",), "", WARNING, "rank 0 of 1"),
+    (("none", "cray_shasta"), "", NOTE, "PMIx"),
+])  # fmt: skip
 def test_mpi_plugins_are_judged(
     machine: Machine, plugins: tuple[str, ...], mpi_type: str, level: str, said: str
 ) -> None:
@@ -150,15 +144,12 @@ def test_mpi_plugins_are_judged(
     assert said in finding.what + finding.why
 
 
-@each_row(
-    ("account", "requires", "level", "said"),
-    [
-        ("p_mine", (), OK, "yours: p_mine, p_other"),
-        ("p_gone", (), WARNING, "Slurm has no account 'p_gone' for you; yours: p_mine, p_other"),
-        ("", ("account",), NOTE, "yours: p_mine, p_other"),
-        ("", (), OK, "yours: p_mine, p_other"),
-    ],
-)
+@each_row(("account", "requires", "level", "said"), [
+    ("p_mine", (), OK, "yours: p_mine, p_other"),
+    ("p_gone", (), WARNING, "Slurm has no account 'p_gone' for you; yours: p_mine, p_other"),
+    ("", ("account",), NOTE, "yours: p_mine, p_other"),
+    ("", (), OK, "yours: p_mine, p_other"),
+])  # fmt: skip
 def test_accounts_are_compared(
     machine: Machine, account: str, requires: tuple[str, ...], level: str, said: str
 ) -> None:
@@ -172,15 +163,12 @@ def test_accounts_without_a_database_are_nothing(machine: Machine) -> None:
     assert check_accounts(machine.seen) == []
 
 
-@each_row(
-    ("site", "level", "said"),
-    [
-        ("local", NOTE, "no scheduler found"),
-        ("generic-slurm", NOTE, "this cluster has no profile"),
-        ("zih-taurus", WARNING, "is switched off"),
-        ("zih-alpha", OK, "zih-alpha ("),
-    ],
-)
+@each_row(("site", "level", "said"), [
+    ("local", NOTE, "no scheduler found"),
+    ("generic-slurm", NOTE, "this cluster has no profile"),
+    ("zih-taurus", WARNING, "is switched off"),
+    ("zih-alpha", OK, "zih-alpha ("),
+])  # fmt: skip
 def test_site_is_told(machine: Machine, site: str, level: str, said: str) -> None:
     finding = check_site(replace(machine.seen, site=load_site(site, FOLDERS)))[0]
     assert (finding.level, said in finding.what) == (level, True)

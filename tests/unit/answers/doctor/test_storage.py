@@ -71,14 +71,11 @@ def test_store_levels() -> None:
     assert judge_store(replace(STORE, files_left=None), None).level == OK
 
 
-@each_row(
-    ("origin", "fix"),
-    [
-        ("environment: KEDGE_CACHEDIR", "export KEDGE_CACHEDIR=/scratch/ada/kedge"),
-        ("flag: --cache-dir", "--cache-dir /scratch/ada/kedge"),
-        ("user: /home/ada/.config/kedge/config.toml", "kedge config set cache_directory /scratch/ada/kedge"),
-    ],
-)
+@each_row(("origin", "fix"), [
+    ("environment: KEDGE_CACHEDIR", "export KEDGE_CACHEDIR=/scratch/ada/kedge"),
+    ("flag: --cache-dir", "--cache-dir /scratch/ada/kedge"),
+    ("user: /home/ada/.config/kedge/config.toml", "kedge config set cache_directory /scratch/ada/kedge"),
+])  # fmt: skip
 def test_store_is_moved_by_what_put_it_there(origin: str, fix: str) -> None:
     assert judge_store(replace(STORE, origin=origin, is_writable=False), SCRATCH).fix == fix
 

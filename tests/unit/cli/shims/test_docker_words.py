@@ -102,27 +102,24 @@ def test_variables_gpus_binds_and_ports_as_kedge_has_them(tmp_path: Path, monkey
     assert len(meant.warnings) == 1
 
 
-@each_row(
-    ("line", "message", "hint"),
-    [
-        ("run -d x", "needs a daemon", "kedge instance run"),
-        ("run -dit x", "needs a daemon", "kedge instance run"),
-        ("create x", "needs a daemon", "docker run"),
-        ("run", "needs an image", "IMAGE"),
-        ("run -v data:/data x", "no volume 'data'", "name a directory"),
-        ("run -v /data x", "anonymous volumes", "--tmpfs"),
-        ("run --no-such x", "'docker run --no-such' is not supported", "kedge"),
-        ("compose up", "does not support 'docker compose'", "instance"),
-        ("image prune", "does not support 'docker prune'", "kedge cache clean"),
-        ("buld x", "has no verb 'buld'", "build"),
-        ("build --network none .", "host's network", "RUN --network=none"),
-        ("pull --all-tags x", "'docker pull --all-tags' is not supported", ""),
-        ("pull", "needs an image", ""),
-        ("tag a", "needs two names", ""),
-        ("save x", "standard output", "-o FILE.tar"),
-        ("--nonsense images", "has no option --nonsense", "docker --help"),
-    ],
-)
+@each_row(("line", "message", "hint"), [
+    ("run -d x", "needs a daemon", "kedge instance run"),
+    ("run -dit x", "needs a daemon", "kedge instance run"),
+    ("create x", "needs a daemon", "docker run"),
+    ("run", "needs an image", "IMAGE"),
+    ("run -v data:/data x", "no volume 'data'", "name a directory"),
+    ("run -v /data x", "anonymous volumes", "--tmpfs"),
+    ("run --no-such x", "'docker run --no-such' is not supported", "kedge"),
+    ("compose up", "does not support 'docker compose'", "instance"),
+    ("image prune", "does not support 'docker prune'", "kedge cache clean"),
+    ("buld x", "has no verb 'buld'", "build"),
+    ("build --network none .", "host's network", "RUN --network=none"),
+    ("pull --all-tags x", "'docker pull --all-tags' is not supported", ""),
+    ("pull", "needs an image", ""),
+    ("tag a", "needs two names", ""),
+    ("save x", "standard output", "-o FILE.tar"),
+    ("--nonsense images", "has no option --nonsense", "docker --help"),
+])  # fmt: skip
 def test_what_kedge_cannot_do_it_says(line: str, message: str, hint: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         run(line)

@@ -84,16 +84,13 @@ def test_a_name_of_an_earlier_job_with_the_same_number_does_not_count(tmp_path: 
         translate(shlex.split("--container-name=n id"), later)
 
 
-@each_row(
-    ("line", "said"),
-    [
-        ("--container-image=x", "there is none"),
-        ("--container-mounts=/a id", "need an image"),
-        ("--container-image=x --container-save=/y id", "--container-save"),
-        ("--container-image=x --container-mounts=umount:/a id", "umount:/a"),
-        ("--container-image=x --container-name=a/b id", "is no name"),
-    ],
-)
+@each_row(("line", "said"), [
+    ("--container-image=x", "there is none"),
+    ("--container-mounts=/a id", "need an image"),
+    ("--container-image=x --container-save=/y id", "--container-save"),
+    ("--container-image=x --container-mounts=umount:/a id", "umount:/a"),
+    ("--container-image=x --container-name=a/b id", "is no name"),
+])  # fmt: skip
 def test_what_is_refused_has_a_reason(line: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as raised:
         translate(shlex.split(line), {})

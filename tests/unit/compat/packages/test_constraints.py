@@ -27,12 +27,9 @@ def test_constraints_are_own_versions_without_tools() -> None:
     ]  # fmt: skip
     assert render_constraints(packages) == "epoch==1!2.0.post1.dev3\ntorch==2.1.0a0+32f93b1.nv24.03\n"
     packages = [
-        package("numpy", "1.24", SYSTEM),
-        package("numpy", "1.26"),
-        package("six", "1.16", SYSTEM),
-        package("click", "8.0"),
-        package("click", "8.1", "/opt/conda/lib/python3.12/site-packages"),
-    ]
+        package("numpy", "1.24", SYSTEM), package("numpy", "1.26"), package("six", "1.16", SYSTEM),
+        package("click", "8.0"), package("click", "8.1", "/opt/conda/lib/python3.12/site-packages"),
+    ]  # fmt: skip
     assert render_constraints(packages, ["Six"]) == "numpy==1.26\n"
     text = (
         "# by the vendor\n-c other.txt\ntorch==2.1 # built here\nnumpy<2\nruamel.yaml [x] == 1 ; python_version>'3'\n"

@@ -85,18 +85,15 @@ def test_convert_keeps_what_it_cannot_say() -> None:
     assert {each.line for each in done.left} == {2, 3, 6}
 
 
-@each_row(
-    ("directives", "command", "expected"),
-    [
-        ("-n 8", "srun --mpi=pmix singularity exec x.sif a", (Parallel.MPI, "", 8)),
-        ("-n 8", "srun singularity exec x.sif a", (Parallel.TASKS, "", 8)),
-        ("-N 1", "srun singularity exec x.sif a", (Parallel.SINGLE, "", None)),
-        ("-N 1", "srun -n 4 singularity exec x.sif a", (Parallel.TASKS, "", 4)),
-        ("-N 2", "mpirun -np 8 -npernode 4 singularity exec x.sif a", (Parallel.MPI, "mpirun", 8)),
-        ("-N 1 -n 8", "ibrun apptainer exec x.sif a", (Parallel.MPI, "ibrun", 8)),
-        ("-N 1 -n 2", "srun --ntasks=$SLURM_NTASKS --mpi=none kedge exec x.sif a", (Parallel.TASKS, "", 2)),
-    ],
-)
+@each_row(("directives", "command", "expected"), [
+    ("-n 8", "srun --mpi=pmix singularity exec x.sif a", (Parallel.MPI, "", 8)),
+    ("-n 8", "srun singularity exec x.sif a", (Parallel.TASKS, "", 8)),
+    ("-N 1", "srun singularity exec x.sif a", (Parallel.SINGLE, "", None)),
+    ("-N 1", "srun -n 4 singularity exec x.sif a", (Parallel.TASKS, "", 4)),
+    ("-N 2", "mpirun -np 8 -npernode 4 singularity exec x.sif a", (Parallel.MPI, "mpirun", 8)),
+    ("-N 1 -n 8", "ibrun apptainer exec x.sif a", (Parallel.MPI, "ibrun", 8)),
+    ("-N 1 -n 2", "srun --ntasks=$SLURM_NTASKS --mpi=none kedge exec x.sif a", (Parallel.TASKS, "", 2)),
+])  # fmt: skip
 def test_convert_reads_launchers(directives: str, command: str, expected: tuple[Parallel, str, int | None]) -> None:
     job = convert(slurm(directives, command)).job
     assert (job.parallel, job.launcher, job.tasks) == expected
@@ -284,17 +281,14 @@ def test_convert_keeps_lines_in_their_place() -> None:
     assert job.setup == ("export A=1", "B=$A/x", "export A=2", "export C=$B", "X=$E", "export E=5", "export X")
 
 
-@each_row(
-    ("body", "command"),
-    [
-        ('CMD="bash x.sh"\nsingularity exec I.sif $CMD', ("bash", "x.sh")),
-        ('CMD="bash x.sh"\nsingularity exec I.sif "$CMD"', ("bash x.sh",)),
-        ("A=1\nCMD='run -n 2'\nsingularity exec I.sif $CMD --a=$A", ("run", "-n", "2", "--a=1")),
-        ("CMD=\nsingularity exec I.sif a $CMD b", ("a", "b")),
-        ('BASE=/d\nDATA=$BASE/x\nsingularity exec I.sif a "$DATA"', ("a", "/d/x")),
-        ("CMD='a *.txt'\nsingularity exec I.sif \"$CMD\"", ("a *.txt",)),
-    ],
-)
+@each_row(("body", "command"), [
+    ('CMD="bash x.sh"\nsingularity exec I.sif $CMD', ("bash", "x.sh")),
+    ('CMD="bash x.sh"\nsingularity exec I.sif "$CMD"', ("bash x.sh",)),
+    ("A=1\nCMD='run -n 2'\nsingularity exec I.sif $CMD --a=$A", ("run", "-n", "2", "--a=1")),
+    ("CMD=\nsingularity exec I.sif a $CMD b", ("a", "b")),
+    ('BASE=/d\nDATA=$BASE/x\nsingularity exec I.sif a "$DATA"', ("a", "/d/x")),
+    ("CMD='a *.txt'\nsingularity exec I.sif \"$CMD\"", ("a *.txt",)),
+])  # fmt: skip
 def test_convert_splits_words_as_a_shell_does(body: str, command: tuple[str, ...]) -> None:
     job = convert(slurm("-N 1", body)).job
     assert (job.image, job.command) == ("I.sif", command)
@@ -382,28 +376,25 @@ def test_convert_knows_images_of_pyxis(image: str, expected: str) -> None:
     assert convert(slurm("-N 1", f"srun --container-image={image} a")).job.image == expected
 
 
-@each_row(
-    ("body", "why"),
-    [
-        ("source vars.sh\nsingularity exec I.sif a $V", "'source' in line 3 may set variables"),
-        ('V="a b"\n. ./vars.sh\nsingularity exec I.sif a $V', "'.' in line 4 may set variables"),
-        ("V=a; test -f x && . ./vars.sh\nsingularity exec I.sif a $V", "'.' in line 3 may set variables"),
-        ("V=a\neval 'V=b'\nsingularity exec I.sif a $V", "'eval' in line 4 may set variables"),
-        ("V=a\nbuiltin printf -v V b\nsingularity exec I.sif a $V", "'printf' in line 4 may set variables"),
-        ("V=a\nexport $(cat .env)\nsingularity exec I.sif a $V", "'export' in line 4 may set variables"),
-        ("IMG=I.sif\nsource vars.sh\nsingularity exec $IMG a", "'source' in line 4 may set variables"),
-        ("D=/d\nsource vars.sh\nsingularity exec -B $D I.sif a", "'source' in line 4 may set variables"),
-        ('IFS=,\nL="a,b,c"\nsingularity exec I.sif a $L', "IFS in line 3 changes where"),
-        ('set -- one two\nsingularity exec I.sif a "$1" "$2"', "'set' in line 3 gives the script other arguments"),
-        ('set -o noglob\nV="*"\nsingularity exec I.sif a $V', "'set' in line 3 keeps the shell from"),
-        ('set -euf\nV="*"\nsingularity exec I.sif a $V', "'set' in line 3 keeps the shell from"),
-        ('X=1\nsingularity exec I.sif sh -c "echo $X \\$X"', "would see the variable X"),
-        ("X=1\nY=$(date)\nsingularity exec I.sif sh -c 'echo $X' $X$Y", "would see the variable X"),
-        ('ARGS="-l *.sh"\nsingularity exec I.sif ls $ARGS', "the variable ARGS holds a pattern"),
-        ("F=$HOME/*.sh\nsingularity exec I.sif ls $F", "the variable F holds a pattern"),
-        ("singularity exec I.sif sh -c \"echo '$(hostname)'\"", "is expanded on the node"),
-    ],
-)
+@each_row(("body", "why"), [
+    ("source vars.sh\nsingularity exec I.sif a $V", "'source' in line 3 may set variables"),
+    ('V="a b"\n. ./vars.sh\nsingularity exec I.sif a $V', "'.' in line 4 may set variables"),
+    ("V=a; test -f x && . ./vars.sh\nsingularity exec I.sif a $V", "'.' in line 3 may set variables"),
+    ("V=a\neval 'V=b'\nsingularity exec I.sif a $V", "'eval' in line 4 may set variables"),
+    ("V=a\nbuiltin printf -v V b\nsingularity exec I.sif a $V", "'printf' in line 4 may set variables"),
+    ("V=a\nexport $(cat .env)\nsingularity exec I.sif a $V", "'export' in line 4 may set variables"),
+    ("IMG=I.sif\nsource vars.sh\nsingularity exec $IMG a", "'source' in line 4 may set variables"),
+    ("D=/d\nsource vars.sh\nsingularity exec -B $D I.sif a", "'source' in line 4 may set variables"),
+    ('IFS=,\nL="a,b,c"\nsingularity exec I.sif a $L', "IFS in line 3 changes where"),
+    ('set -- one two\nsingularity exec I.sif a "$1" "$2"', "'set' in line 3 gives the script other arguments"),
+    ('set -o noglob\nV="*"\nsingularity exec I.sif a $V', "'set' in line 3 keeps the shell from"),
+    ('set -euf\nV="*"\nsingularity exec I.sif a $V', "'set' in line 3 keeps the shell from"),
+    ('X=1\nsingularity exec I.sif sh -c "echo $X \\$X"', "would see the variable X"),
+    ("X=1\nY=$(date)\nsingularity exec I.sif sh -c 'echo $X' $X$Y", "would see the variable X"),
+    ('ARGS="-l *.sh"\nsingularity exec I.sif ls $ARGS', "the variable ARGS holds a pattern"),
+    ("F=$HOME/*.sh\nsingularity exec I.sif ls $F", "the variable F holds a pattern"),
+    ("singularity exec I.sif sh -c \"echo '$(hostname)'\"", "is expanded on the node"),
+])  # fmt: skip
 def test_convert_keeps_whole_what_other_lines_change(body: str, why: str) -> None:
     done = convert(slurm("-N 1", body))
     assert (done.job.image, done.job.command[:3]) == ("", ("bash", "-c", body))
@@ -430,20 +421,17 @@ def test_convert_says_that_a_script_takes_arguments_only_where_it_does() -> None
         assert any("takes arguments" in remark for _, remark in remarks) == takes, body
 
 
-@each_row(
-    ("body", "command"),
-    [
-        ("source env.sh\nsingularity exec I.sif a", ("a",)),
-        ("source /etc/profile.d/modules.sh\nV=b\nsingularity exec I.sif a $V", ("a", "b")),
-        ("source env.sh\nV=b\nsingularity exec I.sif a $V", ("a", "b")),
-        ("source env.sh\nsingularity exec I.sif a $SLURM_JOB_ID", ("sh", "-c", "exec a $SLURM_JOB_ID")),
-        ("source env.sh\nsingularity exec -B $PWD I.sif a", ("a",)),
-        ("set -euo pipefail\nV=b\nsingularity exec I.sif a $V", ("a", "b")),
-        ("cat > c <<'EOF'\n$1\nEOF\nsingularity exec I.sif a", ("a",)),
-        ('export X=1\nsingularity exec I.sif sh -c "echo $X \\$X"', ("sh", "-c", 'exec sh -c "echo $X \\$X"')),
-        ('F="*.sh"\nG=$(date)\nsingularity exec I.sif ls "$F" $G', ("sh", "-c", 'exec ls "$F" $G')),
-    ],
-)
+@each_row(("body", "command"), [
+    ("source env.sh\nsingularity exec I.sif a", ("a",)),
+    ("source /etc/profile.d/modules.sh\nV=b\nsingularity exec I.sif a $V", ("a", "b")),
+    ("source env.sh\nV=b\nsingularity exec I.sif a $V", ("a", "b")),
+    ("source env.sh\nsingularity exec I.sif a $SLURM_JOB_ID", ("sh", "-c", "exec a $SLURM_JOB_ID")),
+    ("source env.sh\nsingularity exec -B $PWD I.sif a", ("a",)),
+    ("set -euo pipefail\nV=b\nsingularity exec I.sif a $V", ("a", "b")),
+    ("cat > c <<'EOF'\n$1\nEOF\nsingularity exec I.sif a", ("a",)),
+    ('export X=1\nsingularity exec I.sif sh -c "echo $X \\$X"', ("sh", "-c", 'exec sh -c "echo $X \\$X"')),
+    ('F="*.sh"\nG=$(date)\nsingularity exec I.sif ls "$F" $G', ("sh", "-c", 'exec ls "$F" $G')),
+])  # fmt: skip
 def test_convert_still_takes_apart_what_other_lines_leave_alone(body: str, command: tuple[str, ...]) -> None:
     job = convert(slurm("-N 1", body)).job
     assert (job.image, job.command) == ("I.sif", command)

@@ -113,18 +113,15 @@ def test_reader_finds_containers_with_options_and_launchers() -> None:
     assert call.gives_gpus
 
 
-@each_row(
-    ("command", "program", "image"),
-    [
-        ("singularity run -B/data image.sif", "singularity", "image.sif"),
-        ("/opt/bin/singularity exec --bind=/a image.sif ls", "singularity", "image.sif"),
-        ("srun -N 2 --container-image=nvcr.io#nvidia/cuda --container-mounts /a:/b ls", "srun", "nvcr.io#nvidia/cuda"),
-        ("enroot start --mount /a:/b --rw ubuntu ls", "enroot", "ubuntu"),
-        ("shifter --image=docker:ubuntu:20.04 ls", "shifter", "docker:ubuntu:20.04"),
-        ("if true; then kedge exec $IMG ls; fi", "kedge", "$IMG"),
-        ("OMP_NUM_THREADS=1 mpirun -np 8 -npernode 4 singularity run --nv x.sif", "singularity", "x.sif"),
-    ],
-)
+@each_row(("command", "program", "image"), [
+    ("singularity run -B/data image.sif", "singularity", "image.sif"),
+    ("/opt/bin/singularity exec --bind=/a image.sif ls", "singularity", "image.sif"),
+    ("srun -N 2 --container-image=nvcr.io#nvidia/cuda --container-mounts /a:/b ls", "srun", "nvcr.io#nvidia/cuda"),
+    ("enroot start --mount /a:/b --rw ubuntu ls", "enroot", "ubuntu"),
+    ("shifter --image=docker:ubuntu:20.04 ls", "shifter", "docker:ubuntu:20.04"),
+    ("if true; then kedge exec $IMG ls; fi", "kedge", "$IMG"),
+    ("OMP_NUM_THREADS=1 mpirun -np 8 -npernode 4 singularity run --nv x.sif", "singularity", "x.sif"),
+])  # fmt: skip
 def test_reader_finds_every_runtime(command: str, program: str, image: str) -> None:
     (call,) = _call(command).containers
     assert (call.program, call.image and call.image.text) == (program, image)

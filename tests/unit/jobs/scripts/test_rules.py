@@ -203,15 +203,12 @@ def _tutorial(name: str, first: str, last: str) -> str:
     )
 
 
-@each_row(
-    ("name", "first", "last", "site", "expected"),
-    [
-        ("001", "#!/bin/bash\n> #SBATCH --job-name", "--batch_size 16'", SDUMONT, {"queue-needs-gpus", "placeholder"}),
-        ("002", "#!/bin/sh\n#$ -l rt_F=1", "cnn_mnist.py\nsingularity", ABCI, {"retired-queue"}),
-        ("002", "#!/bin/sh\n#$ -l rt_F=2", "mpirun -np 8", ABCI, {"retired-queue"}),
-        ("004", "#!/bin/bash\n\n\t#SBATCH -J calculate-pi-mpi", "ibrun apptainer run", FRONTERA, {"missing-nv"}),
-    ],
-)
+@each_row(("name", "first", "last", "site", "expected"), [
+    ("001", "#!/bin/bash\n> #SBATCH --job-name", "--batch_size 16'", SDUMONT, {"queue-needs-gpus", "placeholder"}),
+    ("002", "#!/bin/sh\n#$ -l rt_F=1", "cnn_mnist.py\nsingularity", ABCI, {"retired-queue"}),
+    ("002", "#!/bin/sh\n#$ -l rt_F=2", "mpirun -np 8", ABCI, {"retired-queue"}),
+    ("004", "#!/bin/bash\n\n\t#SBATCH -J calculate-pi-mpi", "ibrun apptainer run", FRONTERA, {"missing-nv"}),
+])  # fmt: skip
 def test_rules_read_the_tutorials(name: str, first: str, last: str, site: Site, expected: set[str]) -> None:
     text = _tutorial(name, first, last)
     script = read_script(text)
@@ -271,22 +268,19 @@ def test_rules_compare_processes_with_gpus(text: str, site: Site | None, said: s
     assert found.remedy.startswith(remedy)
 
 
-@each_row(
-    "text",
-    [
-        slurm(EIGHT, "torchrun --nproc_per_node=8 a.py"),
-        slurm(EIGHT, "torchrun --nproc_per_node=gpu a.py"),
-        slurm(EIGHT, "torchrun --nproc_per_node=$SLURM_GPUS_ON_NODE a.py"),
-        slurm(EIGHT, "echo --nproc_per_node_count 4"),
-        slurm(EIGHT, "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=4 a.py"),
-        slurm(EIGHT, "torchrun --nproc_per_node=4 a.py &\ntorchrun --nproc_per_node=4 b.py &\nwait"),
-        slurm(EIGHT, "srun --gpus=4 torchrun --nproc_per_node=4 a.py"),
-        slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 1 singularity exec --nv x.sif torchrun a.py"),
-        slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 16 singularity exec --nv x.sif a"),  # ranks may share one
-        slurm("-N 2 --gpus-per-node=4", "srun -N 2 singularity exec --nv x.sif a"),
-        slurm("-N 1", "torchrun --nproc_per_node=4 a.py"),
-    ],
-)
+@each_row("text", [
+    slurm(EIGHT, "torchrun --nproc_per_node=8 a.py"),
+    slurm(EIGHT, "torchrun --nproc_per_node=gpu a.py"),
+    slurm(EIGHT, "torchrun --nproc_per_node=$SLURM_GPUS_ON_NODE a.py"),
+    slurm(EIGHT, "echo --nproc_per_node_count 4"),
+    slurm(EIGHT, "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=4 a.py"),
+    slurm(EIGHT, "torchrun --nproc_per_node=4 a.py &\ntorchrun --nproc_per_node=4 b.py &\nwait"),
+    slurm(EIGHT, "srun --gpus=4 torchrun --nproc_per_node=4 a.py"),
+    slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 1 singularity exec --nv x.sif torchrun a.py"),
+    slurm("-N 2 --gpus-per-node=4", "mpirun -npernode 16 singularity exec --nv x.sif a"),  # ranks may share one
+    slurm("-N 2 --gpus-per-node=4", "srun -N 2 singularity exec --nv x.sif a"),
+    slurm("-N 1", "torchrun --nproc_per_node=4 a.py"),
+])  # fmt: skip
 def test_rules_leave_processes_alone_that_may_be_meant(text: str) -> None:
     assert "processes-and-gpus" not in {each.rule for each in check(text)}
 

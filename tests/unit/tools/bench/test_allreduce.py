@@ -41,18 +41,15 @@ def test_allreduce_of_ranks_that_are_alone_is_no_result(values: list[dict[str, o
 NGC = ImageTools(("all_reduce_perf_mpi", "all_reduce_perf", "python3"), has_torch=True, has_mpi=True)
 
 
-@each_row(
-    ("tools", "gpus", "nodes", "way"),
-    [
-        (NGC, 8, 2, NCCL_TESTS),
-        (NGC, 0, 2, MPI),
-        (ImageTools(("python3",), has_torch=True, has_mpi=True), 4, 2, NCCL),
-        (ImageTools(("python3",), has_torch=True), 0, 2, GLOO),
-        (ImageTools(("all_reduce_perf",), has_torch=True), 4, 1, NCCL_TESTS),
-        (ImageTools(("all_reduce_perf",), has_torch=True), 4, 2, NCCL),
-        (ImageTools(has_mpi=True), 4, 2, MPI),
-    ],
-)
+@each_row(("tools", "gpus", "nodes", "way"), [
+    (NGC, 8, 2, NCCL_TESTS),
+    (NGC, 0, 2, MPI),
+    (ImageTools(("python3",), has_torch=True, has_mpi=True), 4, 2, NCCL),
+    (ImageTools(("python3",), has_torch=True), 0, 2, GLOO),
+    (ImageTools(("all_reduce_perf",), has_torch=True), 4, 1, NCCL_TESTS),
+    (ImageTools(("all_reduce_perf",), has_torch=True), 4, 2, NCCL),
+    (ImageTools(has_mpi=True), 4, 2, MPI),
+])  # fmt: skip
 def test_ways_are_chosen_by_image_and_gpus(tools: ImageTools, gpus: int, nodes: int, way: str) -> None:
     found, reason = choose_way("auto", tools, gpus=gpus, nodes=nodes)
     assert found == way
@@ -60,15 +57,12 @@ def test_ways_are_chosen_by_image_and_gpus(tools: ImageTools, gpus: int, nodes: 
     assert choose_way(way, tools, gpus=gpus, nodes=nodes)[0] == way
 
 
-@each_row(
-    ("way", "tools", "gpus", "nodes", "reason"),
-    [
-        (NCCL, NGC, 0, 1, "there are no GPUs"),
-        (NCCL_TESTS, ImageTools(("all_reduce_perf",)), 4, 2, "built without MPI"),
-        (GLOO, ImageTools(has_mpi=True), 0, 1, "the image has no torch"),
-        (MPI, ImageTools(has_torch=True), 0, 1, "the image has no MPI"),
-    ],
-)
+@each_row(("way", "tools", "gpus", "nodes", "reason"), [
+    (NCCL, NGC, 0, 1, "there are no GPUs"),
+    (NCCL_TESTS, ImageTools(("all_reduce_perf",)), 4, 2, "built without MPI"),
+    (GLOO, ImageTools(has_mpi=True), 0, 1, "the image has no torch"),
+    (MPI, ImageTools(has_torch=True), 0, 1, "the image has no MPI"),
+])  # fmt: skip
 def test_ways_that_are_not_possible_are_refused(
     way: str, tools: ImageTools, gpus: int, nodes: int, reason: str
 ) -> None:

@@ -17,16 +17,13 @@ def make_record(*values: float, unit: str = "GFLOP/s", machine: Machine | None =
     return BenchRecord("matmul", (Figure("1024 float32", unit, values),), machine or Machine("a", "cpu", 2), "x.sif")
 
 
-@each_row(
-    ("first", "second", "unit", "verdict"),
-    [
-        ((100, 101, 102), (101, 103, 105), "GFLOP/s", SAME),
-        ((100, 101, 102), (103, 104, 105), "GFLOP/s", FASTER),
-        ((100, 101, 102), (90, 91, 92), "GFLOP/s", SLOWER),
-        ((1.0, 1.1, 1.2), (0.5, 0.6, 0.7), "s", FASTER),
-        ((1.0, 1.1, 1.2), (1.5, 1.6, 1.7), "s", SLOWER),
-    ],
-)
+@each_row(("first", "second", "unit", "verdict"), [
+    ((100, 101, 102), (101, 103, 105), "GFLOP/s", SAME),
+    ((100, 101, 102), (103, 104, 105), "GFLOP/s", FASTER),
+    ((100, 101, 102), (90, 91, 92), "GFLOP/s", SLOWER),
+    ((1.0, 1.1, 1.2), (0.5, 0.6, 0.7), "s", FASTER),
+    ((1.0, 1.1, 1.2), (1.5, 1.6, 1.7), "s", SLOWER),
+])  # fmt: skip
 def test_compare_says_when_a_difference_is_noise(
     first: tuple[float, ...], second: tuple[float, ...], unit: str, verdict: str
 ) -> None:

@@ -47,14 +47,11 @@ def test_kernel_name_without_a_letter_is_refused(shown: str) -> None:
         name_kernel(shown)
 
 
-@each_row(
-    ("environ", "place"),
-    [
-        ({"HOME": "/h"}, "/h/.local/share/jupyter/kernels"),
-        ({"HOME": "/h", "XDG_DATA_HOME": "/d"}, "/d/jupyter/kernels"),
-        ({"HOME": "/h", "XDG_DATA_HOME": "/d", "JUPYTER_DATA_DIR": "/j"}, "/j/kernels"),
-    ],
-)
+@each_row(("environ", "place"), [
+    ({"HOME": "/h"}, "/h/.local/share/jupyter/kernels"),
+    ({"HOME": "/h", "XDG_DATA_HOME": "/d"}, "/d/jupyter/kernels"),
+    ({"HOME": "/h", "XDG_DATA_HOME": "/d", "JUPYTER_DATA_DIR": "/j"}, "/j/kernels"),
+])  # fmt: skip
 def test_kernel_folder_is_jupyters(environ: dict[str, str], place: str) -> None:
     assert str(find_kernel_folder(environ)) == place
     assert str(find_kernel_folder(environ, "/env")) == "/env/share/jupyter/kernels"
