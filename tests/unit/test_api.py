@@ -98,9 +98,6 @@ def test_api_pull_convert_inspect_agree() -> None:
     made = kedge.convert("a.sif", "oci:layout:name")
     assert (made.form, made.size) == (ImageFormat.OCI, None)
     assert kedge.inspect("oci:layout:name").oci_config == kedge.inspect("a.sif").oci_config
-
-
-def test_api_pull_chooses_the_default_name() -> None:
     assert kedge.pull("host:sh").output == Path("sh.sif")
     assert kedge.pull("host:sh", format="sandbox").output == Path("sh")
     assert Path("sh/.singularity.d/runscript").exists()

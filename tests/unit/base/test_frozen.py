@@ -66,9 +66,6 @@ def test_frozen_values_do_not_change() -> None:
     assert replace(point, y=7) == Point(1, 7)
     with pytest.raises(TypeError):
         replace(point, z=7)
-
-
-def test_replace_takes_dataclasses_whose_fields_have_names_alone() -> None:
     options = replace(BuildOptions(target="small"), nv=True)
     assert (options.target, options.nv) == ("small", True)
 

@@ -32,10 +32,7 @@ def read(*words: str, base: Job = IMAGE) -> Job:
 
 def test_options_say_all_there_is_to_say() -> None:
     job = read(
-        *(
-            "-J", "my job", "-N2", "-n", "8", "--tasks-per-node=4", "-c", "3", "-G", "a100:4", "--mem", "64G", "-t",
-            "2h",
-        ),
+        *("-J", "my job", "-N2", "-n", "8", "--tasks-per-node=4", "-c", "3", "-G", "a100:4", "--mem", "64G", "-t2h"),
         *("-A", "acc", "--partition", "gpu", "--qos", "q", "--reservation", "r", "-C", "a&b", "--exclusive"),
         *("-a", "0-9%2", "--after", "12", "--dependency", "afterany:3:4", "--begin", "now+1hour", "--mail", "a@b.c"),
         *("--mail-on", "END,fail", "-o", "{name}.out", "-e", "{name}.err", "-B", "a:/a", "--bind=b", "--env", "A=x=y"),
@@ -43,50 +40,17 @@ def test_options_say_all_there_is_to_say() -> None:
         *("-D", "/work", "--mpi", "--launcher", "srun", "--pull", "in-job", "--broadcast", "--stage", "never"),
         *("--directive", "--exclude=n1", "--directive=-X", "--drop-directive", "--mem", "--drop-directive", "-t"),
     )  # fmt: skip
+    after_any = tuple(Dependency(DependencyKind.AFTER_ANY, id) for id in "34")
     assert job == Job(
-        name="my job",
-        image="x.sif",
-        container_options=("--writable-tmpfs",),
-        binds=("a:/a", "b"),
-        environment=(("A", "x=y"),),
-        nv=False,
-        runtime="apptainer",
-        modules=("cuda",),
-        setup=("ulimit",),
-        directory="/work",
-        parallel=Parallel.MPI,
-        launcher="srun",
-        nodes=2,
-        tasks=8,
-        tasks_per_node=4,
-        cpus_per_task=3,
-        gpus_per_node=4,
-        gpu_type="a100",
-        memory=64 << 30,
-        time=7200,
-        exclusive=True,
-        account="acc",
-        queue="gpu",
-        qos="q",
-        reservation="r",
-        constraint="a&b",
-        array=JobArray.parse("0-9%2"),
-        dependencies=(
-            Dependency(DependencyKind.AFTER_OK, "12"),
-            Dependency(DependencyKind.AFTER_ANY, "3"),
-            Dependency(DependencyKind.AFTER_ANY, "4"),
-        ),
-        begin="now+1hour",
-        mail="a@b.c",
-        mail_on=("end", "fail"),
-        output="{name}.out",
-        error="{name}.err",
-        pull="in-job",
-        broadcast=True,
-        stage="never",
-        directives=("--exclude=n1", "-X"),
-        drop_directives=("--mem", "-t"),
-    )
+        name="my job", image="x.sif", container_options=("--writable-tmpfs",), binds=("a:/a", "b"), nv=False,
+        environment=(("A", "x=y"),), runtime="apptainer", modules=("cuda",), setup=("ulimit",), directory="/work",
+        parallel=Parallel.MPI, launcher="srun", nodes=2, tasks=8, tasks_per_node=4, cpus_per_task=3, gpus_per_node=4,
+        gpu_type="a100", memory=64 << 30, time=7200, exclusive=True, account="acc", queue="gpu", qos="q",
+        reservation="r", constraint="a&b", array=JobArray.parse("0-9%2"), begin="now+1hour", mail="a@b.c",
+        dependencies=(Dependency(DependencyKind.AFTER_OK, "12"), *after_any), mail_on=("end", "fail"),
+        output="{name}.out", error="{name}.err", pull="in-job", broadcast=True, stage="never",
+        directives=("--exclude=n1", "-X"), drop_directives=("--mem", "-t"),
+    )  # fmt: skip
 
 
 def test_options_without_flags_leave_the_job_and_last_ones_count() -> None:

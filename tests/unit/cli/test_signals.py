@@ -256,33 +256,24 @@ def test_a_signal_while_a_kedge_starts_a_kedge_ends_it_without_a_traceback(numbe
     assert (done.returncode, done.stderr) == (128 + number, "")
 
 
-PROGRAM = """
+GUARDED = """
+import sys
 from pathlib import Path
 from kedge.cli.guard import run_guarded
 read = lambda: int(Path("/proc/self/oom_score_adj").read_text())
+turns = lambda: round(sys.getswitchinterval() * 1e4)
 before = read()
 print(before, before + run_guarded("a test", lambda: read() - before), read())
+print(turns(), run_guarded("a test", turns), turns())
 """
 
 
-def test_the_child_comes_first_when_memory_is_short() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+def test_the_guarded_child_is_killed_first_for_memory_and_gives_the_interpreter_lock_away_often() -> None:
+    done = subprocess.run([sys.executable, "-c", GUARDED], capture_output=True, text=True, check=True)
     own = int(Path("/proc/self/oom_score_adj").read_text())
-    assert [int(word) for word in done.stdout.split()] == [own, min(own + 100, 1000), own]
-
-
-TURNS = """
-import sys
-from kedge.cli.guard import run_guarded
-before = sys.getswitchinterval()
-inside = run_guarded("a test", lambda: round(sys.getswitchinterval() * 1e4))
-print(round(before * 1e4), inside, round(sys.getswitchinterval() * 1e4))
-"""
-
-
-def test_the_child_gives_the_interpreter_lock_away_often() -> None:
-    done = subprocess.run([sys.executable, "-c", TURNS], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["50", "2", "50"]  # tenths of milliseconds
+    scores, turns = ([int(word) for word in line.split()] for line in done.stdout.splitlines())
+    assert scores == [own, min(own + 100, 1000), own]
+    assert turns == [50, 2, 50]  # tenths of milliseconds
 
 
 class Interrupting:

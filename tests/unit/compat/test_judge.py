@@ -142,7 +142,7 @@ def test_judge_libcuda_of_an_image_is_what_is_known_of_it() -> None:
     assert judge(own, target, TABLES).outcome == MINOR
 
 
-def test_judge_unknown_driver_says_what_is_needed() -> None:
+def test_judge_unknown_driver_or_gpu_says_what_is_needed() -> None:
     verdict = judge(read("24.01-py3"), replace(make_target("H200", ""), title="NVIDIA H200"), TABLES)
     assert verdict.outcome == UNKNOWN
     assert verdict.headline == "unknown whether it runs on NVIDIA H200: the driver is unknown"
@@ -150,6 +150,10 @@ def test_judge_unknown_driver_says_what_is_needed() -> None:
     assert driver.level == OPEN
     assert driver.sentence.startswith("CUDA 12.3.2 needs driver 545.23.08 or newer, or 525.60.13 or newer by")
     assert driver.remedy == "Give it with --driver VERSION, as nvidia-smi shows it."
+    target = Target("node", gpus=(Gpu("NVIDIA X9000"),), driver="580.95.05", architecture="amd64")
+    verdict = judge(read("24.01-py3"), target, TABLES)
+    assert verdict.outcome == UNKNOWN
+    assert verdict.headline.endswith("the compute capability of the GPU is unknown")
 
 
 def test_judge_login_node_is_told_to_name_a_gpu() -> None:
@@ -252,13 +256,6 @@ def test_judge_framework_that_asks_for_cuda_9_is_not_taken_at_its_word() -> None
     assert verdict.outcome == NO
     requirement = next(each for each in verdict.judgements if each.subject == "requirement")
     assert "That does not mean that its programs run" in requirement.sentence
-
-
-def test_judge_unknown_gpu_leaves_kernels_open_only() -> None:
-    target = Target("node", gpus=(Gpu("NVIDIA X9000"),), driver="580.95.05", architecture="amd64")
-    verdict = judge(read("24.01-py3"), target, TABLES)
-    assert verdict.outcome == UNKNOWN
-    assert verdict.headline.endswith("the compute capability of the GPU is unknown")
 
 
 def test_judge_gpus_of_the_table_take_forward_compatibility_as_a_start_decides() -> None:

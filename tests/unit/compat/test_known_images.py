@@ -55,17 +55,14 @@ def test_known_images_are_found_by_several_gpus_and_nodes() -> None:
         assert len(known) > 5
 
 
-def test_known_images_have_both_tables_of_tacc() -> None:
-    """Four base images for MPI, which run on both systems; six for machine learning, CUDA 10 not for A100."""
+def test_known_images_have_the_tables_of_tacc() -> None:
+    # Four base images for MPI, which run on both systems; six for machine learning, CUDA 10 not for A100
     mpi = [row for row in load_known_images() if row.image.startswith("docker.io/tacc/tacc-") and row.mpi]
     learning = [row for row in load_known_images() if row.image == "docker.io/tacc/tacc-ml"]
     assert sorted(row.mpi for row in mpi) == ["Intel MPI 19.0.7", "Intel MPI 19.0.7", "MVAPICH2 2.3", "MVAPICH2 2.3"]
     assert {row.systems for row in mpi} == {("Frontera", "Lonestar6", "local tests")}
     assert len(learning) == 6
     assert {("Lonestar6" in row.systems, row.cuda) for row in learning} == {(False, "10"), (True, "11")}
-
-
-def test_known_images_page_has_the_tables_of_tacc() -> None:
     page = (PAGES / "sites/tacc.md").read_text()
     for row in load_known_images():
         if row.image.startswith("docker.io/tacc/"):

@@ -39,22 +39,16 @@ def test_launcher_and_files_are_joined(tmp_path: Path) -> None:
     assert (host.mpi.family, host.mpi.version, host.mpi.pmi) == (OPEN_MPI, "4.1.4", ("pmix",))
     assert host.mpi.launcher == f"{tmp_path}/mpirun"
     assert [(mpi.family, mpi.launcher) for mpi in host.others] == [(MPICH, "/opt/mpich/bin/mpiexec")]
-
-
-def test_files_without_a_launcher(tmp_path: Path) -> None:
     host = read_host_mpi({"PATH": str(tmp_path)}, view=TableView({"/usr/lib64/libmpi.so.40.30.4": OPEN}), ask=False)
     assert host.mpi is not None
     assert (host.mpi.version, host.mpi.launcher) == ("4.1", "")
     assert read_host_mpi({"PATH": str(tmp_path)}, view=TableView({}), ask=False).mpi is None
 
 
-def test_pmi_library_of_slurm() -> None:
+def test_pmi_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     view = TableView({"/usr/lib64/libpmi2.so.0": "-> libpmi2.so.0.0.0", "/usr/lib64/libpmi2.so.0.0.0": b""})
     assert find_pmi_library(view) == "/usr/lib64/libpmi2.so.0.0.0"
     assert find_pmi_library(TableView({})) == ""
-
-
-def test_answer_of_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     write_program(tmp_path, "srun", "printf 'MPI plugin types are...\\n\\tnone\\n\\tpmi2\\n\\tpmix\\n' >&2")
     assert list_mpi_types({"PATH": "/usr/bin:/bin"}) == ("none", "pmi2", "pmix")

@@ -82,7 +82,7 @@ def test_recommend_sentences(image: str, gpu: str, driver: str, sentence: str) -
 IMAGES = ("pytorch", "tensorflow", "cuda", "tritonserver")
 GPUS = ("K40", "K80", "P100", "V100", "A100", "H200", "B200")
 DRIVERS = ("", "390.46", "470.57.02", "535.104", "580.95.05")
-# Every GPU with every driver; the images take turns, so that each meets every GPU and every driver.
+# Every GPU with every driver, of which every other one is asked; the images take turns.
 IN_TURN = [
     (IMAGES[(row + column) % len(IMAGES)], gpu, driver)
     for row, gpu in enumerate(GPUS)
@@ -91,7 +91,7 @@ IN_TURN = [
 
 
 @pytest.mark.parametrize(
-    "asked", [IN_TURN, pytest.param([*itertools.product(IMAGES, GPUS, DRIVERS)], marks=pytest.mark.long)]
+    "asked", [IN_TURN[::2], pytest.param([*itertools.product(IMAGES, GPUS, DRIVERS)], marks=pytest.mark.long)]
 )
 def test_recommend_in_brief_says_the_same(asked: list[tuple[str, str, str]]) -> None:
     each_row(("image", "gpu", "driver"), asked)(check_brief)()

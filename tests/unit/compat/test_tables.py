@@ -156,9 +156,10 @@ def test_find_cuda_exact_or_newest_of_the_minor_which_says_so(
     assert (found.version, found.min_driver, found.stands_for) == (version, driver, stands_for)
 
 
-@each_row("asked", ["", "12", "14.0", "99.9.9", "cuda", "..", "12.7"])
-def test_find_cuda_unknown_is_none(asked: str) -> None:
-    assert TABLES.find_cuda(asked) is None
+def test_find_cuda_and_release_unknown_is_none() -> None:
+    assert not any(TABLES.find_cuda(asked) for asked in ("", "12", "14.0", "99.9.9", "cuda", "..", "12.7"))
+    tags = ("", "12.4.1", "12.4.1-full-ubuntu22.04", "12.4.1-{base,devel}-ubuntu22.04", "x" * 500)
+    assert not any(TABLES.find_release(CUDA, tag) for tag in tags)
 
 
 def test_cuda_branches_prefer_what_the_library_says() -> None:
@@ -207,21 +208,7 @@ def test_find_release_narrows_a_row_for_several_tags(tag: str, cudnn: str, nccl:
     assert (row.tag, row.cudnn, row.nccl) == (tag, cudnn, nccl)
 
 
-@each_row("tag", ["", "12.4.1", "12.4.1-full-ubuntu22.04", "12.4.1-{base,devel}-ubuntu22.04", "x" * 500])
-def test_find_release_unknown_tag_is_none(tag: str) -> None:
-    assert TABLES.find_release(CUDA, tag) is None
-
-
-def test_find_release_marks_lines_that_are_deleted() -> None:
-    old, new = (
-        TABLES.find_release(CUDA, "11.6.0-base-ubuntu20.04"),
-        TABLES.find_release(CUDA, "12.4.1-base-ubuntu22.04"),
-    )
-    assert old.is_end_of_life
-    assert not new.is_end_of_life
-
-
-def test_list_releases_newest_first_and_patterns_written_out() -> None:
+def test_list_releases_newest_first_and_deleted_lines_marked() -> None:
     tags = [row.tag for row in TABLES.list_releases("nvidia/pytorch")]
     assert tags[:2] == ["26.08-py3", "26.07-py3"]
     assert tags[-1] == "18.06-py3"
@@ -230,6 +217,12 @@ def test_list_releases_newest_first_and_patterns_written_out() -> None:
     assert "12.4.1-cudnn-devel-ubuntu22.04" in cuda
     assert not any("{" in tag for tag in cuda)
     assert TABLES.list_releases("nvcr.io/nvidia/nothing") == ()
+    old, new = (
+        TABLES.find_release(CUDA, "11.6.0-base-ubuntu20.04"),
+        TABLES.find_release(CUDA, "12.4.1-base-ubuntu22.04"),
+    )
+    assert old.is_end_of_life
+    assert not new.is_end_of_life
 
 
 @each_row(("tag", "architecture", "listed"), [

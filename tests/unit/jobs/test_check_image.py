@@ -63,12 +63,6 @@ def test_submit_refuses_kernels_that_the_queue_has_no_gpu_for(cluster: Cluster, 
     assert (problem.hint or "").endswith("To submit it anyway add --force")
 
 
-def test_submit_refuses_a_cuda_that_the_driver_of_the_queue_cannot_run(cluster: Cluster, tmp_path: Path) -> None:
-    job = replace(GPU, image="nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04", queue="k40")
-    with pytest.raises(WillNotRun, match="does not run on Tesla K40"):
-        plan(job, cluster, tmp_path)
-
-
 def test_submit_with_force_warns_and_tells_the_container(cluster: Cluster, tmp_path: Path) -> None:
     with pytest.raises(WillNotRun) as caught:
         plan(GPU, cluster, tmp_path)
@@ -115,14 +109,6 @@ def test_submit_warns_of_a_cuda_that_is_older_than_the_gpu(cluster: Cluster, tmp
     assert "CUDA 11.3.1 does not support NVIDIA H200" in reasons
 
 
-def test_submit_knows_the_base_images_of_tacc(cluster: Cluster, tmp_path: Path) -> None:
-    """Its table has CUDA 10 for the RTX of Frontera alone: the A100 of Lonestar6 need 11."""
-    old, new = (f"docker://tacc/tacc-ml:{tag}" for tag in ("centos7-cuda10-tf2.4-pt1.7", "centos7-cuda11-tf2.6-pt1.10"))
-    [doubt] = list_doubts(plan(replace(GPU, image=old, queue="a100"), cluster, tmp_path))
-    assert "CUDA 10 does not support NVIDIA A100 40GB" in doubt
-    assert list_doubts(plan(replace(GPU, image=new, queue="a100"), cluster, tmp_path)) == ()
-
-
 def make_image(registry: FakeRegistry, tag: str, architecture: str = "amd64") -> str:
     variables = ("CUDA_VERSION=12.9.1.010", "TORCH_CUDA_ARCH_LIST=7.5 8.0 8.6 9.0 10.0 12.0+PTX", "PATH=/bin")
     layer = make_tar({"bin/true": b"x"})
@@ -158,7 +144,7 @@ def test_submit_reads_the_config_for_the_queue_s_own_architecture(
             plan(replace(GPU, image=make_image(registry, architecture, architecture)), here, tmp_path)
 
 
-def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Path) -> None:
+def test_submit_to_whole_nodes_looks_at_nv(tmp_path: Path) -> None:
     whole = Queue("gh", is_default=True, gpus_per_node=1, gpu="GH200-96GB", arch="arm64", is_whole_node=True)
     cluster = Cluster(replace(SITE, queues=(whole,)), find_backend("slurm"), "me", Records(tmp_path / "jobs"))
     job = replace(GPU, gpus_per_node=0, image="nvcr.io/nvidia/pytorch:25.10-py3")
@@ -175,9 +161,6 @@ def test_submit_to_whole_nodes_warns_that_a_cuda_image_sees_no_gpu(tmp_path: Pat
         replace(job, runtime="pyxis"),
     ):
         assert not any("will see no GPU" in warning for warning in plan(other, cluster, tmp_path).warnings)
-
-
-def test_submit_to_whole_nodes_with_nv_checks_the_image(tmp_path: Path) -> None:
     whole = replace(V100, is_whole_node=True)
     cluster = Cluster(replace(SITE, queues=(whole,)), find_backend("slurm"), "me", Records(tmp_path / "jobs"))
     with pytest.raises(WillNotRun, match="does not run on Tesla V100"):

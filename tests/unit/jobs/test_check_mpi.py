@@ -40,9 +40,6 @@ def test_ranks_that_would_be_alone_are_refused(image: Path) -> None:
         check(image)
     (warning,) = check(image, force=True)
     assert "each rank would be rank 0 of 1" in warning
-
-
-def test_what_fits_or_is_chosen_later_is_not(image: Path) -> None:
     assert check(image, replace(SITE, mpi_type="pmi2")) == ()
     assert check(image, replace(SITE, mpi_type="")) == ()
     assert check(image, runtime="kedge") == ()

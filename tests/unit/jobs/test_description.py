@@ -246,44 +246,29 @@ def lists(texts: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
 JOBS = st.builds(
     Job,
     name=TEXT.filter(lambda text: bool(text.strip())),
-    image=FILLED,
-    command=lists(TEXT),
-    container_options=lists(FILLED),
-    binds=lists(FILLED),
     environment=st.dictionaries(NAMES, TEXT, max_size=3).map(lambda found: tuple(found.items())),
-    nv=st.none() | st.booleans(),
-    runtime=st.sampled_from(["", "kedge", "pyxis"]),
-    modules=lists(FILLED),
-    setup=lists(TEXT),
-    directory=LINE,
     parallel=st.sampled_from([Parallel.SINGLE, Parallel.TASKS, Parallel.MPI]),
-    launcher=st.sampled_from(["", "srun", "none"]),
-    nodes=COUNT,
-    cpus_per_task=COUNT,
-    gpus_per_node=COUNT,
-    memory=AMOUNT,
-    time=st.none() | st.integers(1, 10**8),
-    exclusive=st.booleans(),
-    account=LINE,
-    queue=LINE,
-    qos=LINE,
-    reservation=LINE,
-    constraint=LINE,
-    array=st.none() | INDICES,
     dependencies=st.lists(st.builds(Dependency, st.sampled_from(DependencyKind), WAITED), max_size=3).map(tuple),
-    begin=LINE,
-    mail=LINE,
+    runtime=st.sampled_from(["", "kedge", "pyxis"]),
+    launcher=st.sampled_from(["", "srun", "none"]),
     mail_on=st.sampled_from([(), ("end",), ("fail", "begin")]),
     output=st.sampled_from(["", "{name}-{id}.out", "a b/'{index}'.log"]),
     pull=st.sampled_from(["", "now", "in-job"]),
-    broadcast=st.booleans(),
     stage=st.sampled_from(["", "auto", "always", "never"]),
-    directives=lists(FILLED),
-    drop_directives=lists(FILLED),
+    image=FILLED,
+    nv=st.none() | st.booleans(),
+    time=st.none() | st.integers(1, 10**8),
+    array=st.none() | INDICES,
+    **dict.fromkeys(("container_options", "binds", "modules", "directives", "drop_directives"), lists(FILLED)),
+    **dict.fromkeys(("command", "setup"), lists(TEXT)),
+    **dict.fromkeys(("directory", "account", "queue", "qos", "reservation", "constraint", "begin", "mail"), LINE),
+    **dict.fromkeys(("nodes", "cpus_per_task", "gpus_per_node"), COUNT),
+    **dict.fromkeys(("exclusive", "broadcast"), st.booleans()),
+    memory=AMOUNT,
 ).filter(lambda job: not list(find_problems(job)))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(JOBS)
 def test_description_written_is_read_back(job: Job) -> None:
     found = parse(write_description([job], site="s"))
@@ -291,7 +276,7 @@ def test_description_written_is_read_back(job: Job) -> None:
     assert found.job() == job
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(JOBS)
 def test_encoding_survives_json(job: Job) -> None:
     assert decode_job(json.loads(json.dumps(encode_job(job)))) == job

@@ -100,7 +100,7 @@ def make_failed(folder: Path, output: str) -> Record:
     return records.name_id(records.create(key, draft, ""), "12")
 
 
-def test_clue_of_a_failed_job_is_in_the_end_of_its_output(tmp_path: Path) -> None:
+def test_clue_of_a_failed_job_is_in_its_output_and_the_error_of_a_wait(tmp_path: Path) -> None:
     record = make_failed(tmp_path, "step\n" * 200_000 + NO_KERNEL)
     clue = find_failure_clue(record, FAILED)
     assert clue.line == NO_KERNEL
@@ -108,9 +108,6 @@ def test_clue_of_a_failed_job_is_in_the_end_of_its_output(tmp_path: Path) -> Non
     assert find_failure_clue(None, FAILED) is None
     (tmp_path / "12.out").unlink()
     assert find_failure_clue(record, FAILED) is None
-
-
-def test_clue_is_part_of_the_error_of_a_wait(tmp_path: Path) -> None:
     record = make_failed(tmp_path, NOT_READY)
     with pytest.raises(JobFailed) as caught:
         require_success(FoundJob("12", record), [FAILED], lambda status: "it ended with status 1")

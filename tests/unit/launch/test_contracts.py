@@ -153,19 +153,10 @@ def test_starters_lose_options_that_leak_as_variables() -> None:
     }
 
 
-def test_other_contracts_leave_the_command_alone() -> None:
+def test_commands_are_checked_and_left_alone() -> None:
     for contract in Contract:
         if not starts_one_per_node(contract):
             assert rank_command(contract, LAST, Terms(MEETING), ["python", "a.py"]) == ("python", "a.py")
-
-
-@each_row("word", ["horovodrun", "/usr/bin/mpirun", "mpiexec", "srun", "ibrun", "deepspeed", "accelerate"])
-def test_command_that_is_a_launcher_is_refused(word: str) -> None:
-    with pytest.raises(LaunchRefused, match="starts processes itself"):
-        check_command(Contract.RANKS, [word, "-np", "4", "python"])
-
-
-def test_command_checks() -> None:
     check_command(Contract.NONE, [])
     check_command(Contract.TORCHRUN, ["train.py"])
     check_command(Contract.MULTIPROC, ["python", "multiproc.py", "a.py"])
@@ -173,6 +164,12 @@ def test_command_checks() -> None:
         check_command(Contract.MULTIPROC, ["python", "a.py"])
     with pytest.raises(LaunchRefused, match="torchrun"):
         check_command(Contract.TORCHRUN, ["torchrun", "a.py"])
+
+
+@each_row("word", ["horovodrun", "/usr/bin/mpirun", "mpiexec", "srun", "ibrun", "deepspeed", "accelerate"])
+def test_command_that_is_a_launcher_is_refused(word: str) -> None:
+    with pytest.raises(LaunchRefused, match="starts processes itself"):
+        check_command(Contract.RANKS, [word, "-np", "4", "python"])
 
 
 def test_threads_are_those_of_the_task_or_the_users() -> None:

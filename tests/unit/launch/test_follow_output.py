@@ -71,16 +71,13 @@ def test_lines_that_were_just_shown_are_known() -> None:
     assert written.lines == ["fine\n", "bad\n", "worse\n"]
 
 
-def test_a_rank_is_known_by_its_process_where_the_launcher_names_that() -> None:
+def test_a_rank_of_hydra_is_known_by_its_process_or_its_abort() -> None:
     written = Written(HYDRA, token="T")
     written.hear("[0] T 0 vm 41\n[1] T 1 vm 42\n", is_error=True)
     written.hear("=   PID 42 RUNNING AT vm\n=   EXIT CODE: 5\n", is_error=True)
     failure = written.follower.find_failure(5)
     assert (failure.rank, failure.status, failure.host) == (1, 5, "vm")
     assert written.lines == []
-
-
-def test_a_rank_that_calls_abort_is_known_though_hydra_names_nobody() -> None:
     written = Written(HYDRA, token="T")
     written.hear("[0] T 0 vm 41\n[1] T 1 vm 42\n", is_error=True)
     written.hear("[1] Abort(5) on node 1 (rank 1 in comm 0): application called MPI_Abort\n", is_error=True)

@@ -82,7 +82,7 @@ def test_image_of_musl(tmp_path: Path, has_gpus: bool | None, level: str) -> Non
     assert find(findings, "musl (Alpine)").level == level
 
 
-def test_image_that_brings_its_own_libcuda_on_a_card_that_it_refuses(tmp_path: Path) -> None:
+def test_image_that_brings_its_own_libcuda_or_entrypoint(tmp_path: Path) -> None:
     traits = replace(PLAIN, compat=Fact("yes"), driver=Fact("550.54.14"))
     card = Gpu("NVIDIA GeForce RTX 3090", takes_forward_compat=False)
     finding = find(judge_image(traits, None, Target("x", gpus=(card,)), {"HOME": str(tmp_path)}), "its own libcuda")
@@ -90,9 +90,6 @@ def test_image_that_brings_its_own_libcuda_on_a_card_that_it_refuses(tmp_path: P
     assert "RTX 3090" in finding.why
     data_center = Target("x", gpus=(Gpu("NVIDIA A100", takes_forward_compat=True),))
     assert len(judge_image(traits, None, data_center, {"HOME": str(tmp_path)})) == 1
-
-
-def test_image_with_the_entrypoint_of_nvidia(tmp_path: Path) -> None:
     traits = replace(PLAIN, entrypoint=("/opt/nvidia/nvidia_entrypoint.sh",))
     assert find(judge_image(traits, None, None, {"HOME": str(tmp_path)}), "'exec' and 'shell' do not").level == NOTE
 

@@ -151,7 +151,7 @@ def test_temporary_folder_mounted_noexec_is_seen(tmp_path: Path) -> None:
         assert ("noexec" in finding.what) == bool(status.f_flag & os.ST_NOEXEC)
 
 
-def test_node_place_levels() -> None:
+def test_node_place_levels_and_settings(tmp_path: Path) -> None:
     place = StoragePlace(Path("/var/tmp/kedge-1000"), "", "ext4", ROOM, None, True, False)
     assert judge_node_place(place, "disk").level == OK
     assert "memory of the job" in require_whole(judge_node_place(place, "memory"), NOTE).why
@@ -159,9 +159,6 @@ def test_node_place_levels() -> None:
     little = replace(place, space=Space(Path("/var/tmp"), GIGA, 2 * GIGA))
     assert "kedge cache clean --node" in require_whole(judge_node_place(little, "disk"), NOTE).fix
     require_whole(judge_node_place(replace(place, is_writable=False), "disk"), FAIL)
-
-
-def test_node_place_follows_the_settings_and_makes_nothing(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "KEDGE_NODEDIR": str(tmp_path / "node")}
     (finding,) = check_node_place(make_surroundings(environ))
     assert str(tmp_path / "node") in finding.what

@@ -51,7 +51,7 @@ def test_words_and_variables_without_a_container_stay() -> None:
     assert variables == {"KEDGEENV_A": "1,2"}
 
 
-def test_a_name_stands_for_the_image_of_an_earlier_step(tmp_path: Path) -> None:
+def test_a_name_stands_for_the_image_of_an_earlier_step_of_the_job(tmp_path: Path) -> None:
     job = {"SLURM_JOB_ID": "7", "HOME": str(tmp_path)}
     with pytest.raises(UsageError, match="no step of job 7"):
         translate(shlex.split("--container-name=n id"), job)
@@ -60,6 +60,12 @@ def test_a_name_stands_for_the_image_of_an_earlier_step(tmp_path: Path) -> None:
     assert words[-2:] == ["docker://a/b:1", "id"]
     with pytest.raises(UsageError):
         translate(shlex.split("--container-name=n id"), {**job, "SLURM_JOB_ID": "8"})
+    job = {"SLURM_JOB_ID": "7", "HOME": str(tmp_path), "SLURM_JOB_START_TIME": str(int(time.time()))}
+    translate(shlex.split("--container-image=a/b:1 --container-name=n true"), job)
+    assert translate(shlex.split("--container-name=n id"), job)
+    later = {**job, "SLURM_JOB_START_TIME": str(int(time.time()) + 3600)}
+    with pytest.raises(UsageError, match="no step of job 7"):
+        translate(shlex.split("--container-name=n id"), later)
 
 
 def test_names_that_no_step_uses_are_removed(tmp_path: Path) -> None:
@@ -73,15 +79,6 @@ def test_names_that_no_step_uses_are_removed(tmp_path: Path) -> None:
     translate(shlex.split("--container-name=n id"), {"SLURM_JOB_ID": "8", "HOME": str(tmp_path)})
     translate(shlex.split("--container-image=a/b:1 --container-name=m true"), {**job, "SLURM_JOB_ID": "9"})
     assert sorted(path.name for path in folder.iterdir()) == ["8.n", "9.m"]
-
-
-def test_a_name_of_an_earlier_job_with_the_same_number_does_not_count(tmp_path: Path) -> None:
-    job = {"SLURM_JOB_ID": "7", "HOME": str(tmp_path), "SLURM_JOB_START_TIME": str(int(time.time()))}
-    translate(shlex.split("--container-image=a/b:1 --container-name=n true"), job)
-    assert translate(shlex.split("--container-name=n id"), job)
-    later = {**job, "SLURM_JOB_START_TIME": str(int(time.time()) + 3600)}
-    with pytest.raises(UsageError, match="no step of job 7"):
-        translate(shlex.split("--container-name=n id"), later)
 
 
 @each_row(("line", "said"), [

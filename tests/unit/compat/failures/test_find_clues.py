@@ -87,11 +87,14 @@ def test_clues_of_exceptions() -> None:
     assert [clue.name for clue in find_clues(text.partition("\n")[0])] == ["command-not-found"]
 
 
-def test_clues_repeat_no_secrets() -> None:
+def test_clues_repeat_no_secrets_and_are_bounded() -> None:
     line = "FileNotFoundError: [Errno 2] No such file or directory: '/d' NGC_API_KEY=abcdef123456 nvapi-abcdefghijkl"
     [clue] = find_clues(line)
     assert "abcdef" not in clue.line
     assert "***" in clue.line
+    [clue] = find_clues("x" * 300_000 + " CUDA failure 804 \x1b[31m" + "y" * 300_000)
+    assert clue.line == "CUDA failure 804"
+    assert find_clues("supports CUDA capabilities " + "sm_90 " * 50_000) == ()
 
 
 @each_row("noise", ["\x1b[31m{}\x1b[0m", "epoch 1: 10%|#  |\r{}\r", "{}\r\n", "\x00\xff{}"])
@@ -99,12 +102,6 @@ def test_clues_in_colours_progress_bars_and_junk(noise: str) -> None:
     [clue] = find_clues("begin\n" + noise.format(FORWARD) + "\n")
     assert FORWARD in clue.line
     assert clue.number == 2
-
-
-def test_clues_long_and_wild_text_is_bounded() -> None:
-    [clue] = find_clues("x" * 300_000 + " CUDA failure 804 \x1b[31m" + "y" * 300_000)
-    assert clue.line == "CUDA failure 804"
-    assert find_clues("supports CUDA capabilities " + "sm_90 " * 50_000) == ()
 
 
 @each_row(("line", "rank", "text"), [
@@ -132,7 +129,7 @@ def test_search_of_much_text_is_bounded_and_fast() -> None:
     block = STEP * (1 << 14)  # a megabyte
 
     def give() -> Iterator[bytes]:
-        for _ in range(48):
+        for _ in range(16):
             yield block
         yield SAID
         yield block
@@ -143,16 +140,16 @@ def test_search_of_much_text_is_bounded_and_fast() -> None:
     seconds = time.process_time() - begin
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert clue.number == 48 * (1 << 14) + 1
-    assert peak < 32 << 20
+    assert clue.number == 16 * (1 << 14) + 1
+    assert peak < 12 << 20
     assert seconds < 20
 
 
 def test_search_of_a_log_where_every_line_has_a_mark() -> None:
-    noise = b"".join(b"validation error %d.%06d in epoch %d\n" % (n % 7, n, n) for n in range(60_000))
+    noise = b"".join(b"validation error %d.%06d in epoch %d\n" % (n % 7, n, n) for n in range(15_000))
     begin = time.process_time()
     [clue] = search_pieces([noise, SAID])
-    assert clue.number == 60_001
+    assert clue.number == 15_001
     assert time.process_time() - begin < 20
 
 

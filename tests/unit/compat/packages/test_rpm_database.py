@@ -73,7 +73,7 @@ def make_ndb(headers: list[bytes]) -> bytes:
     return (head + slots).ljust(4096, b"\0") + blobs
 
 
-def test_rpm_sqlite_lists_packages_with_files(tmp_path: Path) -> None:
+def test_rpm_sqlite_and_ndb_list_packages(tmp_path: Path) -> None:
     data = make_sqlite([make_header("glibc"), make_header("gpg-pubkey"), make_header("bind", epoch=32)], tmp_path)
     packages = list(list_rpm_packages(TableView({"/usr/lib/sysimage/rpm/rpmdb.sqlite": data})))
     assert [(package.name, package.version) for package in packages] == [
@@ -82,6 +82,8 @@ def test_rpm_sqlite_lists_packages_with_files(tmp_path: Path) -> None:
     ]
     assert packages[0].files == ("/usr/lib64/libc.so.6", "/usr/bin/ldd")
     assert packages[0].architecture == "x86_64"
+    view = TableView({"/usr/lib/sysimage/rpm/Packages.db": make_ndb([make_header("glibc"), make_header("zypper")])})
+    assert [package.name for package in list_rpm_packages(view)] == ["glibc", "zypper"]
 
 
 @each_row("order", ["<", ">"])
@@ -89,11 +91,6 @@ def test_rpm_berkeley_lists_packages(order: str) -> None:
     long = make_header("kernel", release="1." + "x" * 150)
     view = TableView({"/var/lib/rpm/Packages": make_berkeley([make_header("glibc"), long], order)})
     assert [package.name for package in list_rpm_packages(view)] == ["glibc", "kernel"]
-
-
-def test_rpm_ndb_lists_packages() -> None:
-    view = TableView({"/usr/lib/sysimage/rpm/Packages.db": make_ndb([make_header("glibc"), make_header("zypper")])})
-    assert [package.name for package in list_rpm_packages(view)] == ["glibc", "zypper"]
 
 
 def test_rpm_damaged_databases_have_no_packages(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ PIECES += [
 ]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=6)), max_size=40).map("".join))
 def test_reader_never_stumbles(text: str) -> None:
     script = read_script(text)

@@ -62,15 +62,12 @@ def scale(*records: BenchRecord) -> list[tuple[str, float | None, float]]:
     return [(point.name, point.speed_up, point.efficiency) for point in points]
 
 
-def test_sweep_speed_up_and_efficiency_are_over_the_fewest_ranks() -> None:
+def test_sweep_speed_up_compares_the_same_work() -> None:
     assert scale(make_run(4, 3.0), make_run(2, 4.0), make_run(8, 2.0)) == [
         ("4 ranks 9 intervals", pytest.approx(4 / 3), pytest.approx(2 / 3)),
         ("2 ranks 9 intervals", 1.0, 1.0),
         ("8 ranks 9 intervals", 2.0, 0.5),
     ]
-
-
-def test_sweep_compares_the_same_work() -> None:
     found = scale(make_run(1, 100.0, unit="GFLOP/s"), make_run(4, 360.0, unit="GFLOP/s"))
     assert found[1] == ("4 ranks 9 intervals", pytest.approx(3.6), pytest.approx(0.9))
     found = scale(make_run(2, 10.0, unit="GB/s", work="8 B"), make_run(8, 7.0, unit="GB/s", work="8 B"))

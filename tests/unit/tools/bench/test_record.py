@@ -42,10 +42,13 @@ def test_record_figures_median_spread_and_limits() -> None:
     assert Figure("pull", "s", (1.0,)).percent is None
 
 
-def test_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_record_is_read_as_it_was_written_and_shown(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(RECORD.as_dict()))
     assert read_record(path) == RECORD
+    assert MACHINE.show("gpus") == "2 x NVIDIA H200"
+    assert MACHINE.show("memory") == "480 GiB"
+    assert Machine().show("driver") == "unknown"
 
 
 @each_row("change", [
@@ -67,12 +70,6 @@ def test_record_of_any_bytes_is_refused(tmp_path: Path, data: bytes) -> None:
     path.write_bytes(data)
     with pytest.raises(FileProblem):
         read_record(path)
-
-
-def test_record_machine_is_shown() -> None:
-    assert MACHINE.show("gpus") == "2 x NVIDIA H200"
-    assert MACHINE.show("memory") == "480 GiB"
-    assert Machine().show("driver") == "unknown"
 
 
 def make_root(folder: Path, cpuinfo: str, clock: str = "") -> Path:
