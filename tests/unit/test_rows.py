@@ -36,6 +36,8 @@ def test_rows_that_do_not_raise_what_they_should_are_named() -> None:
 
 
 def test_rows_that_hold_pass_and_no_rows_are_a_mistake() -> None:
+    @each_row("length", [1, 2], ids=lambda length: f"of {length}")
+    @each_row("letter", "ab")
     def check(letter: str, length: int, known: dict[str, int]) -> None:
         known[letter * length] = length
 

@@ -89,6 +89,7 @@ def test_frozen_values_as_names_and_json() -> None:
     assert as_dict(Line((Point(1),))) == {"points": [{"x": 1, "y": 2, "name": ""}]}
     assert not NOTHING
 
+    @frozen
     class Sent(JsonValue):
         digest: Digest
 

@@ -143,16 +143,6 @@ def test_run_checks_signals_that_are_ignored_do_not_keep_a_check_alive(tmp_path:
     assert is_over(int(mark.read_text()))
 
 
-def test_run_checks_pipe_in_place_of_a_proc_file_costs_one_check(tmp_path: Path) -> None:
-    (tmp_path / "proc/self").mkdir(parents=True)
-    os.mkfifo(tmp_path / "proc/self/limits")
-    checks = [make_check("open-files", check_open_files, 0.3), make_check("well", lambda _: [Finding("well", OK, "x")])]
-    diagnosis = run_checks(make_surroundings(str(tmp_path), patience=1.0), checks=checks, seconds=HOUR)
-    by_check = {each.check: each for each in diagnosis.findings}
-    assert LATE.fullmatch(by_check["open-files"].what)
-    assert by_check["well"].level == OK
-
-
 def test_run_checks_the_whole_is_bounded_however_many_hang() -> None:
     checks = [make_check(f"hang{number}", hang, 2.0) for number in range(40)]
     diagnosis = run_checks(make_surroundings(patience=1.0), checks=checks, seconds=1.5)

@@ -41,7 +41,7 @@ def write_result(path: Path, key: bytes, data: bytes) -> None:
 def run_program(tmp_path: Path, python: str, text: str = PROGRAM) -> subprocess.CompletedProcess[str]:
     program = tmp_path / "program.py"
     program.write_text(text)
-    words = [sys.executable, str(program), str(tmp_path / "call"), python]
+    words = [sys.executable, str(program), str(tmp_path / f"call-{len(text)}"), python]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
@@ -104,7 +104,7 @@ def test_call_answers_with_exceptions(tmp_path: Path) -> None:
     answer = read_answer(folder / "result", packed.key)
     assert isinstance(answer.problem, ZeroDivisionError)
     assert "Traceback" in str(answer.problem.__cause__)
-    folder = tmp_path / "call"
+    folder = tmp_path / "other"
     packed = write_call(folder, sys.exit, [[((7,), {})]])
     call(packed)
     answer = read_answer(folder / "result", packed.key)
