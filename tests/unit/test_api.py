@@ -50,7 +50,7 @@ def test_api_import_is_light_and_has_names() -> None:
         kedge.fly  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_api_build_writes_an_image_and_tells_a_display() -> None:
+def test_api_build_writes_an_image_or_refuses() -> None:
     class Watcher:
         def __init__(self) -> None:
             self.seen: list[str] = []
@@ -75,9 +75,6 @@ def test_api_build_writes_an_image_and_tells_a_display() -> None:
     again = kedge.build("Dockerfile", Path("b.sif"), build_args={"NAME": "there"}, options=options)
     assert (again.digest, [step.state for step in again.steps]) == (built.digest, ["cached"])
     assert (kedge.inspect("a.sif").oci_config or {}).get("Labels") == {"a": "b"}
-
-
-def test_api_build_refuses_what_it_cannot_do() -> None:
     Path("Dockerfile").write_text("FROM scratch\nCOPPY a b\n")
     with pytest.raises(InvalidRecipe, match="Dockerfile:2:1"):
         kedge.build("Dockerfile", "a.sif")
@@ -162,13 +159,10 @@ def test_api_tags_recommend_and_search_without_a_network() -> None:
     assert "nvcr.io/nvidia/pytorch" in {entry.name for entry in found.entries}
 
 
-def test_api_diagnose_is_what_doctor_finds() -> None:
+def test_api_diagnose_and_choosing_failures() -> None:
     diagnosis = kedge.diagnose(checks=["locale", "memory"], offline=True)
     assert isinstance(diagnosis, kedge.Diagnosis)
     assert {each.check for each in diagnosis.findings} == {"locale", "memory"}
-
-
-def test_api_choosing_failures_are_kedge_errors() -> None:
     with pytest.raises(UnknownGpu):
         kedge.explain("nvcr.io/nvidia/pytorch:22.03-py3", gpu="Voodoo2", offline=True)
     with pytest.raises(NothingFits, match="is known to have kernels for Tesla K40"):
@@ -198,7 +192,7 @@ def test_api_progress_hears_what_is_done() -> None:
     assert any("packed" in line for line in heard)
 
 
-def test_api_guide_example_runs(tmp_path: Path) -> None:
+def test_api_guide_examples_run(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         require_user_namespaces()
     example = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[0]
@@ -207,9 +201,6 @@ def test_api_guide_example_runs(tmp_path: Path) -> None:
     assert "sh.sif exists already" in done.stdout
     assert "0 hello" in done.stdout
     assert {"sh.sif", "sh.sqsh", "layout"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_api_guide_of_choosing_runs(tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     (example,) = [text for text in examples if "kedge.explain(" in text]
     program = f"import kedge\n{example}"

@@ -55,7 +55,7 @@ def test_image_of_the_directory_is_proposed(tmp_path: Path) -> None:
 PIP = f"{shlex.quote(sys.executable)} -m pip install --upgrade"
 
 
-def test_a_clone_is_pulled_and_installed_again(tmp_path: Path) -> None:
+def test_clones_and_uv_are_installed_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clone = tmp_path / "a clone"
     (clone / ".git").mkdir(parents=True)
     record = {"url": clone.as_uri(), "dir_info": {}}
@@ -64,6 +64,11 @@ def test_a_clone_is_pulled_and_installed_again(tmp_path: Path) -> None:
     assert found.lines == (f"git -C '{clone}' pull", f"{PIP} '{clone}'")
     editable = read_record(json.dumps({**record, "dir_info": {"editable": True}}), "pip")
     assert editable.lines == (f"git -C '{clone}' pull",)
+    record = json.dumps({"url": "https://example.org/kedge.git", "vcs_info": {"vcs": "git"}})
+    monkeypatch.setattr(sys, "prefix", "/home/me/.local/share/uv/tools/kedge")
+    assert read_record(record, "uv").lines == ("uv tool install --reinstall git+https://example.org/kedge.git",)
+    monkeypatch.setattr(sys, "prefix", "/home/me/venv")
+    assert read_record(record, "uv").lines[0].startswith("uv pip install --python ")
 
 
 @each_row("revision", ["", "v2"])
@@ -71,14 +76,6 @@ def test_a_repository_is_named_with_its_revision(revision: str) -> None:
     about = {"vcs": "git", "commit_id": "0" * 40, **({"requested_revision": revision} if revision else {})}
     found = read_record(json.dumps({"url": "https://example.org/kedge.git", "vcs_info": about}), "pip")
     assert found.lines == (f"{PIP} git+https://example.org/kedge.git" + ("@v2" if revision else ""),)
-
-
-def test_uv_installs_what_uv_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = json.dumps({"url": "https://example.org/kedge.git", "vcs_info": {"vcs": "git"}})
-    monkeypatch.setattr(sys, "prefix", "/home/me/.local/share/uv/tools/kedge")
-    assert read_record(record, "uv").lines == ("uv tool install --reinstall git+https://example.org/kedge.git",)
-    monkeypatch.setattr(sys, "prefix", "/home/me/venv")
-    assert read_record(record, "uv").lines[0].startswith("uv pip install --python ")
 
 
 @each_row(("record", "what"), [

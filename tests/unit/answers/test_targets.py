@@ -65,13 +65,22 @@ def a_place(tmp_path: Path) -> dict[str, object]:
     return {"environ": environ, "settings": Settings.load(None, environ), "tables": load_tables()}
 
 
-def test_target_named_gpu(place: dict[str, object]) -> None:
+def test_target_named_gpu_and_processor(place: dict[str, object]) -> None:
     target = find_target(gpu="h200", driver="535.104", **place)  # type: ignore[arg-type]
     assert target.title == "NVIDIA H200 with driver 535.104"
     assert (target.origin, target.has_gpus, target.driver) == ("named", True, "535.104")
     assert target.gpus[0].capability == "9.0"
     with pytest.raises(UnknownGpu):
         find_target(gpu="H2000", **place)  # type: ignore[arg-type]
+    for name in ("amd64", "arm64"):
+        target = find_target(gpu="T4", driver="580", architecture=name, **place)  # type: ignore[arg-type]
+        assert (target.architecture, target.architecture_source, target.notes) == (name, NAMED, ())
+    settings = Settings.load({"architecture": "aarch64"}, place["environ"])  # type: ignore[arg-type]
+    of_flag = {**place, "settings": settings}
+    assert find_target(gpu="T4", **of_flag).architecture == "arm64"  # type: ignore[arg-type]
+    queue = find_target(site="ours:gpu", **of_flag)  # type: ignore[arg-type]
+    assert queue.architecture == "arm64"
+    assert queue.notes == ("judged for arm64 (--arch), although site ours, queue gpu has amd64",)
 
 
 @each_row(("machine", "ours", "other"), [("x86_64", "amd64", "arm64"), ("aarch64", "arm64", "amd64")])
@@ -86,18 +95,6 @@ def test_target_named_gpu_is_judged_for_this_machines_processor_and_says_so(
     assert (silent.architecture, silent.architecture_source) == (ours, THIS_MACHINE)
     told = find_target(site="ours:gpu", **place)  # type: ignore[arg-type]
     assert (told.architecture, told.architecture_source, told.notes) == ("amd64", "", ())
-
-
-def test_target_processor_that_is_named_goes_before_all_else(place: dict[str, object]) -> None:
-    for name in ("amd64", "arm64"):
-        target = find_target(gpu="T4", driver="580", architecture=name, **place)  # type: ignore[arg-type]
-        assert (target.architecture, target.architecture_source, target.notes) == (name, NAMED, ())
-    settings = Settings.load({"architecture": "aarch64"}, place["environ"])  # type: ignore[arg-type]
-    of_flag = {**place, "settings": settings}
-    assert find_target(gpu="T4", **of_flag).architecture == "arm64"  # type: ignore[arg-type]
-    queue = find_target(site="ours:gpu", **of_flag)  # type: ignore[arg-type]
-    assert queue.architecture == "arm64"
-    assert queue.notes == ("judged for arm64 (--arch), although site ours, queue gpu has amd64",)
 
 
 def test_target_gpu_that_is_built_with_its_processor(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -341,6 +341,7 @@ def test_reference_fields_are_complete() -> None:
 
     assert parse("ubuntu").engine == ""
     assert parse("instance://x").transport == "instance"
+    assert parse("www.docker.com/products").transport is Transport.HTTPS
 
 
 def test_reference_is_shown_without_secrets() -> None:
@@ -372,10 +373,6 @@ def test_reference_with_the_suffix_of_an_image_is_a_file(suffix: str) -> None:
 )
 def test_reference_of_a_catalog_page_does_not_take_its_tab_for_a_tag(tab: str) -> None:
     assert parse(f"https://catalog.ngc.nvidia.com/orgs/nvidia/containers/pytorch/{tab}").tag is None
-
-
-def test_reference_to_pages_of_docker_s_own_site_is_no_image() -> None:
-    assert parse("www.docker.com/products").transport is Transport.HTTPS
 
 
 def test_reference_may_be_as_long_as_a_signed_address() -> None:

@@ -33,7 +33,7 @@ MAKE = StepLabel("builder", 3, 7, "RUN make")
 COPY = StepLabel("", 1, 2, "COPY . /src")
 
 
-def test_plain_steps_write_a_line_per_event() -> None:
+def test_plain_steps_and_failed_ones() -> None:
     lines: list[str] = []
     steps = PlainSteps(lines.append)
     steps.begin(MAKE)
@@ -46,9 +46,6 @@ def test_plain_steps_write_a_line_per_event() -> None:
         "[1/2] COPY . /src", "[1/2] CACHED",
     ]  # fmt: skip
     assert name_step(StepLabel("a\033[2J", 1, 1, "")) == "[a\\x1b[2J 1/1]"
-
-
-def test_failed_steps_are_remembered_with_their_last_lines() -> None:
     steps = StepBoard()
     steps.begin(MAKE)
     steps.output(MAKE, b"".join(b"line %d\n" % number for number in range(100)))
@@ -124,7 +121,7 @@ def test_clean_line_takes_out_what_steers_a_terminal(data: bytes, expected: str)
     assert clean_line(data) == expected
 
 
-def test_clean_line_keeps_plain_colours_and_the_last_state() -> None:
+def test_clean_line_leaves_no_control_character() -> None:
     assert clean_line(b"\033[1;31mred\033[0m", color=True) == "\033[1;31mred\033[0m\033[0m"
     assert clean_line(b"\033[8mhidden\033[5mblink\033[41mbox", color=True) == "hiddenblinkbox"
     assert clean_line(b"\033[31;8mboth\033[2J", color=True) == "both"
@@ -132,9 +129,6 @@ def test_clean_line_keeps_plain_colours_and_the_last_state() -> None:
     assert clean_line(b" 10%\r 50%\r100%\r") == "100%"
     assert clean_line(b"windows\r") == "windows"
     assert clean_line(b"\r\r") == ""
-
-
-def test_clean_line_never_leaves_a_control_character() -> None:
     generator = random.Random(13)
     for _ in range(2000):
         data = bytes(generator.choice(b"\033[]P;0123Hm\\\x07\x9b\xc2ab\r\x00") for _ in range(30))
@@ -160,7 +154,7 @@ def test_output_lines_are_whole_or_broken() -> None:
 TEXT = "FROM a\nENV B=1\nRUN make && \\\n    make install\nCMD x\nUSER y\nEXPOSE 1\n"
 
 
-def test_failure_shows_output_and_the_marked_lines(tmp_path: Path) -> None:
+def test_failures_show_output_and_the_marked_lines(tmp_path: Path) -> None:
     recipe = tmp_path / "Dockerfile"
     recipe.write_text(TEXT)
     failed = FailedStep(StepOutcome(StepLabel("", 2, 3, "RUN make"), 1.5, "failed"), ("cc: error", ""))
@@ -171,9 +165,6 @@ def test_failure_shows_output_and_the_marked_lines(tmp_path: Path) -> None:
         "     2 | ENV B=1", ">    3 | RUN make && \\", ">    4 |     make install", "     5 | CMD x",
         "     6 | USER y",
     ]  # fmt: skip
-
-
-def test_excerpts_of_recipes(tmp_path: Path) -> None:
     request = BuildRequest("-", text=b"FROM a\nRUN \033[2Jx\n")
     lines = list(show_excerpt({"file": "-", "line": "2"}, request, leave_plain))
     assert lines[-1] == ">    2 | RUN \\x1b[2Jx"
@@ -186,9 +177,6 @@ def test_excerpts_of_recipes(tmp_path: Path) -> None:
     lines = list(show_excerpt({"file": "-", "line": "2"}, request, leave_plain))
     assert lines == ["-:2", "     1 | Bootstrap: x", ">    2 | %post", "     3 |     a", "     4 |     b"]
     assert len(list(show_excerpt({"file": "-", "line": "8"}, request, leave_plain))) == 1 + 2 + 1 + 12
-
-
-def test_a_base_that_failed_shows_what_its_program_printed() -> None:
     request = BuildRequest("-", text=b"Bootstrap: debootstrap\n")
     problem = KedgeError("failed", context={"file": "-", "line": "1", "output": "E: no mirror\nE: \x1b[2J"})
     lines = list(describe_problem(problem, request, leave_plain))
@@ -277,6 +265,9 @@ def test_screen_takes_away_what_does_not_fit(terminal: Terminal) -> None:
     screen.begin(LONG_MAKE)
     screen.close()
     assert "RUN make" in stream.getvalue()
+    assert measure("\033[31mab\033[0m") == 2
+    assert measure("日本") == 4
+    assert measure("e\u0301") == 1
 
 
 def test_screen_takes_away_lines_that_a_narrower_terminal_broke(terminal: Terminal) -> None:
@@ -298,9 +289,3 @@ def test_screen_shows_tasks_and_notes(terminal: Terminal) -> None:
     assert terminal.shown()[-1].startswith("  layer 1: 0 B of 1.0 kB")
     task.finish()
     assert len(terminal.shown()) == 2
-
-
-def test_measure_counts_columns() -> None:
-    assert measure("\033[31mab\033[0m") == 2
-    assert measure("日本") == 4
-    assert measure("e\u0301") == 1

@@ -75,7 +75,7 @@ def test_export_refuses_what_it_cannot_write(text: str) -> None:
     assert caught.value.hint
 
 
-def test_build_arguments_of_files(tmp_path: Path) -> None:
+def test_build_arguments_and_pairs(tmp_path: Path) -> None:
     file = tmp_path / "values"
     file.write_text("# comment\n\nA=1\n B = two words \nC=x=y\n")
     values = read_build_arguments(["A=2", "HOME", "NOT_SET", "E="], [file], {"HOME": "/home/ada"})
@@ -86,9 +86,6 @@ def test_build_arguments_of_files(tmp_path: Path) -> None:
         read_build_arguments([], [file], {})
     with pytest.raises(UsageError, match="has no name"):
         read_build_arguments(["=x"], [], {})
-
-
-def test_pairs_need_a_name_and_a_value() -> None:
     assert read_pairs("--label", ["a=1", "b=x=y", "a="]) == {"a": "", "b": "x=y"}
     for text in ("a", "=x"):
         with pytest.raises(UsageError, match="has no value"):

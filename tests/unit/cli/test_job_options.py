@@ -62,7 +62,7 @@ def test_options_without_flags_leave_the_job_and_last_ones_count() -> None:
     assert read("--gpus", "4", base=Job(image="x", gpu_type="v100")).gpu_type == "v100"
 
 
-def test_options_override_a_file_and_take_values_away() -> None:
+def test_options_override_a_file_and_stay_as_they_are() -> None:
     base = Job(image="x", queue="a", nodes=1, binds=("a",), environment=(("A", "1"),), memory=5, exclusive=True)
     job = read("-p", "b", "--nodes", "2", "-B", "c", "--env", "A=2", "--mem-per-cpu", "1G", "--no-exclusive", base=base)
     assert (job.queue, job.nodes, job.binds, job.environment) == ("b", 2, ("a", "c"), (("A", "2"),))
@@ -70,9 +70,6 @@ def test_options_override_a_file_and_take_values_away() -> None:
     base = Job(image="x", queue="a", gpus_per_node=4, gpu_type="a100", command=("c",), parallel=Parallel.MPI)
     job = read("--queue", "", "--gpus", "0", "--parallel", "single", base=base)
     assert job == Job(image="x", command=("c",))
-
-
-def test_options_user_text_stays_as_it_is() -> None:
     text = "a 'b' \"c\" $(d) `e` \\ \n é #, %s"
     job = read("--name", text, "--env", f"A={text}", "--setup", text)
     assert (job.name, job.environment, job.setup) == (text, (("A", text),), (text,))

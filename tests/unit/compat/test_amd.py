@@ -40,15 +40,12 @@ def test_amd_queue_of_a_site_does_not_run_cuda(tmp_path: Path) -> None:
     assert found.sentence == "NGC images run on NVIDIA GPUs, and AMD MI300A is from AMD: take an image for ROCm."
 
 
-def test_amd_beside_nvidia_leaves_the_queue_to_the_job() -> None:
+def test_amd_beside_nvidia_and_on_a_node() -> None:
     gpus = (find_gpu("MI300A", TABLES), find_gpu("H100", TABLES))
     target = Target("queue mixed", "queue", gpus, has_gpus=True, driver="580.95.05", architecture="amd64")
     verdict = judge(read_image("nvcr.io/nvidia/pytorch:24.01-py3"), target, TABLES)
     assert verdict.outcome == NO
     assert "; it runs on NVIDIA H100" in verdict.headline
-
-
-def test_amd_node_tells_nv_what_to_use() -> None:
     additions: Additions = start(make_host({"/proc/sys/kernel/hostname": "n1\n", "/dev/kfd": ""}))
     assert additions.warnings == [
         "--nv: n1 has AMD GPUs (/dev/kfd) and no NVIDIA GPU: images for CUDA do not run on them. "

@@ -56,7 +56,7 @@ def test_chart_of_drivers_and_gpus() -> None:
     assert {cell for row in chart.rows for cell in row.cells} == {NO}
 
 
-def test_chart_rows_have_the_image_and_the_newest_native_one() -> None:
+def test_chart_rows_are_the_image_and_what_is_known() -> None:
     chart = make_chart(PYTORCH, TABLES, make_target("A100", "535.104.05"), tag="24.03-py3", rows=10)
     assert len(chart.rows) == 10
     assert [row.tag for row in chart.rows if row.is_image] == ["24.03-py3"]
@@ -66,9 +66,6 @@ def test_chart_rows_have_the_image_and_the_newest_native_one() -> None:
     assert tags == sorted(tags, reverse=True)
     listed = {release.tag for release in TABLES.list_releases(PYTORCH)}
     assert len(chart.rows) + sum(row.skipped for row in chart.rows) + chart.skipped + chart.unknown == len(listed)
-
-
-def test_chart_leaves_out_tags_of_which_nothing_is_known() -> None:
     chart = make_chart(PYTORCH, TABLES, None)
     assert all(row.cuda for row in chart.rows)
     assert chart.unknown > 0
@@ -91,7 +88,7 @@ def test_chart_columns_are_the_machines() -> None:
     assert [column.cuda for column in chart.columns if column.is_host] == ["12.7"]
 
 
-def test_chart_keeps_to_one_flavour() -> None:
+def test_chart_keeps_to_one_flavour_and_judges_its_own_row() -> None:
     chart = make_chart(CUDA, TABLES, None, tag="12.4.1-devel-ubuntu22.04")
     own = next(row for row in chart.rows if row.is_image)
     assert (own.tag, own.label) == ("12.4.1-devel-ubuntu22.04", "12.4.1-…")
@@ -101,9 +98,6 @@ def test_chart_keeps_to_one_flavour() -> None:
     assert find_row(tensorflow, "22.03-tf1-py3").is_image
     flavours = {row.tag.partition("-")[2] for row in tensorflow.rows if row.tag < "23.03" and row.tag > "19.11"}
     assert flavours == {"tf1-py3"}
-
-
-def test_chart_own_row_is_judged_by_what_the_image_has() -> None:
     facts = {"CUDA_VERSION": "13.0.2.006", "CUDA_DRIVER_VERSION": "580.95.05"}
     traits = read_traits(f"{PYTORCH}:27.01-py3", environment=facts, labels={}, history=(), tables=TABLES)
     chart = make_chart(PYTORCH, TABLES, None, tag="27.01-py3", traits=traits)

@@ -68,9 +68,6 @@ def test_driver_new_enough_runs_natively() -> None:
         "Driver 550.54.14 is new enough: CUDA 12 needs 545.23.08 or newer. "
         "kedge does not use the image's older libcuda 545.23.08, which can fail (error 803).",
     )
-
-
-def test_driver_that_offers_the_cuda_runs_it_where_no_row_says_what_it_needs() -> None:
     need = DriverNeed("12.7.0")
     assert ask(need, HostDriver("580.95.05", cuda="13.0"))[:2] == (
         rule.NATIVE,
@@ -276,9 +273,6 @@ def test_driver_branches_that_a_start_knows_are_those_of_the_table() -> None:
         if minor >= (9, 0):
             table[minor] = min(branch, table.get(minor, branch))
     assert {(major, minor): branch for branch, major, minor in CUDA_BRANCHES} == table
-
-
-def test_driver_a_start_that_knows_no_table_still_tells_native_from_minor() -> None:
     assert judge_driver(DriverNeed("12.4.1", carries_compat=False), HostDriver("570.86.10")).mode == rule.NATIVE
     older = judge_driver(DriverNeed("12.8.1", carries_compat=False), HostDriver("550.54.14"))
     assert (older.mode, older.accepts_ptx) == (rule.MINOR, False)

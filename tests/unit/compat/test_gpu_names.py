@@ -143,9 +143,6 @@ def test_make_gpu_keeps_the_name_of_the_driver() -> None:
     assert make_gpu("NVIDIA GeForce RTX 2050 Laptop GPU", tables).capability == ""  # no board of that number is known
 
 
-# The index of starts
-
-
 @each_row(("name", "known"), [
     ("NVIDIA H200", ("9.0", "datacenter", True, None)),
     ("Tesla K40m", ("3.5", "datacenter", True, 470)),

@@ -47,12 +47,17 @@ def test_known_images_are_found_by_task(words: tuple[str, ...], found: str) -> N
     assert find(*words, "nothing-has-this") == []
 
 
-def test_known_images_are_found_by_several_gpus_and_nodes() -> None:
-    """What is known to do it, and nothing of which that is unknown."""
+def test_known_images_are_found_by_several_gpus_nodes_and_kepler() -> None:
+    # What is known to do it, and nothing of which that is unknown
     for word, name in (("multi-gpu", "multi_gpu"), ("Multi-Node", "multi_node"), ("multinode", "multi_node")):
         known = [f"{row.image}:{row.tags}" for row in load_known_images() if getattr(row, name)]
         assert find(word) == known
         assert len(known) > 5
+    told = tell_builds("Kepler", "PyTorch")
+    assert "nelsonliu.me" in told
+    assert re.search(r"Warning: it is published by a person.*pin its digest", told)
+    assert tell_builds("Volta", "PyTorch") == ""
+    assert tell_builds("Kepler", "TensorFlow") == ""
 
 
 def test_known_images_have_the_tables_of_tacc() -> None:
@@ -87,14 +92,6 @@ def test_known_images_tell_what_is_in_them(name: str, fact: str, value: str) -> 
 @each_row("name", ["tacc/tacc-ml:other", "tacc/tacc-ubuntu18-impi19.0.7-common@sha256:" + "0" * 64, "x"])
 def test_known_images_say_nothing_of_other_tags(name: str) -> None:
     assert read_known_traits(name, TABLES) is None
-
-
-def test_known_builds_for_kepler_come_with_a_warning() -> None:
-    told = tell_builds("Kepler", "PyTorch")
-    assert "nelsonliu.me" in told
-    assert re.search(r"Warning: it is published by a person.*pin its digest", told)
-    assert tell_builds("Volta", "PyTorch") == ""
-    assert tell_builds("Kepler", "TensorFlow") == ""
 
 
 @each_row(("column", "value"), [("task", ""), ("source", ""), ("multi_node", "perhaps")])

@@ -51,13 +51,10 @@ def test_requirements_malformed_are_named(expression: str) -> None:
     assert evaluate(expression, A100) == Evaluation(False, "invalid expression")
 
 
-def test_requirements_message_and_missing_device() -> None:
+def test_requirements_message_and_what_is_not_known() -> None:
     assert evaluate(R_12_8, RTX).problem == f"unsatisfied condition: cuda>=12.8{ADVICE}"
     assert evaluate("driver>=999", RTX).problem == "unsatisfied condition: driver>=999"
     assert evaluate("arch>=9.0,brand=tesla", ExpressionValues(has_gpu=False)).holds is True
-
-
-def test_requirements_what_is_not_known_is_left_open() -> None:
     unknown = ExpressionValues(cuda="12.2", driver="535.104.05")
     assert evaluate(R_12_8, unknown).holds is None
     assert evaluate("cuda>=99,brand=tesla", unknown).holds is False

@@ -168,16 +168,13 @@ def test_recommend_by_branch_of_one_driver_or_none() -> None:
     assert "Driver 570: 26.02-py3 (by forward compatibility); 580: 25.11-py3;" in found.sentence
 
 
-def test_recommend_tags_of_the_registry() -> None:
+def test_recommend_tags_that_are_there_and_fit() -> None:
     found = ask("pytorch", "A100", "580.95.05", tags=["24.01-py3", "23.10-py3", "latest", "99.01-py3"])
     assert found.reference == "nvcr.io/nvidia/pytorch:24.01-py3"
     assert (found.judged, found.skipped) == (2, 1)  # 99.01 exists, and nothing is known of it
     tags = ["12.4.1-devel-ubuntu22.04", "12.2.9-devel-ubuntu22.04"]
     best = ask("cuda", "A100", "535.104.05", tags=tags).best
     assert (best.tag, best.outcome) == (tags[0], "forward-compatible")
-
-
-def test_recommend_does_not_take_jetsons_tags_or_python_2() -> None:
     rows = [
         NgcRelease("nvcr.io/nvidia/pytorch", "24.06-py3-igpu", "PyTorch", cuda="12.4.1", capabilities="8.0 9.0"),
         NgcRelease("nvcr.io/nvidia/pytorch", "24.05-py2", "PyTorch", cuda="12.4.1", capabilities="8.0 9.0"),
@@ -185,6 +182,13 @@ def test_recommend_does_not_take_jetsons_tags_or_python_2() -> None:
     ]
     tables = Tables(TABLES.cuda, TABLES.gpus, rows)
     assert recommend("pytorch", make_target("H200", "580.95.05"), tables).reference.endswith(":24.05-py3")
+    amd = ask("pytorch", "MI300X", "")
+    assert (amd.reason, amd.best) == ("maker", None)
+    jetson = recommend("pytorch", make_target("Jetson AGX Orin", "540.4.0", "arm64"), TABLES)
+    assert jetson.sentence == (
+        "The tables have no tags of nvcr.io/nvidia/pytorch for Jetson boards such as Jetson AGX Orin; they end in "
+        "-igpu."
+    )
 
 
 def test_recommend_end_of_life_only_where_nothing_else_fits() -> None:
@@ -276,14 +280,4 @@ def test_recommend_advice() -> None:
     assert (verdict.outcome, verdict.judgements[-1].remedy) == (
         FORWARD,
         "To run natively, take nvcr.io/nvidia/pytorch:23.10-py3.",
-    )
-
-
-def test_recommend_other_makers_boards_and_jetsons_are_told_apart() -> None:
-    amd = ask("pytorch", "MI300X", "")
-    assert (amd.reason, amd.best) == ("maker", None)
-    jetson = recommend("pytorch", make_target("Jetson AGX Orin", "540.4.0", "arm64"), TABLES)
-    assert jetson.sentence == (
-        "The tables have no tags of nvcr.io/nvidia/pytorch for Jetson boards such as Jetson AGX Orin; they end in "
-        "-igpu."
     )

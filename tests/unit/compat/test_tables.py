@@ -25,9 +25,6 @@ def learn(path: Path, *rows: NgcRelease) -> Path:
     return path
 
 
-# What is shipped
-
-
 @each_row("kind", TABLE_KINDS, ids=lambda kind: kind.name)
 def test_tables_every_row_has_a_source(kind: object) -> None:
     with (SHIPPED / kind.file).open(newline="") as file:  # type: ignore[attr-defined]
@@ -134,9 +131,6 @@ def test_tables_cells_are_plain_and_drivers_only_grow() -> None:
             assert not row.minor_floor or is_at_least(row.minor_floor, "450.80.02")
 
 
-# CUDA
-
-
 @each_row(("asked", "version", "driver", "stands_for"), [
     ("12.3.2.001", "12.3.2", "545.23.08", ""),
     ("12.4.1", "12.4.1", "550.54.15", ""),
@@ -168,9 +162,6 @@ def test_cuda_branches_prefer_what_the_library_says() -> None:
     assert branches["13.1.0"] == (535, 550, 570, 575, 580, 590)
     assert branches["12.4.1"] == (470, 525, 535)
     assert branches["13.2.1"] == ()
-
-
-# Releases
 
 
 @each_row("name", [
@@ -241,8 +232,6 @@ def test_capabilities_differ_by_architecture(tag: str, architecture: str, listed
     assert row.capabilities_on(architecture) == listed
 
 
-# Learned rows
-
 LEARNED = NgcRelease(
     PYTORCH, "26.08-py3", framework="PyTorch", framework_version="2.14.0a0+abc", cuda="13.4.0.001",
     bundled_driver="615.10", capabilities="7.5 8.0+PTX", compat_branches=(535, 580),
@@ -288,7 +277,7 @@ def test_learned_rows_of_an_older_kedge_are_read(tmp_path: Path) -> None:
     assert tables.learned == (LEARNED,)
 
 
-def test_learned_capabilities_stand_beside_what_notes_state() -> None:
+def test_learned_rows_and_files_that_change_are_joined(tmp_path: Path) -> None:
     stated = NgcRelease("r.io/x", "1", capabilities="6.0+ (stated)", source="a")
     amd = NgcRelease("r.io/x", "1", capabilities="7.0 8.0+PTX", source="b")
     arm = NgcRelease("r.io/x", "1", capabilities="arm64: 8.0 9.0", source="c")
@@ -298,9 +287,6 @@ def test_learned_capabilities_stand_beside_what_notes_state() -> None:
     assert joined.capabilities_on("arm64") == "8.0 9.0"
     assert joined.capabilities_on("ppc64le") == "6.0+ (stated)"
     assert merge_rows(amd, NgcRelease("r.io/x", "1", capabilities="9.0", source="d")) == amd
-
-
-def test_learned_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "learned.csv"
     assert load_tables(path) is load_tables()
     learn(path, LEARNED)
@@ -310,12 +296,27 @@ def test_learned_file_that_changes_is_read_again(tmp_path: Path) -> None:
     assert len(load_tables(path).learned) == len(first.learned) + 1
 
 
-def test_written_rows_are_read_back_as_they_were() -> None:
+def test_rows_are_written_read_back_and_told_whole() -> None:
     rows = [row for row in TABLES.releases if row.same_month == ""]
     table = parse_table(write_rows(rows), "written", RELEASES)
     assert not table.problems
     assert sorted((row for _, row in table.rows), key=repr) == sorted(rows, key=repr)
     assert tuple(list_cells(rows[0])) == RELEASES.columns
+    nothing = Tables((), (), ())
+    assert nothing.find_cuda("12.4") is None
+    assert nothing.find_release(PYTORCH, "22.03-py3") is None
+    assert nothing.list_releases(PYTORCH) == ()
+    one = CudaRelease("1.0.0", "", "1", "", (), "", "s")
+    assert Tables([one], (), ()).find_cuda("1.0.0.5") == one
+    assert has_all(TABLES.find_release(PYTORCH, "24.01-py3"))
+    without_kernels = TABLES.find_release(PYTORCH, "24.09-py3")
+    assert (without_kernels.cuda, without_kernels.bundled_driver, without_kernels.nccl) == (
+        "12.6.1",
+        "560.35.03",
+        "2.22.3",
+    )
+    assert not has_all(without_kernels)
+    assert not has_all(None)
 
 
 def traits(**facts: str) -> ImageTraits:
@@ -346,24 +347,3 @@ def test_make_row_empties_what_makes_no_sense(value: str) -> None:
     row = make_row(PYTORCH, "1", traits(cuda=value, python="3.12"), "s")
     assert row == NgcRelease(PYTORCH, "1", python="3.12", source="s")
     assert make_row(PYTORCH, "1", traits(cuda=value), "s") is None
-
-
-def test_has_all_is_when_a_config_tells_nothing_new() -> None:
-    assert has_all(TABLES.find_release(PYTORCH, "24.01-py3"))
-    without_kernels = TABLES.find_release(PYTORCH, "24.09-py3")
-    assert (without_kernels.cuda, without_kernels.bundled_driver, without_kernels.nccl) == (
-        "12.6.1",
-        "560.35.03",
-        "2.22.3",
-    )
-    assert not has_all(without_kernels)
-    assert not has_all(None)
-
-
-def test_tables_can_be_made_of_nothing() -> None:
-    nothing = Tables((), (), ())
-    assert nothing.find_cuda("12.4") is None
-    assert nothing.find_release(PYTORCH, "22.03-py3") is None
-    assert nothing.list_releases(PYTORCH) == ()
-    one = CudaRelease("1.0.0", "", "1", "", (), "", "s")
-    assert Tables([one], (), ()).find_cuda("1.0.0.5") == one

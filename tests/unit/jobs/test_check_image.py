@@ -116,28 +116,20 @@ def make_image(registry: FakeRegistry, tag: str, architecture: str = "amd64") ->
     return f"docker://{registry.host}/team/own:{tag}"
 
 
-def test_submit_reads_the_image_file_itself(registry: FakeRegistry, cluster: Cluster, tmp_path: Path) -> None:
-    name = make_image(registry, "1")
-    kedge("pull", tmp_path / "own.sif", name, cache=tmp_path / "store")
-    job = replace(GPU, image="own.sif", pull="")
-    with pytest.raises(WillNotRun, match=r"own\.sif does not run on Tesla V100"):
-        plan(job, cluster, tmp_path)
-    assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
-
-
-def test_submit_reads_the_config_of_what_it_pins(registry: FakeRegistry, cluster: Cluster, tmp_path: Path) -> None:
+def test_submit_reads_the_image_or_its_config(registry: FakeRegistry, cluster: Cluster, tmp_path: Path) -> None:
     job = replace(GPU, image=make_image(registry, "2"))
     for _ in range(2):
         with pytest.raises(WillNotRun, match="does not run on Tesla V100"):
             plan(job, cluster, tmp_path)
     assert len(registry.server.seen("/blobs/")) == 1  # the config; no layer, and not again
     assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
-
-
-def test_submit_reads_the_config_for_the_queue_s_own_architecture(
-    registry: FakeRegistry, cluster: Cluster, tmp_path: Path
-) -> None:
-    """Whichever the login node has: one of the two is another."""
+    name = make_image(registry, "1")
+    kedge("pull", tmp_path / "own.sif", name, cache=tmp_path / "store")
+    job = replace(GPU, image="own.sif", pull="")
+    with pytest.raises(WillNotRun, match=r"own\.sif does not run on Tesla V100"):
+        plan(job, cluster, tmp_path)
+    assert plan(replace(job, queue="a100"), cluster, tmp_path).warnings == ()
+    # Whichever the login node has: one of the two is another
     for architecture in ("amd64", "arm64"):
         here = replace(cluster, site=replace(SITE, queues=(replace(V100, arch=architecture),)))
         with pytest.raises(WillNotRun, match="does not run on Tesla V100"):

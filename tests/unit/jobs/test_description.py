@@ -184,7 +184,7 @@ def test_description_hostile_text_is_refused_quickly(text: str) -> None:
     assert time.process_time() - began < 10
 
 
-def test_description_file_problems_are_one_clear_error(tmp_path: Path) -> None:
+def test_description_files_are_found_and_their_problems_clear(tmp_path: Path) -> None:
     file = tmp_path / "kedge.toml"
     with pytest.raises(FileProblem, match="No such file"):
         read_description(file)
@@ -201,9 +201,6 @@ def test_description_file_problems_are_one_clear_error(tmp_path: Path) -> None:
     file.write_bytes(b'\xef\xbb\xbf[job]\r\nimage = "x"\r\n')  # as editors of Windows save it
     assert read_description(file).job().image == "x"
     assert read_description(file).folder == tmp_path
-
-
-def test_description_is_looked_for_in_one_folder_only(tmp_path: Path) -> None:
     below = tmp_path / "below"
     below.mkdir()
     (tmp_path / "kedge.toml").write_text('[job]\nimage = "x"\n')

@@ -31,7 +31,7 @@ RUN: dict[str, Any] = {
 }
 
 
-def test_judge_job_compares_and_proposes() -> None:
+def test_judge_job_compares_sources_and_proposes() -> None:
     found = judge_job(STATUS, JOB, RUN, None)
     assert (found.seconds, found.time_limit) == (600.0, 7200)
     assert found.cpu_load == pytest.approx(15.6, abs=0.1)
@@ -39,9 +39,6 @@ def test_judge_job_compares_and_proposes() -> None:
     assert (found.gpus, found.gpus_used, found.gpu_load, found.gpu_memory) == (4, 2, 35.0, 10.0)
     assert found.enough == ("--time", "13m", "--mem", "12G", "--cpus-per-task", "3", "--gpus", "2")
     assert found.sources == ("record",)
-
-
-def test_judge_job_takes_the_larger_figure_and_knows_launches() -> None:
     usage = JobUsage(seconds=605.0, cpus=16, cpu_seconds=9000.0, memory=20 * GIB, memory_asked=64 * GIB)
     found = judge_job(STATUS, JOB, RUN, usage)
     assert (found.seconds, found.memory, found.cpu_seconds) == (605.0, 20 * GIB, 9000.0)

@@ -42,7 +42,7 @@ def test_logs_end_at_whole_lines(
         assert b"".join(read_log(LogFile(path), lines)).decode() == wanted
 
 
-def test_logs_are_found_by_what_scripts_said_and_by_name(tmp_path: Path) -> None:
+def test_logs_are_found_by_what_scripts_said_name_and_task(tmp_path: Path) -> None:
     record = make_record(tmp_path)
     with pytest.raises(FileProblem, match="has written no output yet"):
         require_logs(record)
@@ -53,9 +53,6 @@ def test_logs_are_found_by_what_scripts_said_and_by_name(tmp_path: Path) -> None
     assert [each.path.name for each in find_logs(record)] == ["elsewhere"]
     (record.folder / "began").write_text(f"13 node 1000\n{tmp_path}/elsewhere\n")
     assert [each.path.name for each in find_logs(record)] == ["a_b-12.out"], "that was another job"
-
-
-def test_logs_of_tasks_are_found(tmp_path: Path) -> None:
     record = make_record(tmp_path, array="0-4:2")
     for index in (0, 1, 4):
         (tmp_path / f"a_b-12_{index}.out").write_text("x")

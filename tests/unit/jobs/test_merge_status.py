@@ -86,16 +86,13 @@ def test_endings_of_a_job_that_began_once_more_are_not_final(tmp_path: Path) -> 
     assert record.read_final() == []
 
 
-def test_endings_of_a_job_that_never_began(tmp_path: Path) -> None:
+def test_endings_of_what_never_began_or_was_cancelled(tmp_path: Path) -> None:
     [fresh] = merge(make_record(tmp_path, age=1), [])
     assert fresh.state is State.QUEUED
     record = make_record(tmp_path)
     assert merge(record, [])[0].state is State.LOST
     record.note_cancelled(None)
     assert merge(record, [])[0].state is State.CANCELLED
-
-
-def test_endings_of_what_was_cancelled(tmp_path: Path) -> None:
     record = make_record(tmp_path, array="0-3")
     for index, ended in enumerate(("0 1010", "143 1010", "", "3 1010")):
         write_words(record, "12 n1 1000", ended, f".{index}")
@@ -105,10 +102,7 @@ def test_endings_of_what_was_cancelled(tmp_path: Path) -> None:
     record.note_cancelled(None)
     states = [each.state for each in merge(record, [])]
     assert states == [State.DONE, State.CANCELLED, State.CANCELLED, State.FAILED]
-
-
-def test_endings_that_accounts_do_not_know_are_mended_by_a_cancellation(tmp_path: Path) -> None:
-    """Grid Engine has no account of a job that was put back into the queue and deleted there."""
+    # Grid Engine has no account of a job that was put back into the queue and deleted there
     record = make_record(tmp_path)
     lost = JobStatus("12", State.LOST, "failed 25, exit_status 0", reason="rescheduling")
     assert merge(record, [lost])[0].state is State.LOST

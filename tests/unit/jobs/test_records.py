@@ -69,9 +69,6 @@ def test_records_closed_keep_the_last_words(tmp_path: Path) -> None:
     assert not record.folder.exists()
     assert records.list_ids("here") == {}
     assert records.list_new() == []
-
-
-def test_records_closed_keep_the_last_word_of_every_task(tmp_path: Path) -> None:
     records = Records(tmp_path)
     record = add_job(records, "7")
     long = (("resources", "cpu=4,mem=16G,node=1,billing=4,gres/gpu=1"), ("folder", "/scratch/ada/" + "x" * 100))

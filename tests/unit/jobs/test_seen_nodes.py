@@ -73,14 +73,23 @@ def test_remembered_comes_back_on_the_login_node(login: dict[str, str]) -> None:
     assert recall(login, queue="other") is None
     assert recall(login, site="zih-capella") is None
     assert recall(login, site="no-such-site") is None
+    path = remember(in_job(login))
+    change(path, when=time.time() - 91 * 86400)
+    found = recall(login)
+    assert found.is_stale
+    assert "long ago" in found.source
 
 
-def test_remembered_nothing_where_it_is_not_meant(login: dict[str, str]) -> None:
+def test_remembered_nothing_where_it_is_not_meant_or_possible(login: dict[str, str], tmp_path: Path) -> None:
     environ = {**login, "KEDGE_SITE": "zih-alpha"}
     assert remember_node(environ, Settings.load(environ=environ), FACTS) is None
     assert not Path(login["HOME"]).exists()
     environ = in_job(login)
     assert remember_node(environ, Settings.load(environ=environ), NodeFacts(driver="\x1b]0;x\x07")) is None
+    (tmp_path / "home").write_text("a file")
+    environ = in_job(login)
+    assert remember_node(environ, Settings.load(environ=environ), FACTS) is None
+    assert recall(login) is None
 
 
 @each_row(("environ", "queue"), [
@@ -119,14 +128,6 @@ def test_remembered_newer_look_replaces_and_kinds_stand_side_by_side(login: dict
     assert [each.facts.gpus[0] for each in kinds] == ["Tesla V100-SXM2-32GB", "NVIDIA A100-SXM4-40GB"]
     remember(in_job(login, queue="romeo"), NodeFacts(architecture="amd64"))
     assert len(recall_nodes("zih-alpha", "", login, settings)) == 3
-
-
-def test_remembered_long_ago_is_said(login: dict[str, str]) -> None:
-    path = remember(in_job(login))
-    change(path, when=time.time() - 91 * 86400)
-    found = recall(login)
-    assert found.is_stale
-    assert "long ago" in found.source
 
 
 @each_row("values", [
@@ -178,10 +179,3 @@ def test_remembered_lies_where_nodes_see_it(login: dict[str, str], tmp_path: Pat
     assert recall(environ, "sdumont", "sequana_gpu").facts == FACTS
     chosen = {**login, "KEDGE_JOBDIR": str(tmp_path / "jobs")}
     assert find_node_folder(Settings.load(environ=chosen), site, chosen) == tmp_path / "jobs/nodes"
-
-
-def test_remembered_where_nothing_can_be_written_is_no_error(login: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "home").write_text("a file")
-    environ = in_job(login)
-    assert remember_node(environ, Settings.load(environ=environ), FACTS) is None
-    assert recall(login) is None

@@ -77,11 +77,6 @@ def test_elsewhere_the_hosts_mpi_of_the_same_family_starts_ranks(scheduler: str,
     assert (choice.launcher, choice.path) == ("mpiexec", "/usr/bin/mpiexec.hydra")
 
 
-def test_on_one_host_the_images_own_mpirun_is_the_last_resort() -> None:
-    choice = choose("local", nodes=1, mpi=MPICH, host=OPEN)
-    assert (choice.launcher, choice.mode, choice.path) == ("mpiexec", CONTAINED, "/usr/bin/mpiexec.hydra")
-
-
 def test_what_cannot_start_ranks_is_refused() -> None:
     with pytest.raises(LaunchRefused, match=r"no launcher here starts ranks of MPICH 4\.0\.2"):
         choose("gridengine", mpi=MPICH, host=OPEN)
@@ -100,11 +95,13 @@ def test_kedges_own_start_does_not_connect_ranks_of_mpi(launcher: str) -> None:
     assert choose("gridengine", mpi=OPEN, host=OPEN, launcher=launcher, contract=Contract.RANKS).launcher == launcher
 
 
-def test_the_launcher_of_a_site_comes_first_where_it_is() -> None:
+def test_the_launcher_of_a_site_or_image_where_it_is() -> None:
     site = Site("tacc", "tacc", "slurm", launcher="ibrun")
     assert choose(site=site, programs="srun ibrun", contract=Contract.RANKS).launcher == "ibrun"
     assert choose(site=site, programs="srun", contract=Contract.RANKS).launcher == "srun"
     assert choose(site=replace(site, launcher="none"), programs="srun", contract=Contract.RANKS).launcher == "srun"
+    choice = choose("local", nodes=1, mpi=MPICH, host=OPEN)
+    assert (choice.launcher, choice.mode, choice.path) == ("mpiexec", CONTAINED, "/usr/bin/mpiexec.hydra")
 
 
 @each_row(("nodes", "launcher"), [(1, "local"), (2, "mpirun")])

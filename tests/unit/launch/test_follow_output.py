@@ -42,7 +42,7 @@ def test_lines_of_programs_are_no_ends_of_ranks() -> None:
     assert not written.follower.ended_at
 
 
-def test_the_first_rank_that_failed_decides_and_its_lines_come_before_later_output() -> None:
+def test_the_first_rank_that_failed_decides() -> None:
     written = Written(SRUN)
     written.hear("0: fine\n1: bad\n0: still fine\n")
     written.hear("srun: error: n2: task 1: Exited with exit code 7\n", is_error=True)
@@ -58,9 +58,6 @@ def test_the_first_rank_that_failed_decides_and_its_lines_come_before_later_outp
         "!srun: error: n1: task 0: Killed\n",
         "late\n",
     ]
-
-
-def test_lines_that_were_just_shown_are_known() -> None:
     written = Written(LOCAL)
     written.hear("0: fine\n1: bad\n1: worse\n")
     written.hear(tell_end(1, 3, "vm") + "\n", is_error=True)

@@ -45,9 +45,6 @@ def test_network_of_names_and_routes() -> None:
         raise AssertionError(name)
 
     assert find_network(order(), Rank(0, 2, 0, 2, 0, 1), fail) == NodeNetwork("gpu01")
-
-
-def test_network_of_a_node_that_does_not_know_the_name() -> None:
     assert find((), fallback="10.2.0.4") == NodeNetwork("10.2.0.4", "ens5")
     with pytest.raises(LaunchRefused, match="does not know gpu01") as caught:
         find((), fallback="")

@@ -32,7 +32,14 @@ def test_an_order_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> 
     assert RankOrder.decode(ORDER.encode()) == ORDER
 
 
-def test_an_order_leaves_out_what_a_launch_does_not_need() -> None:
+def test_an_order_has_the_terms_of_each_node_and_nothing_else() -> None:
+    order = replace(ORDER, cpus=(8, 4), processes=(2, 3), interface="ib0", restarts=5, least_nodes=1)
+    first, second, beyond = (order.terms_on(node, {"A": "1"}) for node in (0, 1, 2))
+    assert [(each.cpus, each.processes) for each in (first, second, beyond)] == [(8, 2), (4, 3), (0, 1)]
+    assert order.terms_on(-1).cpus == 0
+    assert first.hosts == ("n1", "n1", "n2", "n2")
+    assert (first.interface, first.restarts, first.least_nodes, first.environ) == ("ib0", 5, 1, {"A": "1"})
+    assert first.rendezvous.endpoint == "nöde-1:29500"
     least = RankOrder("torchrun", (1, 1), "n1", 29500, "id")
     assert least == RankOrder(
         *("torchrun", (1, 1), "n1", 29500, "id", (), (), ("torchrun",), (), ()),
@@ -41,16 +48,6 @@ def test_an_order_leaves_out_what_a_launch_does_not_need() -> None:
     assert least.terms_on(1) == Terms(
         Rendezvous("n1", 29500, "id"), cpus=0, processes=1, starter=("torchrun",), least_nodes=0, restarts=0, hosts=()
     )
-
-
-def test_an_order_has_the_terms_of_each_node() -> None:
-    order = replace(ORDER, cpus=(8, 4), processes=(2, 3), interface="ib0", restarts=5, least_nodes=1)
-    first, second, beyond = (order.terms_on(node, {"A": "1"}) for node in (0, 1, 2))
-    assert [(each.cpus, each.processes) for each in (first, second, beyond)] == [(8, 2), (4, 3), (0, 1)]
-    assert order.terms_on(-1).cpus == 0
-    assert first.hosts == ("n1", "n1", "n2", "n2")
-    assert (first.interface, first.restarts, first.least_nodes, first.environ) == ("ib0", 5, 1, {"A": "1"})
-    assert first.rendezvous.endpoint == "nöde-1:29500"
 
 
 @each_row("text", ["", "{", "[1]", "7", '{"layout":1}', "{} {}", '{"a":NaN}', "nonsense", '{"contract":"x\n"}', " {}"])

@@ -37,21 +37,18 @@ def test_shape(wanted: dict[str, int], tasks: tuple[int, ...]) -> None:
     assert shape.per_node == (tasks[0] if len(set(tasks)) == 1 else 0)
 
 
-def test_shape_refuses_what_contradicts() -> None:
+def test_shape_is_even_and_refuses_what_contradicts() -> None:
+    assert choose_shape(allocate(4, 4), tasks=5).tasks == (3, 2)
+    assert choose_shape(allocate(4, 4), tasks=4).tasks == (2, 2)
+    assert choose_shape(allocate(3, 1, 1), tasks=5).tasks == (3, 1, 1)
+    assert choose_shape(allocate(2, 8, 8), tasks=11).tasks == (2, 5, 4)
+    assert choose_shape(allocate(8, 1), tasks=8).tasks == (7, 1)
     with pytest.raises(LaunchRefused, match="the job has 3 nodes, not 4"):
         choose_shape(allocate(1, 1, 1), nodes=4)
     with pytest.raises(LaunchRefused, match="the job has 1 node, not 2"):
         choose_shape(allocate(1), nodes=2)
     with pytest.raises(LaunchRefused, match="5 tasks are not 2 on each of 2 nodes"):
         choose_shape(allocate(2, 2), tasks=5, tasks_per_node=2)
-
-
-def test_shape_is_as_even_as_there_is_room() -> None:
-    assert choose_shape(allocate(4, 4), tasks=5).tasks == (3, 2)
-    assert choose_shape(allocate(4, 4), tasks=4).tasks == (2, 2)
-    assert choose_shape(allocate(3, 1, 1), tasks=5).tasks == (3, 1, 1)
-    assert choose_shape(allocate(2, 8, 8), tasks=11).tasks == (2, 5, 4)
-    assert choose_shape(allocate(8, 1), tasks=8).tasks == (7, 1)
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=9), st.integers(1, 99))

@@ -46,7 +46,7 @@ def write_limits(root: Path, core: str = "0", files: str = "1024", locked: str =
     path.write_text(LIMITS.format(core=core, files=files, locked=locked, hard=hard))
 
 
-def test_memory_findings() -> None:
+def test_memory_findings(tmp_path: Path) -> None:
     (finding,) = judge_memory(Limits(4, 256 << 20, None, memory_from="/sys/fs/cgroup/user/memory.max"), 0, "")
     require_whole(finding, WARNING)
     assert finding.what == "268 MB (/sys/fs/cgroup/user/memory.max)"
@@ -55,9 +55,6 @@ def test_memory_findings() -> None:
     assert "CUDA reserves addresses" in require_whole(finding, WARNING).why
     _, finding = judge_memory(Limits(4, 8 << 30, None), 3, "/sys/fs/cgroup/job/memory.events")
     assert "killed 3 processes" in require_whole(finding, NOTE).what
-
-
-def test_memory_is_read_from_control_groups(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("0::/user.slice\n")
     (tmp_path / "proc/self/mountinfo").write_text("30 1 0:26 / /cg rw - cgroup2 cgroup2 rw\n")
@@ -69,14 +66,11 @@ def test_memory_is_read_from_control_groups(tmp_path: Path) -> None:
     assert "killed 2 processes" in kills.what
 
 
-def test_processes_left_are_judged(tmp_path: Path) -> None:
+def test_process_limits_are_judged(tmp_path: Path) -> None:
     assert judge_processes(None, "").level == OK
     assert judge_processes(4000, "RLIMIT_NPROC (ulimit -u)").what == "4000 more may start (RLIMIT_NPROC (ulimit -u))"
     assert "only 12 more" in require_whole(judge_processes(12, "pids.max"), WARNING).what
     assert check_processes(make_surroundings(tmp_path))[0].level == OK
-
-
-def test_open_files_below_the_usual_are_a_warning_with_what_may_be_done(tmp_path: Path) -> None:
     write_limits(tmp_path, files="256")
     finding = require_whole(check_open_files(make_surroundings(tmp_path))[0], WARNING)
     assert finding.fix == "ulimit -n 524288"
@@ -88,6 +82,13 @@ def test_open_files_below_the_usual_are_a_warning_with_what_may_be_done(tmp_path
     finding = require_whole(check_open_files(make_surroundings(tmp_path))[0], WARNING)
     assert "ulimit" not in finding.fix
     assert "administrators" in finding.fix
+    surroundings = make_surroundings(tmp_path)
+    write_limits(tmp_path, core="unlimited")
+    assert require_whole(check_core_files(surroundings)[0], NOTE).fix.endswith("ulimit -c 0")
+    pattern = tmp_path / "proc/sys/kernel/core_pattern"
+    pattern.parent.mkdir(parents=True)
+    pattern.write_text("|/usr/lib/systemd/systemd-coredump %P\n")
+    assert check_core_files(surroundings)[0].level == OK
 
 
 def test_locked_memory_matters_where_there_is_rdma(tmp_path: Path) -> None:
@@ -101,16 +102,6 @@ def test_locked_memory_matters_where_there_is_rdma(tmp_path: Path) -> None:
     assert "administrators" in check_locked_memory(surroundings)[0].fix
     write_limits(tmp_path)
     assert check_locked_memory(surroundings)[0].level == OK
-
-
-def test_core_files_are_a_note_unless_the_system_takes_them(tmp_path: Path) -> None:
-    surroundings = make_surroundings(tmp_path)
-    write_limits(tmp_path, core="unlimited")
-    assert require_whole(check_core_files(surroundings)[0], NOTE).fix.endswith("ulimit -c 0")
-    pattern = tmp_path / "proc/sys/kernel/core_pattern"
-    pattern.parent.mkdir(parents=True)
-    pattern.write_text("|/usr/lib/systemd/systemd-coredump %P\n")
-    assert check_core_files(surroundings)[0].level == OK
 
 
 @each_row("year", [1970, 2019, 2071])
@@ -168,6 +159,10 @@ def test_locale_that_works_is_well(value: str) -> None:
 
 
 def test_python_leaks_are_notes_that_say_kedge_keeps_them_outside(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "PYTHONPATH": "/x", "KEDGE_KEEP": "PYTHONPATH"}
+    assert "KEDGE_KEEP" in require_whole(check_python_leaks(make_surroundings(tmp_path, environ))[0], WARNING).fix
+    environ = {"HOME": str(tmp_path), "VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c"}
+    assert check_python_leaks(make_surroundings(tmp_path, environ))[0].level == OK
     environ = {"HOME": str(tmp_path), "PYTHONPATH": "/x", "CONDA_PREFIX": "/c", "BASH_ENV": "/b"}
     for version, name in (("3.10", "torch-2.1.dist-info"), ("3.10", "numpy.egg-info"), ("3.12", "readme")):
         (tmp_path / f".local/lib/python{version}/site-packages/{name}").mkdir(parents=True)
@@ -176,13 +171,6 @@ def test_python_leaks_are_notes_that_say_kedge_keeps_them_outside(tmp_path: Path
     assert finding.what == "PYTHONPATH; packages in ~/.local/lib/python3.10 (2 packages)"
     assert "kedge does not pass them on" in finding.fix
     assert list_user_sites(tmp_path / "gone") == []
-
-
-def test_python_leaks_that_are_wanted(tmp_path: Path) -> None:
-    environ = {"HOME": str(tmp_path), "PYTHONPATH": "/x", "KEDGE_KEEP": "PYTHONPATH"}
-    assert "KEDGE_KEEP" in require_whole(check_python_leaks(make_surroundings(tmp_path, environ))[0], WARNING).fix
-    environ = {"HOME": str(tmp_path), "VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c"}
-    assert check_python_leaks(make_surroundings(tmp_path, environ))[0].level == OK
 
 
 def test_loader_leaks_that_are_forced_into_containers_are_warnings() -> None:
@@ -198,17 +186,14 @@ def test_loader_leaks_that_are_forced_into_containers_are_warnings() -> None:
     assert finding.what == "LD_LIBRARY_PATH (2 directories) is not passed into containers"
 
 
-def test_variables_that_are_misspelled_or_contradict() -> None:
+def test_variables_are_known_and_mistakes_proposed() -> None:
     (finding,) = judge_variables({"KEDGE_CACHDIR": "/x"}, list_known())
     assert require_whole(finding, WARNING).fix == "did you mean 'KEDGE_CACHEDIR'?"
     environ = {"APPTAINER_CACHEDIR": "/a", "SINGULARITY_CACHEDIR": "/b"}
     contradiction, old = judge_variables(environ, list_known())
     assert contradiction.why == "kedge uses APPTAINER_CACHEDIR only"
     assert "SINGULARITY_CACHEDIR" in require_whole(old, NOTE).what
-
-
-def test_variables_of_kedge_are_all_known() -> None:
-    """Every variable that the sources read, or a page names, is no misspelling."""
+    # Every variable that the sources read, or a page names, is no misspelling
     import re
 
     from tests.requirements import REPOSITORY

@@ -17,7 +17,6 @@ from kedge.answers.doctor.gpu.fabric import check_fabric
 from kedge.answers.doctor.gpu.nvidia.answer import check_nvml, judge_probe
 from kedge.answers.doctor.gpu.nvidia.libraries import check_libraries
 from kedge.answers.doctor.gpu.nvidia.selection import check_selection
-from kedge.answers.doctor.run_checks import run_checks
 from kedge.answers.doctor.surroundings import Surroundings
 from kedge.base.frozen import replace
 from kedge.system.host.gpu_probe import GpuProbe

@@ -49,7 +49,7 @@ def with_quota(left: int, limit: int) -> Space:
     return Space(ROOM.path, ROOM.free, ROOM.total, left, limit)
 
 
-def test_store_levels() -> None:
+def test_store_levels(tmp_path: Path) -> None:
     finding = judge_store(STORE, None)
     assert finding.level == OK
     assert finding.what == "/home/ada/.cache/kedge (nfs4, default): 500 GB free"
@@ -69,6 +69,11 @@ def test_store_levels() -> None:
     assert finding.fix == "kedge config set cache_directory /scratch/ada/kedge"
     assert judge_store(place, None).level == OK
     assert judge_store(replace(STORE, files_left=None), None).level == OK
+    environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "not/yet/there")}
+    (finding,) = check_store(make_surroundings(environ))
+    assert str(tmp_path / "not/yet/there") in finding.what
+    assert "KEDGE_CACHEDIR" in finding.what
+    assert not (tmp_path / "not").exists()
 
 
 @each_row(("origin", "fix"), [
@@ -78,14 +83,6 @@ def test_store_levels() -> None:
 ])  # fmt: skip
 def test_store_is_moved_by_what_put_it_there(origin: str, fix: str) -> None:
     assert judge_store(replace(STORE, origin=origin, is_writable=False), SCRATCH).fix == fix
-
-
-def test_store_of_this_machine_is_looked_at(tmp_path: Path) -> None:
-    environ = {"HOME": str(tmp_path), "KEDGE_CACHEDIR": str(tmp_path / "not/yet/there")}
-    (finding,) = check_store(make_surroundings(environ))
-    assert str(tmp_path / "not/yet/there") in finding.what
-    assert "KEDGE_CACHEDIR" in finding.what
-    assert not (tmp_path / "not").exists()
 
 
 @as_ordinary_user
@@ -120,17 +117,7 @@ def test_old_caches_are_found_where_they_hold_something(tmp_path: Path) -> None:
 TEMPORARY = StoragePlace(Path("/tmp"), "default", "ext4", ROOM, None, True, False)
 
 
-def test_temporary_folder_that_is_gone_or_cannot_be_looked_at(tmp_path: Path) -> None:
-    (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / "job.123")}))
-    require_whole(finding, FAIL)
-    assert f"{tmp_path}/job.123 (default: TMPDIR) does not exist" in finding.what
-    assert "export TMPDIR=" in finding.fix
-    name = "x" * 300  # longer than a name may be: asking for it is an error of its own, as with directories of others
-    (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / name)}))
-    assert "does not exist" in require_whole(finding, FAIL).what
-
-
-def test_temporary_folder_levels() -> None:
+def test_temporary_folder_levels(tmp_path: Path) -> None:
     usual = {"is_there": True, "kept_on": "disk", "is_noexec": False}
     assert judge_temporary(TEMPORARY, **usual).level == OK  # type: ignore[arg-type]
     noexec = judge_temporary(TEMPORARY, is_there=True, kept_on="disk", is_noexec=True)
@@ -139,6 +126,13 @@ def test_temporary_folder_levels() -> None:
     assert "count against the memory limit" in require_whole(memory, NOTE).why
     little = replace(TEMPORARY, space=Space(Path("/tmp"), 10**8, GIGA))
     assert "100 MB free" in require_whole(judge_temporary(little, **usual), WARNING).what  # type: ignore[arg-type]
+    (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / "job.123")}))
+    require_whole(finding, FAIL)
+    assert f"{tmp_path}/job.123 (default: TMPDIR) does not exist" in finding.what
+    assert "export TMPDIR=" in finding.fix
+    name = "x" * 300  # longer than a name may be: asking for it is an error of its own, as with directories of others
+    (finding,) = check_temporary(make_surroundings({"HOME": str(tmp_path), "TMPDIR": str(tmp_path / name)}))
+    assert "does not exist" in require_whole(finding, FAIL).what
 
 
 def test_temporary_folder_mounted_noexec_is_seen(tmp_path: Path) -> None:

@@ -145,14 +145,6 @@ def test_search_of_much_text_is_bounded_and_fast() -> None:
     assert seconds < 20
 
 
-def test_search_of_a_log_where_every_line_has_a_mark() -> None:
-    noise = b"".join(b"validation error %d.%06d in epoch %d\n" % (n % 7, n, n) for n in range(15_000))
-    begin = time.process_time()
-    [clue] = search_pieces([noise, SAID])
-    assert clue.number == 15_001
-    assert time.process_time() - begin < 20
-
-
 def test_search_of_odd_logs() -> None:
     bar = b"\r 10%|####      | 100/1000 [00:10<01:40, 9.99it/s]"
     pieces = [bar * 1000] * 100
@@ -167,9 +159,11 @@ def test_search_of_odd_logs() -> None:
         pieces = [text[place : place + size] for place in range(0, len(text), size)]
         assert [clue.number for clue in search_pieces(pieces)] == [101]
         assert [clue.count for clue in search_pieces(pieces)] == [1]
-
-
-def test_search_is_not_slowed_by_hostile_lines() -> None:
+    noise = b"".join(b"validation error %d.%06d in epoch %d\n" % (n % 7, n, n) for n in range(15_000))
+    begin = time.process_time()
+    [clue] = search_pieces([noise, SAID])
+    assert clue.number == 15_001
+    assert time.process_time() - begin < 20
     begins = (b"error ", b"image ", b"mount /a->", b"x: ", b"a.sif ", b"PMIX ERROR: ", b"kedge: a\n  ", b"UCX  ERROR ")
     for begin in begins:
         before = time.process_time()

@@ -60,6 +60,9 @@ FIRST_RANKS = {"torch-file": "1", "torch-raise": "1", "ompi-segv": "1", "slurm-s
 
 def test_logs_have_an_expectation_each() -> None:
     assert sorted(path.stem for path in LOGS.glob("*.log")) == sorted(EXPECTED)
+    clue = search_pieces([(LOGS / "ompi-exit.log").read_bytes()])[0]
+    assert (clue.level, clue.rank) == (CONSEQUENCE, "1")
+    assert search_pieces([(LOGS / "torch-raise.log").read_bytes()])[0].level == GENERAL
 
 
 @each_row("name", EXPECTED)
@@ -87,9 +90,3 @@ def test_log_is_explained_alike_in_small_pieces(name: str) -> None:
     data = (LOGS / f"{name}.log").read_bytes()
     pieces = [data[place : place + 997] for place in range(0, len(data), 997)]
     assert search_pieces(pieces, notes=True) == search_pieces([data], notes=True)
-
-
-def test_logs_where_only_consequences_are_known_say_so() -> None:
-    clue = search_pieces([(LOGS / "ompi-exit.log").read_bytes()])[0]
-    assert (clue.level, clue.rank) == (CONSEQUENCE, "1")
-    assert search_pieces([(LOGS / "torch-raise.log").read_bytes()])[0].level == GENERAL

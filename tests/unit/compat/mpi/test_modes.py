@@ -145,14 +145,11 @@ def test_bind(inside: MpiFacts | None, outside: MpiFacts | None, glibc: str, lev
     assert (verdict.level, words in verdict.reason) == (level, True), verdict
 
 
-def test_contained_is_for_one_node() -> None:
+def test_contained_is_for_one_node_and_unread_images_are_open() -> None:
     assert judge(CONTAINED, make_image(OPEN), make_host(), nodes=1).launcher == "/usr/bin/mpirun"
     assert judge(CONTAINED, make_image(OPEN), make_host(), nodes=2).level == FAILS
     assert judge(CONTAINED, make_image(replace(OPEN, launcher="")), make_host()).level == FAILS
     assert judge(CONTAINED, make_image(None), make_host()).level == FAILS
-
-
-def test_image_whose_files_were_not_read_is_not_refused() -> None:
     verdicts = judge_modes(make_image(None, "", is_searched=False), make_host(OPEN))
     assert {verdict.mode: verdict.level for verdict in verdicts} == dict.fromkeys(MODES, UNKNOWN)
     assert choose_mode(verdicts) is None

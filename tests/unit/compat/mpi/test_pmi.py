@@ -20,7 +20,7 @@ def test_kinds_by_files_or_by_family(mpi: MpiFacts, kinds: tuple[str, ...] | Non
     assert list_pmi(mpi) == kinds
 
 
-def test_words_of_pmi() -> None:
+def test_words_of_pmi_and_config() -> None:
     everything = ("none", "cray_shasta", "pmi2", "pmix", "pmix_v4")
     assert choose_mpi_type(MpiFacts(OPEN_MPI, "4.1.4"), everything) == "pmix"
     assert choose_mpi_type(MpiFacts(OPEN_MPI, "4.1.4"), ("pmix_v3", "pmix_v4")) == "pmix_v4"
@@ -32,6 +32,10 @@ def test_words_of_pmi() -> None:
     assert find_served({"PMI_FD": "9", "PMI_RANK": "0"}) == (PMI2, PMI1)
     assert is_served((PMI2, PMI1), {"PMI_PORT": "h:1"})
     assert not is_served((PMI2, PMI1), {"PMIX_NAMESPACE": "x"})
+    facts = {"mpi": Fact("Open MPI 4.1.7", "x"), "hpcx": Fact("2.20", "x"), "ucx": Fact("1.19", "x")}
+    mpi = read_stated_mpi(ImageTraits("image", **facts))
+    assert (mpi.title, mpi.build, mpi.fabrics, mpi.pmi) == ("Open MPI 4.1.7", "HPC-X 2.20", ("ucx",), None)
+    assert read_stated_mpi(ImageTraits("image")) is None
 
 
 @each_row(("title", "family", "version"), [
@@ -42,13 +46,6 @@ def test_words_of_pmi() -> None:
 def test_names_and_versions(title: str, family: str, version: str) -> None:
     mpi = parse_title(title)
     assert (mpi.family, mpi.version) == (family, version)
-
-
-def test_config_of_ngc() -> None:
-    facts = {"mpi": Fact("Open MPI 4.1.7", "x"), "hpcx": Fact("2.20", "x"), "ucx": Fact("1.19", "x")}
-    mpi = read_stated_mpi(ImageTraits("image", **facts))
-    assert (mpi.title, mpi.build, mpi.fabrics, mpi.pmi) == ("Open MPI 4.1.7", "HPC-X 2.20", ("ucx",), None)
-    assert read_stated_mpi(ImageTraits("image")) is None
 
 
 OPEN = MpiFacts("Open MPI", "4.1.4")

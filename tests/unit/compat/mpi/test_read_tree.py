@@ -28,15 +28,12 @@ def make_open_mpi(prefix: str, *plugins: str, **more: bytes | str) -> dict[str, 
     return {f"{prefix}/libmpi.so.40.30.4": OPEN_40, f"{prefix}/libopen-pal.so.40": PAL, **files, **more}
 
 
-def test_open_mpi_of_a_system() -> None:
+def test_open_mpi_by_its_files() -> None:
     files = make_open_mpi(LIB, "mca_pmix_ext3x", "mca_pmix_isolated", "mca_pml_ucx", "mca_btl_tcp")
     files[f"{LIB}/libmpi.so.40"] = "-> libmpi.so.40.30.4"
     (mpi,) = read({**files, "/usr/bin/mpirun": "-> orterun", "/usr/bin/orterun": b""}, ("/usr/bin/orterun",))
     assert (mpi.title, mpi.soname, mpi.pmi, mpi.fabrics) == ("Open MPI 4.1.4", "libmpi.so.40", (PMIX,), ("ucx",))
     assert (mpi.glibc, mpi.needs_glibc, mpi.launcher, mpi.prefix) == ("2.36", "2.34", "/usr/bin/mpirun", "")
-
-
-def test_open_mpi_by_its_plugins() -> None:
     (none,) = read(make_open_mpi(LIB, "mca_pmix_isolated", "mca_btl_tcp"))
     assert (none.pmi, none.fabrics) == ((), ())
     (both,) = read(make_open_mpi(LIB, "mca_pmix_pmix3x", "mca_pmix_s2", "mca_pmix_s1"))
@@ -86,7 +83,15 @@ def test_intel_mpi_needs_the_library_of_slurm() -> None:
     assert (mpi.prefix, mpi.pmi) == (prefix, (PMI2, PMI1))
 
 
-def test_other_mpis_and_versions() -> None:
+def test_several_mpis_are_told_apart() -> None:
+    text = b"MPICH Version:\t4.1\0"
+    files = {
+        f"{LIB}/libmpi.so.40.30.4": OPEN_40, "/usr/bin/mpirun": "-> orterun", "/usr/bin/orterun": b"",
+        "/opt/mpich/lib/libmpi.so.12": make_library("libmpi.so.12", text=text), "/opt/mpich/bin/mpirun": b"",
+    }  # fmt: skip
+    programs = ("/usr/bin/orterun", "/opt/mpich/bin/mpirun")
+    assert [mpi.family for mpi in read(files, programs, PATH="/usr/bin")] == [OPEN_MPI, MPICH]
+    assert [mpi.family for mpi in read(files, programs, PATH="/opt/mpich/bin:/usr/bin")] == [MPICH, OPEN_MPI]
     text = b"MPICH Version:\t4.2.0\0"
     library = make_library("libmpi.so.12", ["libpmix.so.2", "libfabric.so.1"], text=text)
     (mpi,) = read({"/opt/mpich/lib/libmpi.so.12.4.0": library})
@@ -98,17 +103,6 @@ def test_other_mpis_and_versions() -> None:
     assert (mpi.title, mpi.source) == ("MPICH 3.4.3", "file /usr/local/mpi/include/mpi.h")
     assert read({f"{LIB}/libmpi.so.40": b"no ELF", f"{LIB}/libmpich.so.12": b"\x7fELF\x02\x01" + bytes(60)}) == []
     assert read({}) == []
-
-
-def test_several_are_ordered_by_path() -> None:
-    text = b"MPICH Version:\t4.1\0"
-    files = {
-        f"{LIB}/libmpi.so.40.30.4": OPEN_40, "/usr/bin/mpirun": "-> orterun", "/usr/bin/orterun": b"",
-        "/opt/mpich/lib/libmpi.so.12": make_library("libmpi.so.12", text=text), "/opt/mpich/bin/mpirun": b"",
-    }  # fmt: skip
-    programs = ("/usr/bin/orterun", "/opt/mpich/bin/mpirun")
-    assert [mpi.family for mpi in read(files, programs, PATH="/usr/bin")] == [OPEN_MPI, MPICH]
-    assert [mpi.family for mpi in read(files, programs, PATH="/opt/mpich/bin:/usr/bin")] == [MPICH, OPEN_MPI]
 
 
 def test_mpis_of_this_host() -> None:

@@ -14,7 +14,7 @@ def metadata(name: str, version: str) -> str:
     return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: not this one\n"
 
 
-def test_python_packages_read_the_version_that_pip_prints() -> None:
+def test_python_packages_are_read_as_pip_has_them() -> None:
     view = TableView({
         f"{SITE}/torch-2.1.0a0_32f93b1.nv24.03.dist-info/METADATA": metadata("torch", "2.1.0a0+32f93b1.nv24.03"),
         f"{SITE}/torch-2.1.0a0_32f93b1.nv24.03.dist-info/RECORD": "torch/x.py,sha256=x,3\n../../../bin/torchrun,,\n",
@@ -22,9 +22,6 @@ def test_python_packages_read_the_version_that_pip_prints() -> None:
     (package,) = list_python_packages(view)
     assert (package.name, package.version, package.place) == ("torch", "2.1.0a0+32f93b1.nv24.03", SITE)
     assert package.files == (f"{SITE}/torch/x.py", "/usr/local/bin/torchrun")
-
-
-def test_python_packages_are_read_from_eggs_links_and_editable_installs() -> None:
     view = TableView({
         f"{SITE}/six-1.16.0.egg-info": metadata("six", "1.16.0"),
         f"{SITE}/Old-1.0-py3.10.egg-info/PKG-INFO": metadata("Old", "1.0"),
@@ -89,7 +86,7 @@ Version: 1.0
 """
 
 
-def test_dpkg_lists_what_is_installed() -> None:
+def test_system_packages_are_listed_with_their_files() -> None:
     view = TableView(
         {"/var/lib/dpkg/status": STATUS, "/var/lib/dpkg/info/libc6:amd64.list": "/.\n/lib\n/lib/libc.so.6\n"}
     )
@@ -98,16 +95,10 @@ def test_dpkg_lists_what_is_installed() -> None:
     assert package.files == ("/lib", "/lib/libc.so.6")
     view = TableView({"/var/lib/dpkg/status.d/base": "Package: base-files\nVersion: 12\nArchitecture: arm64\n"})
     assert [package.name for package in list_dpkg_packages(view)] == ["base-files"]
-
-
-def test_apk_lists_packages_and_files() -> None:
     text = "C:Q1x\nP:musl\nV:1.2.4-r2\nA:x86_64\nF:lib\nR:ld-musl-x86_64.so.1\na:0:0:755\nF:\nR:top\n\nP:bad\n\n"
     (package,) = list_apk_packages(TableView({"/lib/apk/db/installed": text}))
     assert (package.name, package.version) == ("musl", "1.2.4-r2")
     assert package.files == ("/lib/ld-musl-x86_64.so.1", "/top")
-
-
-def test_conda_lists_packages_of_every_prefix() -> None:
     view = TableView({
         "/opt/conda/conda-meta/numpy-1.26.json": '{"name": "numpy", "version": "1.26", "files": ["lib/x", 3]}',
         "/opt/conda/conda-meta/bad.json": "{",

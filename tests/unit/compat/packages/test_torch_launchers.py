@@ -40,12 +40,17 @@ def test_the_newest_launcher_that_the_files_have(files: dict[str, bytes], words:
     assert (" ".join(found.words), found.is_elastic) == (words, is_elastic)
 
 
-def test_one_line_says_what_is_started_and_why() -> None:
+def test_words_and_reason_of_a_launcher() -> None:
     found = find_torch_launcher(TableView({**PYTHONS, **torch_at(CONDA, "launch.py", "run.py")}), NGC)
     assert found.reason == (
         "python -m torch.distributed.run starts the processes of each node:"
         " PyTorch 1.9.0a0+c3d40fd of the image has no program torchrun"
     )
+    odd = "/opt/$(reboot)"
+    files = {f"{odd}/bin/python": b"#!", f"{odd}/pyvenv.cfg": b"home = /usr/bin\n"}
+    files |= torch_at(f"{odd}/lib/python3.10/site-packages", "run.py")
+    found = find_torch_launcher(TableView(files), {})
+    assert found.words == ()
 
 
 VENV = {
@@ -122,11 +127,3 @@ def test_pytorch_that_is_not_there_or_elsewhere() -> None:
     assert search_files(TableView(files), "torch") == ""
     files = {**torch_at("/software/spack/x/torch-src"), "/software/loop": "-> /software", "/usr/share/a.py": b""}
     assert search_files(TableView(files), "torch") == "/software/spack/x/torch-src/torch"
-
-
-def test_names_of_an_image_that_a_shell_would_read_are_no_words_of_a_script() -> None:
-    odd = "/opt/$(reboot)"
-    files = {f"{odd}/bin/python": b"#!", f"{odd}/pyvenv.cfg": b"home = /usr/bin\n"}
-    files |= torch_at(f"{odd}/lib/python3.10/site-packages", "run.py")
-    found = find_torch_launcher(TableView(files), {})
-    assert found.words == ()

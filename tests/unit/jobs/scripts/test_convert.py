@@ -147,13 +147,34 @@ def test_convert_wraps_no_words_for_the_images_script(body: str) -> None:
     assert any("because only the shell on the node knows" in remark for _, remark in done.remarks)
 
 
-def test_convert_reads_pyxis() -> None:
+def test_convert_reads_other_schedulers_and_pyxis() -> None:
     text = (
         "srun --container-image=nvcr.io#nvidia/cuda:12.4.1 --container-mounts=/a:/b --container-workdir=/b nvidia-smi"
     )
     job = convert(slurm("-N 1 --gpus-per-node=1", text)).job
     assert (job.image, job.binds) == ("docker://nvcr.io/nvidia/cuda:12.4.1", ("/a:/b",))
     assert (job.container_options, job.command) == (("--pwd", "/b"), ("nvidia-smi",))
+    text = (
+        "#!/bin/sh\n#$ -N hvd -l rt_F=2 -l h_rt=1:00:00\n#$ -j y -cwd -t 1-10 -tc 2 -hold_jid 7\n"
+        "source /etc/profile.d/modules.sh\nmodule load openmpi/4.0.5\n"
+        "mpirun -np 8 -npernode 4 singularity exec --nv t.sif a\n"
+    )
+    done = convert_script(read_script(text), site=load_site("abci2", FOLDERS))
+    job = done.job
+    assert (job.queue, job.nodes, job.time, str(job.array)) == ("rt_F", 2, 3600, "1-10%2")
+    assert (job.tasks, job.tasks_per_node, job.parallel) == (8, 4, Parallel.MPI)
+    assert (job.modules, job.dependencies[0].kind) == (("openmpi/4.0.5",), DependencyKind.AFTER_ANY)
+    assert job.nv  # nothing in the script itself asks for GPUs: they come with rt_F
+    assert done.left == ()
+    text = (
+        "#PBS -N x -q gpu -P grp -l select=2:ncpus=8:mpiprocs=4:ngpus=4:mem=64gb -l walltime=90\nkedge exec x.sif a\n"
+    )
+    job = convert(text).job
+    assert (job.nodes, job.tasks_per_node, job.cpus_per_task, job.gpus_per_node) == (2, 4, 2, 4)
+    assert (job.memory, job.time, job.account, job.queue) == (64 << 30, 90, "grp", "gpu")
+    torque = convert("#PBS -l nodes=2:ppn=4:gpus=1,mem=1gb -t 0-3 -W depend=afterok:5\nls\n").job
+    assert (torque.nodes, torque.tasks_per_node, torque.gpus_per_node, str(torque.array)) == (2, 4, 1, "0-3")
+    assert torque.dependencies[0].job == "5"
 
 
 @each_row("body", [
@@ -173,33 +194,6 @@ def test_convert_keeps_the_shell_or_language_of_a_script() -> None:
     assert convert("#!/bin/bash -l\n#SBATCH -N 1\nls\nls\n").job.command == ("bash", "-l", "-c", "ls\nls")
     python = convert("#!/usr/bin/env python3\n#SBATCH -N 1\nprint('singularity exec x.sif a')\n").job
     assert python.command == ("python3", "-c", "print('singularity exec x.sif a')")
-
-
-def test_convert_reads_grid_engine() -> None:
-    text = (
-        "#!/bin/sh\n#$ -N hvd -l rt_F=2 -l h_rt=1:00:00\n#$ -j y -cwd -t 1-10 -tc 2 -hold_jid 7\n"
-        "source /etc/profile.d/modules.sh\nmodule load openmpi/4.0.5\n"
-        "mpirun -np 8 -npernode 4 singularity exec --nv t.sif a\n"
-    )
-    done = convert_script(read_script(text), site=load_site("abci2", FOLDERS))
-    job = done.job
-    assert (job.queue, job.nodes, job.time, str(job.array)) == ("rt_F", 2, 3600, "1-10%2")
-    assert (job.tasks, job.tasks_per_node, job.parallel) == (8, 4, Parallel.MPI)
-    assert (job.modules, job.dependencies[0].kind) == (("openmpi/4.0.5",), DependencyKind.AFTER_ANY)
-    assert job.nv  # nothing in the script itself asks for GPUs: they come with rt_F
-    assert done.left == ()
-
-
-def test_convert_reads_pbs_and_torque() -> None:
-    text = (
-        "#PBS -N x -q gpu -P grp -l select=2:ncpus=8:mpiprocs=4:ngpus=4:mem=64gb -l walltime=90\nkedge exec x.sif a\n"
-    )
-    job = convert(text).job
-    assert (job.nodes, job.tasks_per_node, job.cpus_per_task, job.gpus_per_node) == (2, 4, 2, 4)
-    assert (job.memory, job.time, job.account, job.queue) == (64 << 30, 90, "grp", "gpu")
-    torque = convert("#PBS -l nodes=2:ppn=4:gpus=1,mem=1gb -t 0-3 -W depend=afterok:5\nls\n").job
-    assert (torque.nodes, torque.tasks_per_node, torque.gpus_per_node, str(torque.array)) == (2, 4, 1, "0-3")
-    assert torque.dependencies[0].job == "5"
 
 
 def test_convert_never_shows_a_secret_in_what_it_lists() -> None:

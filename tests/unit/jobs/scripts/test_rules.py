@@ -155,22 +155,21 @@ def test_rules_know_what_is_no_secret(line: str) -> None:
     assert "secret-in-script" not in {rule for rule, _ in rules_at(slurm("-N 1", line))}
 
 
-def test_rules_of_sites_speak_of_queues_and_limits() -> None:
+def test_rules_know_sites_and_what_comes_unasked() -> None:
     found = check(slurm("-p sequana_gpu --gpus-per-node=6 -t 100:00:00 --exclusive"), SDUMONT)
     limits = [re.findall(r"\d\w*", each.message) for each in found if each.rule == "over-limit"]
     assert limits == [["4", "6"], ["4d", "4d4h"]]
     assert [each.severity for each in found if each.rule == "refused-by-site"] == [Severity.ERROR]
     times = check(slurm("-p sequana_gpu --gpus-per-node=1 -t 100:00:00"), SDUMONT)
     assert any("4d; 4d4h was requested" in each.message and "96:00:00" in each.remedy for each in times)
-
-
-def test_rules_know_what_comes_unasked_or_is_made() -> None:
     text = slurm("-p rtx -N 1 -n 4 -t 0:10:00", "ibrun apptainer exec x.sif a")
     assert "missing-nv" in {rule for rule, _ in rules_at(text, FRONTERA)}
     text = slurm("-p rtx -N 1 -n 4 -t 0:10:00", "ibrun apptainer exec --nv x.sif a")
     assert "nv-without-gpus" not in {rule for rule, _ in rules_at(text, FRONTERA)}
     text = slurm("-N 1", "singularity pull x.sif docker://python\nsingularity exec x.sif a")
     assert "missing-image" not in {rule for rule, _ in rules_at(text, missing=("x.sif",))}
+    found = {each.rule for each in check(LIGHTNING)}
+    assert found == {"wrong-node-rank", "srun-forgets-cpus", "old-variable"}
 
 
 def _all_sites() -> list[Site]:
@@ -224,11 +223,6 @@ LIGHTNING = slurm(
     "export MASTER_PORT=$(expr 10000 + $(echo -n ${SLURM_JOBID} | tail -c 4))\n"
     'srun --mpi=pmi2 apptainer exec --nv lightning.sif bash -c "export NODE_RANK=\\${SLURM_PROCID}; python a.py"',
 )
-
-
-def test_rules_find_the_wrong_rank_of_the_lightning_example() -> None:
-    found = {each.rule for each in check(LIGHTNING)}
-    assert found == {"wrong-node-rank", "srun-forgets-cpus", "old-variable"}
 
 
 def test_rules_are_in_the_guide_under_names_of_their_own() -> None:

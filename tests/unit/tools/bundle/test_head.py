@@ -179,8 +179,5 @@ def test_writer_keeps_blocks_to_their_size() -> None:
         assert len(zlib.decompress(payload[place : place + packed], -zlib.MAX_WBITS)) == size
         place += packed
     assert (place, count > 1) == (len(payload), True)
-
-
-def test_machine_without_a_head_is_refused() -> None:
     with pytest.raises(UnsupportedFormat, match="no bundle for riscv64"):
         find_head("riscv64")

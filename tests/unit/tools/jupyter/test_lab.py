@@ -65,11 +65,17 @@ def test_lab_takes_the_first_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
             choose_port(port)
 
 
-def test_lab_that_the_image_lacks_names_the_other_way() -> None:
+def test_lab_and_packages_that_the_image_lacks() -> None:
     require_lab("a.sif", replace(PYTHON, jupyterlab="4.1"))
     with pytest.raises(NotebookProblem, match="no JupyterLab") as caught:
         require_lab("a.sif", PYTHON)
     assert "kedge jupyter install a.sif" in str(caught.value.hint)
+    assert list_constraints(PYTHON) == [("tornado", "6.1"), ("traitlets", "5.0.post1")]
+    problem = explain_failure("a.sif", PYTHON, ["uv: no route"], "")
+    assert problem.message == "cannot install ipykernel for Python 3.8 of a.sif: uv: no route"
+    assert "--python-version 3.8" in str(problem.hint)
+    assert "--wheels DIR" in str(problem.hint)
+    assert "put wheels for Python 3.8 and x86_64 into w" in str(explain_failure("a.sif", PYTHON, [], "w").hint)
 
 
 @each_row(("libc", "platform"), [
@@ -78,15 +84,6 @@ def test_lab_that_the_image_lacks_names_the_other_way() -> None:
 ])  # fmt: skip
 def test_platform_is_that_of_the_image(libc: str, platform: str) -> None:
     assert choose_platform(replace(PYTHON, libc=libc)) == platform
-
-
-def test_installs_are_told_in_words_that_help() -> None:
-    assert list_constraints(PYTHON) == [("tornado", "6.1"), ("traitlets", "5.0.post1")]
-    problem = explain_failure("a.sif", PYTHON, ["uv: no route"], "")
-    assert problem.message == "cannot install ipykernel for Python 3.8 of a.sif: uv: no route"
-    assert "--python-version 3.8" in str(problem.hint)
-    assert "--wheels DIR" in str(problem.hint)
-    assert "put wheels for Python 3.8 and x86_64 into w" in str(explain_failure("a.sif", PYTHON, [], "w").hint)
 
 
 @pytest.mark.parametrize(
