@@ -95,7 +95,7 @@ def test_size_of_other_formats_is_the_same_without_layers(
     assert [p for p in other.packages if p.size] == [p for p in report.packages if p.size]
 
 
-def test_size_a_file_of_a_cache_that_is_linked_elsewhere_counts_as_used(tmp_path: Path, workplace: Workplace) -> None:
+def test_size_of_linked_files_and_of_nothing(tmp_path: Path, workplace: Workplace) -> None:
     for name in ("opt/conda/pkgs/numpy", "opt/conda/lib"):
         (tmp_path / "tree" / name).mkdir(parents=True)
     (tmp_path / "tree/opt/conda/pkgs/numpy/a.so").write_bytes(fill("n", MB))
@@ -104,9 +104,6 @@ def test_size_a_file_of_a_cache_that_is_linked_elsewhere_counts_as_used(tmp_path
     report = measure_image(Reference.parse(str(tmp_path / "tree")), workplace)
     assert report.size == 2 * MB
     assert [(saving.name, saving.size) for saving in report.savings] == [("conda-cache", MB)]
-
-
-def test_size_of_an_empty_directory_is_no_error(tmp_path: Path, workplace: Workplace) -> None:
     (tmp_path / "empty").mkdir()
     report = measure_image(Reference.parse(str(tmp_path / "empty")), workplace)
     assert (report.size, report.files) == (0, 0)

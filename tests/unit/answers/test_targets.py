@@ -97,17 +97,12 @@ def test_target_named_gpu_is_judged_for_this_machines_processor_and_says_so(
     assert (told.architecture, told.architecture_source, told.notes) == ("amd64", "", ())
 
 
-def test_target_gpu_that_is_built_with_its_processor(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_target_gpu_or_driver_alone(place: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "login1", "6.1", "#1", "x86_64")))
     for name in ("GH200", "GB200", "Jetson AGX Orin"):
         target = find_target(gpu=name, driver="580", **place)  # type: ignore[arg-type]
         assert (target.architecture, target.architecture_source) == ("arm64", BUILT_IN)
     assert find_target(gpu="9.0", driver="580", **place).architecture == "amd64"  # type: ignore[arg-type]
-
-
-def test_target_driver_without_a_gpu_is_no_machine_without_one(
-    place: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr("kedge.container.facts.gather_host", lambda _: make_host({"/dev/null": ""}))
     target = find_target(driver="535", **place)  # type: ignore[arg-type]
     assert (target.title, target.has_gpus, target.gpus) == ("a machine with driver 535", True, ())

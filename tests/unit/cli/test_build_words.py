@@ -121,7 +121,7 @@ def test_a_directory_without_a_dockerfile_is_no_recipe(place: Path) -> None:
     assert read("out.sif", str(project)).spec == str(project)
 
 
-def test_options_become_the_request() -> None:
+def test_options_become_the_request_and_defaults_are_its_own() -> None:
     request = read(
         *("--no-cache", "--notest", "--nv", "-B", "/a:/b", "--mount", "type=bind,src=/a,dst=/b", "--target", "x"),
         *("--section", "post,%test", "--label", "a=b", "--protect", "--lock", "--shell-on-error", "--arch", "arm64"),
@@ -140,6 +140,11 @@ def test_options_become_the_request() -> None:
     assert (request.labels, request.contexts, request.ssh) == ({"a": "b"}, {"n": "p"}, ("default",))
     assert (request.allowed, request.is_contained) == ((Path("a"), Path("b")), True)
     assert not read("--contained", "--no-contained", "out.sif", "tools.def").is_contained
+    request = read("out.sif", "tools.def")
+    same = BuildRequest("tools.def", output=request.output)
+    assert request == same
+    with pytest.raises(InvalidSetting, match="SOURCE_DATE_EPOCH"):
+        read("out.sif", "tools.def", environ={"SOURCE_DATE_EPOCH": "yesterday"})
 
 
 def test_an_update_names_a_sandbox_that_is_there(place: Path) -> None:
@@ -152,11 +157,3 @@ def test_an_update_names_a_sandbox_that_is_there(place: Path) -> None:
     assert not read("-u", "-F", "box", "tools.def").updates  # as Apptainer: built anew
     with pytest.raises(UsageError, match="--update needs the sandbox"):
         read("--update", "-t", "name", "ctx")
-
-
-def test_the_defaults_are_the_requests_own() -> None:
-    request = read("out.sif", "tools.def")
-    same = BuildRequest("tools.def", output=request.output)
-    assert request == same
-    with pytest.raises(InvalidSetting, match="SOURCE_DATE_EPOCH"):
-        read("out.sif", "tools.def", environ={"SOURCE_DATE_EPOCH": "yesterday"})

@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-import ast
-import subprocess
-import sys
-
 import pytest
 
 from kedge.cluster.sites.profile import SHIPPED as PROFILES
@@ -17,7 +13,6 @@ from kedge.compat.tables.gpu_names import find_gpu, make_gpu
 from kedge.compat.tables.load import load_tables
 from kedge.errors import UnknownGpu
 from tests.builders.rows import each_row
-from tests.requirements import REPOSITORY
 
 TABLES = load_tables()
 
@@ -167,17 +162,6 @@ def test_index_says_what_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None
     for table in ("/nowhere", __file__, "/dev/null"):
         monkeypatch.setattr(gpu_index, "_TABLE", table)
         assert find_capability("NVIDIA H200") is None
-
-
-def test_index_is_cheap() -> None:
-    code = (
-        "import sys; before = set(sys.modules); import kedge.compat.tables.gpu_index as "
-        "index;index.find_capability('H200');print(sorted(set(sys.modules) - before))"
-    )
-    program = f"import sys; sys.path.insert(0, {str(REPOSITORY / 'src')!r}); {code}"
-    done = subprocess.run([sys.executable, "-SI", "-c", program], capture_output=True, text=True, check=True)
-    heavy = {"typing", "re", "dataclasses", "pathlib", "json", "csv", "enum", "kedge.base.frozen"}
-    assert not heavy & set(ast.literal_eval(done.stdout)), done.stdout
 
 
 @each_row(("name", "model"), [

@@ -76,7 +76,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"KEDGE_CACHEDIR": str(tmp_path / "cache"), "HOME": str(tmp_path)}
 
 
-def test_images_are_read_once_where_that_can_be_believed(environ: dict[str, str]) -> None:
+def test_images_and_hosts_are_read_once_where_that_can_be_believed(environ: dict[str, str]) -> None:
     read = Reader()
     assert [recall_image("/app.sif", "state", environ, read) for _ in range(3)] == [IMAGE] * 3
     assert read.count == 1
@@ -91,9 +91,6 @@ def test_images_are_read_once_where_that_can_be_believed(environ: dict[str, str]
     for _ in range(2):
         recall_image("/app.sif", "state", environ | {"KEDGE_SHARED_CACHE": "true"}, read)
     assert read.count == 2
-
-
-def test_mpis_of_a_host(environ: dict[str, str]) -> None:
     assert recall_host("node1", "libraries", environ, lambda: (FACTS,)) == (FACTS,)
     assert recall_host("node1", "libraries", environ, tuple) == (FACTS,)
     assert recall_host("node2", "libraries", environ, tuple) == ()

@@ -40,6 +40,10 @@ def test_records_are_found_by_id_name_and_last(tmp_path: Path) -> None:
     add_job(records, "11", "other")
     add_job(records, "12")
     assert [records.find(word, "here").id for word in ("12", "train", "last")] == ["12"] * 3
+    records = Records(tmp_path)
+    add_job(records, "1")
+    newer = add_job(records, "1")
+    assert records.find("1", "here").key == newer.key
 
 
 def test_records_of_other_sites_or_none_are_not_found(tmp_path: Path) -> None:
@@ -75,13 +79,6 @@ def test_records_closed_keep_the_last_words(tmp_path: Path) -> None:
     tasks = [JobStatus("7", State.DONE, "COMPLETED", index=index, name="train", details=long) for index in range(20000)]
     records.close(record, tasks)
     assert record.read_final() == tasks
-
-
-def test_records_of_a_scheduler_that_counts_anew_give_way(tmp_path: Path) -> None:
-    records = Records(tmp_path)
-    add_job(records, "1")
-    newer = add_job(records, "1")
-    assert records.find("1", "here").key == newer.key
 
 
 def test_records_damaged_are_named(tmp_path: Path) -> None:

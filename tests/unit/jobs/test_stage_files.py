@@ -78,9 +78,6 @@ def test_some_copies_are_made_where_asked_or_possible(cluster: Cluster) -> None:
     cluster.image.unlink()
     assert not cluster.plan(JOB, "nfs4").image
     assert cluster.plan(replace(JOB, stage="always"), "nfs4").image
-
-
-def test_installation_is_not_copied_and_its_cost_is_said(cluster: Cluster) -> None:
     staging = cluster.plan(JOB, "nfs4", kedge=cluster.installed)
     assert not staging.kedge
     assert "1,024 nodes × 64" in staging.notes[0]

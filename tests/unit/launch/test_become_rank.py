@@ -32,6 +32,10 @@ def test_a_rank_is_counted_and_has_its_variables() -> None:
     start = prepare_rank(order, WORDS, own_variables(Rank(0, 1, 0, 1, 0, 1)))
     assert start.words[:3] == ("exec", "app.sif", "torchrun")
     assert "--nproc_per_node=4" in start.words
+    assert RankOrder.decode(ORDER.encode()) == ORDER
+    for text in ("", "[]", "{}", '{"x":1}', "null"):
+        with pytest.raises(LaunchRefused):
+            RankOrder.decode(text)
 
 
 @each_row(("pmi", "served"), [("pmix", {"PMIX_NAMESPACE": "j", "PMIX_RANK": "1"}), ("pmi2", {"PMI_FD": "7"})])
@@ -42,10 +46,3 @@ def test_the_pmi_of_the_image_must_be_served(pmi: str, served: dict[str, str]) -
     with pytest.raises(LaunchRefused, match=rf"MPICH 4\.0\.2 needs {pmi}.*rank 0 of 1"):
         prepare_rank(order, WORDS, ranked)
     assert prepare_rank(replace(order, is_checked=False), WORDS, ranked).rank.size == 2
-
-
-def test_an_order_survives_its_way() -> None:
-    assert RankOrder.decode(ORDER.encode()) == ORDER
-    for text in ("", "[]", "{}", '{"x":1}', "null"):
-        with pytest.raises(LaunchRefused):
-            RankOrder.decode(text)

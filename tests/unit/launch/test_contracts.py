@@ -142,7 +142,7 @@ def test_multiproc_options_go_before_the_user_s(command: list[str]) -> None:
     )
 
 
-def test_starters_lose_options_that_leak_as_variables() -> None:
+def test_variables_that_leak_go_and_the_users_stay() -> None:
     found = variables(Contract.TORCHRUN, environ={"PET_NNODES": "9", "WORLD_SIZE": "7"})
     workers = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"}
     assert {name for name, value in found.items() if value is None} == {"PET_NNODES", *workers, *LEFT_BY_TORCHRUN}
@@ -151,6 +151,12 @@ def test_starters_lose_options_that_leak_as_variables() -> None:
         "MASTER_PORT": "24711",
         "NODE_RANK": "2",
     }
+    found = variables(Contract.RANKS, interface="ib0")
+    assert (found["NCCL_SOCKET_IFNAME"], found["GLOO_SOCKET_IFNAME"]) == ("=ib0", "ib0")
+    kept = variables(Contract.RANKS, interface="ib0", environ={"NCCL_SOCKET_IFNAME": "^docker0"})
+    assert "NCCL_SOCKET_IFNAME" not in kept
+    assert kept["GLOO_SOCKET_IFNAME"] == "ib0"
+    assert "NCCL_SOCKET_IFNAME" not in variables(Contract.RANKS)
 
 
 def test_commands_are_checked_and_left_alone() -> None:
@@ -183,12 +189,3 @@ def test_threads_are_those_of_the_task_or_the_users() -> None:
     for cpus, text in ((8, "2"), (8, "8"), (0, "6")):
         assert "OMP_NUM_THREADS" not in variables(Contract.RANKS, rank, cpus=cpus, environ={"OMP_NUM_THREADS": text})
     assert variables(Contract.RANKS, rank, cpus=8, environ={"OMP_NUM_THREADS": "32"})["OMP_NUM_THREADS"] == "8"
-
-
-def test_interface_is_named_unless_the_user_did() -> None:
-    found = variables(Contract.RANKS, interface="ib0")
-    assert (found["NCCL_SOCKET_IFNAME"], found["GLOO_SOCKET_IFNAME"]) == ("=ib0", "ib0")
-    kept = variables(Contract.RANKS, interface="ib0", environ={"NCCL_SOCKET_IFNAME": "^docker0"})
-    assert "NCCL_SOCKET_IFNAME" not in kept
-    assert kept["GLOO_SOCKET_IFNAME"] == "ib0"
-    assert "NCCL_SOCKET_IFNAME" not in variables(Contract.RANKS)

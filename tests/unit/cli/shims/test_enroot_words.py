@@ -80,7 +80,7 @@ def test_kedge_takes_the_words(line: str, tmp_path: Path) -> None:
         make_parser(verb).parse_args(rest)
 
 
-def test_variables_are_switches_and_reach_the_container(tmp_path: Path) -> None:
+def test_variables_and_drivers_are_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words, _ = run("start box", tmp_path, ENROOT_REMAP_ROOT="yes", ENROOT_ROOTFS_WRITABLE="y")
     assert words == f"run {START} --fakeroot --no-home --writable {tmp_path}/data/box"
     mounted = {"ENROOT_MOUNT_HOME": "y", "HOME": "/home/me"}
@@ -91,9 +91,6 @@ def test_variables_are_switches_and_reach_the_container(tmp_path: Path) -> None:
     assert environ == {"KEDGE_CACHEDIR": "/c"}
     _, environ = run("start -e A=1,2 --env B --env=C= box", tmp_path, B="host", TERM="vt100")
     assert environ == {"KEDGEENV_A": "1,2", "KEDGEENV_B": "host", "KEDGEENV_C": "", "KEDGEENV_TERM": "vt100"}
-
-
-def test_a_driver_brings_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enroot_words, "_DRIVER", str(tmp_path / "x.sqsh"))
     assert "--nv" in run("start box", tmp_path)[0]
     assert "--nv" not in run("start box", tmp_path, NVIDIA_VISIBLE_DEVICES="void")[0]

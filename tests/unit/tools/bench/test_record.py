@@ -27,7 +27,7 @@ RECORD = BenchRecord(
 )
 
 
-def test_record_figures_median_spread_and_limits() -> None:
+def test_limits_of_gpus_and_figures() -> None:
     (figure,) = RECORD.figures
     assert figure.median == 51e3
     assert figure.spread == pytest.approx(2 / 51)
@@ -40,6 +40,14 @@ def test_record_figures_median_spread_and_limits() -> None:
     figure = Figure("kedge exec", "s", (0.02, 0.04, 0.03), 0.003)
     assert figure.percent == pytest.approx(10)
     assert Figure("pull", "s", (1.0,)).percent is None
+    assert limit_gpu("NVIDIA H200", "float32").rate == pytest.approx(66_900)
+    assert limit_gpu("NVIDIA H200", "float32", devices=2).rate == pytest.approx(133_800)
+    assert limit_gpu("NVIDIA H200", "bf16", rows=16384).name == "bf16 rate of H200"
+    small = limit_gpu("NVIDIA H200", "bf16", rows=256)
+    assert small.rate == pytest.approx(4800 * 256 / 3)
+    assert small.name == "memory of H200"
+    assert limit_gpu("Voodoo 2", "float32").rate is None
+    assert limit_gpu("Tesla V100-SXM2-16GB", "tf32").name == "unknown: no tf32 rate for Tesla V100-SXM2-16GB"
 
 
 def test_record_is_read_as_it_was_written_and_shown(tmp_path: Path) -> None:
@@ -78,17 +86,6 @@ def make_root(folder: Path, cpuinfo: str, clock: str = "") -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
     return folder
-
-
-def test_limits_of_gpus() -> None:
-    assert limit_gpu("NVIDIA H200", "float32").rate == pytest.approx(66_900)
-    assert limit_gpu("NVIDIA H200", "float32", devices=2).rate == pytest.approx(133_800)
-    assert limit_gpu("NVIDIA H200", "bf16", rows=16384).name == "bf16 rate of H200"
-    small = limit_gpu("NVIDIA H200", "bf16", rows=256)
-    assert small.rate == pytest.approx(4800 * 256 / 3)
-    assert small.name == "memory of H200"
-    assert limit_gpu("Voodoo 2", "float32").rate is None
-    assert limit_gpu("Tesla V100-SXM2-16GB", "tf32").name == "unknown: no tf32 rate for Tesla V100-SXM2-16GB"
 
 
 def test_limits_of_cpus(tmp_path: Path) -> None:

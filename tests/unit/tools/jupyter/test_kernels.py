@@ -57,12 +57,9 @@ def test_kernel_folder_is_jupyters(environ: dict[str, str], place: str) -> None:
     assert str(find_kernel_folder(environ, "/env")) == "/env/share/jupyter/kernels"
 
 
-def test_kernel_folder_without_a_home_is_refused() -> None:
+def test_kernels_are_listed_in_the_home_and_others_are_not(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no home"):
         find_kernel_folder({})
-
-
-def test_kernels_of_others_are_not_listed(tmp_path: Path) -> None:
     own = write_kernel(tmp_path)
     for name, text in {"python3": '{"argv": []}', "broken": "{", "odd": '{"metadata": {"kedge": {"x": 1}}}'}.items():
         (tmp_path / name).mkdir()
