@@ -176,7 +176,6 @@ def test_doctor_gpu_selection(machine: Path, value: str, level: str, words: str)
     finding = only(check_selection(make_surroundings(machine, CUDA_VISIBLE_DEVICES=value)))
     assert finding.level == level
     assert words in finding.what
-    assert level == OK or (finding.why and finding.fix)
 
 
 def test_doctor_gpu_selection_in_jobs_and_outside(machine: Path) -> None:

@@ -46,4 +46,4 @@ def test_answers_are_found_with_reasons_of_failures() -> None:
 @given(some.text(some.sampled_from('{"kedge:world,rank0size1[]\n\\u '), max_size=200))
 def test_answers_survive_any_text(text: str) -> None:
     read_answers(text + '\n{"kedge":"world","rank":true,"size":"x","host":5}' + text)
-    assert isinstance(list(read_lines(text)), list)
+    assert all(isinstance(each["kedge"], str) for each in read_lines(text))
