@@ -51,6 +51,13 @@ def test_api_import_is_light_and_has_names() -> None:
 
 
 def test_api_build_writes_an_image_or_refuses() -> None:
+    Path("Dockerfile").write_text("FROM scratch\nCOPPY a b\n")
+    with pytest.raises(InvalidRecipe, match="Dockerfile:2:1"):
+        kedge.build("Dockerfile", "a.sif")
+    with pytest.raises(UsageError, match="pull='often' is not valid"):
+        kedge.build("Dockerfile", "a.sif", options=kedge.BuildOptions(pull="often"))
+    assert not Path("a.sif").exists()
+
     class Watcher:
         def __init__(self) -> None:
             self.seen: list[str] = []
@@ -75,12 +82,6 @@ def test_api_build_writes_an_image_or_refuses() -> None:
     again = kedge.build("Dockerfile", Path("b.sif"), build_args={"NAME": "there"}, options=options)
     assert (again.digest, [step.state for step in again.steps]) == (built.digest, ["cached"])
     assert (kedge.inspect("a.sif").oci_config or {}).get("Labels") == {"a": "b"}
-    Path("Dockerfile").write_text("FROM scratch\nCOPPY a b\n")
-    with pytest.raises(InvalidRecipe, match="Dockerfile:2:1"):
-        kedge.build("Dockerfile", "a.sif")
-    with pytest.raises(UsageError, match="pull='often' is not valid"):
-        kedge.build("Dockerfile", "a.sif", options=kedge.BuildOptions(pull="often"))
-    assert not Path("a.sif").exists()
 
 
 def test_api_pull_convert_inspect_agree() -> None:

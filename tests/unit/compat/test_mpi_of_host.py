@@ -24,6 +24,10 @@ def write_program(folder: Path, name: str, text: str) -> Path:
 
 
 def test_launcher_and_files_are_joined(tmp_path: Path) -> None:
+    host = read_host_mpi({"PATH": str(tmp_path)}, view=TableView({"/usr/lib64/libmpi.so.40.30.4": OPEN}), ask=False)
+    assert host.mpi is not None
+    assert (host.mpi.version, host.mpi.launcher) == ("4.1", "")
+    assert read_host_mpi({"PATH": str(tmp_path)}, view=TableView({}), ask=False).mpi is None
     write_program(tmp_path, "mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
     view = TableView(
         {
@@ -39,10 +43,6 @@ def test_launcher_and_files_are_joined(tmp_path: Path) -> None:
     assert (host.mpi.family, host.mpi.version, host.mpi.pmi) == (OPEN_MPI, "4.1.4", ("pmix",))
     assert host.mpi.launcher == f"{tmp_path}/mpirun"
     assert [(mpi.family, mpi.launcher) for mpi in host.others] == [(MPICH, "/opt/mpich/bin/mpiexec")]
-    host = read_host_mpi({"PATH": str(tmp_path)}, view=TableView({"/usr/lib64/libmpi.so.40.30.4": OPEN}), ask=False)
-    assert host.mpi is not None
-    assert (host.mpi.version, host.mpi.launcher) == ("4.1", "")
-    assert read_host_mpi({"PATH": str(tmp_path)}, view=TableView({}), ask=False).mpi is None
 
 
 def test_pmi_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
