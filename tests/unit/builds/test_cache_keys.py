@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.base.frozen import replace
 from kedge.builds.cache_keys import state_key, step_key
 from kedge.builds.step_values import (
@@ -21,6 +19,7 @@ from kedge.builds.step_values import (
     TreeFile,
     WriteFilesStep,
 )
+from tests.builders.rows import each_row
 
 PLACE = RecipePlace("Dockerfile", 3)
 RUN = RunStep(PLACE, "RUN make", ("/bin/sh", "-c", "make"), (("A", "1"), ("http_proxy", "http://a")), "/src", "app")
@@ -33,7 +32,7 @@ def key(step: Step, state: str = "s", platform: str = "linux/arm64", **inputs: s
     return step_key(state, step, inputs, platform)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         replace(RUN, place=RecipePlace("other", 99)),
@@ -46,7 +45,7 @@ def test_key_of_a_run_is_the_same(other: RunStep) -> None:
     assert key(RUN) == key(other)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         replace(RUN, argv=("/bin/sh", "-c", "make all")),

@@ -50,26 +50,21 @@ def test_kind_by_content(text: str, kind: str, name: str) -> None:
     assert find_kind(text, name) == kind
 
 
-@pytest.mark.parametrize("text", ["", "hello\n", "# only a comment", "RUN make"])
+@each_row("text", ["", "hello\n", "# only a comment", "RUN make"])
 def test_kind_is_unknown(text: str) -> None:
     with pytest.raises(InvalidRecipe, match="neither a definition file nor a Dockerfile"):
         find_kind(text, "recipe")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "text"),
-    [
-        (b"\xef\xbb\xbfa", "a"),
-        (b"\xff a \xe9", "\udcff a \udce9"),
-        ("é".encode("utf-16"), "é"),
-        (b"a\r\nb", "a\r\nb"),
-    ],
+    [(b"\xef\xbb\xbfa", "a"), (b"\xff a \xe9", "\udcff a \udce9"), ("é".encode("utf-16"), "é"), (b"a\r\nb", "a\r\nb")],
 )
 def test_bytes_become_text(data: bytes, text: str) -> None:
     assert decode_recipe(data, "x") == text
 
 
-@pytest.mark.parametrize("data", [b"\x7fELF\0\0", b"\xff\xfea"])
+@each_row("data", [b"\x7fELF\0\0", b"\xff\xfea"])
 def test_binary_files_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidRecipe, match="x:1:1: this is a binary file"):
         read_recipe(data, "x")

@@ -84,7 +84,7 @@ def test_mpi_launcher_that_hangs_costs_its_deadline(tmp_path: Path) -> None:
     assert (found.family, found.version) == ("MPI", "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("modules", "title"),
     [
         ("gcc/12.2:OpenMPI/4.1.4-GCC-12.2.0", "Open MPI 4.1.4"),

@@ -42,7 +42,7 @@ def test_hosts_read(text: str, names: str) -> None:
     assert parse_hosts(text) == tuple(names.split())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("", "   ", ",", "n[1-2", "n1-2]", "n[[1]]", "n[]", "n[1,,2]", "n[a]", "n[2-1]", "n[1-3:2]", "n[-1]", "n1 n2"),
@@ -75,9 +75,7 @@ def test_hosts_any_text_is_names_or_one_error(text: str) -> None:
         assert 0 < len(found) <= MOST_HOSTS
 
 
-@pytest.mark.parametrize(
-    ("text", "counts"), [("2(x2),1", (2, 2, 1)), ("4", (4,)), ("3,1(x2)", (3, 1, 1)), ("8(x3)\n", (8, 8, 8))]
-)
+@each_row(("text", "counts"), [("2(x2),1", (2, 2, 1)), ("4", (4,)), ("3,1(x2)", (3, 1, 1)), ("8(x3)\n", (8, 8, 8))])
 def test_counts(text: str, counts: tuple[int, ...]) -> None:
     assert parse_counts(text) == counts
 

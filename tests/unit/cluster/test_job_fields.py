@@ -92,7 +92,7 @@ def test_values_of_files_are_read() -> None:
     assert read_value(BY_NAME["gpus_per_node"], 0) == {"gpus_per_node": None, "gpu_type": ""}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "message"),
     [
         ("nodes", 0, "cannot be 0"),
@@ -162,7 +162,7 @@ def test_change_lists_add_and_other_values_replace() -> None:
     assert (other.memory, other.memory_per_cpu) == (None, 7)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("job", "field"),
     [
         (Job(), "command"),
@@ -202,7 +202,7 @@ def test_rules_find_the_contradiction(job: Job, field: str) -> None:
     assert caught.value.context == {"key": BY_NAME[field].key}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("job", "message", "hint"),
     [
         (Job(memory=1, memory_per_cpu=1), "memory already sets the memory", "keep one: memory or memory_per_cpu"),
@@ -227,7 +227,7 @@ def test_rules_say_what_is_wrong_and_what_to_write_instead(job: Job, message: st
     assert problem.hint.startswith(hint)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "job",
     [
         Job(image="x"),

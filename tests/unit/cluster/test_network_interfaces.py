@@ -11,6 +11,7 @@ import pytest
 
 from kedge.cluster.interfaces import LinkKind, choose_interface
 from kedge.cluster.network_interfaces import read_interfaces
+from tests.builders.rows import each_row
 from tests.requirements import require_program
 
 ROUTES = """\
@@ -93,9 +94,7 @@ def test_interfaces_without_their_files(tmp_path: Path, node: Path) -> None:
     assert [each.addresses for each in read_interfaces(str(node))] == [(), (), (), ()]
 
 
-@pytest.mark.parametrize(
-    "text", ["\0\xff" * 999, "eno1 " * 99, "|-- x\n /32 host LOCAL", "z" * 32 + " 40 a b c d e f g eno1"]
-)
+@each_row("text", ["\0\xff" * 999, "eno1 " * 99, "|-- x\n /32 host LOCAL", "z" * 32 + " 40 a b c d e f g eno1"])
 def test_interfaces_files_with_nonsense(node: Path, text: str) -> None:
     for name in ("route", "fib_trie", "ipv6_route", "if_inet6"):
         (node / "proc/net" / name).write_text(text)

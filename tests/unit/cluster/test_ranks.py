@@ -15,7 +15,7 @@ from tests.builders.recorded_jobs import GRID_ENGINE, SLURM, read_record
 from tests.builders.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "launcher", "rank"),
     [
         ("task_gres", "srun", Rank(3, 4, 1, 2, 1, 2)),
@@ -38,7 +38,7 @@ def test_ranks_batch_step_and_login_node_are_none(name: str) -> None:
     assert find_rank(read_record(SLURM[name])) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "launcher", "layout", "rank"),
     [
         (SLURM["mpirun"], "open_mpi", (3, 1), Rank(3, 4, 0, 1, 1, 2)),
@@ -56,7 +56,7 @@ def test_ranks_of_mpi_launchers_within_jobs(environ: str, launcher: str, layout:
     assert (without.node_rank, without.node_count) == (-1, -1), "not guessed: a wrong one is worse"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("variables", "launcher"),
     [
         ("MV2_COMM_WORLD_RANK=3 MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_RANK=1", "mvapich"),

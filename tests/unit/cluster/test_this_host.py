@@ -10,6 +10,7 @@ import pytest
 
 from kedge.cluster.this_host import read_this_host
 from kedge.system.host.gpu_devices import count_visible, list_gpus
+from tests.builders.rows import each_row
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def test_gpus_by_their_files(devices: str, tmp_path: Path) -> None:
     assert list_gpus(str(tmp_path / "nowhere")) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("chosen", "count"),
     [("0,1", 2), ("GPU-8a3f,MIG-12", 2), ("", 0), ("NoDevFiles", 0), ("-1", 0), ("0,-1,1", 1), ("void", 0), ("3", 1)],
 )

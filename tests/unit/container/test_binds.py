@@ -166,7 +166,7 @@ def test_binds_variables_follow_flags() -> None:
         "APPTAINER_MOUNT": "src=/e,dst=/f\nsrc=/g,dst=/h",
     }
     assert collect("/a", mount=("src=/m,dst=/n",), **environ) == [
-        *("/a /a", "/b /b", "/c /d", "/m /n", "/e /f", "/g /h"),
+        *("/a /a", "/b /b", "/c /d", "/m /n", "/e /f", "/g /h")
     ]
 
 

@@ -147,11 +147,11 @@ def test_flags_end_at_the_image(verb: str, words: list[str], image: str, argumen
 def test_flags_remember_who_said_it() -> None:
     options = parse_flags("--nv", "-B", "/a", APPTAINER_CLEANENV="1", SINGULARITY_OVERLAYIMAGE="o.img")
     assert options.given == {
-        **{"nv": "--nv", "bind": "-B", "cleanenv": "APPTAINER_CLEANENV", "overlay": "SINGULARITY_OVERLAYIMAGE"},
+        **{"nv": "--nv", "bind": "-B", "cleanenv": "APPTAINER_CLEANENV", "overlay": "SINGULARITY_OVERLAYIMAGE"}
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "expected"),
     [
         ({"APPTAINER_NV": "1"}, {"nv": True}),
@@ -192,7 +192,7 @@ def test_flags_have_variables(environ: dict[str, str], expected: dict[str, Any])
     assert {name: getattr(options, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "environ", "expected"),
     [
         (["--cleanenv=false"], {"APPTAINER_CLEANENV": "1"}, {"cleanenv": False}),
@@ -302,7 +302,7 @@ def test_flags_other_words_with_typographic_dashes_are_images() -> None:
     assert parse("\u2014odd.sif", "x").image == "\u2014odd.sif"
 
 
-@pytest.mark.parametrize("word", ["-h", "--help", "-eh"])
+@each_row("word", ["-h", "--help", "-eh"])
 def test_flags_help_is_wanted_before_the_image_only(word: str) -> None:
     with pytest.raises(HelpWanted):
         parse(word)
@@ -363,7 +363,7 @@ def _is_options(node: ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Load) and ast.unparse(node.value).rpartition(".")[2] == "options"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "passed"),
     [
         (("--fusemount", "container:sshfs /x"), ["--fusemount", "container:sshfs /x"]),
@@ -430,7 +430,7 @@ def test_other_tools_options_are_not_taken_for_images(words: str, message: str, 
     assert hint in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("words", ["-e -v docker://h:5000/a=b true", "-v host:/bin/sh true", "-e instance://a=b true"])
+@each_row("words", ["-e -v docker://h:5000/a=b true", "-v host:/bin/sh true", "-e instance://a=b true"])
 def test_references_are_not_misread(words: str) -> None:
     assert parse(*words.split()).image == words.split()[-2]
 

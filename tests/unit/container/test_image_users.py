@@ -40,7 +40,7 @@ def test_users_are_found_as_docker_finds_them(
     assert (found.uid, found.gid, found.home, found.groups) == (uid, gid, home, groups)
 
 
-@pytest.mark.parametrize(("text", "named"), [("nobody", "user 'nobody'"), ("odd", "user 'odd'"), ("0:x", "group 'x'")])
+@each_row(("text", "named"), [("nobody", "user 'nobody'"), ("odd", "user 'odd'"), ("0:x", "group 'x'")])
 def test_names_that_the_image_lacks_are_refused(text: str, named: str) -> None:
     with pytest.raises(CannotStart, match=f"the image has no {named}"):
         find_image_user(text, IMAGE)

@@ -7,8 +7,6 @@ import errno
 import os
 import struct
 
-import pytest
-
 from kedge.container.processes.emulated_calls import ATTRIBUTES, NODES, OWNERS, SYNCS
 from kedge.container.processes.fakeroot_emulation import EmulatedCalls, make_filter
 from kedge.container.processes.fakeroot_namespaces import repeat_map
@@ -55,7 +53,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("machine", "kind", "ioctl", "keyctl", "read"), KINDS)
+@each_row(("machine", "kind", "ioctl", "keyctl", "read"), KINDS)
 def test_contained_programs_do_not_type_nor_reach_keys(
     machine: str, kind: str, ioctl: int, keyctl: int, read: int
 ) -> None:
@@ -96,7 +94,7 @@ def test_emulation_lets_calls_of_root_succeed(machine: str, kind: str, chown: in
     assert judge(program, 0x12345678, chown) == ALLOWED
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("machine", "kind", "chown", "fsync", "setxattr"),
     [
         ("x86_64", "x86_64", 92, 74, 188),
@@ -119,7 +117,7 @@ def test_emulation_of_a_step_has_the_calls_that_it_needs(
             assert judge(program, architecture, number) == (0x00050000 if number in faked else ALLOWED)
 
 
-@pytest.mark.parametrize(("machine", "fchown", "fchownat"), [("x86_64", 93, 260), ("aarch64", 55, 54)])
+@each_row(("machine", "fchown", "fchownat"), [("x86_64", 93, 260), ("aarch64", 55, 54)])
 def test_emulation_of_a_step_leaves_changes_of_owners_to_the_recorder(machine: str, fchown: int, fchownat: int) -> None:
     program = make_filter(machine, EmulatedCalls(notices=True))
     architecture, nobody = AUDIT_ARCHITECTURES[machine], 0xFFFFFFFF
@@ -133,7 +131,7 @@ def test_emulation_of_a_step_leaves_changes_of_owners_to_the_recorder(machine: s
     assert judge(program, AUDIT_ARCHITECTURES[other[0]], other[1], 3, 7, 7) == 0x00050000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("machine", "openat", "getuid", "prctl", "capset"),
     [("x86_64", 257, 102, 157, 126), ("aarch64", 56, 174, 167, 91), ("ppc64le", 286, 24, 171, 184)],
 )

@@ -27,6 +27,7 @@ from kedge.system.outside import Outside
 from kedge.system.settings import Settings
 from tests.builders.layers import MemorySink
 from tests.builders.oci_images import make_image
+from tests.builders.rows import each_row
 from tests.fakes.registry import FakeRegistry
 
 PLACE = RecipePlace("Dockerfile", 1, 1)
@@ -152,7 +153,7 @@ def test_base_that_was_asked_about_a_moment_ago_is_not_asked_about_again(tmp_pat
         assert open_base(base, workplace, store, policy="newer").digest == new
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "text", "fields", "expected"),
     [
         ("docker", "ubuntu:24.04", {}, "docker://docker.io/library/ubuntu:24.04"),
@@ -176,7 +177,7 @@ def test_base_reference_from_a_header(agent: str, text: str, fields: dict[str, s
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "text", "message"),
     [
         ("shub", "a/b", "closed in 2021"),

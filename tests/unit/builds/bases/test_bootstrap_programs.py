@@ -15,6 +15,7 @@ from kedge.errors import InvalidRecipe, ProgramMissing
 from kedge.image.workplace import Workplace
 from kedge.system.outside import Outside
 from kedge.system.settings import Settings
+from tests.builders.rows import each_row
 
 PLACE = RecipePlace("x.def", 2)
 DEBIAN = {"osversion": "bookworm", "mirrorurl": "http://mirror.example.org/debian"}
@@ -65,7 +66,7 @@ def test_bootstrap_by_a_program(
     check_syntax(plan.script)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "fields", "image"),
     [
         ("debootstrap", DEBIAN, "debian:bookworm"),
@@ -83,7 +84,7 @@ def test_bootstrap_without_a_program_takes_the_same_suite(
     assert (instead.agent, instead.reference) == ("docker", image)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "fields", "image"),
     [
         ("yum", {"osversion": "7", "mirrorurl": "http://m/centos/7"}, "From: centos:7"),
@@ -103,7 +104,7 @@ def test_bootstrap_without_a_program_names_an_image(
     assert image in str(problem.value.hint)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "fields"),
     [
         ("debootstrap", {}),

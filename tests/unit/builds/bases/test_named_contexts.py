@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kedge.builds.bases.named_contexts import settle_context, settle_origin
 from kedge.builds.step_values import Base, CopyOrigin, RecipePlace
+from tests.builders.rows import each_row
 
 PLACE = RecipePlace("Dockerfile", 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "image"),
     [
         ("docker-image://alpine:3", "alpine:3"),

@@ -11,6 +11,7 @@ from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.read_recipe import read_recipe
 from kedge.builds.step_values import Recipe
 from kedge.errors import InvalidRecipe
+from tests.builders.rows import each_row
 
 DEFINITION = """Bootstrap: docker
 From: debian:{{ TAG }}
@@ -47,7 +48,7 @@ def describe(recipe: Recipe) -> list[tuple[str, str, str, tuple[int, ...]]]:
     return [(stage.name, stage.base.agent, stage.base.reference, stage.needs) for stage in recipe.stages]
 
 
-@pytest.mark.parametrize(("text", "kind"), [(DEFINITION, "definition"), (DOCKERFILE, "dockerfile")])
+@each_row(("text", "kind"), [(DEFINITION, "definition"), (DOCKERFILE, "dockerfile")])
 def test_round_trip_keeps_the_graph(text: str, kind: str) -> None:
     first = convert_recipe(text, "x", kind)
     back = convert_recipe(first.text, "x", first.kind)
@@ -66,13 +67,13 @@ def test_round_trip_keeps_the_config() -> None:
     assert section["Env"] == ["PATH=/x:/bin", "A=b c"]
 
 
-@pytest.mark.parametrize("kind", ["definition", "dockerfile"])
+@each_row("kind", ["definition", "dockerfile"])
 def test_convert_bad_recipes_are_refused(kind: str) -> None:
     with pytest.raises(InvalidRecipe):
         convert_recipe("hello\n", "x", kind)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind"),
     [
         ("Bootstrap: docker\nFrom: x\n%runscript\n" + "a" * 20_000 + '; b "$@"\n', "definition"),

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.convert.notes import ConvertedRecipe
 from kedge.builds.definition.parse import parse_stages
@@ -213,7 +211,7 @@ def test_to_definition_what_has_no_equal_is_said(line: str) -> None:
     assert f"# NOTE: {note.message}\n" in converted.text + "\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "header"),
     [
         ("./a.sif", {"bootstrap": "localimage", "from": "./a.sif"}),

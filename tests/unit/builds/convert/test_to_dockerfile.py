@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.builds.convert.convert_recipe import convert_recipe
 from kedge.builds.convert.notes import ConvertedRecipe
 from kedge.builds.dockerfile.plan import make_recipe
@@ -79,7 +77,7 @@ def test_to_dockerfile_arguments() -> None:
     assert show(text) == 'ARG TAG=12\nFROM debian:${TAG}\nARG N="4 5"\nARG M\nRUN make -j${N} ${M}'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "expected"),
     [
         ("export A=b", "ENV A=b"),

@@ -25,6 +25,7 @@ from kedge.image.workplace import Workplace
 from kedge.system.settings import Settings
 from tests.builders import layers as build
 from tests.builders.copy_cases import write_tree
+from tests.builders.rows import each_row
 from tests.fakes.http_server import FakeServer, Recorded, Reply
 
 PLACE = RecipePlace("Dockerfile", 3)
@@ -192,7 +193,7 @@ def test_add_with_a_checksum(tmp_path: Path, added: AddedFiles) -> None:
         assert run(add(f"http://{server.host}/", "/tool"), tmp_path / "context", added) == {"tool": b"tool"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "address", "git"),
     [
         ("a.txt", False, False),

@@ -100,11 +100,7 @@ def test_copy_keeps_the_metadata_of_directories_on_the_way(tmp_path: Path) -> No
     owners = OwnerTable({b"app": RecordedOwner(3, 4, 0o2750)})
     target = view_directory(tmp_path / "base", owners)
     root, source = make_copy(copy(("a.txt",), "/app/x/y"), open_context(tmp_path / "context"), target)
-    assert describe(root, source) == {
-        "app": "d 2750 3:4",
-        "app/x": "d 755 0:0",
-        "app/x/y": "f 644 0:0 a",
-    }
+    assert describe(root, source) == {"app": "d 2750 3:4", "app/x": "d 755 0:0", "app/x/y": "f 644 0:0 a"}
     assert root.layer == -1
 
 

@@ -40,7 +40,7 @@ def test_arguments_are_replaced(text: str, expected: str) -> None:
     assert expand(text, a="1", b="2") == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "expected"),
     [("{{ b }}-{{b}}", "2-2"), ("{{ c }}", "{{ b }}"), ("{{ unknown }}", "{{ unknown }}"), ("{{ a }}", "{{ a }}")],
 )
@@ -66,9 +66,7 @@ def test_arguments_without_value_are_refused() -> None:
     assert "--build-arg TAG=VALUE" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
-    "text", ["# " + "{{ a }}" * 100_000, "{{ a }}" * 100_000, "{{ a }}\n" * 50_000, "{{" * 200_000]
-)
+@each_row("text", ["# " + "{{ a }}" * 100_000, "{{ a }}" * 100_000, "{{ a }}\n" * 50_000, "{{" * 200_000])
 def test_arguments_take_linear_time(text: str) -> None:
     began = time.monotonic()
     expand(text, a="1")

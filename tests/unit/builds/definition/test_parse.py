@@ -170,7 +170,7 @@ def test_parse_any_text_is_read_or_refused(pieces: list[str]) -> None:
         return
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         HEADER + "%post\n" + "x" * 40 + "\n" * 200_000,

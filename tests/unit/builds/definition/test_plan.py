@@ -93,15 +93,10 @@ def test_plan_copies() -> None:
     steps = plan(HEADER + "Stage: one\n" + HEADER + '%files from one # c\n/a\n%files\nx y\n"a b" /c/\n*.py\n')
     copies = [step for step in steps if isinstance(step, CopyStep)]
     shown = [(step.sources[0], step.destination, step.origin.stage, step.is_definition) for step in copies]
-    assert shown == [
-        ("/a", "", 0, True),
-        ("x", "/y", None, True),
-        ("a b", "/c/", None, True),
-        ("*.py", "", None, True),
-    ]
+    assert shown == [("/a", "", 0, True), ("x", "/y", None, True), ("a b", "/c/", None, True), ("*.py", "", None, True)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "argv"),
     [
         ("", ("-ex", "SCRIPT")),
@@ -172,7 +167,7 @@ def test_plan_files_of_an_image_of_this_kind_stay() -> None:
     assert {file.way for file in foundation.files} == {"keep"}
 
 
-@pytest.mark.parametrize(("section", "runs"), [({"Env": ["A=b"]}, True), ({"Cmd": ["ls"]}, True), ({}, False)])
+@each_row(("section", "runs"), [({"Env": ["A=b"]}, True), ({"Cmd": ["ls"]}, True), ({}, False)])
 def test_plan_images_of_registries_run_their_arguments(section: dict[str, Any], runs: bool) -> None:
     step = write_foundation(RecipePlace("a.def", 1), section, keeps=False)
     (script,) = (file.data.decode() for file in step.files if file.path.endswith("/runscript"))
@@ -206,7 +201,7 @@ def test_plan_config_of_other_formats() -> None:
     assert (section["Labels"], section["WorkingDir"], "Cmd" in section) == ({"D": "e"}, "/w", False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sections", "expected"),
     [
         (("none",), ["prepare /.singularity.d", "write labels, environment and scripts"]),

@@ -7,12 +7,11 @@ import random
 import time
 from collections.abc import Iterator
 
-import pytest
-
 from kedge.builds.dockerfile.plan import make_recipe
 from kedge.builds.dockerfile.syntax import dump_syntax, read_syntax
 from kedge.builds.step_values import BuildArguments
 from kedge.errors import InvalidRecipe
+from tests.builders.rows import each_row
 
 SEED = """# syntax=docker/dockerfile:1
 ARG V=1 W
@@ -81,7 +80,7 @@ def read_all(text: str) -> None:
         assert int(column) >= 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@each_row("seed", range(4))
 def test_any_input_is_read_or_refused(seed: int) -> None:
     texts = mutate(random.Random(seed))
     for _ in range(1500):
@@ -114,7 +113,7 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("name", LARGE)
+@each_row("name", LARGE)
 def test_any_input_large_files_take_time_in_proportion(name: str) -> None:
     begin = time.process_time()
     read_all(f"FROM a\n{LARGE[name]}")

@@ -108,7 +108,7 @@ def test_instructions_from() -> None:
     assert (second.image, second.name) == ("c", "")
 
 
-@pytest.mark.parametrize("text", ["RUN a", "ENV a=b\nFROM c", "ONBUILD RUN a\nFROM b"])
+@each_row("text", ["RUN a", "ENV a=b\nFROM c", "ONBUILD RUN a\nFROM b"])
 def test_instructions_before_from_are_refused(text: str) -> None:
     with pytest.raises(InvalidRecipe, match=r"Dockerfile:1:1: .* before the first FROM"):
         read_content(text)
@@ -189,7 +189,7 @@ def test_instructions_health(text: str, check: dict[str, object]) -> None:
     assert instruction.check == check
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expression"),
     [
         ("ONBUILD RUN a", "RUN a"),

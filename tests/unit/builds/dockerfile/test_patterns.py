@@ -40,7 +40,7 @@ def test_patterns_replace_all(value: str, pattern: str, result: str) -> None:
     assert replace_pattern(value, pattern, "-", everywhere=True, room=99) == result
 
 
-@pytest.mark.parametrize("pattern", ["\\", "\\x", "a\\\\\\"])
+@each_row("pattern", ["\\", "\\x", "a\\\\\\"])
 def test_patterns_refuse_unknown_escapes(pattern: str) -> None:
     with pytest.raises(PatternError):
         trim_prefix("a", pattern, is_longest=False)

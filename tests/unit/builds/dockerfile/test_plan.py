@@ -185,12 +185,7 @@ def test_plan_proxies_reach_every_command() -> None:
     given = {"environment": {"https_proxy": "p", "OTHER": "x"}, "values": {"HTTP_PROXY": "q"}}
     step = runs("FROM a\nENV NO_PROXY=mine\nRUN x", {"Env": ["PATH=/bin"]}, **given)
     assert dict(step.environment) == {"PATH": "/bin", "NO_PROXY": "mine"}
-    assert dict(step.proxies) == {
-        "http_proxy": "q",
-        "HTTP_PROXY": "q",
-        "https_proxy": "p",
-        "HTTPS_PROXY": "p",
-    }
+    assert dict(step.proxies) == {"http_proxy": "q", "HTTP_PROXY": "q", "https_proxy": "p", "HTTPS_PROXY": "p"}
     assert read("FROM a", **given).unused_arguments == ()
 
 
@@ -221,7 +216,7 @@ VARIABLES: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", VARIABLES)
+@each_row("name", VARIABLES)
 def test_plan_commands_see_arguments(name: str) -> None:
     text, variables = VARIABLES[name]
     step = runs(f"ARG top=t\nARG unused\nFROM a\n{text}", values={"g": "given", "d": "$PATH"})
@@ -305,7 +300,7 @@ def test_plan_mistakes_of_stages_that_nobody_needs_do_not_matter() -> None:
     assert read("FROM a AS x\nCOPY --from=x a b\nFROM b").target.needs == ()
 
 
-@pytest.mark.parametrize(("target", "index"), [("one", 0), ("ONE", 0), ("1", 1), ("", 2)])
+@each_row(("target", "index"), [("one", 0), ("ONE", 0), ("1", 1), ("", 2)])
 def test_plan_the_target_is_the_last_stage(target: str, index: int) -> None:
     assert read("FROM a AS one\nFROM b\nFROM c AS two", target=target).target.index == index
 

@@ -9,6 +9,7 @@ import pytest
 
 from kedge.builds.build import read_lock, write_lock
 from kedge.errors import InvalidRecipe
+from tests.builders.rows import each_row
 
 BASES = {"docker://b:1": "sha256:" + "b" * 64, "docker://a:1": "sha256:" + "a" * 64}
 
@@ -29,9 +30,7 @@ def test_unchanged_lock_is_not_touched(tmp_path: Path) -> None:
     assert path.stat().st_ino == before
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"version": 2, "bases": {}}', '{"version": 1, "bases": []}', "\0"]
-)
+@each_row("text", ["", "{", "[]", "{}", '{"version": 2, "bases": {}}', '{"version": 1, "bases": []}', "\0"])
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "lock"
     path.write_text(text)

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kedge.builds.request import StepLabel
 from kedge.builds.steps.build_log import BuildLog, StepOutput
+from tests.builders.rows import each_row
 
 LABEL = StepLabel("builder", 3, 7, "RUN make")
 
@@ -50,7 +49,7 @@ def test_log_of_the_users_choice(tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+@each_row("size", [1, 2, 3, 5, 100])
 def test_secrets_are_masked_wherever_pieces_end(tmp_path: Path, size: int) -> None:
     text = b"a secret: hunter22hunter2 and hunter2\nhunt hunte\nhunter23\nabcdef\nhunter2"
     pieces = [text[start : start + size] for start in range(0, len(text), size)]

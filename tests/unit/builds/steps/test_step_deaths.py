@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.builds.steps.run_program import describe_death
 from kedge.cluster.host_memory import KillWatch
+from tests.builders.rows import each_row
 
 
 class FakeWatch(KillWatch):
@@ -20,7 +19,7 @@ class FakeWatch(KillWatch):
 QUIET = FakeWatch(kills=False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "how"),
     [
         (1, "failed with status 1"),
@@ -47,7 +46,7 @@ def test_a_kill_without_a_count_may_be_memory() -> None:
     assert "more memory" in death.remedy
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "c++: fatal error: Killed signal terminated program cc1plus",

@@ -19,6 +19,7 @@ from kedge.builds.step_values import CopyOrigin, CopyStep, HostScriptStep, Recip
 from kedge.builds.steps.origins import FileOrigins
 from kedge.builds.steps.stage_builder import StageBuilder
 from tests.builders.copy_cases import write_tree
+from tests.builders.rows import each_row
 
 PLACE = RecipePlace("Dockerfile", 3)
 RUN = RunStep(PLACE, "RUN make", ("make",))
@@ -100,7 +101,7 @@ def test_key_tells_mounts_apart_by_their_place(keys: Keys) -> None:
     assert keys.find(step) != first
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_values", "counts_for_copies"),
     [
         ({"epoch": 0}, True),

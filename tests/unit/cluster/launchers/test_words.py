@@ -47,7 +47,7 @@ def test_mpirun_in_bin_has_no_prefix() -> None:
     assert list_words("mpirun", replace(EVEN, program="/opt/bin/mpirun")).startswith("/opt/bin/mpirun -np")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "family", "words"),
     [
         ("srun", "", "srun --nodes=2 --ntasks=3 --kill-on-bad-exit=1 --label"),
@@ -69,7 +69,7 @@ def test_srun_is_told_the_pmi_and_the_cpus() -> None:
     assert list_words("srun", request) == "srun --mpi=pmi2 --cpus-per-task=4 --overlap"
 
 
-@pytest.mark.parametrize(("cpus", "is_bound"), [("", True), ("1", True), ("4", False)])
+@each_row(("cpus", "is_bound"), [("", True), ("1", True), ("4", False)])
 def test_open_mpi_binds_to_one_core_only_ranks_that_have_one(cpus: str, is_bound: bool) -> None:
     words = list_words("mpirun", StartRequest(2, 1, 2, cpus_per_task=cpus, is_labelled=True))
     assert ("--bind-to none" not in words) == is_bound

@@ -88,7 +88,7 @@ def test_gridengine_list_of_nothing() -> None:
     assert len(GRIDENGINE.parse_list(f"Attention: maintenance on Monday\n{LIST}")) == 11
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa">]><job_info>&a;</job_info>',

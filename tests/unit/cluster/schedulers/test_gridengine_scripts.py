@@ -125,7 +125,7 @@ def test_gridengine_script_is_as_written_down(name: str) -> None:
     assert render(name) == path.read_text()
 
 
-@pytest.mark.parametrize("name", JOBS)
+@each_row("name", JOBS)
 def test_gridengine_script_is_clean(name: str) -> None:
     script = render(name)
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
@@ -177,7 +177,7 @@ def test_gridengine_gpus_per_slot_are_shared() -> None:
     assert caught.value.hint == "ask for 2 tasks (or CPUs) per node, or for 3 GPUs"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "words"),
     [
         ({"nodes": 2, "tasks_per_node": 2}, "mpi_environment"),
@@ -239,7 +239,7 @@ def test_gridengine_id_of_a_submission(output: str, id: str) -> None:
     assert GRIDENGINE.parse_submit(output) == id
 
 
-@pytest.mark.parametrize("output", ["", "Unable to run job: denied\nExiting.\n", "12 days left\n"])
+@each_row("output", ["", "Unable to run job: denied\nExiting.\n", "12 days left\n"])
 def test_gridengine_submission_without_an_id(output: str) -> None:
     with pytest.raises(KedgeError) as caught:
         GRIDENGINE.parse_submit(output)

@@ -12,12 +12,13 @@ from kedge.cluster.schedulers.launch_words import kedge_launch_words, needs_mast
 from kedge.cluster.schedulers.slurm.write_script import DIALECT
 from kedge.cluster.site import Site
 from kedge.errors import InvalidJob
+from tests.builders.rows import each_row
 
 SITE = Site("generic-slurm", "Slurm", "slurm", gpu_directive="--gpus-per-node={count}")
 JOB = Job(name="train", image="/a.sif", command=("train.py",), parallel=Parallel.TORCHRUN, gpus_per_node=4)
 
 
-@pytest.mark.parametrize(("processes", "words"), [(None, []), (2, ["--processes 2"])])
+@each_row(("processes", "words"), [(None, []), (2, ["--processes 2"])])
 def test_launch_words_have_the_processes_of_the_job(processes: int | None, words: list[str]) -> None:
     job = replace(JOB, processes=processes)
     assert kedge_launch_words(job, SITE, DIALECT)[3:] == words

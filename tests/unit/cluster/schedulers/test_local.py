@@ -78,7 +78,7 @@ def test_render_writes_the_golden_script(name: str) -> None:
     assert text == path.read_text()
 
 
-@pytest.mark.parametrize("name", JOBS)
+@each_row("name", JOBS)
 def test_render_is_clean_shell(name: str) -> None:
     program = require_program("shellcheck")
     text = LOCAL.render(JOBS[name], SITE, PLACE)
@@ -126,7 +126,7 @@ def test_directives_end_at_the_first_command() -> None:
     assert read_directives(text) == {"time": "1h", "cpus": "2"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "says"),
     [
         ("#KEDGE --tiem=1h", "line 2: the local queue has no option --tiem"),
@@ -214,7 +214,7 @@ def test_argv_names_jobs_as_they_are() -> None:
     assert LOCAL.history_query([], 0.0) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "reason", "details", "says"),
     [
         (State.QUEUED, "Resources", {"lacks": "gpus", "waits for": "12"}, "it waits for GPUs, used by job 12"),

@@ -134,7 +134,7 @@ def test_pbs_script_is_as_written_down(name: str) -> None:
     assert render(name) == path.read_text()
 
 
-@pytest.mark.parametrize("name", JOBS)
+@each_row("name", JOBS)
 def test_pbs_script_is_clean(name: str) -> None:
     script = render(name)
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)

@@ -104,6 +104,6 @@ def test_allocation_refuses_nonsense(changes: dict[str, str]) -> None:
         read("batch", **changes)
 
 
-@pytest.mark.parametrize("name", ["SLURM_GPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_HET_SIZE", "SLURM_GPUS_PER_NODE"])
+@each_row("name", ["SLURM_GPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_HET_SIZE", "SLURM_GPUS_PER_NODE"])
 def test_allocation_other_nonsense_is_unknown(name: str) -> None:
     assert read("batch", **{name: "x" * 9}).node_count == 3

@@ -169,7 +169,7 @@ def test_slurm_directives_of_the_site_yield_to_the_user() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("drop", ["mem", "--mem", "--mem=4G", "#SBATCH --mem"])
+@each_row("drop", ["mem", "--mem", "--mem=4G", "#SBATCH --mem"])
 def test_slurm_drops_what_it_is_told_to(drop: str) -> None:
     job = Job(command=("x",), memory=GIBI, time=60)
     assert read_directives(replace(job, drop_directives=(drop,))) == ["--time=00:01:00"]

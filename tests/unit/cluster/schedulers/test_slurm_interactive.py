@@ -11,6 +11,7 @@ from kedge.cluster.schedulers.gridengine.backend import BACKEND as GRIDENGINE
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
 from kedge.cluster.site import Site
 from kedge.errors import RequestRefused
+from tests.builders.rows import each_row
 
 SITE = Site("generic-slurm", "Slurm", "slurm")
 COMMAND = ["kedge", "shell", "a b.sif"]
@@ -31,7 +32,7 @@ def test_interactive_without_a_terminal_asks_for_none() -> None:
         assert "a b.sif" in words[-1]
 
 
-@pytest.mark.parametrize("more", [{"nodes": 2}, {"tasks": 4, "parallel": Parallel.MPI}, {"tasks_per_node": 2}])
+@each_row("more", [{"nodes": 2}, {"tasks": 4, "parallel": Parallel.MPI}, {"tasks_per_node": 2}])
 def test_interactive_several_tasks_leave_room_for_srun_inside(more: dict[str, int]) -> None:
     argv = SLURM.interactive_argv(Job(**more), SITE, COMMAND)  # type: ignore[arg-type]
     assert argv[:2] == ["salloc", "--job-name=kedge"]
@@ -65,7 +66,7 @@ def test_interactive_idev_takes_no_command() -> None:
     assert SLURM.interactive_argv(Job(queue="rtx"), site, COMMAND) == ["idev", "-p", "rtx", "-N", "1", "-n", "1"]
 
 
-@pytest.mark.parametrize("way", ["", "salloc", "idev"])
+@each_row("way", ["", "salloc", "idev"])
 def test_interactive_arrays_are_refused(way: str) -> None:
     with pytest.raises(RequestRefused, match="array"):
         SLURM.interactive_argv(Job(array=JobArray((IndexRange(1, 2),))), replace(SITE, interactive=way), COMMAND)

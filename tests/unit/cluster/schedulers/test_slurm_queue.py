@@ -140,15 +140,13 @@ def test_slurm_states_are_ours_or_unknown_with_the_raw_word(word: str, state: St
     assert (status.state, status.raw) == (state, word)
 
 
-@pytest.mark.parametrize(
-    "reason", ["JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "job_requeued_in_held_state"]
-)
+@each_row("reason", ["JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "job_requeued_in_held_state"])
 def test_slurm_held_jobs_are_held(reason: str) -> None:
     assert list_one(state="PENDING", reason=reason).state is State.HELD
     assert list_one(state="RUNNING", reason=reason).state is State.RUNNING
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("index", "expected"),
     [("7", (7, "")), ("4-9%2", (None, "4-9")), ("1,3,5-9:2", (None, "1,3,5-9:2")), ("N/A", (None, ""))],
 )
@@ -246,7 +244,7 @@ def test_scontrol_fields_of_later_releases_are_read() -> None:
     assert dict(status.details)["per node"] == "gres/gpu:2"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["", "slurm_load_jobs error: Invalid job id specified\n", "No jobs in the system\n", "Job 7 not found\n"]
 )
 def test_scontrol_that_knows_no_such_job_is_no_error(text: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from kedge.cluster.job_state import JobStatus, State
 from kedge.cluster.schedulers.slurm.backend import BACKEND as SLURM
 from tests.builders.rows import each_row
@@ -95,7 +93,7 @@ def test_reason_names_the_task_of_an_array() -> None:
     assert "scontrol release 12_3" in waiting("JobHeldUser", 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sentence", "parts"),
     [
         (ended(State.FAILED, "FAILED", "NonZeroExitCode", 3), ("exit code 3",)),
@@ -129,6 +127,6 @@ def test_ending_is_explained(sentence: str, parts: tuple[str, ...]) -> None:
     assert not sentence.endswith(".")
 
 
-@pytest.mark.parametrize("state", [State.DONE, State.RUNNING, State.COMPLETING, State.LOST])
+@each_row("state", [State.DONE, State.RUNNING, State.COMPLETING, State.LOST])
 def test_nothing_is_said_where_nothing_is_wrong(state: State) -> None:
     assert ended(state, "") == ""

@@ -16,6 +16,7 @@ from kedge.cluster.site import Queue, Site
 from kedge.cluster.sites.check_request import Checked, check_request, describe_changes, nearest_request
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, load_site
 from kedge.errors import RequestRefused
+from tests.builders.rows import each_row
 
 FOLDERS = (ProfileDirectory(SHIPPED, "shipped"),)
 SITES = {path.stem: load_site(path.stem, FOLDERS) for path in sorted(SHIPPED.glob("*.toml"))}
@@ -68,9 +69,7 @@ TYPES = Site(
 )
 
 
-@pytest.mark.parametrize(
-    "queue_and_type", ["a h100", "a nvidia_h100_80gb", "a v100", "b a100", "b T40", "c h100", "a l4"]
-)
+@each_row("queue_and_type", ["a h100", "a nvidia_h100_80gb", "a v100", "b a100", "b T40", "c h100", "a l4"])
 def test_checks_refuse_types_of_gpus_that_a_queue_has_not(queue_and_type: str) -> None:
     queue, kind = queue_and_type.split()
     with pytest.raises(RequestRefused, match=f"{kind} was requested") as caught:
@@ -79,7 +78,7 @@ def test_checks_refuse_types_of_gpus_that_a_queue_has_not(queue_and_type: str) -
     assert "try: " in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "queue_and_type",
     ["a a100", "a A100-80GB", "a nvidia_a100", "a ampere", "a 40gb", "b V100", "b t4", "c Hopper", "d x1"],
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from kedge.cluster.sites.detect import HostSigns, detect_scheduler, detect_site, is_other_text, list_names
 from kedge.cluster.sites.profile import SHIPPED, ProfileDirectory, Sign, list_signs
 from tests.builders.rows import each_row
@@ -70,7 +68,7 @@ def test_detect_prefers_the_first_of_two_signs() -> None:
     assert detect_site(HostSigns(("login1.vista.tacc.utexas.edu",)), [mine, *SIGNS])[0].site == "mine"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "programs", "files", "site"),
     [
         ({}, "", "", "local"),
@@ -99,11 +97,7 @@ def test_detect_tells_schedulers_apart(environ: dict[str, str], programs: str, f
 def test_detect_lists_all_names_of_a_machine() -> None:
     hosts = "127.0.0.1 localhost\n10.0.0.1 login1.alpha.hpc.tu-dresden.de login1 # me\n10.0.0.2 login2.other login2\n"
     resolver = "nameserver 1.1.1.1\nsearch alpha.hpc.tu-dresden.de. example.org\n\n"
-    assert list_names("login1", hosts, resolver) == (
-        "login1",
-        "login1.alpha.hpc.tu-dresden.de",
-        "login1.example.org",
-    )
+    assert list_names("login1", hosts, resolver) == ("login1", "login1.alpha.hpc.tu-dresden.de", "login1.example.org")
     assert list_names("LOGIN1.Example.org", "", resolver) == ("login1.example.org",)
     assert list_names("", "garbage\n\0\n", "search\n") == ()
 

@@ -9,15 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.base.frozen import replace
-from kedge.cluster.schedulers.gridengine.discover import (
-    GridEngineTexts,
-    find_groups,
-    parse_names,
-    parse_settings,
-)
-from kedge.cluster.schedulers.gridengine.discover import (
-    read_site as discover_gridengine,
-)
+from kedge.cluster.schedulers.gridengine.discover import GridEngineTexts, find_groups, parse_names, parse_settings
+from kedge.cluster.schedulers.gridengine.discover import read_site as discover_gridengine
 from kedge.cluster.schedulers.pbs.discover import PbsTexts
 from kedge.cluster.schedulers.pbs.discover import read_site as discover_pbs
 from kedge.cluster.schedulers.slurm.discover import SlurmTexts, parse_gres
@@ -151,11 +144,7 @@ def test_discover_gridengine_reads_what_a_real_one_says() -> None:
     assert (queue.arch, queue.max_time, queue.is_interactive) == ("arm64", None, True)
     assert queue.memory_per_node == 24064 * MEGA
     assert site.gpu_directive == "-l gpu={count}"
-    assert dict(site.options) == {
-        "smp_environment": "smp",
-        "mpi_environment": "ppn{tasks}",
-        "gpu_per_slot": "yes",
-    }
+    assert dict(site.options) == {"smp_environment": "smp", "mpi_environment": "ppn{tasks}", "gpu_per_slot": "yes"}
     assert "rt_F" in site.notes[0]
 
 

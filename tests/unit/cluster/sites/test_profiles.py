@@ -100,7 +100,7 @@ def test_profiles_signs_are_those_of_the_whole_profile(name: str) -> None:
     assert (sign.hostnames, sign.variables) == (load(name).hostnames, load(name).variables)
 
 
-@pytest.mark.parametrize("name", ["zih-taurus", "sdumont-base", "abci2"])
+@each_row("name", ["zih-taurus", "sdumont-base", "abci2"])
 def test_profiles_of_clusters_that_are_gone_say_so(name: str) -> None:
     assert is_retired(load(name))
     assert re.search(r"switched off|replaced|ended", load(name).notes[0])
@@ -178,7 +178,7 @@ def test_profiles_abci_ways_of_asking() -> None:
     assert any("OPAL_PREFIX" in note for note in new.notes)
 
 
-@pytest.mark.parametrize("name", ["tacc-frontera", "tacc-lonestar6", "tacc-vista"])
+@each_row("name", ["tacc-frontera", "tacc-lonestar6", "tacc-vista"])
 def test_profiles_tacc_refuses_what_its_documents_say(name: str) -> None:
     site = load(name)
     assert set(site.requires) >= {"time", "nodes", "tasks"}
@@ -261,7 +261,7 @@ def test_profiles_can_be_files_anywhere(tmp_path: Path) -> None:
     assert load_site(f"{tmp_path}/here.toml", FOLDERS).name == "here"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "line", "said"),
     [
         ('title = "x"\nschedular = "slurm"\n', 2, "unknown key"),
@@ -298,7 +298,7 @@ def test_profiles_errors_propose_the_nearest_key() -> None:
     assert caught.value.hint == "did you mean 'gpus_per_node'?"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "said"),
     [
         (b"title = ", "is not TOML"),

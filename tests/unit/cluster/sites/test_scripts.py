@@ -11,8 +11,6 @@ import shlex
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from kedge.base.frozen import replace
 from kedge.base.release import VERSION
 from kedge.cluster.job import IndexRange, Job, JobArray, Parallel
@@ -130,7 +128,7 @@ def test_site_scripts_are_clean_for_shellcheck() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("site", [each for each in SITES if each.startswith("tacc-")])
+@each_row("site", [each for each in SITES if each.startswith("tacc-")])
 def test_site_scripts_of_tacc_have_none_of_what_it_refuses(site: str) -> None:
     for request in REQUESTS:
         text = name_golden(site, request).read_text()

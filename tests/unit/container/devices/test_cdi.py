@@ -192,7 +192,7 @@ def test_cdi_without_specifications_is_clear() -> None:
     assert "nvidia-ctk cdi generate" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("name", ["gpu", "nvidia.com/gpu", "gpu=0", "nvidia.com/gpu="])
+@each_row("name", ["gpu", "nvidia.com/gpu", "gpu=0", "nvidia.com/gpu="])
 def test_cdi_malformed_name_is_refused(name: str) -> None:
     with pytest.raises(DeviceProblem, match="not a device name"):
         plan(name)

@@ -85,7 +85,7 @@ def test_run_understands_scripts_of_others() -> None:
     assert plan(image, verb="run", arguments=["x"]).argv == ["/bin/entry", "x"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         FOREIGN_RUNSCRIPT.replace("# prepare", "module load x"),

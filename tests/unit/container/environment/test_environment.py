@@ -14,6 +14,7 @@ from kedge.container.facts import Additions
 from kedge.errors import FileProblem, UsageError
 from kedge.system.views import TableView
 from tests.builders.payloads import ENV, make_host, make_image, make_plain_image, plan
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 
@@ -58,7 +59,7 @@ def test_environment_drops_host_variables_that_are_the_containers_business() -> 
     assert environ["LD_DEBUG"] == "kept"
 
 
-@pytest.mark.parametrize("value", ["a\nb", 'it\'s "q" \\ $HOME `x`', "é€😀", "\udcff\udc80", " ", "", "%s\t\x01"])
+@each_row("value", ["a\nb", 'it\'s "q" \\ $HOME `x`', "é€😀", "\udcff\udc80", " ", "", "%s\t\x01"])
 def test_environment_carries_any_value_unchanged(value: str) -> None:
     assert plan(make_image(), {"V": value}).environ["V"] == value
     assert plan(make_image(), {"APPTAINERENV_V": value}, no_eval=True).environ["V"] == value
@@ -120,7 +121,7 @@ def test_environment_no_eval_is_said_inside() -> None:
     assert (environ["APPTAINER_NO_EVAL"], environ["SINGULARITY_NO_EVAL"]) == ("1", "1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "expected"),
     [
         ({"PREPEND_PATH": "/pre", "APPEND_PATH": "/post"}, f"/pre:{DEFAULT_PATH}:/post"),
@@ -191,7 +192,7 @@ def test_environment_library_path_exists_for_plain_folders_with_driver_libraries
     assert "LD_LIBRARY_PATH" not in plan(make_plain_image({"/bin/sh": ""})).environ
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("A=1,B=2", {"A": "1", "B": "2"}),
@@ -208,7 +209,7 @@ def test_environment_env_flag_is_split_as_by_apptainer(text: str, expected: dict
     assert split_pairs(text) == expected
 
 
-@pytest.mark.parametrize("text", ["A", "A=1,B,C=2", '"A=1"x,B=2', '"A=1,B=2'])
+@each_row("text", ["A", "A=1,B,C=2", '"A=1"x,B=2', '"A=1,B=2'])
 def test_environment_env_flag_that_makes_no_sense_is_an_error(text: str) -> None:
     with pytest.raises(UsageError):
         split_pairs(text)
@@ -224,11 +225,11 @@ def test_environment_files_are_evaluated_and_env_wins() -> None:
     host = make_host({"HOSTV": "hv", "A": "host", "APPTAINERENV_D": "variable"}, view=view, cwd="/data")
     environ = plan(make_image(), host=host, env_file=["one,two"], env=["C=wins"]).environ
     assert {name: environ[name] for name in ("A", "B", "C", "D", "E", "HOME")} == {
-        **{"A": "plain", "B": "quo ted plain", "C": "wins", "D": "two", "E": "yes", "HOME": "/home/user"},
+        **{"A": "plain", "B": "quo ted plain", "C": "wins", "D": "two", "E": "yes", "HOME": "/home/user"}
     }
 
 
-@pytest.mark.parametrize("text", ["A=hello world\n", "A=$(date)\n", "ls /\n"])
+@each_row("text", ["A=hello world\n", "A=$(date)\n", "ls /\n"])
 def test_environment_files_run_nothing(text: str) -> None:
     host = make_host(view=TableView({"/f": text}))
     with pytest.raises(UsageError, match="is not NAME=VALUE"):
@@ -248,7 +249,7 @@ def test_environment_file_may_be_a_pipe_of_the_shell(tmp_path: Path) -> None:
     assert payload.environ["A"] == "piped"
 
 
-@pytest.mark.parametrize("path", ["/dev/fd/987", "/proc/self/fd/987", f"/dev/fd/{10**30}"])
+@each_row("path", ["/dev/fd/987", "/proc/self/fd/987", f"/dev/fd/{10**30}"])
 def test_environment_file_that_somebody_closed_is_said_to_be(path: str) -> None:
     with pytest.raises(FileProblem, match="is not open for reading") as problem:
         plan(make_image(), env_file=[path])

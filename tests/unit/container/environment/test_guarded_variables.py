@@ -6,8 +6,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from kedge.container.payload import has_locale, has_plain_utf8
 from kedge.system.views import TableView
 from tests.builders.payloads import make_host, make_image, plan
@@ -26,7 +24,7 @@ GUARDED = (
 )
 
 
-@pytest.mark.parametrize("name", GUARDED)
+@each_row("name", GUARDED)
 def test_leaks_guarded_variables_stay_outside(name: str) -> None:
     assert name not in plan(make_image(), {name: "/host"}).environ
     assert plan(make_image(), {name: "/host"}, keep=[name]).environ[name] == "/host"
@@ -58,7 +56,7 @@ def test_leaks_nothing_is_said_when_nothing_was_done() -> None:
     assert not plan(make_image(), {"PYTHONPATH": "/x"}, keep=["PYTHONPATH"]).warnings
 
 
-@pytest.mark.parametrize("name", GUARDED)
+@each_row("name", GUARDED)
 def test_leaks_an_empty_variable_is_not_worth_a_word(name: str) -> None:
     payload = plan(make_image(), {name: ""})
     assert name not in payload.environ
@@ -170,7 +168,7 @@ def test_leaks_locales_are_found(entries: dict[str, bytes | None], *, expected: 
     assert has_locale(view, "de_DE.UTF-8", view.names("/usr/lib/locale")) == expected
 
 
-@pytest.mark.parametrize(("given", "expected"), [({}, "None"), ({"LC_CTYPE": "C.UTF-8"}, "C.UTF-8")])
+@each_row(("given", "expected"), [({}, "None"), ({"LC_CTYPE": "C.UTF-8"}, "C.UTF-8")])
 def test_leaks_what_python_sets_for_itself_stays_outside(given: dict[str, str], expected: str) -> None:
     code = "import os; from kedge.container.facts import copy_environ; print(copy_environ(os.environ).get('LC_CTYPE'))"
     environment = {**given, "PYTHONPATH": str(REPOSITORY / "src")}

@@ -57,14 +57,8 @@ LINES: list[tuple[Operation, str]] = [
         RestoreOwners(f"{SESSION}/layer", f"{OLD}/table"),
         "show the files of session:/layer that have other owners or modes than on this node, from host:/table",
     ),
-    (
-        OVERLAY,
-        "mount an overlay on container:/: lower session:/one over image:/, upper session:/upper",
-    ),
-    (
-        Relay(OVERLAY),
-        "mount the overlay on container:/ again, above the mount points that the image lacks",
-    ),
+    (OVERLAY, "mount an overlay on container:/: lower session:/one over image:/, upper session:/upper"),
+    (Relay(OVERLAY), "mount the overlay on container:/ again, above the mount points that the image lacks"),
     (KernelTree("proc", f"{NEW}/proc"), "mount proc on container:/proc"),
     (KernelTree("devpts", f"{NEW}/dev/pts", MAY), "mount devpts on container:/dev/pts"),
     (KernelTree("mqueue", f"{NEW}/dev/mqueue", MAY), "mount mqueue on container:/dev/mqueue"),
@@ -78,10 +72,7 @@ LINES: list[tuple[Operation, str]] = [
         Gocryptfs(IMAGE, "squashfuse"),
         "decrypt the file system in host:/a.sif (offset 4096) and mount it on image:/ with gocryptfs and squashfuse",
     ),
-    (
-        Loop(IMAGE, "squashfs"),
-        "mount the squashfs file system in host:/a.sif (offset 4096) on image:/ with the kernel",
-    ),
+    (Loop(IMAGE, "squashfs"), "mount the squashfs file system in host:/a.sif (offset 4096) on image:/ with the kernel"),
     (
         Fuse2fs(FilePart(f"{OLD}/a.img", 0, 99, SESSION), "ro"),
         "mount the ext file system in host:/a.img (offset 0) on session:/ (ro)",

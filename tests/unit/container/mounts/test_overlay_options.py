@@ -18,6 +18,7 @@ from kedge.image.formats.sif.layout import PARTITION_EXTRA, DataType, FileSystem
 from kedge.system.libc import LUSTRE_SUPER_MAGIC, NFS_SUPER_MAGIC
 from kedge.system.views import TableView
 from tests.builders.ordinary_user import as_ordinary_user
+from tests.builders.rows import each_row
 from tests.builders.sif import build_sif
 from tests.builders.squashfs_images import write_image
 
@@ -215,14 +216,14 @@ def test_the_images_own_partitions_lie_below_the_overlays_and_are_written_with_w
     assert len(plan(host, image_file=image, writable=True, writable_tmpfs=True)) == 1
 
 
-@pytest.mark.parametrize("kinds", [(), (FileSystem.SQUASHFS,)])
+@each_row("kinds", [(), (FileSystem.SQUASHFS,)])
 def test_writable_is_refused_for_an_image_that_cannot_change(host, tmp_path, kinds):
     with pytest.raises(UsageError, match="--writable cannot change") as caught:
         plan(host, image_file=make_sif(tmp_path / "a.sif", *kinds), writable=True)
     assert "--writable-tmpfs" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "size"),
     [
         ("", 2 << 30),
@@ -244,9 +245,7 @@ def test_the_size_of_layers_in_memory_is_64_mib_at_least_where_nobody_says(host)
     assert choose_tmpfs_size(RunOptions(), host) == 64 << 20
 
 
-@pytest.mark.parametrize(
-    "text", ["much", "0", "0M", "-1G", "1.5G", "101%", "0%", "5", "G", "9" * 30 + "G", "٣G", "1GX"]
-)
+@each_row("text", ["much", "0", "0M", "-1G", "1.5G", "101%", "0%", "5", "G", "9" * 30 + "G", "٣G", "1GX"])
 def test_what_is_not_a_size_is_refused(host, text):
     with pytest.raises(UsageError, match="not a valid tmpfs size") as caught:
         choose_tmpfs_size(RunOptions(tmpfs_size=text, given={"tmpfs_size": "--tmpfs-size"}), host)

@@ -26,6 +26,7 @@ from kedge.container.step_options import StepOptions
 from kedge.errors import FileProblem, UsageError
 from kedge.system.libc import MS_NODEV, MS_RDONLY
 from kedge.system.views import TableView
+from tests.builders.rows import each_row
 
 IMAGE = {"/bin/sh": b"", "/etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "/proc": None, "/sys": None, "/dev": None}
 HOST = {
@@ -65,7 +66,7 @@ def test_plan_default_binds() -> None:
     assert MakeReadonly(NEW) in plan.rest
 
 
-@pytest.mark.parametrize("options", [{}, {"contain": True}])
+@each_row("options", [{}, {"contain": True}])
 def test_plan_home_that_an_image_to_be_changed_lacks_lies_in_memory(options: dict[str, object]) -> None:
     request = make_request(**options)
     request.is_direct = request.is_writable = True
@@ -85,7 +86,7 @@ def test_plan_current_folder_elsewhere_is_bound() -> None:
     assert destinations(plan_container(make_request(cwd="/scratch/job")))[-1] == "/scratch/job"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "cwd",
     [
         *("/", "/etc", "/bin", "/mnt", "/usr", "/var", "/opt", "/sbin", "/lib", "/lib64"),
@@ -96,7 +97,7 @@ def test_plan_current_folder_of_the_system_is_not_bound(cwd: str) -> None:
     assert destinations(plan_container(make_request(cwd=cwd)))[-1] == "/home/user"
 
 
-@pytest.mark.parametrize("name", ["sys", "proc", "dev"])
+@each_row("name", ["sys", "proc", "dev"])
 def test_plan_current_folder_of_the_system_is_not_bound_in_place_of_what_was_left_out(name: str) -> None:
     plan = plan_container(make_request(cwd=f"/{name}/x", no_mount=[name]))
     assert not [each for each in destinations(plan) if each.startswith(f"/{name}")]
@@ -117,7 +118,7 @@ def test_plan_current_folder_lies_above_a_bind_that_covers_it() -> None:
     assert destinations(plan_container(request))[-1] == "/home/user/work"
 
 
-@pytest.mark.parametrize("links", [{"/var/tmp": "-> /tmp", "/tmp": None}, {"/tmp": "-> var/tmp", "/var/tmp": None}])
+@each_row("links", [{"/var/tmp": "-> /tmp", "/tmp": None}, {"/tmp": "-> var/tmp", "/var/tmp": None}])
 def test_plan_tmp_that_is_a_link_to_the_other_is_mounted_once(links: dict[str, str | None]) -> None:
     request = make_request()
     request.image.view = TableView({**IMAGE, **links})
@@ -191,7 +192,7 @@ def test_plan_lost_folder_leads_home() -> None:
     assert plan_container(request).rest[-1] == ChangeDirectory(("/home/user", "/"), is_strict=False)
 
 
-@pytest.mark.parametrize("text", ["host.example", "1.2.3", "1.2.3.400", "", "1.1.1.1,x"])
+@each_row("text", ["host.example", "1.2.3", "1.2.3.400", "", "1.1.1.1,x"])
 def test_plan_name_servers_are_addresses(text: str) -> None:
     with pytest.raises(UsageError, match="is not an IP address"):
         plan_container(make_request(dns=text or ","))
@@ -271,7 +272,7 @@ def test_operations_are_described_in_one_line_each() -> None:
     assert "lower session:/layer0 over host:/images/a, upper session:/upper" in shown[-1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "guarded"),
     [
         ("/var", "/mnt/tmp/kedge-1000"),

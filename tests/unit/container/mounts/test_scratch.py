@@ -14,6 +14,7 @@ from kedge.container.options import RunOptions
 from kedge.errors import FileProblem, UsageError
 from kedge.system.views import TableView
 from tests.builders.ordinary_user import as_ordinary_user
+from tests.builders.rows import each_row
 
 
 def plan(tmp_path, **options):
@@ -53,7 +54,7 @@ def test_contain_finds_its_folders_below_the_work_folder(tmp_path):
     assert found.workdir == f"{tmp_path}/work"
 
 
-@pytest.mark.parametrize("options", [{"no_home": True}, {"home": "/x"}])
+@each_row("options", [{"no_home": True}, {"home": "/x"}])
 def test_no_home_is_made_below_the_work_folder_where_none_is_used(tmp_path, options):
     found = plan(tmp_path, workdir=".", contain=True, **options)
     assert [path for path, _ in found.folders] == [f"{tmp_path}/tmp", f"{tmp_path}/var_tmp"]
@@ -63,7 +64,7 @@ def test_the_work_folder_alone_makes_nothing(tmp_path):
     assert plan(tmp_path, workdir=".").folders == []
 
 
-@pytest.mark.parametrize("path", ["a", "/", "//", "/a/../b", "../a", "."])
+@each_row("path", ["a", "/", "//", "/a/../b", "../a", "."])
 def test_a_place_that_cannot_be_is_refused(tmp_path, path):
     with pytest.raises(UsageError, match="absolute path"):
         plan(tmp_path, scratch=[path])

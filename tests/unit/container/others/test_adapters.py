@@ -56,14 +56,14 @@ def plan(
     return plan_foreign(runtime, RunOptions(**options), binds or [], image, host=host, additions=additions)
 
 
-@pytest.mark.parametrize(("runtime", "prefix"), [("apptainer", "APPTAINERENV_"), ("singularity", "SINGULARITYENV_")])
+@each_row(("runtime", "prefix"), [("apptainer", "APPTAINERENV_"), ("singularity", "SINGULARITYENV_")])
 def test_adapter_requests_are_called_as_the_runtime_calls_them(runtime: str, prefix: str) -> None:
     environ = {"KEDGEENV_A": "1", "APPTAINERENV_A": "2", "SINGULARITYENV_B": "3", "KEDGE_NODEDIR": "/n", "PATH": "/bin"}
     found = plan(runtime, environ=environ).environ
     assert found == {f"{prefix}A": "1", f"{prefix}B": "3", "PATH": "/bin"}
 
 
-@pytest.mark.parametrize("runtime", OTHERS)
+@each_row("runtime", OTHERS)
 def test_adapter_home_may_be_relative_to_the_current_folder(runtime: str) -> None:
     found = plan(runtime, home="mine:/home/user", host_files={"/data/run/mine": None})
     assert any("/data/run/mine:/home/user" in word for word in found.argv)
@@ -321,7 +321,7 @@ def test_podman_paths_with_a_colon_go_by_mount() -> None:
     )
 
 
-@pytest.mark.parametrize("runtime", OTHERS)
+@each_row("runtime", OTHERS)
 def test_environment_is_what_kedge_gives(runtime: str) -> None:
     """The image's value beats the host's, the user's the image's; of the user's the words have paths alone."""
     found = plan(runtime, env=["TOKEN=t0ken"])
@@ -331,22 +331,22 @@ def test_environment_is_what_kedge_gives(runtime: str) -> None:
     assert plan(runtime, env=["MODE=mine"]).environ["MODE"] == "mine"
 
 
-@pytest.mark.parametrize("runtime", OTHERS)
+@each_row("runtime", OTHERS)
 def test_verbs_start_what_kedge_starts(runtime: str) -> None:
     assert plan(runtime, verb="run", arguments=["x"]).argv[-2:] == ["/.singularity.d/runscript", "x"]
     assert plan(runtime, verb="shell", arguments=[]).argv[-1] == "/bin/sh"
     assert plan(runtime, verb="test", arguments=[]).is_idle
 
 
-@pytest.mark.parametrize("runtime", OTHERS)
+@each_row("runtime", OTHERS)
 def test_image_without_a_shell(runtime: str) -> None:
     found = plan(runtime, files={"/bin/tool": b""}, arguments=["/bin/tool"])
     assert found.argv[-1] == "/bin/tool"
     assert "/bin/sh" not in found.argv
 
 
-@pytest.mark.parametrize("runtime", OTHERS)
-@pytest.mark.parametrize(("option", "value"), [("overlay", ["o.img"])])
+@each_row("runtime", OTHERS)
+@each_row(("option", "value"), [("overlay", ["o.img"])])
 def test_refusals_name_option_and_runtime(runtime: str, option: str, value: object) -> None:
     found = plan(runtime, **{option: value})
     with pytest.raises(RuntimeUnsuited) as caught:
@@ -356,7 +356,7 @@ def test_refusals_name_option_and_runtime(runtime: str, option: str, value: obje
     assert f"--{option}" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("runtime", OTHERS)
+@each_row("runtime", OTHERS)
 def test_refusals_of_kedge_itself_are_others_too(runtime: str) -> None:
     found = plan(runtime, passed_on=["--fusemount", "x"], given={"passed_on": "--fusemount"})
     assert [option for option, _ in found.refused] == ["--fusemount"]

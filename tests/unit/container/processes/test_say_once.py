@@ -14,6 +14,7 @@ from kedge.base.rank_variables import LAUNCH_NAMES
 from kedge.container.environment.mpi_rank_flags import find_size
 from kedge.container.processes import rank_sharing, say_once
 from kedge.container.processes.say_once import find_scope, say_first
+from tests.builders.rows import each_row
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_said_in_each_launch_of_hydra(place: Path) -> None:
     assert scope != find_scope({}, is_shim=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "size"),
     [
         ({"OMPI_COMM_WORLD_SIZE": "8"}, ("OMPI_COMM_WORLD_SIZE", 8)),

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.container.processes.subordinate_ids import plan_own_maps
 from kedge.system.views import TableView
+from tests.builders.rows import each_row
 
 
 def plan(table: str) -> list[tuple[str, bytes]]:
@@ -14,7 +13,7 @@ def plan(table: str) -> list[tuple[str, bytes]]:
     return plan_own_maps(view, 7)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "expected"),
     [
         ("         0          0 4294967295\n", b"0 0 1\n1 1 4294967294\n"),

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.container.devices import plan_devices
 from kedge.container.facts import Additions
 from kedge.container.options import RunOptions
@@ -76,7 +74,7 @@ def test_selection_users_own_numbers_are_the_hosts() -> None:
         assert "CUDA_VISIBLE_DEVICES" not in additions.variables
 
 
-@pytest.mark.parametrize("value", ["", "-1", "NoDevFiles"])
+@each_row("value", ["", "-1", "NoDevFiles"])
 def test_selection_hidden_cards_are_said(value: str) -> None:
     additions = plan(CUDA_VISIBLE_DEVICES=value)
     assert any("will see no GPU" in text for text in additions.warnings)
@@ -88,7 +86,7 @@ def test_selection_number_that_is_not_there_is_said() -> None:
     assert any("GPU 7" in text and "4" in text for text in additions.warnings)
 
 
-@pytest.mark.parametrize("value", ["1", "nvidia.com/gpu=1", "nvidia.com/gpu=gpu1", UUID.format(1)])
+@each_row("value", ["1", "nvidia.com/gpu=1", "nvidia.com/gpu=gpu1", UUID.format(1)])
 def test_selection_injectors_variable_limits_too(value: str) -> None:
     outside = plan(NVIDIA_VISIBLE_DEVICES=value)
     assert outside.variables["CUDA_VISIBLE_DEVICES"] == "1"
@@ -109,7 +107,7 @@ def test_selection_none_gives_files_without_cards() -> None:
     assert additions.variables["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
-@pytest.mark.parametrize("value", ["all", "void", ""])
+@each_row("value", ["all", "void", ""])
 def test_selection_all_and_void_give_all(value: str) -> None:
     additions = plan(contain=True, NVIDIA_VISIBLE_DEVICES=value)
     assert len(cards_of(additions)) == 4

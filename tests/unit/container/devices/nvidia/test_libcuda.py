@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.compat.rules.libcuda_choice import cuda_major, is_data_center
 from kedge.container.devices import plan_devices
 from kedge.container.facts import Additions, ImageFacts
@@ -81,7 +79,7 @@ def test_compat_mixed_cards_take_the_host() -> None:
     assert plan(image, "535.54.03", "NVIDIA A100-SXM4-80GB", "NVIDIA TITAN RTX").prepend_library_path == []
 
 
-@pytest.mark.parametrize(("version", "expected"), [("535.54.03", [COMPAT]), ("575.51.03", []), ("580.95.05", [])])
+@each_row(("version", "expected"), [("535.54.03", [COMPAT]), ("575.51.03", []), ("580.95.05", [])])
 def test_compat_without_a_note_majors_decide(version: str, expected: list[str]) -> None:
     assert plan(make_compat_image("575.57.08", None), version).prepend_library_path == expected
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kedge.container.devices import plan_devices
 from kedge.container.options import RunOptions
 from tests.builders.gpu_hosts import (
@@ -17,6 +15,7 @@ from tests.builders.gpu_hosts import (
     make_image,
     make_libraries,
 )
+from tests.builders.rows import each_row
 
 Tree = dict[str, bytes | str | None]
 
@@ -50,7 +49,7 @@ def test_missing_login_node_is_recognised() -> None:
     assert "--gres=gpu:1" in said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("variables", "remedy"),
     [
         ({"SLURM_JOB_ID": "5"}, "--gres=gpu:1"),
@@ -152,7 +151,7 @@ def test_rocm_takes_devices_libraries_and_programs() -> None:
     assert additions.warnings == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tree", "refused", "part"),
     [
         ({}, (), "no /dev/kfd"),

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from kedge.container.devices import plan_devices
 from kedge.container.devices.nvidia.plan import list_programs
 from kedge.container.facts import Additions, HostFacts, ImageFacts
@@ -31,6 +29,7 @@ from tests.builders.gpu_hosts import (
     make_libraries,
 )
 from tests.builders.nvml import make_gpu_tree, write_machine
+from tests.builders.rows import each_row
 from tests.requirements import REPOSITORY
 
 GNU = "/usr/lib/x86_64-linux-gnu"
@@ -93,7 +92,7 @@ def test_nvidia_nvccli_means_nv() -> None:
     assert plan_devices(RunOptions(nvccli=True), host, make_image()).libraries == plan(host).libraries
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("told", "present", "absent"),
     [
         ("all", {"libcuda", "libnvcuvid", "libGLX_nvidia", "libnvidia-ngx"}, {"libnvidia-gtk3"}),
@@ -194,7 +193,7 @@ def test_nvidia_bare_folder_gets_sonames() -> None:
     assert {"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-nvvm.so.4", "libcuda.so"} <= set(names)
 
 
-@pytest.mark.parametrize("cache", [b"", b"glibc-ld.so.cache1.1" + b"\xff" * 400, b"ld.so-1.7.0\0\xff\xff\xff\x7f"])
+@each_row("cache", [b"", b"glibc-ld.so.cache1.1" + b"\xff" * 400, b"ld.so-1.7.0\0\xff\xff\xff\x7f"])
 def test_nvidia_hostile_cache_falls_back_to_folders(cache: bytes) -> None:
     tree = make_driver_tree()
     tree["/etc/ld.so.cache"] = cache
