@@ -74,15 +74,9 @@ def test_read_recipes_of_both_kinds() -> None:
     assert read_recipe(b"\xef\xbb\xbf" + DEFINITION, "x").kind == "definition"
     assert read_recipe(DOCKERFILE, "x").kind == "dockerfile"
     assert read_recipe(DEFINITION, "Dockerfile", kind="definition").kind == "definition"
-
-
-def test_bytes_that_are_no_text_reach_the_step() -> None:
     recipe = read_recipe(DEFINITION + b"%post\necho \xe9\n", "x.def")
     scripts = [getattr(step, "script", None) for step in recipe.target.plan({}).steps]
     assert any(script is not None and script.data == b"echo \xe9\n" for script in scripts)
-
-
-def test_target_is_the_last_stage() -> None:
     text = DEFINITION + b"Stage: one\n" + DEFINITION
     assert len(read_recipe(text, "x", BuildArguments(target="one")).stages) == 1
     assert len(read_recipe(text, "x", BuildArguments(target="1")).stages) == 2

@@ -20,16 +20,13 @@ def select(*texts: str) -> list[str]:
     return select_commands([TypedCommand(0, "/", text) for text in texts])
 
 
-def test_typed_records_are_read_and_damaged_ones_passed_over() -> None:
+def test_typed_records_are_read_and_failed_commands_left_out() -> None:
     data = b"0\t/root\tpip install x\0001\t/\tfalse\0garbage\0\t\t\0000\t/\tcat <<E\n\ta\nE\0"
     assert read_typed_commands(data) == [
         TypedCommand(0, "/root", "pip install x"),
         TypedCommand(1, "/", "false"),
         TypedCommand(0, "/", "cat <<E\n\ta\nE"),
     ]
-
-
-def test_typed_commands_that_failed_are_left_out() -> None:
     assert select_commands([TypedCommand(127, "/", "make"), TypedCommand(0, "/", "make install")]) == ["make install"]
 
 
@@ -61,19 +58,13 @@ def test_typed_installers_that_asked_get_an_answer(typed: str, written: str) -> 
     assert select(typed) == [written]
 
 
-def test_typed_definition_is_a_recipe() -> None:
+def test_typed_commands_become_recipes() -> None:
     text = render_typed_definition(HEADER, ["cd /opt", "cat > x <<E\na\nE"])
     assert text == "Bootstrap: docker\nFrom: ubuntu:22.04\n\n%post\n    cd /opt\ncat > x <<E\na\nE\n"
     assert read_recipe(text.encode(), "a.def").target.base.reference == "ubuntu:22.04"
-
-
-def test_typed_dockerfile_is_a_recipe() -> None:
     text = render_typed_dockerfile("ubuntu:22.04", ["cd /opt", "make"])
     assert text == "FROM ubuntu:22.04\nRUN <<'END'\nset -e\ncd /opt\nmake\nEND\n"
     assert read_recipe(text.encode(), "Dockerfile").target.base.reference == "ubuntu:22.04"
     assert "END_OF_COMMANDS" in render_typed_dockerfile("a", ["cat <<END\nx\nEND"])
-
-
-def test_typed_recipes_ask_nothing() -> None:
     text = render_typed_definition(HEADER, select("apt install gcc"))
     assert "apt install -y gcc" in text

@@ -102,21 +102,22 @@ ge03 0 all.q@ge03 UNDEFINED
 """
 
 
-def test_pe_hostfile_queues_of_one_host_go_together() -> None:
+def test_pe_hostfile_and_node_file_count_in_any_order() -> None:
     assert parse_pe(PE_FILE) == (("ge02.site.example", 4), ("ge01", 2))
     assert parse_pe(PE_FILE.replace("\n", "\r\n")) == (("ge02.site.example", 4), ("ge01", 2))
+    text = "b.site\nb.site\na.site\n\nb.site\na\n# comment\n"
+    assert parse_node_file(text) == (("b.site", 3), ("a.site", 2))
+    assert parse_node_file("10.0.0.2\n10.0.0.3\n10.0.0.2\n") == (("10.0.0.2", 2), ("10.0.0.3", 1))
+    assert parse_host_pairs("batch1 1 h1 4 h2 4") == (("batch1", 1), ("h1", 4), ("h2", 4))
+    for text in ("", "h1", "h1 4 h2", "4 h1", "h1 4x"):
+        with pytest.raises(LaunchRefused):
+            parse_host_pairs(text)
 
 
 @each_row("text", ["", "\n#\n", "ge01\n", "ge01 many all.q\n", "ge01 -2 q\n", "ge01 0 q\n", "-x 2 q\n"])
 def test_pe_hostfile_refuses(text: str) -> None:
     with pytest.raises(LaunchRefused):
         parse_pe(text)
-
-
-def test_node_file_counts_lines_in_any_order() -> None:
-    text = "b.site\nb.site\na.site\n\nb.site\na\n# comment\n"
-    assert parse_node_file(text) == (("b.site", 3), ("a.site", 2))
-    assert parse_node_file("10.0.0.2\n10.0.0.3\n10.0.0.2\n") == (("10.0.0.2", 2), ("10.0.0.3", 1))
 
 
 @given(
@@ -134,10 +135,3 @@ def test_node_file_of_many_lines_is_read_and_of_too_many_hosts_is_not() -> None:
     assert parse_node_file("n1\n" * 200_000) == (("n1", 200_000),)
     with pytest.raises(LaunchRefused, match="more than"):
         parse_node_file("\n".join(f"n{number}" for number in range(120_000)))
-
-
-def test_host_pairs() -> None:
-    assert parse_host_pairs("batch1 1 h1 4 h2 4") == (("batch1", 1), ("h1", 4), ("h2", 4))
-    for text in ("", "h1", "h1 4 h2", "4 h1", "h1 4x"):
-        with pytest.raises(LaunchRefused):
-            parse_host_pairs(text)

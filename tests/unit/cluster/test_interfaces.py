@@ -43,18 +43,12 @@ def test_interface(interfaces: tuple[NetworkInterface, ...], master: str, name: 
     assert reason in found.reason
 
 
-def test_interface_two_fast_ones_without_default_route() -> None:
+def test_interface_of_several_that_are_alike_or_a_bridge() -> None:
     other = NetworkInterface("ens5f1", LinkKind.ETHERNET, ("10.5.0.5",), True, 25_000, ("10.5.0.0/16",))
     assert choose_interface((other, FAST)).name == "ens5f0"
-
-
-def test_interface_is_the_same_on_nodes_that_are_alike() -> None:
     ports = [NetworkInterface(f"ib{number}", LinkKind.INFINIBAND, (f"10.{number}.0.5",)) for number in (10, 2, 1)]
     assert choose_interface(ports).name == choose_interface(ports[::-1]).name == "ib1"
-
-
-def test_interface_of_a_bridge_that_is_the_way_to_others() -> None:
-    """A host that runs virtual machines has its own address on a bridge."""
+    # A host that runs virtual machines has its own address on a bridge.
     bridge = NetworkInterface("br0", LinkKind.BRIDGE, ("10.1.0.5",), networks=("10.1.0.0/16",))
     assert choose_interface((LO, bridge, DOCKER), "10.1.0.1").name == "br0"
 

@@ -22,14 +22,11 @@ def read(name: str, value: object) -> Any:
     return read_value(BY_NAME[name], value)[name]
 
 
-def test_fields_table_has_every_field_of_a_job() -> None:
+def test_fields_table_is_whole_and_sound() -> None:
     assert sorted(BY_NAME) == sorted(list_names(Job))
     assert len(BY_NAME) == len(FIELDS)
     assert len(BY_KEY) == len(FIELDS) + 1
     assert BY_KEY["partition"] is BY_NAME["queue"]
-
-
-def test_fields_table_is_sound() -> None:
     for field in FIELDS:
         assert field.help, field.name
         assert not field.help.endswith("."), field.name
@@ -40,6 +37,9 @@ def test_fields_table_is_sound() -> None:
         assert field.flag or field.name == "command"
         for choice in field.choices:
             assert choice in field.help or field.name in ("launcher", "runtime")
+    assert BY_NAME["runtime"].choices == RUNTIMES
+    assert BY_NAME["launcher"].choices == LAUNCHERS
+    assert BY_NAME["parallel"].choices == tuple(Parallel)
 
 
 def test_fields_flags_are_unique_and_leave_the_global_ones() -> None:
@@ -48,12 +48,6 @@ def test_fields_flags_are_unique_and_leave_the_global_ones() -> None:
     assert len(flags) == len(set(flags))
     taken = {string for _, strings, _ in GLOBALS for string in strings} | {"-h", "--help", "-V", "--dry-run"}
     assert not taken & set(flags)
-
-
-def test_fields_choices_are_those_that_scripts_know() -> None:
-    assert BY_NAME["runtime"].choices == RUNTIMES
-    assert BY_NAME["launcher"].choices == LAUNCHERS
-    assert BY_NAME["parallel"].choices == tuple(Parallel)
 
 
 @each_row(
@@ -68,7 +62,6 @@ def test_fields_choices_are_those_that_scripts_know() -> None:
 )
 def test_fields_words_of_flags_are_understood(word: str, key: str) -> None:
     found = find_meaning(word)
-    assert found is not None
     assert found.key == key
 
 

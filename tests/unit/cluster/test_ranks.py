@@ -52,7 +52,6 @@ def test_ranks_of_mpi_launchers_within_jobs(environ: str, launcher: str, layout:
     assert find_launcher(variables) == launcher
     assert find_rank(variables, layout) == rank
     without = find_rank(variables)
-    assert without is not None
     assert (without.node_rank, without.node_count) == (-1, -1), "not guessed: a wrong one is worse"
 
 
@@ -72,12 +71,9 @@ def test_ranks_of_others(variables: str, launcher: str) -> None:
     assert find_rank(environ, (2, 2)) == Rank(3, 4, 1, 2, 1, 2)
 
 
-def test_ranks_on_one_node_need_no_layout() -> None:
+def test_ranks_on_one_node_or_none() -> None:
     environ = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
     assert find_rank(environ) == Rank(1, 2, 1, 2, 0, 1)
-
-
-def test_ranks_none_without_a_launcher() -> None:
     assert find_rank({"RANK": "1", "WORLD_SIZE": "2"}) is None
     assert find_launcher({}) == ""
 
@@ -88,9 +84,18 @@ def test_ranks_refuse_numbers_that_cannot_be(rank: str) -> None:
         find_rank({"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "4"})
 
 
-def test_ranks_refuse_another_size_than_was_asked_for() -> None:
+def test_ranks_that_were_dealt_out_otherwise() -> None:
     with pytest.raises(LaunchRefused, match="started 4 ranks, and 6 were asked for"):
         find_rank(read_record(SLURM["task_gres"]), (3, 3))
+    # Asked for 2 and 3, it started 3 and 2: the rank's own numbers are right.
+    counts = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "5", "SLURM_STEP_TASKS_PER_NODE": "3,2"}
+    place = {"SLURM_PROCID": "2", "SLURM_LOCALID": "2", "SLURM_NODEID": "0", "SLURM_STEP_NUM_NODES": "2"}
+    assert find_rank(counts | place, (2, 3)) == Rank(2, 5, 2, 3, 0, 2)
+    environ = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "5"}
+    environ |= {"OMPI_COMM_WORLD_LOCAL_RANK": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}
+    assert find_rank(environ, (4, 1)) == Rank(3, 5, 3, 4, 0, 2)
+    with pytest.raises(LaunchRefused, match="number 3 of 4 on its node, and kedge asked for number 0 of 2"):
+        find_rank(environ, (3, 2))
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
@@ -104,18 +109,3 @@ def test_ranks_of_our_own_both_ways(tasks: list[int]) -> None:
         assert find_rank(environ) == find_rank(environ, tasks) == rank
         blocks = {"PMI_RANK": str(rank.rank), "PMI_SIZE": str(rank.size)}
         assert find_rank(blocks, tasks) == rank
-
-
-def test_ranks_srun_knows_best_how_it_dealt_them_out() -> None:
-    """Asked for 2 and 3, it started 3 and 2: the rank's own numbers are right."""
-    counts = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "5", "SLURM_STEP_TASKS_PER_NODE": "3,2"}
-    place = {"SLURM_PROCID": "2", "SLURM_LOCALID": "2", "SLURM_NODEID": "0", "SLURM_STEP_NUM_NODES": "2"}
-    assert find_rank(counts | place, (2, 3)) == Rank(2, 5, 2, 3, 0, 2)
-
-
-def test_ranks_refuse_a_launcher_that_dealt_them_out_otherwise() -> None:
-    environ = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "5"}
-    environ |= {"OMPI_COMM_WORLD_LOCAL_RANK": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}
-    assert find_rank(environ, (4, 1)) == Rank(3, 5, 3, 4, 0, 2)
-    with pytest.raises(LaunchRefused, match="number 3 of 4 on its node, and kedge asked for number 0 of 2"):
-        find_rank(environ, (3, 2))

@@ -20,9 +20,13 @@ def devices(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_gpus_by_their_files(devices: str, tmp_path: Path) -> None:
+def test_this_host_and_its_gpus(devices: str, tmp_path: Path) -> None:
     assert list_gpus(devices) == ("0", "1", "10")
     assert list_gpus(str(tmp_path / "nowhere")) == ()
+    assert count_visible({}, devices) == 3
+    host = read_this_host({"CUDA_VISIBLE_DEVICES": "0,1"})
+    assert (host.name, host.gpus) == (os.uname().nodename, 2)
+    assert host.cpus >= 1
 
 
 @each_row(
@@ -31,13 +35,3 @@ def test_gpus_by_their_files(devices: str, tmp_path: Path) -> None:
 )
 def test_gpus_that_a_program_sees(devices: str, chosen: str, count: int) -> None:
     assert count_visible({"CUDA_VISIBLE_DEVICES": chosen}, devices) == count
-
-
-def test_gpus_all_where_none_are_chosen(devices: str) -> None:
-    assert count_visible({}, devices) == 3
-
-
-def test_this_host() -> None:
-    host = read_this_host({"CUDA_VISIBLE_DEVICES": "0,1"})
-    assert (host.name, host.gpus) == (os.uname().nodename, 2)
-    assert host.cpus >= 1

@@ -159,7 +159,7 @@ def test_binds_mount_mistakes_are_explained(spec: str, problem: str) -> None:
     assert caught.value.hint == MOUNT_GRAMMAR
 
 
-def test_binds_variables_follow_flags() -> None:
+def test_binds_variables_follow_flags_in_order_of_prefixes() -> None:
     environ = {
         "APPTAINER_BIND": "/b",
         "SINGULARITY_BINDPATH": " /c:/d ",
@@ -168,22 +168,13 @@ def test_binds_variables_follow_flags() -> None:
     assert collect("/a", mount=("src=/m,dst=/n",), **environ) == [
         *("/a /a", "/b /b", "/c /d", "/m /n", "/e /f", "/g /h")
     ]
-
-
-def test_binds_prefixes_have_an_order() -> None:
     assert collect(SINGULARITY_BIND="/s") == ["/s /s"]
     assert collect(SINGULARITY_BIND="/s", APPTAINER_BIND="/a") == ["/a /a"]
     assert collect(SINGULARITY_BIND="/s", APPTAINER_BIND="/a", KEDGE_BIND="/k") == ["/k /k"]
     assert collect(APPTAINER_BIND="  ", SINGULARITY_BIND="/s") == ["/s /s"]
-
-
-def test_binds_remember_who_asked() -> None:
     options = RunOptions(bind=["/a"], mount=["src=/m,dst=/n"])
     found = collect_binds(options, {"APPTAINER_BIND": "/b"}, "/")
     assert [bind.origin for bind in found] == ["--bind", "APPTAINER_BIND", "--mount"]
-
-
-def test_binds_mistakes_in_variables_name_the_variable() -> None:
     with pytest.raises(UsageError, match=r"^SINGULARITY_BIND '/a:b': the destination 'b'"):
         collect(SINGULARITY_BIND="/a:b")
 
@@ -198,15 +189,12 @@ def test_binds_first_to_a_place_counts_and_the_other_is_said() -> None:
     ]
 
 
-def test_binds_libraries_go_to_their_folder() -> None:
+def test_binds_libraries_and_a_folder_called_tilde(tmp_path: Path) -> None:
     options = RunOptions(contain_libs=["/usr/lib/liba.so.1, /opt/libb.so"])
     assert [show(bind) for bind in collect_binds(options, {}, "/")] == [
         "/usr/lib/liba.so.1 /.singularity.d/libs/liba.so.1 ro",
         "/opt/libb.so /.singularity.d/libs/libb.so ro",
     ]
-
-
-def test_binds_folder_called_tilde_can_be_bound(tmp_path: Path) -> None:
     (tmp_path / "~").mkdir()
     assert [show(bind) for bind in parse_bind("~:/x", str(tmp_path))] == [f"{tmp_path}/~ /x"]
 

@@ -42,16 +42,12 @@ def parse_flags(*words: str, **environ: str) -> RunOptions:
     return parse(*words, "image.sif", "true", **environ)
 
 
-def test_flags_table_has_every_flag_of_apptainer() -> None:
+def test_flags_table_has_every_flag_of_apptainer_and_is_sound() -> None:
     known = {name for flag in FLAGS for name in flag.names}
     assert not set(APPTAINER_NAMES.split()) - known
     for letter, name in APPTAINER_LETTERS.items():
         flag = find_flag("exec", letter)
-        assert flag is not None
         assert flag.names[0] == name
-
-
-def test_flags_table_is_sound() -> None:
     options = RunOptions()
     for flag in FLAGS:
         assert flag.group in GROUPS
@@ -144,11 +140,16 @@ def test_flags_end_at_the_image(verb: str, words: list[str], image: str, argumen
     assert (options.verb, options.image, options.arguments) == (verb, image, arguments)
 
 
-def test_flags_remember_who_said_it() -> None:
+def test_flags_that_say_who_set_them() -> None:
     options = parse_flags("--nv", "-B", "/a", APPTAINER_CLEANENV="1", SINGULARITY_OVERLAYIMAGE="o.img")
     assert options.given == {
         **{"nv": "--nv", "bind": "-B", "cleanenv": "APPTAINER_CLEANENV", "overlay": "SINGULARITY_OVERLAYIMAGE"}
     }
+    options = parse_flags(SINGULARITY_NV="1", APPTAINER_NV="0")
+    assert options.warnings == ["SINGULARITY_NV and APPTAINER_NV differ; APPTAINER_NV is used"]
+    assert not parse_flags(SINGULARITY_NV="1", APPTAINER_NV="1").warnings
+    with pytest.raises(InvalidSetting, match="the variable APPTAINER_NV is 'maybe'"):
+        parse_flags(APPTAINER_NV="maybe")
 
 
 @each_row(
@@ -207,12 +208,6 @@ def test_flags_beat_variables(words: list[str], environ: dict[str, str], expecte
     assert {name: getattr(options, name) for name in expected} == expected
 
 
-def test_flags_variables_that_differ_are_said() -> None:
-    options = parse_flags(SINGULARITY_NV="1", APPTAINER_NV="0")
-    assert options.warnings == ["SINGULARITY_NV and APPTAINER_NV differ; APPTAINER_NV is used"]
-    assert not parse_flags(SINGULARITY_NV="1", APPTAINER_NV="1").warnings
-
-
 @each_row(
     ("verb", "words", "message", "hint"),
     [
@@ -268,11 +263,6 @@ def test_flags_without_effect_are_noted(flag: Flag) -> None:
     assert options.notes == [f"--{flag.names[0]} has no effect: {flag.help}"]
 
 
-def test_flags_variable_that_is_no_switch_value_is_an_invalid_setting() -> None:
-    with pytest.raises(InvalidSetting, match="the variable APPTAINER_NV is 'maybe'"):
-        parse_flags(APPTAINER_NV="maybe")
-
-
 def test_flags_keep_privs_is_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(UsageError, match="--keep-privs is for root only"):
@@ -298,8 +288,11 @@ def test_flags_copied_with_typographic_dashes_are_understood(word: str, meant: s
     assert options.warnings == [f"'{word}' has a typographic dash; read as '{meant}'"]
 
 
-def test_flags_other_words_with_typographic_dashes_are_images() -> None:
+def test_flags_other_words_that_look_odd_are_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse("\u2014odd.sif", "x").image == "\u2014odd.sif"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lr=0.1.sif").touch()
+    assert parse("-e", "lr=0.1.sif", "true").image == "lr=0.1.sif"
 
 
 @each_row("word", ["-h", "--help", "-eh"])
@@ -309,10 +302,17 @@ def test_flags_help_is_wanted_before_the_image_only(word: str) -> None:
     assert parse("i", "x", word).arguments == ["x", word]
 
 
-def test_flags_writable_beats_writable_tmpfs() -> None:
+def test_flags_that_beat_others_or_have_no_effect_are_said() -> None:
     options = parse_flags("--writable", "--writable-tmpfs")
     assert (options.writable, options.writable_tmpfs) == (True, False)
     assert "--writable-tmpfs is ignored" in options.warnings[0]
+    assert parse_flags("--no-mount", "home, tmp,/etc/hosts").warnings == []
+    assert "--no-mount hme has no effect" in parse_flags("--no-mount", "hme,tmp").warnings[0]
+    with pytest.raises(UsageError) as caught:
+        parse_flags("--pid-file", "x")
+    assert caught.value.hint == "'kedge instance start' has it"
+    with pytest.raises(UsageError, match="is not supported"):
+        parse_flags("--docker-password", "x", "--runtime", "apptainer")
 
 
 def test_flags_what_was_read_before_a_mistake_is_kept() -> None:
@@ -325,17 +325,6 @@ def test_flags_what_was_read_before_a_mistake_is_kept() -> None:
 @each_row(("text", "truth"), [("1", True), ("T", True), ("Off", False), ("n", False), ("2", None)])
 def test_flags_truth(text: str, truth: bool | None) -> None:
     assert read_truth(text) is truth
-
-
-def test_flags_no_mount_of_something_unknown_is_said() -> None:
-    assert parse_flags("--no-mount", "home, tmp,/etc/hosts").warnings == []
-    assert "--no-mount hme has no effect" in parse_flags("--no-mount", "hme,tmp").warnings[0]
-
-
-def test_flags_of_another_verb_are_proposed_by_its_full_name() -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_flags("--pid-file", "x")
-    assert caught.value.hint == "'kedge instance start' has it"
 
 
 # Attributes that stand for others (`settle` spreads them), or that only other runtimes are told about.
@@ -371,9 +360,7 @@ def _is_options(node: ast.Attribute) -> bool:
         (("--network", "bridge"), []),
     ],
 )
-def test_flags_that_kedge_refuses_are_for_another_runtime(
-    words: tuple[str, ...], passed: list[str], tmp_path: Path
-) -> None:
+def test_flags_that_kedge_refuses_are_for_another_runtime(words, passed, tmp_path) -> None:
     with pytest.raises(UsageError, match="is not supported"):
         parse_flags(*words)
     with pytest.raises(UsageError, match="is not supported"):
@@ -381,11 +368,6 @@ def test_flags_that_kedge_refuses_are_for_another_runtime(
     assert parse_flags(*words, "--runtime", "apptainer").passed_on == passed
     (tmp_path / "config.toml").write_text('runtime = "apptainer"\n')
     assert parse_flags(*words, KEDGE_SITE_CONFIG=str(tmp_path / "config.toml")).passed_on == passed
-
-
-def test_flags_with_passwords_are_for_no_runtime() -> None:
-    with pytest.raises(UsageError, match="is not supported"):
-        parse_flags("--docker-password", "x", "--runtime", "apptainer")
 
 
 @each_row(
@@ -433,9 +415,3 @@ def test_other_tools_options_are_not_taken_for_images(words: str, message: str, 
 @each_row("words", ["-e -v docker://h:5000/a=b true", "-v host:/bin/sh true", "-e instance://a=b true"])
 def test_references_are_not_misread(words: str) -> None:
     assert parse(*words.split()).image == words.split()[-2]
-
-
-def test_a_file_whose_name_looks_like_a_variable_is_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lr=0.1.sif").touch()
-    assert parse("-e", "lr=0.1.sif", "true").image == "lr=0.1.sif"

@@ -18,13 +18,10 @@ def make_tree(root: Path, files: dict[str, str]) -> str:
     return str(root)
 
 
-def test_memory_is_the_machines_where_nothing_limits_it(tmp_path: Path) -> None:
+def test_memory_is_the_machines_or_that_of_a_group_above(tmp_path: Path) -> None:
     assert read_memory(str(tmp_path)) == MACHINE
     limits = {"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/memory.max": "max\n"}
     assert read_memory(make_tree(tmp_path, limits)) == MACHINE
-
-
-def test_memory_of_a_group_above_counts(tmp_path: Path) -> None:
     files = {
         "proc/self/cgroup": "0::/slurm/job_1/step_0\n",
         "sys/fs/cgroup/slurm/job_1/memory.max": "5242880\n",

@@ -33,9 +33,7 @@ IMAGE = TableView({"/etc/passwd": PASSWD, "/etc/group": GROUP})
         (":staff", 0, 50, "/root", ()),
     ],
 )
-def test_users_are_found_as_docker_finds_them(
-    text: str, uid: int, gid: int, home: str, groups: tuple[int, ...]
-) -> None:
+def test_users_are_found_as_docker_finds_them(text, uid, gid, home, groups) -> None:
     found = find_image_user(text, IMAGE)
     assert (found.uid, found.gid, found.home, found.groups) == (uid, gid, home, groups)
 

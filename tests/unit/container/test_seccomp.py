@@ -54,9 +54,7 @@ KINDS = [
 
 
 @each_row(("machine", "kind", "ioctl", "keyctl", "read"), KINDS)
-def test_contained_programs_do_not_type_nor_reach_keys(
-    machine: str, kind: str, ioctl: int, keyctl: int, read: int
-) -> None:
+def test_contained_programs_do_not_type_nor_reach_keys(machine, kind, ioctl, keyctl, read) -> None:
     program, architecture, big = make_containing_filter(machine), AUDIT_ARCHITECTURES[kind], machine == "s390x"
     for request in (TIOCSTI, TIOCLINUX, TIOCSTI | 0xFFFFFFFF00000000):  # the kernel drops the upper half
         assert judge(program, architecture, ioctl, 0, request, big=big) == 0x00050000 | errno.EPERM
@@ -103,9 +101,7 @@ def test_emulation_lets_calls_of_root_succeed(machine: str, kind: str, chown: in
         ("ppc64le", "ppc64le", 95, 118, 209),
     ],
 )
-def test_emulation_of_a_step_has_the_calls_that_it_needs(
-    machine: str, kind: str, chown: int, fsync: int, setxattr: int
-) -> None:
+def test_emulation_of_a_step_has_the_calls_that_it_needs(machine, kind, chown, fsync, setxattr) -> None:
     architecture = AUDIT_ARCHITECTURES[kind]
     for calls, faked in (
         (EmulatedCalls(), {chown}),
@@ -152,13 +148,10 @@ def test_emulation_of_a_step_leaves_what_asks_for_users_to_the_supervisor(
             assert judge(program, AUDIT_ARCHITECTURES[kind], number) == NOTICE
 
 
-def test_emulation_knows_every_kind_of_program_of_a_machine() -> None:
+def test_emulation_knows_every_kind_of_program_and_everybody_as_himself() -> None:
     for machine in OWNERS:
         for kind in (machine, *SECOND_KINDS.get(machine, ())):
             for table in (OWNERS, NODES, ATTRIBUTES, SYNCS):
                 assert table[kind]
-
-
-def test_a_namespace_below_knows_everybody_as_himself() -> None:
     assert repeat_map("         0       1000          1\n") == "0 0 1\n"
     assert repeat_map("0 1000 1\n1 100000 65536\n") == "0 0 1\n1 1 65536\n"

@@ -49,7 +49,6 @@ def make_store(workplace: Workplace) -> Iterator[Store]:
 
 
 def list_paths(image: LayeredImage | None) -> set[str]:
-    assert image is not None
     return {path.decode() for path, _ in walk(image.fill(MemorySink()))}
 
 
@@ -61,9 +60,7 @@ def test_base_scratch_is_empty(workplace: Workplace, store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", ["oci", "oci-archive", "docker-archive"])
-def test_base_in_an_archive_keeps_layers_and_config(
-    kind: str, tmp_path: Path, workplace: Workplace, store: Store
-) -> None:
+def test_base_in_an_archive_keeps_layers_and_config(kind, tmp_path, workplace, store) -> None:
     path, image = tmp_path / "image", make_image([FILES, {"opt/new": b"1"}], section=SECTION)
     if kind == "oci":
         write_layout(path, [image])
@@ -72,7 +69,6 @@ def test_base_in_an_archive_keeps_layers_and_config(
             (write_oci_archive if kind == "oci-archive" else write_docker_archive)(file, [image])
     opened = open_base(Base(PLACE, kind, str(path)), workplace, store)
     layered = opened.open_image()
-    assert layered is not None
     assert len(layered.layers) == 2
     assert opened.section["Env"] == SECTION["Env"]
     assert {"etc/motd", "opt/new"} <= list_paths(layered)
@@ -95,7 +91,6 @@ def test_base_without_layers_becomes_one_layer_known_by_its_content(
         image.close()
         opened = open_base(Base(PLACE, "localimage", str(tmp_path / name)), workplace, store)
         layered = opened.open_image()
-        assert layered is not None
         assert len(layered.layers) == 1
         assert opened.is_decorated
         assert {"etc/motd", ".singularity.d/runscript"} <= list_paths(layered)
@@ -187,8 +182,6 @@ def test_base_reference_from_a_header(agent: str, text: str, fields: dict[str, s
         ("docker", "a:b:c:d", "Dockerfile:1:1"),
     ],
 )
-def test_base_that_names_no_image_is_refused_with_its_line(
-    agent: str, text: str, message: str, workplace: Workplace, store: Store
-) -> None:
+def test_base_that_names_no_image_is_refused_with_its_line(agent, text, message, workplace, store) -> None:
     with pytest.raises(InvalidRecipe, match=message):
         open_base(Base(PLACE, agent, text), workplace, store)

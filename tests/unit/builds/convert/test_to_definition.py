@@ -154,27 +154,21 @@ def test_to_definition_runscript(text: str, expected: list[str]) -> None:
     assert [line.strip() for line in show(text + "\n").split("\n")] == ["%runscript", *expected]
 
 
-def test_to_definition_stage_on_a_stage_is_written_again() -> None:
+def test_to_definition_stages_that_others_need_or_nobody() -> None:
     text = "FROM debian AS a\nENV X=1\nRUN one\nFROM a AS b\nRUN two\nFROM b\nRUN three\n"
     (stage,) = parse_stages(convert(text).text, "x.def")
     assert stage.header == {"bootstrap": "docker", "from": "debian"}
     assert stage.script("post").script.split() == ["export", "X=1", "one", "two", "three"]
-
-
-def test_to_definition_stage_nobody_needs_is_named() -> None:
     converted = convert("FROM a\nRUN x\nFROM b\n")
     assert [str(note) for note in converted.notes] == [
         "Dockerfile:1:1: this stage is left out: the last one does not need it"
     ]
 
 
-def test_to_definition_shell() -> None:
+def test_to_definition_shell_and_braces() -> None:
     shell = 'SHELL ["/bin/bash", "-o", "pipefail", "-c"]\n'
     assert show(shell + "RUN a | b\n") == "%post -c /bin/bash\n    set -exo pipefail\n    a | b"
     assert "    /bin/bash -o pipefail -c 'a | b'" in show("RUN x\n" + shell + "RUN a | b\n")
-
-
-def test_to_definition_braces_that_are_no_arguments_stay() -> None:
     converted = convert("FROM debian\nRUN render '{{ name }}'\n")
     recipe = make_recipe(converted.text, "x.def")
     scripts = [getattr(step, "script", None) for step in recipe.target.plan({}).steps]

@@ -109,9 +109,7 @@ def test_add_unpack_option(tmp_path: Path, added: AddedFiles) -> None:
         ([build.file("a", b"1")[:700]], CorruptImage),
     ],
 )
-def test_add_refuses_hostile_archives(
-    members: list[bytes], problem: type[Exception], tmp_path: Path, added: AddedFiles
-) -> None:
+def test_add_refuses_hostile_archives(members, problem, tmp_path, added) -> None:
     write_tree(
         tmp_path / "context", {"a.tar": build.layer(*members, end=b"" if problem is CorruptImage else build.END)}
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -155,9 +154,7 @@ def test_copy_from_a_state_keeps_owners_and_hard_links(tmp_path: Path) -> None:
         (("private",), "/x", {"x": "d 700", "x/key": "f 644 k"}),
     ],
 )  # fmt: skip
-def test_files_as_cp_does(
-    sources: tuple[str, ...], destination: str, expected: Mapping[str, str], tmp_path: Path
-) -> None:
+def test_files_as_cp_does(sources, destination, expected, tmp_path) -> None:
     context = {name: entry for name, entry in CONTEXT.items() if name not in ("out", "dir/sub/three.log")}
     del context["odd name [1].txt"]
     write_tree(tmp_path / "context", {**context, "group": (b"g", 0o664)})

@@ -22,25 +22,22 @@ def refuse(text: str) -> str:
     return caught.value.message
 
 
-def test_parse_one_stage() -> None:
+def test_parse_stages_scripts_and_comments() -> None:
     (stage,) = parse_stages(HEADER + "\n%post\n    make\n%post -c /bin/bash\n    make install", "x.def")
     assert stage.header == {"bootstrap": "docker", "from": "debian"}
     assert stage.header_lines == {"bootstrap": 1, "from": 2}
     post = stage.script("post")
     assert (post.script, post.arguments, post.line) == ("    make\n    make install\n", "-c /bin/bash", 4)
-
-
-def test_parse_comments_before_and_between_stages() -> None:
     text = "# first\n\n" + HEADER + "Stage: one\n%post\n\tmake\n# second\n" + HEADER + "%post\n\tmake"
     first, second = parse_stages(text, "x.def")
     assert (first.line, second.line) == (3, 9)
     assert first.script("post").script == "\tmake\n# second\n"
     assert second.script("post").line == 11
-
-
-def test_parse_stage_begins_inside_of_a_script() -> None:
     stages = parse_stages(HEADER + "%help\nbootstrap: docker\nFrom: other\n", "x.def")
     assert [stage.header["from"] for stage in stages] == ["debian", "other"]
+    (stage,) = parse_stages("  %post\n  make\n\n", "x.def")
+    assert stage.script("post").script == "  make"
+    assert stage.script("post").line == 1
 
 
 @each_row(
@@ -80,30 +77,18 @@ def test_parse_files(line: str, source: str, destination: str) -> None:
     assert (transfer.source, transfer.destination, transfer.line) == (source, destination, 6)
 
 
-def test_parse_files_of_the_same_origin_are_put_together() -> None:
+def test_parse_files_labels_and_apps() -> None:
     text = HEADER + "%files from a\nx\n%files\ny\n%files from a\nz\n"
     (stage,) = parse_stages(text, "x.def")
     assert [(part.arguments, [each.source for each in part.transfers]) for part in stage.files] == [
         ("from a", ["x", "z"]),
         ("", ["y"]),
     ]
-
-
-def test_parse_labels() -> None:
     text = "\n  A  b c \n# no\nB\nC\td\n E=f\nA last"
     assert read_labels(text) == {"A": "last", "B": "", "C\td": "", "E=f": ""}
-
-
-def test_parse_apps_keep_their_order() -> None:
     (stage,) = parse_stages(HEADER + "%apprun b\nrun\n%appenv a\nenv\n%apprun b more\nagain\n", "x.def")
     assert stage.app_order == ("b", "a")
     assert {key: item.script for key, item in stage.custom.items()} == {"apprun b": "run\nagain\n", "appenv a": "env\n"}
-
-
-def test_parse_first_section_without_header_is_trimmed() -> None:
-    (stage,) = parse_stages("  %post\n  make\n\n", "x.def")
-    assert stage.script("post").script == "  make"
-    assert stage.script("post").line == 1
 
 
 @each_row(

@@ -182,7 +182,7 @@ def test_syntax_other_words_are_no_heredocs(word: str) -> None:
     assert parse_heredoc(word) is None
 
 
-def test_syntax_nodes_know_their_lines() -> None:
+def test_syntax_nodes_know_their_lines_and_comments() -> None:
     text = "# a\n\nFROM a\n  RUN b \\\n   # c\n   d\nCOPY <<E /x\n1\n2\nE\nCMD e"
     nodes = read_syntax(text, "D").nodes
     assert [(node.line.start, node.end, node.place.column) for node in nodes] == [
@@ -194,9 +194,6 @@ def test_syntax_nodes_know_their_lines() -> None:
     assert str(nodes[1].find("d")) == "D:6:4"
     assert str(nodes[1].find("b")) == "D:4:7"
     assert str(nodes[1].find("not there")) == "D:4:3"
-
-
-def test_syntax_comments_and_gaps_are_noted() -> None:
     text = "# one\n# two\nFROM a\n# gone\n#\n# kept\nRUN b \\\n\n c\n"
     nodes = read_syntax(text).nodes
     assert [node.line.comments for node in nodes] == [("one", "two"), ("kept",)]

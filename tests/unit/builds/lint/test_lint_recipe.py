@@ -170,15 +170,9 @@ def test_lint_places_are_those_of_the_command() -> None:
     (finding,) = lint_recipe(text.encode(), "Dockerfile")
     assert str(finding.place) == "Dockerfile:4:5"
     assert finding.better.startswith("pip install --no-deps -U numpy, or")
-
-
-def test_lint_places_in_heredocs() -> None:
     text = NGC + "RUN <<EOF\nmake\npip install -U numpy\nEOF\n"
     (finding,) = lint_recipe(text.encode(), "Dockerfile")
     assert finding.place.line == 4
-
-
-def test_lint_a_comment_switches_a_rule_off() -> None:
     text = NGC + "# kedge: ignore=pip-replaces\nRUN make && \\\n    pip install -U numpy\nRUN pip install -U torch\n"
     assert [finding.place.line for finding in lint_recipe(text.encode(), "Dockerfile")] == [5]
     assert list_rules("# kedge: ignore\nFROM ubuntu\n", "Dockerfile") == []

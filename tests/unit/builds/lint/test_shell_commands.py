@@ -35,13 +35,10 @@ def test_commands_are_split_as_a_shell_does(text: str, commands: list[str]) -> N
     assert [command.text for command in read(text) if command.words] == commands
 
 
-def test_commands_know_what_they_read_from() -> None:
+def test_commands_know_what_they_read_from_variables_and_places() -> None:
     first, second = read("curl x | sh")
     assert second.source == first
     assert first.source is None
-
-
-def test_commands_know_variables_sudo_and_places() -> None:
     (command,) = read("  A=1 B='2 3' sudo /usr/bin/make -j4 install > log")
     assert command.assignments == (("A", "1"), ("B", "2 3"))
     assert command.program == "make"

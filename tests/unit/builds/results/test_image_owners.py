@@ -18,19 +18,13 @@ def make_tree() -> Node:
     return root
 
 
-def test_owners_of_changed_files_are_restored() -> None:
+def test_owners_and_modes_of_changed_files_are_restored() -> None:
     node = Node(NodeKind.FILE, 0o644, 0, 0)
     TreeOwners(make_tree()).restore(b"data", node, has_owner=False)
     assert (node.uid, node.gid, node.mode) == (33, 34, 0o644)
-
-
-def test_owners_modes_that_only_unpacking_changed_are_restored() -> None:
     node = Node(NodeKind.FILE, make_mode_usable(NodeKind.FILE, 0o040), 0, 0)
     TreeOwners(make_tree()).restore(b"data", node, has_owner=True)
     assert (node.uid, node.mode) == (0, 0o040)
-
-
-def test_owners_of_new_files_and_other_kinds_are_left_alone() -> None:
     for path, kind in ((b"new", NodeKind.FILE), (b"data", NodeKind.DIRECTORY)):
         node = Node(kind, 0o700, 5, 6)
         TreeOwners(make_tree()).restore(path, node, has_owner=False)

@@ -14,15 +14,12 @@ from tests.builders.rows import each_row
 BASES = {"docker://b:1": "sha256:" + "b" * 64, "docker://a:1": "sha256:" + "a" * 64}
 
 
-def test_lock_is_written_sorted_and_read_again(tmp_path: Path) -> None:
+def test_lock_is_written_sorted_read_again_and_not_touched_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert read_lock(path) == {}
     write_lock(path, BASES)
     assert read_lock(path) == BASES
     assert path.read_text().index("docker://a") < path.read_text().index("docker://b")
-
-
-def test_unchanged_lock_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     write_lock(path, BASES)
     before = path.stat().st_ino

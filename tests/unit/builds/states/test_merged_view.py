@@ -59,7 +59,6 @@ def test_view_gives_recorded_owners(view: MergedView) -> None:
     entry = view.find("/etc/c")
     assert entry is not None
     node = view.make_node("/etc/c", entry)
-    assert node is not None
     assert (node.uid, node.gid) == (5, 6)
 
 

@@ -29,7 +29,6 @@ def test_log_has_all_lines_with_their_step(tmp_path: Path) -> None:
     shown, last = write(log, [b"one\ntw", b"o\n10%\r50%\r100%\nend"])
     assert shown == b"one\ntwo\n10%\r50%\r100%\nend"
     assert last == ["one", "two", "100%", "end"]
-    assert log.path is not None
     assert log.path.read_text() == "".join(f"[builder 3/7] {line}\n" for line in last)
     assert log.path.stat().st_mode & 0o777 == 0o600
 

@@ -111,9 +111,7 @@ def test_key_tells_mounts_apart_by_their_place(keys: Keys) -> None:
         ({"protect": True}, False),
     ],
 )
-def test_key_follows_the_options_of_the_build(
-    keys: Keys, request_values: dict[str, object], counts_for_copies: bool
-) -> None:
+def test_key_follows_the_options_of_the_build(keys, request_values, counts_for_copies) -> None:
     assert keys.find(RUN, **request_values) != keys.find(RUN)
     assert (keys.find(COPY, **request_values) != keys.find(COPY)) is counts_for_copies
 

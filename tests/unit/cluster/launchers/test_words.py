@@ -35,16 +35,14 @@ def test_words_of_a_launch(name: str, words: str) -> None:
     assert list_words(name, EVEN) == words
 
 
-def test_mpirun_of_open_mpi_5_labels_lines_in_its_own_way() -> None:
+def test_mpirun_of_open_mpi_has_words_of_its_own() -> None:
     words = "mpirun -np 4 --map-by ppr:2:node --output tag-fullname"
     assert list_words("mpirun", replace(EVEN, version="5.0.7")) == words
     assert find_launch_program("mpirun", "").split_label("[prterun-vm-1@1,2]<stdout>:  x") == (2, " x")
-
-
-def test_mpirun_in_bin_has_no_prefix() -> None:
-    """Open MPI's aborts if it is started as /bin/mpirun: what is above bin becomes its prefix."""
+    # Open MPI's aborts if it is started as /bin/mpirun: what is above bin becomes its prefix.
     assert list_words("mpirun", replace(EVEN, program="/bin/mpirun")).startswith("mpirun -np")
     assert list_words("mpirun", replace(EVEN, program="/opt/bin/mpirun")).startswith("/opt/bin/mpirun -np")
+    assert list_words("mpirun", StartRequest(1, 1, 1, variables=("A", "B"))).endswith("-x A -x B")
 
 
 @each_row(
@@ -60,13 +58,12 @@ def test_words_where_nodes_differ(name: str, family: str, words: str) -> None:
     assert list_words(name, UNEVEN, family) == words
 
 
-def test_qrsh_starts_one_process_on_one_host() -> None:
+def test_qrsh_and_srun_are_told_what_they_need() -> None:
     assert list_words("qrsh", StartRequest(2, 1, 2, hosts=(("ge02", 2),))) == "qrsh -inherit -V ge02"
-
-
-def test_srun_is_told_the_pmi_and_the_cpus() -> None:
     request = StartRequest(2, 1, 2, mpi_type="pmi2", cpus_per_task="4", options=("--overlap",), is_counted=False)
     assert list_words("srun", request) == "srun --mpi=pmi2 --cpus-per-task=4 --overlap"
+    assert isinstance(glue("--cpus-per-task=", ShellText('"$N"')), ShellText)
+    assert not isinstance(glue("--cpus-per-task=", "4"), ShellText)
 
 
 @each_row(("cpus", "is_bound"), [("", True), ("1", True), ("4", False)])
@@ -75,25 +72,10 @@ def test_open_mpi_binds_to_one_core_only_ranks_that_have_one(cpus: str, is_bound
     assert ("--bind-to none" not in words) == is_bound
 
 
-def test_open_mpi_is_told_every_variable_to_hand_on() -> None:
-    assert list_words("mpirun", StartRequest(1, 1, 1, variables=("A", "B"))).endswith("-x A -x B")
-
-
-def test_a_value_for_the_shell_stays_one() -> None:
-    assert isinstance(glue("--cpus-per-task=", ShellText('"$N"')), ShellText)
-    assert not isinstance(glue("--cpus-per-task=", "4"), ShellText)
-
-
 def test_every_launcher_that_a_job_can_name_is_there() -> None:
     assert {*PROGRAMS, "none"} == set(LAUNCHERS)
-
-
-def test_an_unknown_launcher_is_refused() -> None:
     with pytest.raises(LaunchRefused, match="does not know the launcher 'aprun'"):
         find_launch_program("aprun")
-
-
-def test_launchers_are_known_in_scripts_of_others() -> None:
     assert list_launchers("library") == ("mpirun", "mpiexec", "orterun", "mpiexec.hydra")
     assert "pbsdsh" in list_launchers("nodes")
 

@@ -45,13 +45,11 @@ def test_array_numbers_of_tasks_that_wait() -> None:
     assert restore("gridengine", "0-9", pending_indices="2-8:2,10").pending_indices == "1,3,5,7,9"
     assert restore("pbs", "3,4,5,9", pending_indices="2-4").pending_indices == "4-5,9"
     assert restore("pbs", "0-9", pending_indices="2-4").pending_indices == "2-4"
-
-
-def test_array_numbers_an_array_of_one_is_a_plain_job_of_pbs() -> None:
     array = JobArray.parse("5")
     assert find_number("pbs", array, 5) is None
     assert restore("pbs", "5").index == 5
     assert find_number("gridengine", array, 5) == 5
+    assert [name for name in ("slurm", "gridengine", "pbs", "local") if can_renumber(name)] == ["gridengine", "pbs"]
 
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=20, unique=True), st.sampled_from(["gridengine", "pbs"]))
@@ -72,7 +70,3 @@ def test_array_numbers_agree_with_the_script(indices: list[int], scheduler: str)
 def test_array_numbers_survive_nonsense(text: str, number: int) -> None:
     restore("gridengine", "0-9", pending_indices=text)
     restore("gridengine", "0-9", index=number)
-
-
-def test_array_numbers_concern_two_schedulers() -> None:
-    assert [name for name in ("slurm", "gridengine", "pbs", "local") if can_renumber(name)] == ["gridengine", "pbs"]

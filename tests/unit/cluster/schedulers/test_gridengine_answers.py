@@ -77,15 +77,13 @@ def test_gridengine_list_of_all_kinds() -> None:
     assert rest.submitted is not None
 
 
-def test_gridengine_list_shows_plain_ranges() -> None:
+def test_gridengine_list_of_nothing_and_of_odd_names() -> None:
     text = LIST.replace("<tasks>5-9:2</tasks>", "<tasks>4-9:1,12,20-30:5</tasks>")
     assert "4-9,12,20-30:5" in {each.pending_indices for each in GRIDENGINE.parse_list(text)}
-
-
-def test_gridengine_list_of_nothing() -> None:
     assert GRIDENGINE.parse_list("") == []
     assert GRIDENGINE.parse_list("<?xml version='1.0'?>\n<job_info><queue_info/><job_info/></job_info>\n") == []
     assert len(GRIDENGINE.parse_list(f"Attention: maintenance on Monday\n{LIST}")) == 11
+    assert "a?b" in {each.name for each in GRIDENGINE.parse_list(LIST.replace(">run<", ">a\x01b<"))}
 
 
 @each_row(
@@ -99,10 +97,6 @@ def test_gridengine_list_of_nothing() -> None:
 def test_gridengine_list_that_is_none_is_an_error(text: str) -> None:
     with pytest.raises(SchedulerFailed):
         GRIDENGINE.parse_list(text)
-
-
-def test_gridengine_list_with_names_that_xml_cannot_hold() -> None:
-    assert "a?b" in {each.name for each in GRIDENGINE.parse_list(LIST.replace(">run<", ">a\x01b<"))}
 
 
 def test_gridengine_list_of_ten_thousand_jobs_is_read_quickly() -> None:
@@ -121,16 +115,10 @@ def test_gridengine_detail() -> None:
     assert read_detail("held").reason == "Job is in hold state"
     [newer] = GRIDENGINE.parse_detail("job_number:   7\njob_state             1:    r\n")
     assert (newer.state, newer.raw) == (State.RUNNING, "r")
-
-
-def test_gridengine_detail_of_several_reasons() -> None:
     text = (
         "job_number: 7\nscheduling info:            queue instance dropped\n                            and another\n"
     )
     assert GRIDENGINE.parse_detail(text)[0].reason == "queue instance dropped; and another"
-
-
-def test_gridengine_detail_of_no_job() -> None:
     assert GRIDENGINE.parse_detail("Following jobs do not exist: \n99\n") == []
 
 
@@ -209,13 +197,10 @@ def test_gridengine_memory_and_time_limits_are_told_apart() -> None:
     assert account(**{**killed, "deleted_by": "ada@head"}, maxvmem="199.9MB").state is State.CANCELLED
 
 
-def test_gridengine_accounts_of_univa() -> None:
+def test_gridengine_accounts_of_univa_and_of_jobs_that_ran_again() -> None:
     found = account(start_time="11/15/2026 07:33:19.123", taskid="4", exit_status="7")
     assert (found.started, found.index) == (datetime(2026, 11, 15, 7, 33, 19).timestamp(), 4)
     assert GRIDENGINE.parse_history(make_account(pe_taskid="1.ge02")) == [], "a part on another node"
-
-
-def test_gridengine_last_account_of_a_job_counts() -> None:
     text = make_account(failed="25  : rescheduling", exit_status="99") + make_account(exit_status="0")
     assert [each.state for each in GRIDENGINE.parse_history(text)] == [State.DONE]
 
@@ -225,7 +210,6 @@ def test_gridengine_queries() -> None:
     assert GRIDENGINE.history_query(["7"], 0.0).argv == ("qacct", "-j", "7")  # type: ignore[union-attr]
     moment = datetime(2026, 11, 15, 7, 33, 19).timestamp()
     several = GRIDENGINE.history_query(["7", "8"], moment)
-    assert several is not None
     assert several.argv == ("qacct", "-j", "-b", "202611150733")
 
 

@@ -125,14 +125,11 @@ def test_gridengine_script_is_as_written_down(name: str) -> None:
     assert render(name) == path.read_text()
 
 
-@each_row("name", JOBS)
-def test_gridengine_script_is_clean(name: str) -> None:
-    script = render(name)
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+def test_gridengine_scripts_are_clean() -> None:
     # 1078 and 1079 suspect the quotes of texts with several lines, 2016 means text that is not to be expanded
-    codes = "SC1091,SC2016,SC1078,SC1079"
-    shellcheck = [require_program("shellcheck"), "-s", "bash", "-e", codes, "-"]
-    done = subprocess.run(shellcheck, input=script, text=True, capture_output=True, check=False)
+    words = [require_program("shellcheck"), "-s", "bash", "-e", "SC1091,SC2016,SC1078,SC1079"]
+    words += [str(GOLDEN / f"{name}.sh") for name in JOBS]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
@@ -167,9 +164,6 @@ def test_gridengine_slots() -> None:
     assert "#$ -pe ppn4 8" in ask(site, nodes=2, tasks_per_node=4)
     assert "#$ -pe ppn2 2" in ask(site, cpus_per_task=2)
     assert "#$ -pe threaded 2" in ask(replace(site, options=(("smp_environment", "threaded"),)), cpus_per_task=2)
-
-
-def test_gridengine_gpus_per_slot_are_shared() -> None:
     site = replace(SITE, options=(("gpu_per_slot", "true"),))
     assert "#$ -l gpu=1" in ask(site, gpus_per_node=4, tasks_per_node=4)
     with pytest.raises(RequestRefused) as caught:
@@ -208,7 +202,7 @@ def test_gridengine_directives_of_users_are_directives(text: str) -> None:
         ask(directives=(text,))
 
 
-def test_gridengine_account_on_the_command_line_only() -> None:
+def test_gridengine_account_is_on_the_command_line_and_terminals_have_no_batch_options() -> None:
     job, site, place = JOBS["abci"]
     assert GRIDENGINE.submit_argv("/r/script.sh", job, site) == ["qsub", "-terse", "-g", "grp", "/r/script.sh"]
     assert not any("grp" in line for line in directives(GRIDENGINE.render(job, site, place)))
@@ -216,9 +210,6 @@ def test_gridengine_account_on_the_command_line_only() -> None:
     assert words[:5] == ["qrsh", "-now", "n", "-g", "grp"]
     assert words[-3:] == ["-pty", "y", "/bin/kedge shell 'a b'"]
     assert words[words.index("rt_F=2") - 1 : words.index("rt_F=2") + 1] == ["-l", "rt_F=2"]
-
-
-def test_gridengine_terminal_has_no_batch_options() -> None:
     job, site, _ = JOBS["container"]
     words = GRIDENGINE.interactive_argv(job, site, [])
     assert not {"-o", "-e", "-j", "-S", "-t", "-pty"} & set(words)

@@ -64,8 +64,28 @@ def read_request(job: Job, place: ScriptContext = PLACE) -> LocalRequest:
     return apply_options(LocalRequest(), read_directives(LOCAL.render(job, SITE, place)))
 
 
-def test_backend_is_found_by_its_name() -> None:
+def test_answers_are_read_and_argv_names_jobs() -> None:
     assert find_backend("local") is LOCAL
+    assert LOCAL.parse_submit('{"id": "12"}\n') == "12"
+    assert LOCAL.parse_submit("12\n") == "12"
+    for said in ("", '{"error": "x", "exit_code": 71}', "no 12"):
+        with pytest.raises(SchedulerFailed):
+            LOCAL.parse_submit(said)
+    known = {"id": "1", "state": "running", "raw": "running", "index": 3, "details": [["a", "b"]], "later": 1}
+    strange = {"id": "2", "state": "dreaming", "raw": "dreaming"}
+    found = LOCAL.parse_list(json.dumps({"jobs": [known, strange]}))
+    assert found[0] == JobStatus("1", State.RUNNING, "running", index=3, details=(("a", "b"),))
+    assert (found[1].state, found[1].raw) == (State.UNKNOWN, "dreaming")
+    assert LOCAL.parse_detail('{"jobs": []}') == []
+    for said in ("nothing", "[]", '{"jobs": [1]}'):
+        with pytest.raises(SchedulerFailed):
+            LOCAL.parse_list(said)
+    assert LOCAL.cancel_argv(["1", "2_3"])[-4:] == ["local-queue", "cancel", "1", "2_3"]
+    assert LOCAL.cancel_argv(["1"], "USR1")[-2:] == ["--signal=USR1", "1"]
+    assert LOCAL.interactive_argv(JOBS["mpi"], SITE, ["bash", "-l"])[len(own_command()) :] == [
+        "local-queue", "run", "--name=train", "--time=1:00:00", "--cpus=8", "--memory=8G", "--", "bash", "-l",
+    ]  # fmt: skip
+    assert LOCAL.history_query([], 0.0) is None
 
 
 @each_row("name", JOBS)
@@ -78,14 +98,10 @@ def test_render_writes_the_golden_script(name: str) -> None:
     assert text == path.read_text()
 
 
-@each_row("name", JOBS)
-def test_render_is_clean_shell(name: str) -> None:
-    program = require_program("shellcheck")
-    text = LOCAL.render(JOBS[name], SITE, PLACE)
-    done = subprocess.run(
-        [program, "--shell=bash", "--exclude=SC2016", "-"], input=text, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == ""
+def test_render_is_clean_shell() -> None:
+    scripts = [GOLDEN / f"{name}.sh" for name in JOBS]
+    words = [require_program("shellcheck"), "--shell=bash", "--exclude=SC2016", *scripts]
+    assert subprocess.run(words, capture_output=True, text=True, check=False).stdout == ""
 
 
 def test_render_is_read_back_by_the_queue() -> None:
@@ -114,14 +130,11 @@ def test_render_carries_any_text(name: str, folder: str) -> None:
     assert (request.name, request.directory) == (name, f"/{folder}")
 
 
-def test_render_refuses_several_nodes() -> None:
+def test_render_refuses_several_nodes_and_directives_end_at_the_first_command() -> None:
     with pytest.raises(RequestRefused, match="2 nodes; the local queue has one, this host"):
         LOCAL.render(replace(BASE, nodes=2), SITE, PLACE)
     with pytest.raises(RequestRefused, match="the local queue has no option"):
         LOCAL.render(replace(BASE, directives=("-t=3",)), SITE, PLACE)
-
-
-def test_directives_end_at_the_first_command() -> None:
     text = "#!/bin/bash\n\n# words\n#KEDGE --time=1h\n#KEDGE --cpus 2\necho\n#KEDGE --gpus=1\n"
     assert read_directives(text) == {"time": "1h", "cpus": "2"}
 
@@ -185,35 +198,6 @@ def test_request_survives_its_file() -> None:
         LocalRequest.decode(b"[]")
 
 
-def test_parse_submit_finds_the_id() -> None:
-    assert LOCAL.parse_submit('{"id": "12"}\n') == "12"
-    assert LOCAL.parse_submit("12\n") == "12"
-    for said in ("", '{"error": "x", "exit_code": 71}', "no 12"):
-        with pytest.raises(SchedulerFailed):
-            LOCAL.parse_submit(said)
-
-
-def test_parse_list_keeps_unknown_words() -> None:
-    known = {"id": "1", "state": "running", "raw": "running", "index": 3, "details": [["a", "b"]], "later": 1}
-    strange = {"id": "2", "state": "dreaming", "raw": "dreaming"}
-    found = LOCAL.parse_list(json.dumps({"jobs": [known, strange]}))
-    assert found[0] == JobStatus("1", State.RUNNING, "running", index=3, details=(("a", "b"),))
-    assert (found[1].state, found[1].raw) == (State.UNKNOWN, "dreaming")
-    assert LOCAL.parse_detail('{"jobs": []}') == []
-    for said in ("nothing", "[]", '{"jobs": [1]}'):
-        with pytest.raises(SchedulerFailed):
-            LOCAL.parse_list(said)
-
-
-def test_argv_names_jobs_as_they_are() -> None:
-    assert LOCAL.cancel_argv(["1", "2_3"])[-4:] == ["local-queue", "cancel", "1", "2_3"]
-    assert LOCAL.cancel_argv(["1"], "USR1")[-2:] == ["--signal=USR1", "1"]
-    assert LOCAL.interactive_argv(JOBS["mpi"], SITE, ["bash", "-l"])[len(own_command()) :] == [
-        "local-queue", "run", "--name=train", "--time=1:00:00", "--cpus=8", "--memory=8G", "--", "bash", "-l",
-    ]  # fmt: skip
-    assert LOCAL.history_query([], 0.0) is None
-
-
 @each_row(
     ("state", "reason", "details", "says"),
     [
@@ -244,7 +228,7 @@ def test_explain_says_how_it_ended() -> None:
 SIZE = ResourceAmount(4, 100, 2)
 
 
-def test_plan_starts_in_order_and_says_what_is_missing() -> None:
+def test_plan_starts_in_order_and_lets_small_jobs_pass() -> None:
     claims = [
         Claim(2, ResourceAmount(1, 0, 2), [None], 9),
         Claim(3, ResourceAmount(3), [None], 9),
@@ -256,21 +240,15 @@ def test_plan_starts_in_order_and_says_what_is_missing() -> None:
     assert (plan.reasons[2].word, plan.reasons[2].lacks, plan.reasons[2].others) == (RESOURCES, ("gpus",), ("1",))
     assert (plan.reasons[3].word, plan.reasons[3].others) == (PRIORITY, ("2",))
     assert plan.reasons[4].word == PRIORITY
-
-
-def test_plan_lets_small_jobs_pass_with_what_is_left_over() -> None:
     claims = [Claim(2, ResourceAmount(1, 0, 2), [None], 9), Claim(3, ResourceAmount(2), [None], 9)]
     plan = plan_turn(SIZE, {"1": ResourceAmount(1, 0, 1)}, claims)
     assert plan.starts == [(3, None)]
 
 
-def test_plan_obeys_the_limit_of_an_array() -> None:
+def test_plan_obeys_the_limit_of_an_array_and_passes_by_what_can_never_begin() -> None:
     plan = plan_turn(SIZE, {}, [Claim(1, ResourceAmount(), [3, 4, 5], 2), Claim(2, ResourceAmount(), [None], 9)])
     assert plan.starts == [(1, 3), (1, 4), (2, None)]
     assert plan.reasons[1].word == ARRAY_LIMIT
-
-
-def test_plan_passes_by_what_can_never_begin() -> None:
     claims = [
         Claim(1, ResourceAmount(9), [None], 9),
         Claim(2, ResourceAmount(), [None], 9, NEVER, ("8",)),

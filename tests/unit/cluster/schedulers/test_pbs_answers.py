@@ -172,11 +172,14 @@ def test_pbs_end_is_when_the_node_reported_it_else_when_the_server_last_changed_
     assert reported.ended == datetime(2026, 11, 15, 7, 39, 59).timestamp()
 
 
-def test_pbs_job_that_ran_was_not_deleted_for_its_dependency() -> None:
+def test_pbs_jobs_deleted_for_their_dependency_are_cancelled() -> None:
     depend = "afterok:4.pbs1@pbs1"
     assert finished(None, depend=depend).state is State.CANCELLED
     assert finished(None, depend=depend, exec_host="n1/0").state is State.LOST
     assert finished(None, depend=depend, run_count="1").state is State.LOST
+    failed, deleted = PBS.parse_history(read_answer("dependency-unmet"))
+    assert (failed.state, failed.exit_code, deleted.state) == (State.FAILED, 1, State.CANCELLED)
+    assert "depends on" in PBS.explain(deleted)
 
 
 def read_answer(name: str) -> str:
@@ -211,12 +214,6 @@ def test_pbs_task_deleted_while_it_waited_is_cancelled_in_the_history_alone() ->
     assert [PBS.explain(each).rpartition(" it ")[2] for each in deleted] == ["ran", "ran", "started", "started"]
 
 
-def test_pbs_job_deleted_for_its_dependency_is_cancelled_and_says_why() -> None:
-    failed, deleted = PBS.parse_history(read_answer("dependency-unmet"))
-    assert (failed.state, failed.exit_code, deleted.state) == (State.FAILED, 1, State.CANCELLED)
-    assert "depends on" in PBS.explain(deleted)
-
-
 def test_pbs_table_of_versions_without_wide_attributes() -> None:
     over = "1500.pbs1       ada      gpu      ended         --    1   1    --  01:00 F 00:01\n"
     assert PBS.parse_list(TABLE + over) == [
@@ -224,9 +221,6 @@ def test_pbs_table_of_versions_without_wide_attributes() -> None:
         JobStatus("1300.pbs1", State.QUEUED, "Q", name="waits", user="ada", queue="gpu"),
         JobStatus("1400[].pbs1", State.RUNNING, "B", name="sweep", user="ada", queue="gpu"),
     ]
-
-
-def test_pbs_nothing_known() -> None:
     for text in ("", "qstat: Unknown Job Id 99.pbs1\n", "qstat: PBS is not configured to maintain job history\n"):
         assert PBS.parse_list(text) == PBS.parse_detail(text) == PBS.parse_history(text) == []
 
@@ -268,10 +262,19 @@ def test_pbs_says_why_jobs_wait(comment: str, words: str) -> None:
     assert not PBS.is_stuck(JobStatus("1.pbs1", State.RUNNING, "R", reason=comment))
 
 
-def test_pbs_says_nothing_where_the_server_gives_no_reason() -> None:
+def test_pbs_says_how_jobs_ended() -> None:
     for text in ("", " "):
         assert PBS.explain(JobStatus("1.pbs1", State.QUEUED, "Q", reason=text)) == ""
     assert PBS.explain(JobStatus("1.pbs1", State.RUNNING, "R")) == ""
+    assert "time limit of 0:01:00" in PBS.explain(finished("-29", **{"Resource_List.walltime": "00:01:00"}))
+    assert "4096kb" in PBS.explain(finished("-27", **{"resources_used.mem": "4096kb"}))
+    assert "deleted while it ran" in PBS.explain(finished("271", "91"))
+    assert "SIGSEGV" in PBS.explain(finished("267"))
+    assert "exit code 3" in PBS.explain(finished("3"))
+    assert "does not know its user" in PBS.explain(finished("-10"))
+    assert "submit it again" in PBS.explain(finished("-4"))
+    assert "qrls 1.pbs1" in PBS.explain(JobStatus("1.pbs1", State.HELD, "H"))
+    assert "another PBS server" in PBS.explain(JobStatus("1.pbs1", State.UNKNOWN, "M"))
 
 
 @each_row(
@@ -294,18 +297,6 @@ def test_pbs_says_what_its_own_exit_codes_mean(code: int, words: str) -> None:
     """Those of the reference guide; the comment is the server's, where it left one."""
     assert PBS.explain(finished(str(code))) == f"PBS exit status {code}: {words}"
     assert PBS.explain(finished(str(code), comment="job failed")).endswith(f"{words}; its comment: job failed")
-
-
-def test_pbs_says_how_jobs_ended() -> None:
-    assert "time limit of 0:01:00" in PBS.explain(finished("-29", **{"Resource_List.walltime": "00:01:00"}))
-    assert "4096kb" in PBS.explain(finished("-27", **{"resources_used.mem": "4096kb"}))
-    assert "deleted while it ran" in PBS.explain(finished("271", "91"))
-    assert "SIGSEGV" in PBS.explain(finished("267"))
-    assert "exit code 3" in PBS.explain(finished("3"))
-    assert "does not know its user" in PBS.explain(finished("-10"))
-    assert "submit it again" in PBS.explain(finished("-4"))
-    assert "qrls 1.pbs1" in PBS.explain(JobStatus("1.pbs1", State.HELD, "H"))
-    assert "another PBS server" in PBS.explain(JobStatus("1.pbs1", State.UNKNOWN, "M"))
 
 
 PIECES = [

@@ -134,12 +134,9 @@ def test_pbs_script_is_as_written_down(name: str) -> None:
     assert render(name) == path.read_text()
 
 
-@each_row("name", JOBS)
-def test_pbs_script_is_clean(name: str) -> None:
-    script = render(name)
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-    shellcheck = [require_program("shellcheck"), "-s", "bash", "-e", "SC2016", "-"]
-    done = subprocess.run(shellcheck, input=script, text=True, capture_output=True, check=False)
+def test_pbs_scripts_are_clean() -> None:
+    words = [require_program("shellcheck"), "-s", "bash", "-e", "SC2016", *(GOLDEN / f"{name}.sh" for name in JOBS)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
@@ -164,16 +161,16 @@ def test_pbs_chunks(fields: dict[str, object], select: str) -> None:
     assert f"#PBS -l {select}" in ask(**fields)
 
 
-def test_pbs_chunks_are_spread_over_nodes() -> None:
+def test_pbs_chunks_are_spread_over_nodes_and_counted_in_fixed_queues() -> None:
     assert "#PBS -l place=scatter:excl" in ask(nodes=2, exclusive=True)
     assert not any("place" in line for line in ask())
     assert not any("place" in line for line in ask(ABCI, nodes=2, queue="rt_HF"))
-
-
-def test_pbs_fixed_queues_get_a_count_of_nodes_only() -> None:
     assert "#PBS -l select=1" in ask(ABCI, queue="rt_HG", cpus_per_task=4, gpus_per_node=1, memory=1 << 30)
     assert "#PBS -l select=2:mpiprocs=8" in ask(ABCI, queue="rt_HF", nodes=2, tasks_per_node=8, parallel=Parallel.MPI)
     assert {"#PBS -q R77", "#PBS -v RTYPE=rt_HF"} <= set(ask(ABCI, queue="rt_HF", reservation="R77"))
+    site = replace(SITE, queues=(Queue("all", is_default=True, is_whole_node=True, cpus_per_node=8),))
+    text = PBS.render(replace(BASE, nodes=2, tasks_per_node=4), site, PLACE)
+    assert "#PBS -l select=2:ncpus=4:mpiprocs=4\n#PBS -l place=scatter\n" in text
 
 
 def test_pbs_site_may_have_words_of_its_own() -> None:
@@ -206,15 +203,12 @@ def test_pbs_users_replace_and_drop() -> None:
     assert not any(" -l " in line for line in ask(drop_directives=("-l",)))
 
 
-def test_pbs_terminal_takes_no_command() -> None:
+def test_pbs_submission_and_terminals() -> None:
     job, site, _ = JOBS["abci"]
     words = PBS.interactive_argv(job, site, ["/bin/kedge", "shell"])
     assert words == [
         "qsub", "-I", "-N", "train", "-l", "select=2", "-l", "walltime=1:00:00", "-q", "rt_HF", "-P", "grp",
     ]  # fmt: skip
-
-
-def test_pbs_submission() -> None:
     job, site, _ = JOBS["abci"]
     assert PBS.submit_argv("/r/script.sh", job, site) == ["qsub", "/r/script.sh"]
     outside = replace(site, account_on_command_line=True)
@@ -223,12 +217,6 @@ def test_pbs_submission() -> None:
     assert PBS.parse_submit("INFO: points left: 12\n1234[].pbs1.example.org\n") == "1234[].pbs1.example.org"
     with pytest.raises(KedgeError):
         PBS.parse_submit("qsub: Unauthorized Request \n")
-
-
-def test_pbs_nodes_that_a_job_has_alone_are_as_many_as_it_asks_for() -> None:
-    site = replace(SITE, queues=(Queue("all", is_default=True, is_whole_node=True, cpus_per_node=8),))
-    text = PBS.render(replace(BASE, nodes=2, tasks_per_node=4), site, PLACE)
-    assert "#PBS -l select=2:ncpus=4:mpiprocs=4\n#PBS -l place=scatter\n" in text
 
 
 @each_row(
@@ -254,14 +242,10 @@ def test_pbs_launcher_of_another_runtime_reaches_nodes_without_ssh() -> None:
     assert "pbs_tmrsh" not in PBS.render(replace(job, runtime="kedge"), SITE, PLACE), "kedge launch does that"
 
 
-def test_pbs_cancels_tasks_and_sends_signals() -> None:
+def test_pbs_cancels_and_queries() -> None:
     assert PBS.cancel_argv(["12.pbs1", "13[].pbs1_4"]) == ["qdel", "12.pbs1", "13[4].pbs1"]
     assert PBS.cancel_argv(["12.pbs1"], "USR1") == ["qsig", "-s", "USR1", "12.pbs1"]
-
-
-def test_pbs_queries() -> None:
     assert PBS.list_query("ada").argv == ("qstat", "-f", "-w", "-t", "-u", "ada")
     history = PBS.history_query(["1.pbs1", "2[].pbs1"], 0.0)
-    assert history is not None
     assert history.argv == ("qstat", "-x", "-f", "-w", "-t", "1.pbs1", "2[].pbs1")
     assert history.may_fail

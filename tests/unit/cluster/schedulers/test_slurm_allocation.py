@@ -45,47 +45,32 @@ def test_allocation(name: str, tasks: str, cpus: str, gpus: str) -> None:
     assert " ".join(str(node.gpus) for node in nodes) == gpus
 
 
-def test_allocation_names_and_ids() -> None:
+def test_allocation_names_ids_and_its_launch() -> None:
     found = read("gap")
     assert found.names == ("gpu01", "gpu03")
     assert (found.scheduler, found.here, found.step_id, found.step_tasks) == ("slurm", "gpu01", "", 0)
     array = read("array")
     assert array.array_index == "3"
-
-
-def test_allocation_of_a_task_knows_its_launch() -> None:
     assert (read("task_gres").step_id, read("task_gres").step_tasks) == ("0", 4)
     assert read("shell_in_job").step_tasks == 1
-
-
-def test_allocation_where_this_process_is() -> None:
     assert read("salloc").here == ""
     assert read("hydra", host="gpu02.cluster").here == "gpu02", "Hydra hands on the first node's SLURMD_NODENAME"
     assert read("batch", host="elsewhere").here == "gpu01", "a node's name need not be its host's"
 
 
-def test_allocation_gpus_that_each_task_sees_alone() -> None:
+def test_allocation_gpus_by_request_and_without_any() -> None:
     assert read("task_gpus_per_task").masks_gpus
     assert read("gres", SLURM_GPU_BIND="single:1").masks_gpus
     assert not read("gres", SLURM_GPU_BIND="none").masks_gpus
     assert not read("gres").masks_gpus
-
-
-def test_allocation_gpus_without_any_request() -> None:
-    """TACC's nodes come with their GPUs; from a login node nothing is known of them."""
+    # TACC's nodes come with their GPUs; from a login node nothing is known of them.
     assert [node.gpus for node in read("batch", gpus=4).nodes] == [4, 4, 4]
     login = read("salloc", SLURM_GPUS_PER_NODE="", gpus=2)
     assert [node.gpus for node in login.nodes] == [None, None]
-
-
-def test_allocation_gpus_by_type_and_in_total() -> None:
     assert [node.gpus for node in read("gpus_per_node", SLURM_GPUS_PER_NODE="a100:2").nodes] == [2, 2]
     uneven = read("batch", SLURM_GPUS="a100:7", SLURM_GPUS_ON_NODE="3")
     assert [node.gpus for node in uneven.nodes] == [3, None, None]
     assert "--gpus-per-node" in uneven.notes[0]
-
-
-def test_allocation_heterogeneous_job_says_so() -> None:
     assert "first component" in read("batch", SLURM_HET_SIZE="2").notes[0]
 
 

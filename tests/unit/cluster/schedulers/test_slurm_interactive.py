@@ -22,10 +22,13 @@ def test_interactive_one_task_is_srun() -> None:
     job = Job(name="a b", gpus_per_node=1, time=3600, account="p")
     argv = ["srun", "--job-name=a b", "--account=p", "--gpus-per-node=1", "--time=01:00:00", "--pty", *COMMAND]
     assert SLURM.interactive_argv(job, SITE, COMMAND) == argv
-
-
-def test_interactive_without_a_terminal_asks_for_none() -> None:
-    """srun complains about the lack of one, and Grid Engine's qrsh loses the status."""
+    job = Job(directives=("-L 'a b'", "--output=x --requeue"), drop_directives=("job-name",), mail="a@b")
+    assert SLURM.interactive_argv(job, SITE, ["sh"]) == [
+        "srun", "--mail-user=a@b", "--mail-type=END,FAIL", "-L", "a b", "--pty", "sh",
+    ]  # fmt: skip
+    site = replace(SITE, account_on_command_line=True)
+    assert "--account=p" in SLURM.interactive_argv(Job(account="p"), site, COMMAND)
+    # srun complains about the lack of one, and Grid Engine's qrsh loses the status.
     for scheduler, job in ((SLURM, Job()), (SLURM, Job(nodes=2)), (GRIDENGINE, Job())):
         words = scheduler.interactive_argv(job, SITE, COMMAND, has_terminal=False)
         assert not {"--pty", "-pty"} & set(words)
@@ -39,39 +42,21 @@ def test_interactive_several_tasks_leave_room_for_srun_inside(more: dict[str, in
     assert argv[-len(STEP) :] == STEP
 
 
-def test_interactive_salloc_where_the_site_wants_it() -> None:
+def test_interactive_ways_of_sites() -> None:
     site = replace(SITE, interactive="salloc", interactive_queue="dev")
     assert SLURM.interactive_argv(Job(), site, COMMAND) == ["salloc", "--job-name=kedge", "--partition=dev", *STEP]
     assert "--partition=gpu" in SLURM.interactive_argv(Job(queue="gpu"), site, COMMAND)
-
-
-def test_interactive_takes_directives_that_a_terminal_can_have() -> None:
-    job = Job(directives=("-L 'a b'", "--output=x --requeue"), drop_directives=("job-name",), mail="a@b")
-    assert SLURM.interactive_argv(job, SITE, ["sh"]) == [
-        "srun", "--mail-user=a@b", "--mail-type=END,FAIL", "-L", "a b", "--pty", "sh",
-    ]  # fmt: skip
-
-
-def test_interactive_names_the_account_although_scripts_must_not() -> None:
-    site = replace(SITE, account_on_command_line=True)
-    assert "--account=p" in SLURM.interactive_argv(Job(account="p"), site, COMMAND)
-
-
-def test_interactive_idev_takes_no_command() -> None:
     site = replace(SITE, interactive="idev", interactive_queue="rtx-dev")
     job = Job(nodes=2, tasks=8, parallel=Parallel.MPI, time=3601, account="p", reservation="course", gpus_per_node=4)
     assert SLURM.interactive_argv(job, site, COMMAND) == [
         "idev", "-p", "rtx-dev", "-N", "2", "-n", "8", "-m", "61", "-A", "p", "-r", "course",
     ]  # fmt: skip
     assert SLURM.interactive_argv(Job(queue="rtx"), site, COMMAND) == ["idev", "-p", "rtx", "-N", "1", "-n", "1"]
+    with pytest.raises(RequestRefused, match="qrsh"):
+        SLURM.interactive_argv(Job(), replace(SITE, interactive="qrsh"), COMMAND)
 
 
 @each_row("way", ["", "salloc", "idev"])
 def test_interactive_arrays_are_refused(way: str) -> None:
     with pytest.raises(RequestRefused, match="array"):
         SLURM.interactive_argv(Job(array=JobArray((IndexRange(1, 2),))), replace(SITE, interactive=way), COMMAND)
-
-
-def test_interactive_other_ways_are_refused() -> None:
-    with pytest.raises(RequestRefused, match="qrsh"):
-        SLURM.interactive_argv(Job(), replace(SITE, interactive="qrsh"), COMMAND)

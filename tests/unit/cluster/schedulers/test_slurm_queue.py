@@ -77,18 +77,12 @@ def test_squeue_names_may_be_anything() -> None:
     assert len(found) == 20 + 13
 
 
-def test_squeue_empty_list_is_no_error() -> None:
+def test_squeue_list_that_is_empty_or_no_list() -> None:
     assert SLURM.parse_list("") == []
     assert SLURM.parse_list("\n \n") == []
-
-
-def test_squeue_other_text_is_an_error_that_quotes_it() -> None:
     with pytest.raises(SchedulerFailed) as caught:
         SLURM.parse_list("slurm_load_jobs error: Unable to contact slurm controller\n")
     assert "Unable to contact" in caught.value.context["said"]
-
-
-def test_squeue_warnings_beside_jobs_are_passed_over() -> None:
     text = "NOTE: maintenance on Monday\n" + SQUEUE.format(
         index="N/A", state="RUNNING", nodes="n1", start="1", end="2", limit="UNLIMITED", reason="None", name="x"
     )
@@ -97,47 +91,26 @@ def test_squeue_warnings_beside_jobs_are_passed_over() -> None:
 
 
 @each_row(
-    ("word", "state"),
+    ("state", "words"),
     [
-        ("PENDING", State.QUEUED),
-        ("CONFIGURING", State.QUEUED),
-        ("REQUEUED", State.QUEUED),
-        ("REQUEUE_FED", State.QUEUED),
-        ("REQUEUE_HOLD", State.HELD),
-        ("SPECIAL_EXIT", State.HELD),
-        ("RESV_DEL_HOLD", State.HELD),
-        ("RUNNING", State.RUNNING),
-        ("SIGNALING", State.RUNNING),
-        ("RESIZING", State.RUNNING),
-        ("SUSPENDED", State.SUSPENDED),
-        ("STOPPED", State.SUSPENDED),
-        ("COMPLETING", State.COMPLETING),
-        ("STAGE_OUT", State.COMPLETING),
-        ("COMPLETED", State.DONE),
-        ("FAILED", State.FAILED),
-        ("LAUNCH_FAILED", State.FAILED),
-        ("CANCELLED", State.CANCELLED),
-        ("CANCELLED by 1000", State.CANCELLED),
-        ("CANCELLED+", State.CANCELLED),
-        ("TIMEOUT", State.TIMEOUT),
-        ("DEADLINE", State.TIMEOUT),
-        ("OUT_OF_MEMORY", State.OUT_OF_MEMORY),
-        ("NODE_FAIL", State.NODE_FAILED),
-        ("BOOT_FAIL", State.NODE_FAILED),
-        ("RECONFIG_FAIL", State.NODE_FAILED),
-        ("PREEMPTED", State.PREEMPTED),
-        # 23.11 and later, where several are given
-        ("CANCELLED,COMPLETING", State.COMPLETING),
-        ("RUNNING,POWER_UP_NODE", State.RUNNING),
-        ("PENDING,REQUEUE_HOLD", State.HELD),
-        ("REVOKED", State.UNKNOWN),
-        ("DREAMING", State.UNKNOWN),
-        ("", State.UNKNOWN),
+        (State.QUEUED, ["PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"]),
+        (State.HELD, ["REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "PENDING,REQUEUE_HOLD"]),
+        (State.RUNNING, ["RUNNING", "SIGNALING", "RESIZING", "RUNNING,POWER_UP_NODE"]),
+        (State.SUSPENDED, ["SUSPENDED", "STOPPED"]),
+        (State.COMPLETING, ["COMPLETING", "STAGE_OUT", "CANCELLED,COMPLETING"]),  # 23.11 and later give several
+        (State.DONE, ["COMPLETED"]),
+        (State.FAILED, ["FAILED", "LAUNCH_FAILED"]),
+        (State.CANCELLED, ["CANCELLED", "CANCELLED by 1000", "CANCELLED+"]),
+        (State.TIMEOUT, ["TIMEOUT", "DEADLINE"]),
+        (State.OUT_OF_MEMORY, ["OUT_OF_MEMORY"]),
+        (State.NODE_FAILED, ["NODE_FAIL", "BOOT_FAIL", "RECONFIG_FAIL"]),
+        (State.PREEMPTED, ["PREEMPTED"]),
+        (State.UNKNOWN, ["REVOKED", "DREAMING", ""]),
     ],
 )
-def test_slurm_states_are_ours_or_unknown_with_the_raw_word(word: str, state: State) -> None:
-    status = list_one(state=word)
-    assert (status.state, status.raw) == (state, word)
+def test_slurm_states_are_ours_or_unknown_with_the_raw_word(state: State, words: list[str]) -> None:
+    found = [list_one(state=word) for word in words]
+    assert [(status.state, status.raw) for status in found] == [(state, word) for word in words]
 
 
 @each_row("reason", ["JobHeldUser", "JobHeldAdmin", "launch failed requeued held", "job_requeued_in_held_state"])
@@ -207,13 +180,10 @@ def test_scontrol_recorded_jobs_are_read() -> None:
     assert dict(find(found, "12").details)["waits for"] == "afterok:5(failed)"
 
 
-def test_scontrol_name_over_two_lines_is_one() -> None:
+def test_scontrol_texts_of_users_and_of_later_releases() -> None:
     [status] = SLURM.parse_detail(read_recorded("scontrol-two-lines.txt"))
     assert status.name == "two\nlines|x"
     assert status.state is State.DONE
-
-
-def test_scontrol_texts_of_users_say_nothing_about_the_job() -> None:
     text = (
         "JobId=4 JobName=x JobState=COMPLETED ExitCode=0:0 UserId=ada(1000) GroupId=ada(1000) MCS_label=N/A "
         "JobState=FAILED Reason=NonZeroExitCode Dependency=(null) ExitCode=3:0 TimeLimit=UNLIMITED "
@@ -228,10 +198,7 @@ def test_scontrol_texts_of_users_say_nothing_about_the_job() -> None:
     assert details["folder"] == "/home/ada/a b"
     assert details["output"] == "/home/ada/o ut.txt"
     assert details["resources"] == "cpu=1,mem=4G"
-
-
-def test_scontrol_fields_of_later_releases_are_read() -> None:
-    """24.11 has ReqTRES and AllocTRES, 25.05 SegmentSize and more; 20.11 has Power behind all."""
+    # 24.11 has ReqTRES and AllocTRES, 25.05 SegmentSize and more; 20.11 has Power behind all.
     text = (
         "JobId=77 ArrayJobId=70 ArrayTaskId=7 JobName=t UserId=ada(1000) GroupId=ada(1000) MCS_label=N/A Priority=1 "
         "JobState=OUT_OF_MEMORY Reason=OutOfMemory Dependency=(null) Requeue=1 ExitCode=0:125 TimeLimit=1-00:00:00 "
@@ -242,6 +209,8 @@ def test_scontrol_fields_of_later_releases_are_read() -> None:
     assert (status.shown_id, status.state, status.time_limit) == ("70_7", State.OUT_OF_MEMORY, 86400)
     assert dict(status.details)["got"] == "cpu=2,mem=1G,node=1,gres/gpu:h100=2"
     assert dict(status.details)["per node"] == "gres/gpu:2"
+    with pytest.raises(SchedulerFailed):
+        SLURM.parse_detail("Segmentation fault\n")
 
 
 @each_row(
@@ -250,13 +219,7 @@ def test_scontrol_fields_of_later_releases_are_read() -> None:
 def test_scontrol_that_knows_no_such_job_is_no_error(text: str) -> None:
     assert SLURM.parse_detail(text) == []
     query = SLURM.detail_query("7")
-    assert query is not None
     assert query.may_fail
-
-
-def test_scontrol_other_text_is_an_error() -> None:
-    with pytest.raises(SchedulerFailed):
-        SLURM.parse_detail("Segmentation fault\n")
 
 
 def test_sacct_recorded_jobs_are_read() -> None:
@@ -288,17 +251,14 @@ def sacct_line(id: str, state: str, code: str = "0:0", asked: str = "4Gn", used:
     return f"{id}|{state}|{code}|ada|gpu|n1|1|2|3|01:00:00|00:00:09|{asked}|{used}|train\n"
 
 
-def test_sacct_step_that_ran_out_of_memory_explains_the_job() -> None:
+def test_sacct_memory_and_codes_are_explained() -> None:
     text = sacct_line("7", "FAILED", "1:0") + sacct_line("7.batch", "FAILED", "1:0")
     [failed] = SLURM.parse_history(text)
     [killed] = SLURM.parse_history(text + sacct_line("7.0", "OUT_OF_MEMORY", "0:125"))
     assert (failed.state, killed.state) == (State.FAILED, State.OUT_OF_MEMORY)
     [fine] = SLURM.parse_history(sacct_line("7", "COMPLETED") + sacct_line("7.0", "OUT_OF_MEMORY", "0:125"))
     assert fine.state is State.DONE, "the script went on without the step"
-
-
-def test_sacct_killed_job_had_too_little_memory_only_if_it_used_more() -> None:
-    """20.11 writes 4Gn for 4 GiB per node and 4Gc per CPU; how many CPUs that were is not said."""
+    # 20.11 writes 4Gn for 4 GiB per node and 4Gc per CPU; how many CPUs that were is not said.
     for asked, used, state in [
         ("4Gn", "5000000K", State.OUT_OF_MEMORY),
         ("4G", "5000000K", State.OUT_OF_MEMORY),
@@ -308,9 +268,6 @@ def test_sacct_killed_job_had_too_little_memory_only_if_it_used_more() -> None:
     ]:
         text = sacct_line("7", "FAILED", "0:9", asked) + sacct_line("7.batch", "CANCELLED", "0:9", asked, used)
         assert [each.state for each in SLURM.parse_history(text)] == [state]
-
-
-def test_sacct_takes_128_from_exit_codes_and_both_are_told() -> None:
     [status] = SLURM.parse_history(sacct_line("7", "FAILED", "127:0"))
     assert dict(status.details)["exit code"] == "127 or 255"
     sentence = SLURM.explain(status)
@@ -319,12 +276,9 @@ def test_sacct_takes_128_from_exit_codes_and_both_are_told() -> None:
     assert "container" in sentence
 
 
-def test_sacct_heterogeneous_and_unknown_lines() -> None:
+def test_sacct_lines_of_other_kinds() -> None:
     text = sacct_line("7+0", "COMPLETED") + sacct_line("x", "COMPLETED") + "short|line\n"
     assert [each.shown_id for each in SLURM.parse_history(text)] == ["7"]
-
-
-def test_sacct_that_is_switched_off_is_no_error() -> None:
     assert SLURM.parse_history("Slurm accounting storage is disabled\n") == []
     with pytest.raises(SchedulerFailed):
         SLURM.parse_history("sacct: fatal: invalid field\n")
@@ -332,12 +286,10 @@ def test_sacct_that_is_switched_off_is_no_error() -> None:
 
 def test_sacct_query_names_all_jobs_and_a_day_before_the_first() -> None:
     query = SLURM.history_query(["1", "2"], 1794728396.0)
-    assert query is not None
     assert query.may_fail
     assert "--jobs=1,2" in query.argv
     assert "--starttime=2026-11-14" in query.argv
     many = SLURM.history_query([str(10_000_000 + number) for number in range(20_000)], 0.0)
-    assert many is not None
     assert max(map(len, many.argv)) < 131_072
     assert sum(word.count(",") + 1 for word in many.argv if word.startswith("--jobs=")) == 20_000
 

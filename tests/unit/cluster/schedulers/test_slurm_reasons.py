@@ -87,9 +87,6 @@ def test_reason_that_never_goes_away_is_known() -> None:
     assert SLURM.is_stuck(JobStatus("12", State.HELD, "PENDING", reason="launch_failed_requeued_held"))
     assert not SLURM.is_stuck(JobStatus("12", State.RUNNING, "RUNNING", reason="BadConstraints"))
     assert not SLURM.is_stuck(JobStatus("12", State.CANCELLED, "CANCELLED", reason="DependencyNeverSatisfied"))
-
-
-def test_reason_names_the_task_of_an_array() -> None:
     assert "scontrol release 12_3" in waiting("JobHeldUser", 3)
 
 

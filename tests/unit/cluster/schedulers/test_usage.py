@@ -40,21 +40,24 @@ def test_usage_of_sacct_adds_the_steps() -> None:
     assert len(found) == 3
 
 
-def test_usage_of_sacct_is_asked_once_for_all() -> None:
+def test_usage_is_asked_once_for_all() -> None:
     query = slurm.usage_query(["12", "13"], 1794728736.0)
     assert "--jobs=12,13" in query.argv
     assert query.may_fail
+    # Of tasks, too, and although it fails for a job that the server has forgotten.
+    query = pbs.usage_query(["7.pbs1", "8[].pbs1"], 0.0)
+    assert query.argv == ("qstat", "-x", "-f", "-w", "-t", "7.pbs1", "8[].pbs1")
+    assert query.may_fail
 
 
-def test_usage_of_qacct_as_recorded() -> None:
+def test_usage_of_qacct_and_qstat() -> None:
     found = gridengine.parse_usage((REPOSITORY / "tests/golden/gridengine/recorded/accounts.txt").read_text())
     assert found["25"] == JobUsage(4.0, 1, 0.007, int(4.156 * (1 << 20)), None, None)
-
-
-def test_usage_of_qstat_counts_the_chunks() -> None:
     assert pbs.parse_usage(QSTAT) == {"7.pbs1": JobUsage(300, 10, 600, 2 << 30, None, 2)}
     several = QSTAT + QSTAT.replace("7.pbs1", "8.pbs1")
     assert list(pbs.parse_usage(several)) == ["7.pbs1", "8.pbs1"]
+    assert [name for name in SCHEDULERS if find_usage_reader(name) is None] == ["local"]
+    assert slurm.parse_usage("") == gridengine.parse_usage("") == pbs.parse_usage("") == {}
 
 
 @each_row(
@@ -70,15 +73,3 @@ def test_usage_of_qstat_counts_the_chunks() -> None:
 def test_usage_of_qstat_counts_chunks_as_they_were_asked_for(select: str, cpus: int | None, gpus: int | None) -> None:
     [used] = pbs.parse_usage(QSTAT.replace("2:ncpus=4:ngpus=1+1:ncpus=2", select)).values()
     assert (used.cpus, used.gpus) == (cpus, gpus)
-
-
-def test_usage_of_qstat_is_asked_of_the_history() -> None:
-    """Of tasks, too, and although it fails for a job that the server has forgotten."""
-    query = pbs.usage_query(["7.pbs1", "8[].pbs1"], 0.0)
-    assert query.argv == ("qstat", "-x", "-f", "-w", "-t", "7.pbs1", "8[].pbs1")
-    assert query.may_fail
-
-
-def test_usage_readers_exist_for_all_but_the_local_queue() -> None:
-    assert [name for name in SCHEDULERS if find_usage_reader(name) is None] == ["local"]
-    assert slurm.parse_usage("") == gridengine.parse_usage("") == pbs.parse_usage("") == {}

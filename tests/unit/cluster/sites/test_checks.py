@@ -87,15 +87,12 @@ def test_checks_take_types_of_gpus_that_a_queue_has_or_may_have(queue_and_type: 
     assert check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES).job.queue == queue
 
 
-def test_checks_write_types_of_gpus_as_the_scheduler_does() -> None:
+def test_checks_write_types_of_gpus_as_the_scheduler_does_and_choose_their_queue() -> None:
     asked = {"b": "V100", "c": "HOPPER", "a": "A100"}
     made = {
         queue: check_request(Job(gpus_per_node=1, gpu_type=kind, queue=queue), TYPES) for queue, kind in asked.items()
     }
     assert {queue: each.job.gpu_type for queue, each in made.items()} == {"b": "v100", "c": "hopper", "a": "A100"}
-
-
-def test_checks_choose_the_queue_that_has_the_type() -> None:
     assert check_request(Job(gpus_per_node=1, gpu_type="v100"), TYPES).job.queue == "b"
     assert "the GPUs of alpha at zih-alpha are A100" in refuse("zih-alpha", gpus_per_node=1, gpu_type="h100").message
 
@@ -106,35 +103,29 @@ def test_checks_leave_alone_what_a_generic_site_knows_nothing_of() -> None:
         assert check_request(job, SITES[name]) == Checked(job)
 
 
-def test_checks_too_many_gpus_are_spread_over_nodes() -> None:
+def test_checks_spread_gpus_and_shorten_times() -> None:
     problem = refuse("zih-alpha", gpus_per_node=16)
     assert problem.message == "alpha at zih-alpha has 8 GPUs per node; 16 were requested"
     assert problem.hint == "try: --nodes 2 --gpus 8 --queue alpha"
     assert problem.context["nearest"] == "--nodes 2 --gpus 8 --queue alpha"
     assert "--nodes 2 --gpus 5" in str(refuse("zih-alpha", gpus_per_node=10).hint)
     assert "--nodes 37 --gpus 8" in str(refuse("zih-alpha", gpus_per_node=1000).hint)
-
-
-def test_checks_too_long_goes_to_a_queue_that_allows_it() -> None:
     assert refuse("sdumont", queue="sequana_gpu_dev", gpus_per_node=1, time=HOUR).hint == ("try: --queue sequana_gpu")
     problem = refuse("zih-alpha", gpus_per_node=1, time=8 * DAY)
     assert problem.message == "a job in alpha at zih-alpha can run for at most 7d; 8d was requested"
     assert problem.hint == "try: --time 7d --queue alpha"
-
-
-def test_checks_interactive_limits_are_their_own() -> None:
     assert check("abci2", account="g", queue="rt_F", nodes=40, time=100 * HOUR)
     assert "12h" in str(refuse("abci2", account="g", queue="rt_F", time=100 * HOUR, interactive=True).hint)
     assert "--nodes 32" in str(refuse("abci2", account="g", queue="rt_F", nodes=40, interactive=True).hint)
+    queues = tuple(Queue(f"q{count}", gpus_per_node=count) for count in (1, 4, 2))
+    site = Site("s", "", "slurm", queues=queues, refuses=("gpus",))
+    assert refuse_at(site, Job(gpus_per_node=8)).hint == "try: --nodes 2 --gpus 4 --queue q4"
 
 
-def test_checks_gpus_in_a_queue_without_name_those_that_have_some() -> None:
+def test_checks_queues_with_and_without_gpus() -> None:
     problem = refuse("sdumont", queue="sequana_cpu", gpus_per_node=2, time=HOUR)
     assert problem.message == "sequana_cpu at sdumont has no GPUs"
     assert problem.hint == "try: --queue sequana_gpu"
-
-
-def test_checks_no_gpus_where_such_jobs_wait_for_ever() -> None:
     problem = refuse("sdumont", queue="sequana_gpu", time=HOUR)
     assert "never start" in problem.message
     assert problem.hint == "try: --gpus 1"
@@ -263,12 +254,6 @@ def test_checks_say_where_a_refused_job_would_have_gone() -> None:
         assert (refused.context, "--arch" in str(refused.hint)) == ({"site": "s", "queue": "a"}, False)
 
 
-def test_checks_propose_most_of_what_was_asked_for_where_gpus_come_unasked() -> None:
-    queues = tuple(Queue(f"q{count}", gpus_per_node=count) for count in (1, 4, 2))
-    site = Site("s", "", "slurm", queues=queues, refuses=("gpus",))
-    assert refuse_at(site, Job(gpus_per_node=8)).hint == "try: --nodes 2 --gpus 4 --queue q4"
-
-
 def test_checks_of_unknown_queues_name_what_there_is() -> None:
     queues = (Queue("old", is_retired=True), Queue("gpu", gpus_per_node=4), Queue("cpu", gpus_per_node=0))
     site = Site("s", "", "pbs", queues=queues)
@@ -354,7 +339,7 @@ def test_checks_let_reservations_and_lists_of_queues_pass() -> None:
     )
 
 
-def test_checks_requirements() -> None:
+def test_checks_requirements_and_the_account_of_a_profile() -> None:
     assert refuse("abci2", gpus_per_node=4).hint == "try: --account PROJECT --queue rt_F"
     assert refuse("tacc-frontera", gpus_per_node=4).hint == "try: --time 1h --queue rtx"
     assert "--time" in str(refuse("sdumont", queue="sequana_gpu", gpus_per_node=1).hint)
@@ -367,15 +352,12 @@ def test_checks_requirements() -> None:
     with pytest.raises(RequestRefused, match="requires a memory request") as caught:
         check_request(Job(), memory)
     assert caught.value.hint == "try: --mem 4G"
-
-
-def test_checks_the_account_of_a_profile_counts() -> None:
     site = replace(SITES["abci2"], account="g123")
     assert check_request(Job(gpus_per_node=4), site).job.account == "g123"
     assert check_request(Job(gpus_per_node=4, account="other"), site).job.account == "other"
 
 
-def test_checks_tacc_gives_gpus_and_memory_without_asking() -> None:
+def test_checks_what_tacc_gives_and_refuses() -> None:
     checked = check("tacc-frontera", gpus_per_node=1, memory=64 * GIGA, time=HOUR, queue="rtx")
     assert checked.job.gpus_per_node == 1  # --nv and torchrun still want to know
     assert checked.job.memory is None
@@ -384,9 +366,6 @@ def test_checks_tacc_gives_gpus_and_memory_without_asking() -> None:
         "rtx allocates whole nodes (128G of memory each); --mem is not passed on",
     )
     assert "has 128G of memory" in refuse("tacc-frontera", queue="rtx", time=HOUR, memory=200 * GIGA).message
-
-
-def test_checks_arrays_and_exclusive_where_they_are_refused() -> None:
     array = JobArray((IndexRange(0, 99),))
     problem = refuse("tacc-frontera", gpus_per_node=4, time=HOUR, array=array)
     assert problem.hint == "try: --queue rtx, without --array"
@@ -413,7 +392,7 @@ def test_checks_warn_of_little_memory_and_of_what_is_gone() -> None:
     assert [("--export" in each, "--gres" in each) for each in warned] == [(True, False), (False, True)]
 
 
-def test_checks_the_image_is_for_the_nodes() -> None:
+def test_checks_nodes_for_images_and_terminals() -> None:
     site = SITES["sdumont2nd"]
     job = Job(account="a", gpus_per_node=1)
     assert check_request(job, site, architecture="amd64").job.queue == "lncc-h100_shared"
@@ -421,6 +400,11 @@ def test_checks_the_image_is_for_the_nodes() -> None:
     with pytest.raises(RequestRefused, match="has arm64 nodes, but the image is for amd64") as caught:
         check_request(Job(time=HOUR, gpus_per_node=1), SITES["tacc-vista"], architecture="amd64")
     assert "--arch arm64" in str(caught.value.hint)
+    site = Site("s", "s", "slurm", queues=(Queue("batch", is_interactive=False), Queue("shell")))
+    assert check_request(Job(), site, interactive=True).job.queue == "shell"
+    with pytest.raises(RequestRefused, match="not accept interactive jobs") as caught:
+        check_request(Job(queue="batch"), site, interactive=True)
+    assert caught.value.hint == "try: --queue shell"
 
 
 def test_checks_paths_that_nodes_do_not_see() -> None:
@@ -439,14 +423,6 @@ def test_checks_paths_that_nodes_do_not_see() -> None:
         check_request(job, SITES["sdumont"], environ=SDUMONT, paths=["/prj/other"])
     with pytest.raises(RequestRefused, match="do not see"):  # where scratch is not known there is nothing to propose
         check_request(job, SITES["sdumont"], environ={"HOME": "/prj/p"}, paths=["/prj/p"])
-
-
-def test_checks_queues_that_take_no_interactive_jobs() -> None:
-    site = Site("s", "s", "slurm", queues=(Queue("batch", is_interactive=False), Queue("shell")))
-    assert check_request(Job(), site, interactive=True).job.queue == "shell"
-    with pytest.raises(RequestRefused, match="not accept interactive jobs") as caught:
-        check_request(Job(queue="batch"), site, interactive=True)
-    assert caught.value.hint == "try: --queue shell"
 
 
 def some(*choices: Any) -> st.SearchStrategy[Any]:
@@ -543,9 +519,7 @@ QUEUES = st.builds(
     interactive=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_checks_what_is_proposed_would_be_served_anywhere(
-    queues: list[Queue], job: Job, requires: set[str], refuses: set[str], interactive: bool
-) -> None:
+def test_checks_what_is_proposed_would_be_served_anywhere(queues, job, requires, refuses, interactive) -> None:
     site = Site("s", "s", "slurm", queues=tuple(queues), requires=tuple(requires), refuses=tuple(refuses - requires))
     refuse_or_serve(job, site, interactive=interactive)
     for queue in queues:

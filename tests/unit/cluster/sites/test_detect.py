@@ -55,15 +55,9 @@ def test_detect_knows_sites_by_variables() -> None:
     found = detect_site(HostSigns(("c123",), {"TACC_SYSTEM": "vista"}, frozenset({"sbatch"})), SIGNS)
     assert [each.site for each in found] == ["tacc-vista", "generic-slurm"]
     assert found[0].reason == "TACC_SYSTEM is set for it"
-
-
-def test_detect_needs_all_variables_of_a_site() -> None:
     sign = Sign("x", variables=(("A", "1"), ("B", ".+")))
     assert detect_site(HostSigns(environ={"A": "1"}), [sign])[0].site == "local"
     assert detect_site(HostSigns(environ={"A": "1", "B": "2"}), [sign])[0].site == "x"
-
-
-def test_detect_prefers_the_first_of_two_signs() -> None:
     mine = Sign("mine", hostnames=("login1.vista.tacc.utexas.edu",))
     assert detect_site(HostSigns(("login1.vista.tacc.utexas.edu",)), [mine, *SIGNS])[0].site == "mine"
 

@@ -68,21 +68,14 @@ def test_discover_slurm_reads_what_a_real_one_says() -> None:
     )
 
 
-def test_discover_slurm_takes_the_largest_of_several_kinds_of_nodes() -> None:
+def test_discover_slurm_limits_of_partitions_users_and_qualities_of_service() -> None:
     mixed = discover_slurm(slurm_texts(), "tiny").find_queue("mixed")
-    assert mixed is not None
     assert (mixed.cpus_per_node, mixed.gpus_per_node, mixed.gpu_type, mixed.max_time) == (32, 4, "", None)
     assert "1 × 16 CPUs and 8000 MB with 2 × v100, 2 × a100" in mixed.note
-
-
-def test_discover_slurm_default_memory_is_that_of_all_partitions() -> None:
     texts = slurm_texts()
     assert discover_slurm(texts, "x").default_memory_per_cpu is None  # not all have one
     lines = [line for line in texts.partitions.splitlines() if "DefMemPerCPU=100" in line]
     assert discover_slurm(SlurmTexts("\n".join(lines)), "x").default_memory_per_cpu == 100 * MEGA
-
-
-def test_discover_slurm_limits_of_users_and_qualities_of_service_count() -> None:
     partitions = recorded("slurm-partitions").replace(
         "PartitionName=mixed AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=N/A",
         "PartitionName=mixed AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=NO QoS=gpus",
@@ -91,17 +84,12 @@ def test_discover_slurm_limits_of_users_and_qualities_of_service_count() -> None
     rows = "proj|mixed|10|3-00:00:00\nproj|dev||00:10:00\nproj|cpu|1|UNLIMITED\n"
     site = discover_slurm(SlurmTexts(partitions, qos=qos, associations=rows), "x")
     mixed, dev = site.find_queue("mixed"), site.find_queue("dev")
-    assert mixed is not None
     assert dev is not None
     assert (mixed.max_time, mixed.max_nodes, mixed.max_gpus, mixed.needs_gpus) == (3 * DAY, 10, 96, True)
     assert (dev.max_time, dev.max_nodes, dev.needs_gpus) == (600, 1, False)
     assert site.account == "proj"
-
-
-def test_discover_slurm_of_several_accounts_the_widest_limit_counts() -> None:
     site = discover_slurm(SlurmTexts(recorded("slurm-partitions"), associations="a||2|\nb||4|1-00:00:00\n"), "x")
     gpu = site.find_queue("gpu")
-    assert gpu is not None
     assert (site.account, gpu.max_nodes, gpu.max_time) == ("", 4, 8 * HOUR)
 
 
@@ -165,14 +153,8 @@ def test_discover_gridengine_reads_limits_and_resources_of_other_sites() -> None
     assert options["exclusive"] == "-l exclusive=true"
     assert (options["memory_resource"], options["memory_per_slot"]) == ("h_vmem", "yes")
     assert "gpu_per_slot" not in options
-
-
-def test_discover_gridengine_says_what_is_missing_for_several_nodes() -> None:
     texts = replace(gridengine_texts(), environments={"mpi": "allocation_rule $fill_up\n"})
     assert "options.mpi_environment" in discover_gridengine(texts, "x").notes[0]
-
-
-def test_discover_gridengine_reads_names_and_continuations() -> None:
     assert parse_names("all.q\n\nlong.q\n") == ["all.q", "long.q"]
     assert parse_names("no parallel environment defined\n") == []
     assert find_groups("hostlist @a @b-1 host3\n") == ["@a", "@b-1"]

@@ -115,11 +115,8 @@ def test_site_script_is_word_by_word_what_it_was(site: str, request_name: str) -
     assert text == golden.read_text()
 
 
-def test_site_scripts_of_no_other_site_are_kept() -> None:
+def test_site_scripts_are_clean_for_shellcheck_and_all_kept() -> None:
     assert sorted(each.name for each in GOLDEN.iterdir()) == SITES
-
-
-def test_site_scripts_are_clean_for_shellcheck() -> None:
     shellcheck = require_program("shellcheck")
     scripts = [name_golden(site, each) for site in SITES for each in REQUESTS if each != "interactive"]
     scripts = [each for each in scripts if each.read_text().startswith("#!")]

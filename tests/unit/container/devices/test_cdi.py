@@ -148,9 +148,6 @@ def test_cdi_nvidia_hooks_are_done_here() -> None:
     assert names["libnvidia-allocator.so.1"] == f"{folder}/libnvidia-allocator.so.580.95.05"
     sources = {bind.destination: bind.source for bind in additions.binds}
     assert sources[f"{folder}/gbm/nvidia-drm_gbm.so"] == f"{folder}/libnvidia-allocator.so.580.95.05"
-
-
-def test_cdi_nvidia_hook_decides_about_libcuda() -> None:
     note = {"driver": [570, 580], "CUDA version": "13.1"}
     additions = plan("nvidia.com/gpu=0", image=make_compat_image("590.44.01", note))
     assert additions.prepend_library_path == ["/usr/local/cuda/compat"]
@@ -183,9 +180,6 @@ def test_cdi_unknown_device_names_those_that_exist() -> None:
         plan("nvidia.com/gpu=7")
     assert "nvidia.com/gpu=7" in caught.value.message
     assert "nvidia.com/gpu=0, nvidia.com/gpu=1, nvidia.com/gpu=all" in caught.value.context["known"]
-
-
-def test_cdi_without_specifications_is_clear() -> None:
     with pytest.raises(DeviceProblem) as caught:
         plan("nvidia.com/gpu=0", tree={"/dev/null": ""})
     assert "no CDI files in /etc/cdi and /var/run/cdi" in caught.value.message
@@ -198,7 +192,7 @@ def test_cdi_malformed_name_is_refused(name: str) -> None:
         plan(name)
 
 
-def test_cdi_later_folder_wins() -> None:
+def test_cdi_folders_can_be_named_and_the_later_wins() -> None:
     other = {
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",
@@ -206,16 +200,10 @@ def test_cdi_later_folder_wins() -> None:
     }
     tree = host_tree() | {"/var/run/cdi/nvidia.json": json.dumps(other)}
     assert plan("nvidia.com/gpu=0", tree=tree).variables == {"A": "1"}
-
-
-def test_cdi_folders_can_be_named() -> None:
     tree = host_tree() | {"/opt/cdi/x.yaml": NVIDIA.replace("nvidia.com/gpu", "site.org/gpu")}
     assert plan("site.org/gpu=0", tree=tree, folders=("/opt/cdi",)).devices
     with pytest.raises(DeviceProblem):
         plan("nvidia.com/gpu=0", tree=tree, folders=("/opt/cdi",))
-
-
-def test_cdi_two_descriptions_in_one_folder_are_refused() -> None:
     with pytest.raises(DeviceProblem, match="two CDI files describe"):
         plan("nvidia.com/gpu=0", tree=host_tree() | {"/etc/cdi/again.yaml": NVIDIA})
 
@@ -226,9 +214,6 @@ def test_cdi_broken_file_is_named_with_its_line() -> None:
         plan("nvidia.com/gpu=0", tree=tree)
     assert "/etc/cdi/broken.yaml" in str(caught.value.context)
     assert "line 2" in str(caught.value.context)
-
-
-def test_cdi_broken_file_beside_a_good_one_is_noted() -> None:
     additions = plan("nvidia.com/gpu=0", tree=host_tree() | {"/etc/cdi/broken.json": "{"})
     assert any("/etc/cdi/broken.json" in note for note in additions.notes)
 

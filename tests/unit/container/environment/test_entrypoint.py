@@ -52,9 +52,7 @@ exec "$@"
     ],
 )
 @each_row("no_eval", [False, True])
-def test_run_starts_entrypoint_and_command(
-    entrypoint: tuple[str, ...], command: tuple[str, ...], arguments: list[str], expected: list[str], *, no_eval: bool
-) -> None:
+def test_run_starts_entrypoint_and_command(entrypoint, command, arguments, expected, *, no_eval) -> None:
     image = make_image(entrypoint=entrypoint, command=command)
     payload = plan(image, verb="run", arguments=arguments, no_eval=no_eval)
     assert payload.argv == expected
@@ -72,17 +70,15 @@ def test_run_evaluates_words_once_unless_told_not_to() -> None:
     words = ["$A", "a b", "x\\y", "\\$A", '"q"']
     assert plan(image, verb="run", arguments=words).argv == ["echo", "from image", "a b", "x\\y", "$A", "q"]
     assert plan(image, verb="run", arguments=words, no_eval=True).argv == ["echo", *words]
-
-
-def test_run_leaves_commands_in_words_to_the_script() -> None:
     payload = plan(make_image(entrypoint=("echo",)), verb="run", arguments=["$(date)"])
     assert payload.argv == [RUNSCRIPT, "$(date)"]
 
 
-def test_run_understands_scripts_of_others() -> None:
+def test_scripts_that_read_the_config_are_understood() -> None:
     image = make_image(more={RUNSCRIPT: FOREIGN_RUNSCRIPT})
     assert plan(image, verb="run", arguments=[]).argv == ["/bin/entry", "one", "it's"]
     assert plan(image, verb="run", arguments=["x"]).argv == ["/bin/entry", "x"]
+    assert is_oci_script(render_runscript(["a'b", 'c"d'], ["$e"]))
 
 
 @each_row(
@@ -170,12 +166,9 @@ def test_workdir_is_read_from_the_config(config: object, expected: str, indent: 
     assert read_workdir(json.dumps(config, indent=indent).encode()) == expected
 
 
-def test_workdir_of_a_broken_config_is_none() -> None:
+def test_workdir_is_honoured_by_run_only() -> None:
     assert read_workdir(b'{"WorkingDir": 1, "WorkingDir"') == ""
     assert read_workdir(b'["WorkingDir"]') == ""
-
-
-def test_workdir_is_honoured_by_run_only() -> None:
     image = make_image(config=b'{"config":{"WorkingDir":"/workspace"}}')
     payload = plan(image, verb="run", arguments=[])
     assert (payload.workdir, payload.environ["PWD"]) == ("/workspace", "/workspace")
@@ -198,7 +191,3 @@ def test_workdir_hides_files_of_the_current_folder_and_that_is_said() -> None:
     assert "--no-workdir" in said
     assert warn("python", "there.py") == warn("python", "-c", "train") == []
     assert warn("python", "train.py", no_workdir=True) == []
-
-
-def test_scripts_of_kedge_are_known() -> None:
-    assert is_oci_script(render_runscript(["a'b", 'c"d'], ["$e"]))

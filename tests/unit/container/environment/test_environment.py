@@ -65,7 +65,7 @@ def test_environment_carries_any_value_unchanged(value: str) -> None:
     assert plan(make_image(), {"APPTAINERENV_V": value}, no_eval=True).environ["V"] == value
 
 
-def test_environment_cleanenv_keeps_terminal_and_proxies() -> None:
+def test_environment_options_keep_names_outside() -> None:
     host = {
         "TERM": "xterm",
         "https_proxy": "p",
@@ -79,9 +79,6 @@ def test_environment_cleanenv_keeps_terminal_and_proxies() -> None:
         **{"TERM": "xterm", "https_proxy": "p", "NO_PROXY": "n", "FOO": None, "LANG": "C", "APPTAINERENV_Q": None},
         **{"Q": "7", "A": "1", "USER_PATH": None},
     }
-
-
-def test_environment_no_env_keeps_names_outside() -> None:
     environ = plan(make_image(), {"A": "1", "B": "2", "C": "3"}, no_env=["A,B"]).environ
     assert ("A" in environ, "B" in environ, environ["C"]) == (False, False, "3")
 
@@ -94,14 +91,11 @@ def test_environment_precedence() -> None:
     assert [environ[name] for name in "ABCDEF"] == ["image", "script", "singularity", "apptainer", "kedge", "host"]
 
 
-def test_environment_scripts_do_not_see_the_host() -> None:
+def test_environment_scripts_of_images_set_and_unset() -> None:
     environ = plan(
         make_image(environment='export A="${FOO:-default}" B="$HOME:$APPTAINER_NAME"'), {"FOO": "host"}
     ).environ
     assert (environ["A"], environ["B"], environ["FOO"]) == ("default", "/home/user:thing.sif", "host")
-
-
-def test_environment_variables_that_an_image_empties_are_unset() -> None:
     environ = plan(make_image(environment="export A= B=\nC=hidden"), {"A": "host", "C": "host"}).environ
     assert "A" not in environ  # the host had it, the image emptied it
     assert environ["B"] == ""  # only the image knows it
@@ -114,9 +108,6 @@ def test_environment_requests_are_evaluated_once() -> None:
     assert environ["A"] == f'/p:{DEFAULT_PATH}:/home/user "q" $x \\n d'
     assert environ["B"] == ""  # host variables come later
     assert plan(make_image(), {"APPTAINERENV_A": "$HOME"}, no_eval=True).environ["A"] == "$HOME"
-
-
-def test_environment_no_eval_is_said_inside() -> None:
     environ = plan(make_image(), no_eval=True).environ
     assert (environ["APPTAINER_NO_EVAL"], environ["SINGULARITY_NO_EVAL"]) == ("1", "1")
 
@@ -182,9 +173,6 @@ def test_environment_driver_libraries_come_after_the_images() -> None:
     )
     asked = plan(own, {"APPTAINERENV_NVIDIA_X": "mine"}, additions=additions).environ
     assert asked["NVIDIA_X"] == "mine"
-
-
-def test_environment_library_path_exists_for_plain_folders_with_driver_libraries() -> None:
     additions = Additions()
     additions.libraries = [("/x", "libcuda.so.1")]
     image = make_plain_image({"/bin/sh": "", "/etc/ld.so.cache": "x", "/usr/lib": None})
@@ -256,12 +244,9 @@ def test_environment_file_that_somebody_closed_is_said_to_be(path: str) -> None:
     assert "closes what <(command) opens" in str(problem.value.hint)
 
 
-def test_environment_binds_are_named_inside() -> None:
+def test_environment_names_binds_and_instances() -> None:
     environ = plan(make_image(), bind=["/data:/mnt,/scratch"]).environ
     assert environ["APPTAINER_BIND"] == environ["SINGULARITY_BIND"] == "/mnt,/scratch"
-
-
-def test_environment_of_an_instance_names_it() -> None:
     environ = plan(make_image(environment="export A=$APPTAINER_INSTANCE"), verb="start", instance="web").environ
     assert [environ[name] for name in ("APPTAINER_INSTANCE", "SINGULARITY_INSTANCE", "A")] == ["web", "web", "web"]
 
@@ -310,6 +295,11 @@ def test_environment_scripts_that_need_a_shell_get_the_images() -> None:
     assert bash.argv[0] == "/bin/bash"
     only_sh = plan(make_image(environment="source /opt/x", shells=("/bin/sh",)))
     assert only_sh.argv[0] == "/bin/sh"
+    image = make_image("A=1", environment="export B=$(date)", shells=())
+    payload = plan(image, {"APPTAINERENV_C": "$(date)"})
+    assert payload.argv == ["env"]
+    assert (payload.environ["A"], payload.environ["C"], "B" in payload.environ) == ("1", "$(date)", False)
+    assert any("90-environment.sh is skipped" in text for text in payload.warnings)
 
 
 def test_environment_scripts_for_a_shell_come_in_pieces_that_the_kernel_takes() -> None:
@@ -327,14 +317,6 @@ def test_environment_scripts_for_a_shell_come_in_pieces_that_the_kernel_takes() 
     )
     assert done.stdout.split()[0] in ("60000", "120000")  # characters or bytes, as the shell counts
     assert done.stdout.split()[1] == "0"
-
-
-def test_environment_of_an_image_without_shell_leaves_out_what_needs_one() -> None:
-    image = make_image("A=1", environment="export B=$(date)", shells=())
-    payload = plan(image, {"APPTAINERENV_C": "$(date)"})
-    assert payload.argv == ["env"]
-    assert (payload.environ["A"], payload.environ["C"], "B" in payload.environ) == ("1", "$(date)", False)
-    assert any("90-environment.sh is skipped" in text for text in payload.warnings)
 
 
 def test_environment_modules_are_lean() -> None:

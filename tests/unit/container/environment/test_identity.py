@@ -20,24 +20,15 @@ def test_passwd_gets_a_line_for_the_caller() -> None:
     assert identity.make_passwd(ROOT.rstrip(b"\n"), HOST, "/home/peer") == expected
     assert identity.make_passwd(b"", HOST, "/mnt") == b"peer:x:1500:1501:P. Eer:/mnt:/bin/zsh\n"
     assert identity.make_passwd(None, HOST, "/home/peer") is None
-
-
-def test_passwd_line_of_the_image_keeps_its_name_and_gets_the_home() -> None:
     text = b"root:x:0:0::/root:/bin/sh\n\nimg:*:1500:77:Info, x:/h:/bin/zz\nlast:x:5:5::/:/bin/false"
     assert identity.make_passwd(text, HOST, "/home/peer") == (
         b"root:x:0:0::/root:/bin/sh\n\nimg:x:1500:77:Info, x:/home/peer:/bin/zz\nlast:x:5:5::/:/bin/false\n"
     )
-
-
-def test_passwd_with_lines_that_are_none_still_gets_the_caller() -> None:
     text = b"+::::::\r\nbroken\n\xff:x:y:0:::\n"
     assert (
         identity.make_passwd(text, HOST, "/h")
         == b"+::::::\nbroken\n\xff:x:y:0:::\npeer:x:1500:1501:P. Eer:/h:/bin/zsh\n"
     )
-
-
-def test_passwd_of_fakeroot_is_roots() -> None:
     assert identity.make_passwd(ROOT, HOST, "/root", fakeroot=True) == ROOT
     assert identity.make_passwd(ROOT, HOST, "/other", fakeroot=True) == b"root:x:0:0:root:/other:/bin/sh\n"
     assert identity.make_passwd(b"", HOST, "/root", fakeroot=True) == ROOT
@@ -48,6 +39,9 @@ def test_group_gets_the_callers_groups() -> None:
     assert identity.make_group(b"a:x:1:\nb:x:1501:q", host) == b"a:x:1:\nb:x:1501:q\nlab:x:7:peer\npeer:x:1501:peer\n"
     assert identity.make_group(b"", make_host()) == b""
     assert identity.make_group(None, host) is None
+    groups = identity.find_groups(3999999999)
+    assert 3999999999 not in [number for number, _ in groups]
+    assert all(name for _, name in groups)
 
 
 def test_user_is_found_in_the_database() -> None:
@@ -66,18 +60,10 @@ def test_user_is_found_in_the_database() -> None:
         ({}, ("user3999999999", "/", "/bin/sh")),
     ],
 )
-def test_user_that_no_database_knows_still_has_a_name(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], expected: tuple[str, str, str]
-) -> None:
+def test_user_that_no_database_knows_still_has_a_name(monkeypatch, environ, expected) -> None:
     for name in ("USER", "LOGNAME", "HOME", "SHELL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert identity.find_user(3999999999) == expected
     assert identity.find_gecos(3999999999) == ""
-
-
-def test_groups_without_a_name_are_left_out() -> None:
-    groups = identity.find_groups(3999999999)
-    assert 3999999999 not in [number for number, _ in groups]
-    assert all(name for _, name in groups)

@@ -20,9 +20,6 @@ def test_step_payload_has_the_recipes_variables_and_home() -> None:
     assert (payload.environ["A"], payload.environ["HOME"]) == ("$B", "/srv/app")
     assert payload.user is not None
     assert "/usr/bin" in payload.search
-
-
-def test_step_payload_leaves_what_the_recipe_sets() -> None:
     options = RunOptions(arguments=["/bin/x"])
     given = {"HOME": "/h", "PATH": "/a::/b"}
     payload = plan_step_payload(options, StepOptions({"environment": given}), IMAGE, Additions())

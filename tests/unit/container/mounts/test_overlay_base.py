@@ -21,12 +21,9 @@ def test_base_is_remembered_and_the_last_one_counts(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_base_is_not_noted_beside_what_is_only_read(tmp_path: Path) -> None:
+def test_base_is_remembered_where_there_is_a_place_for_it(tmp_path: Path) -> None:
     remember_base([layer(tmp_path, writable=False), layer(tmp_path / "x.img", kind="ext3")], "/a.sif")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_base_no_place_for_the_note_is_no_error(tmp_path: Path) -> None:
     remember_base([layer(tmp_path / "missing")], "/a.sif")
     (tmp_path / ".kedge-base").mkdir()
     remember_base([layer(tmp_path)], "/a.sif")

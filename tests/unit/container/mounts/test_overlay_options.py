@@ -50,11 +50,8 @@ def make_sif(path, *overlays):
     return path
 
 
-def test_without_options_there_is_no_layer(host):
+def test_a_folder_is_writable_unless_ro_is_said(host, tmp_path) -> None:
     assert plan(host) == []
-
-
-def test_a_folder_is_writable_unless_ro_is_said(host, tmp_path):
     (tmp_path / "o").mkdir()
     assert plan(host, "o") == [OverlayLayer(f"{tmp_path}/o", "folder", writable=True, folder="upper")]
     assert plan(host, "o:rw")[0].writable
@@ -67,16 +64,13 @@ def test_a_readonly_folder_means_its_upper_where_it_has_one(host, tmp_path):
     assert plan(host, "o:ro") == [OverlayLayer(f"{tmp_path}/o", "folder", folder="upper")]
 
 
-def test_an_ext3_image_and_a_squashfs_image_are_told_by_what_is_in_them(host, tmp_path):
+def test_images_are_told_by_what_is_in_them_and_squashfs_is_readonly(host, tmp_path) -> None:
     make_ext(tmp_path / "env.img")
     (tmp_path / "data.sqf").write_bytes(write_image())
     first, second = plan(host, "env.img:ro", "data.sqf:ro")
     assert (first.kind, first.folder, first.writable) == ("ext3", "upper", False)
     assert (second.kind, second.folder, second.writable) == ("squashfs", "", False)
     assert second.warning == ""
-
-
-def test_a_squashfs_image_without_ro_is_used_readonly_with_a_warning_and_refused_with_rw(host, tmp_path):
     (tmp_path / "data.sqf").write_bytes(write_image())
     (layer,) = plan(host, "data.sqf")
     assert not layer.writable
@@ -91,14 +85,11 @@ def test_the_writable_layer_is_the_highest_wherever_it_is_named(host, tmp_path):
     assert [layer.path[-1] for layer in plan(host, "a:ro", "b", "c:ro")] == ["a", "c", "b"]
 
 
-def test_overlays_may_be_joined_by_commas_unless_a_file_is_called_so(host, tmp_path):
+def test_the_text_of_overlays_may_have_commas_and_colons(host, tmp_path) -> None:
     for name in ("a", "b", "c,d"):
         (tmp_path / name).mkdir()
     assert [layer.path for layer in plan(host, "a:ro,b:ro")] == [f"{tmp_path}/a", f"{tmp_path}/b"]
     assert [layer.path for layer in plan(host, "c,d:ro")] == [f"{tmp_path}/c,d"]
-
-
-def test_a_colon_may_belong_to_the_path(host, tmp_path):
     (tmp_path / "12:30").mkdir()
     assert plan(host, "12:30:ro")[0].path == f"{tmp_path}/12:30"
     assert plan(host, "12:30")[0].writable
@@ -187,7 +178,7 @@ def test_a_folder_on_fat_is_refused(host, tmp_path, monkeypatch):
         plan(host, "o")
 
 
-def test_the_partitions_of_a_sif_are_layers_with_their_place(host, tmp_path):
+def test_the_partitions_of_a_sif_are_layers_with_their_place(host, tmp_path) -> None:
     path = make_sif(tmp_path / "a.sif", FileSystem.SQUASHFS, FileSystem.EXT3)
     first, second = plan(host, "a.sif:ro")
     assert (first.kind, second.kind) == ("squashfs", "ext3")

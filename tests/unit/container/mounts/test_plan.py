@@ -64,6 +64,15 @@ def test_plan_default_binds() -> None:
     assert find_bind(plan, "/etc/localtime").source == OLD + "/usr/share/zoneinfo/UTC"
     assert plan.rest[-1] == ChangeDirectory(("/home/user/work", "/home/user", "/"), is_strict=False)
     assert MakeReadonly(NEW) in plan.rest
+    plan = plan_container(make_request())
+    assert MakeDirectory(NEW + "/home/user", policy="later") in plan.making
+    assert MakeFile(NEW + "/etc/hosts", "later") in plan.making
+    assert MakeDirectory(NEW + "/proc", policy="later") not in plan.making
+    assert plan_container(make_request()).rest == plan_container(make_request()).rest
+    plan = plan_container(make_request(no_mount=["home,tmp", "proc"]))
+    left = set(destinations(plan))
+    assert not left & {"/proc", "/tmp", "/var/tmp", "/home/user"}
+    assert "/sys" in left
 
 
 @each_row("options", [{}, {"contain": True}])
@@ -75,15 +84,17 @@ def test_plan_home_that_an_image_to_be_changed_lacks_lies_in_memory(options: dic
     assert places.index("/home") < places.index("/home/user")
 
 
-def test_plan_makes_missing_points_before_anything_covers_them() -> None:
-    plan = plan_container(make_request())
-    assert MakeDirectory(NEW + "/home/user", policy="later") in plan.making
-    assert MakeFile(NEW + "/etc/hosts", "later") in plan.making
-    assert MakeDirectory(NEW + "/proc", policy="later") not in plan.making
-
-
-def test_plan_current_folder_elsewhere_is_bound() -> None:
+def test_plan_current_folder_is_bound_above_what_covers_it() -> None:
     assert destinations(plan_container(make_request(cwd="/scratch/job")))[-1] == "/scratch/job"
+    request = make_request(cwd="/home/user", home="/scratch/job:/home/user")
+    assert [each.source for each in plan_container(request).rest if isinstance(each, BindMount)][
+        -1
+    ] == OLD + "/scratch/job"
+    request = make_request(cwd="/home/user/work")
+    request.binds = [Bind("/scratch", "/home/user")]
+    assert "/home/user/work" not in destinations(plan_container(request))  # nothing is made in /scratch
+    request.host.view = TableView({**HOST, "/scratch/work": None})
+    assert destinations(plan_container(request))[-1] == "/home/user/work"
 
 
 @each_row(
@@ -103,34 +114,12 @@ def test_plan_current_folder_of_the_system_is_not_bound_in_place_of_what_was_lef
     assert not [each for each in destinations(plan) if each.startswith(f"/{name}")]
 
 
-def test_plan_current_folder_does_not_hide_another_home() -> None:
-    request = make_request(cwd="/home/user", home="/scratch/job:/home/user")
-    assert [each.source for each in plan_container(request).rest if isinstance(each, BindMount)][
-        -1
-    ] == OLD + "/scratch/job"
-
-
-def test_plan_current_folder_lies_above_a_bind_that_covers_it() -> None:
-    request = make_request(cwd="/home/user/work")
-    request.binds = [Bind("/scratch", "/home/user")]
-    assert "/home/user/work" not in destinations(plan_container(request))  # nothing is made in /scratch
-    request.host.view = TableView({**HOST, "/scratch/work": None})
-    assert destinations(plan_container(request))[-1] == "/home/user/work"
-
-
 @each_row("links", [{"/var/tmp": "-> /tmp", "/tmp": None}, {"/tmp": "-> var/tmp", "/var/tmp": None}])
 def test_plan_tmp_that_is_a_link_to_the_other_is_mounted_once(links: dict[str, str | None]) -> None:
     request = make_request()
     request.image.view = TableView({**IMAGE, **links})
     shown = destinations(plan_container(request))
     assert ("/tmp" in shown, "/var/tmp" in shown) == (True, False)
-
-
-def test_plan_no_mount_leaves_out() -> None:
-    plan = plan_container(make_request(no_mount=["home,tmp", "proc"]))
-    left = set(destinations(plan))
-    assert not left & {"/proc", "/tmp", "/var/tmp", "/home/user"}
-    assert "/sys" in left
 
 
 def test_plan_contain_is_private() -> None:
@@ -145,24 +134,18 @@ def test_plan_contain_is_private() -> None:
     assert plan.rest[-1] == ChangeDirectory(("/home/user", "/"), is_strict=False)
 
 
-def test_plan_bind_below_a_private_folder_is_made_there() -> None:
+def test_plan_binds_come_after_what_they_lie_in() -> None:
     request = make_request(contain=True)
     request.binds = [Bind("/data", "/tmp/data", readonly=True)]
     plan = plan_container(request)
     assert MakeDirectory(NEW + "/tmp/data") in plan.rest
     assert find_bind(plan, "/tmp/data").flags & MS_RDONLY
-
-
-def test_plan_bind_below_a_bind_is_made_there_when_it_is_covered() -> None:
     request = make_request()
     request.binds = [Bind("/data", "/home/user/data")]
     plan = plan_container(request)
     assert not [each for each in plan.making if "/data" in describe(each)]
     made = plan.rest.index(MakeDirectory(NEW + "/home/user/data", policy="may"))
     assert made == plan.rest.index(find_bind(plan, "/home/user/data")) - 1
-
-
-def test_plan_folder_is_bound_before_what_lies_in_it() -> None:
     request = make_request()
     request.binds = [Bind("/data/file", "/x/y/file"), Bind("/scratch", "/x"), Bind("/data", "/x/y")]
     assert [each for each in destinations(plan_container(request)) if each.startswith("/x")] == [
@@ -170,26 +153,11 @@ def test_plan_folder_is_bound_before_what_lies_in_it() -> None:
         "/x/y",
         "/x/y/file",
     ]
-
-
-def test_plan_own_bind_wins_over_a_generated_file() -> None:
     request = make_request()
     request.passwd = b"generated\n"
     request.binds = [Bind("/data/file", "/etc/passwd")]
     binds = [each for each in plan_container(request).rest if isinstance(each, BindMount)]
     assert [each.source for each in binds if each.target == NEW + "/etc/passwd"][-1] == OLD + "/data/file"
-
-
-def test_plan_home_must_go_to_an_absolute_path() -> None:
-    with pytest.raises(UsageError, match="must be absolute"):
-        make_request(home="other")
-    assert find_bind(plan_container(make_request(home="../:/home/me")), "/home/me").source == OLD + "/home/user"
-
-
-def test_plan_lost_folder_leads_home() -> None:
-    request = make_request(cwd="/")
-    request.host.has_folder = False
-    assert plan_container(request).rest[-1] == ChangeDirectory(("/home/user", "/"), is_strict=False)
 
 
 @each_row("text", ["host.example", "1.2.3", "1.2.3.400", "", "1.1.1.1,x"])
@@ -212,16 +180,13 @@ def test_plan_of_a_script_with_programs_of_the_host_has_the_image_as_one_directo
     assert shown[-1] == "change to /home/user/work"
 
 
-def test_plan_missing_source_is_an_error() -> None:
+def test_plan_binds_keep_devices_and_need_a_source() -> None:
     request = make_request()
     request.binds = [Bind("/nowhere", "/data", origin="--bind")]
     with pytest.raises(FileProblem, match="cannot bind /nowhere"):
         plan_container(request)
     request.binds = [Bind("/nowhere", "/data", is_optional=True)]
     plan_container(request)
-
-
-def test_plan_device_binds_keep_their_devices() -> None:
     request = make_request()
     request.binds = [Bind("/dev/infiniband", "/dev/infiniband"), Bind("/data", "/data")]
     plan = plan_container(request)
@@ -229,21 +194,21 @@ def test_plan_device_binds_keep_their_devices() -> None:
     assert find_bind(plan, "/data").flags & MS_NODEV
 
 
-def test_plan_home_elsewhere() -> None:
+def test_plan_home_and_working_folder_order() -> None:
     plan = plan_container(make_request(home="/scratch/job:/home/me"))
     assert find_bind(plan, "/home/me").source == OLD + "/scratch/job"
-
-
-def test_plan_fakeroot_home_is_root() -> None:
     assert find_bind(plan_container(make_request(fakeroot=True)), "/root").source == OLD + "/home/user"
-
-
-def test_plan_working_folder_order() -> None:
     assert plan_container(make_request(pwd="/x")).rest[-1] == ChangeDirectory(("/x",), is_strict=True)
     request = make_request(verb="run")
     request.payload.workdir = "/workspace"
     here = request.host.cwd
     assert plan_container(request).rest[-1] == ChangeDirectory(("/workspace", here, "/home/user", "/"), is_strict=False)
+    request = make_request(cwd="/")
+    request.host.has_folder = False
+    assert plan_container(request).rest[-1] == ChangeDirectory(("/home/user", "/"), is_strict=False)
+    with pytest.raises(UsageError, match="must be absolute"):
+        make_request(home="other")
+    assert find_bind(plan_container(make_request(home="../:/home/me")), "/home/me").source == OLD + "/home/user"
 
 
 def test_plan_driver_libraries_are_gathered_in_one_folder() -> None:
@@ -252,10 +217,6 @@ def test_plan_driver_libraries_are_gathered_in_one_folder() -> None:
     plan = plan_container(request)
     assert MakeFile(f"{SESSION}/libs/libcuda.so.1") in plan.rest
     assert "/.singularity.d/libs" in destinations(plan)
-
-
-def test_plan_is_pure() -> None:
-    assert plan_container(make_request()).rest == plan_container(make_request()).rest
 
 
 def test_operations_are_described_in_one_line_each() -> None:

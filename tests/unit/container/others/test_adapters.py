@@ -78,17 +78,20 @@ def test_every_option_has_a_rule_for_every_runtime() -> None:
     for adapter in RUNTIMES.values():
         assert set(adapter.rules) == set(option_names()), adapter.name
         assert all(rule.how in (HONOURED, IGNORED, REFUSED, OWN) and rule.text for rule in adapter.rules.values())
-
-
-def test_default_of_every_option_is_not_given() -> None:
     assert [name for name in option_names() if is_given(RunOptions(), name)] == []
 
 
-def test_apptainer_plain_exec() -> None:
+def test_apptainer_plain_exec_and_words_in_their_places() -> None:
     found = plan("apptainer")
     assert found.argv == ["apptainer", "exec", "/i.sif", "tool", "a b"]
     assert found.environ == ENVIRON
     assert (found.notes, found.refused) == ([], [])
+    words = set(plan("apptainer", compat=True).argv)
+    assert {"--contain", "--pid", "--ipc", "--cleanenv", "--no-init", "--no-umask", "--no-eval"} < words
+    assert "--writable-tmpfs" in words
+    found = plan("apptainer", no_env=["SECRET,MODE"])
+    assert sorted(found.environ) == ["HOME", "PATH", "USER"]
+    assert plan("apptainer", quiet=True, verb="run", arguments=[]).argv == ["apptainer", "--quiet", "run", "/i.sif"]
 
 
 @each_row(
@@ -118,12 +121,6 @@ def test_apptainer_words(options: dict[str, object], words: list[str]) -> None:
     assert plan("apptainer", **options).argv == ["apptainer", "exec", *words, "/i.sif", "tool", "a b"]
 
 
-def test_apptainer_compat_is_all_that_it_stands_for() -> None:
-    words = set(plan("apptainer", compat=True).argv)
-    assert {"--contain", "--pid", "--ipc", "--cleanenv", "--no-init", "--no-umask", "--no-eval"} < words
-    assert "--writable-tmpfs" in words
-
-
 def test_apptainer_binds_come_once_and_escaped() -> None:
     environ = {"APPTAINER_BIND": "/data", "SINGULARITY_BINDPATH": "/x", "APPTAINER_CACHEDIR": "/c", "KEDGE_BIND": "/y"}
     binds = [Bind("/data", "/data"), Bind("/a:b,c", "/d", readonly=True), Bind("/i.img", "/e", image_source="/in")]
@@ -132,15 +129,6 @@ def test_apptainer_binds_come_once_and_escaped() -> None:
     assert found.argv == ["apptainer", "exec", *shown, "/i.sif", "tool", "a b"]
     assert found.environ == {"APPTAINER_CACHEDIR": "/c"}
     assert show_bind(Bind("/i", "/e", readonly=True, partition="3")) == "/i:/e:ro,id=3"
-
-
-def test_apptainer_no_env_takes_variables_out() -> None:
-    found = plan("apptainer", no_env=["SECRET,MODE"])
-    assert sorted(found.environ) == ["HOME", "PATH", "USER"]
-
-
-def test_apptainer_quiet_stands_before_the_verb() -> None:
-    assert plan("apptainer", quiet=True, verb="run", arguments=[]).argv == ["apptainer", "--quiet", "run", "/i.sif"]
 
 
 def test_singularity_differs_where_it_must() -> None:
@@ -178,7 +166,7 @@ def test_charliecloud_words(options: dict[str, object], words: list[str]) -> Non
     assert has_words(plan("charliecloud", **options).argv, *words)
 
 
-def test_charliecloud_contained_gets_nothing_of_the_host() -> None:
+def test_charliecloud_contained_gets_nothing_of_the_host_and_binds_can_be_written() -> None:
     found = plan("charliecloud", containall=True)
     assert not [word for word in found.argv if word.startswith("--bind=")]
     assert "SECRET" not in found.environ
@@ -187,15 +175,9 @@ def test_charliecloud_contained_gets_nothing_of_the_host() -> None:
         "charliecloud ignores --pid (part of --containall)",
         "charliecloud ignores --ipc (part of --containall)",
     ]
-
-
-def test_charliecloud_says_that_binds_can_be_written() -> None:
     found = plan("charliecloud", binds=[Bind("/d", "/d", readonly=True, origin="--bind")])
     assert "--bind=/d:/d" in found.argv
     assert "/d" in found.notes[0]
-
-
-def test_charliecloud_writes_folders_only() -> None:
     assert plan("charliecloud", writable=True).refused[0][0] == "--writable"
 
 
@@ -241,7 +223,7 @@ def test_enroot_values_of_several_lines_travel_in_one(tmp_path: Path) -> None:
     assert shown.read_text() == f"a\\n'\nb|{tmp_path}"
 
 
-def test_enroot_gpu_comes_from_its_hook() -> None:
+def test_enroot_gpu_comes_from_its_hook_and_paths_have_no_space() -> None:
     additions = Additions()
     additions.libraries.append(("/usr/lib/libcuda.so.1", "libcuda.so.1"))
     found = plan("enroot", nv=True, additions=additions)
@@ -249,9 +231,6 @@ def test_enroot_gpu_comes_from_its_hook() -> None:
     assert found.environ["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
     assert not [word for word in found.argv if "libcuda" in word]
     assert plan("enroot", no_nv=True).environ["NVIDIA_VISIBLE_DEVICES"] == "void"
-
-
-def test_enroot_refuses_paths_it_cannot_spell() -> None:
     found = plan("enroot", binds=[Bind("/my data", "/d")])
     assert "space" in found.refused[0][1]
 
@@ -302,20 +281,14 @@ def test_podman_gpu_by_cdi_or_one_by_one() -> None:
     assert "--volume=/usr/lib/libcuda.so.1:/.singularity.d/libs/libcuda.so.1:ro" in found.argv
 
 
-def test_podman_has_an_init_where_one_is_installed() -> None:
+def test_podman_init_users_and_mounts_follow_the_host() -> None:
     assert "--init" not in plan("podman").argv
     there: dict[str, bytes | str | None] = {"/usr/bin/catatonit": b"#!"}
     assert "--init" in plan("podman", host_files=there).argv
     assert "--init" not in plan("podman", host_files=there, no_init=True).argv
-
-
-def test_podman_without_subordinate_users_says_that_it_is_root() -> None:
     found = plan("podman", host_files={"/etc/subuid": b"other:100000:65536\n"})
     assert "--userns=keep-id" not in found.argv
     assert "/etc/subuid" in found.notes[0]
-
-
-def test_podman_paths_with_a_colon_go_by_mount() -> None:
     assert show_volume(Bind("/a:b,c", "/d", readonly=True)) == (
         '--mount=type=bind,"source=/a:b,c",destination=/d,ro=true'
     )
@@ -362,22 +335,16 @@ def test_refusals_of_kedge_itself_are_others_too(runtime: str) -> None:
     assert [option for option, _ in found.refused] == ["--fusemount"]
 
 
-def test_refusals_of_kedge_itself_are_handed_to_apptainer() -> None:
+def test_apptainer_gets_what_kedge_refuses_but_no_instances() -> None:
     found = plan("apptainer", passed_on=["--fusemount", "x", "--add-caps", "all"])
     assert has_words(found.argv, "--fusemount", "x", "--add-caps", "all")
     assert not found.refused
-
-
-def test_instances_are_not_handed_over() -> None:
     assert plan("apptainer", verb="start").refused[0][0] == "'start'"
 
 
-def test_unknown_runtime_is_named() -> None:
+def test_runtime_that_is_unknown_or_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'docker'"):
         find_runtime("docker", {"PATH": "/usr/bin"})
-
-
-def test_missing_program_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(RuntimeUnsuited) as caught:
         find_runtime("enroot", {"PATH": str(tmp_path)})
     assert str(tmp_path) in caught.value.message

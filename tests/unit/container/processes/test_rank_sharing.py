@@ -38,9 +38,7 @@ def own_directory() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_rank_hides_before_it_joins_and_shows_itself_where_it_cannot(
-    own_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_hides_before_it_joins_and_shows_itself_where_it_cannot(own_directory, monkeypatch) -> None:
     seen: list[bool] = []
 
     def refuse(pid: int, **_: object) -> bool:
@@ -67,7 +65,7 @@ def test_rank_hides_before_it_joins_and_shows_itself_where_it_cannot(
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_ranks_that_kedge_started_share_by_the_name_of_their_launch() -> None:
+def test_ranks_of_one_launch_share_by_its_name() -> None:
     ranks = [own_variables(Rank(number, 4, number % 2, 2, number // 2, 2)) | {OWN_LAUNCH: "one"} for number in range(2)]
     keys = {make_key(RunOptions(), "image", environ, "/work") for environ in ranks}
     assert len(keys) == 1, "their own numbers do not shape the container"
@@ -75,8 +73,5 @@ def test_ranks_that_kedge_started_share_by_the_name_of_their_launch() -> None:
     assert other not in keys
     assert all(map(has_companions, ranks))
     assert not has_companions(own_variables(Rank(0, 2, 0, 1, 0, 2)))
-
-
-def test_ranks_of_hydra_below_kedge_share_by_its_name_too() -> None:
     environ = {"MPI_LOCALRANKID": "0", "PMI_RANK": "0", OWN_LAUNCH: "one"}
     assert find_launch(environ) == f"{OWN_LAUNCH}=one"

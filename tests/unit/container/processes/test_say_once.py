@@ -38,9 +38,6 @@ def test_said_again_outside_of_jobs_but_once_through_a_shim(place: Path) -> None
     assert [say_first("text", {}, os.getuid()) for _ in range(2)] == [True, True]
     assert not place.exists()
     assert [say_first("text", {}, os.getuid(), is_shim=True) for _ in range(2)] == [True, False]
-
-
-def test_said_by_the_first_rank(place: Path) -> None:
     assert not say_first("text", {"SLURM_JOB_ID": "1", "SLURM_PROCID": "3"}, os.getuid())
     assert say_first("text", {"SLURM_JOB_ID": "1", "SLURM_PROCID": "0"}, os.getuid())
 
@@ -59,14 +56,11 @@ def test_said_long_ago_is_forgotten(place: Path) -> None:
     assert note.name not in {each.name for each in place.iterdir()}
 
 
-def test_said_in_tasks_of_an_array_by_each() -> None:
+def test_said_scopes_are_tasks_of_an_array_and_launches_of_hydra(place: Path) -> None:
     tasks = [{"SGE_ROOT": "/sge", "JOB_ID": "7", "SGE_TASK_ID": str(task)} for task in (1, 2)]
     assert len({find_scope(each, is_shim=False) for each in tasks}) == 2
     assert find_scope({"JOB_ID": "a user's own"}, is_shim=False) == ""
-
-
-def test_said_in_each_launch_of_hydra(place: Path) -> None:
-    """Nothing names it but the parent of its ranks, which is not the session's."""
+    # Nothing names it but the parent of its ranks, which is not the session's.
     scope = find_scope({"MPI_LOCALRANKID": "0", "PMI_RANK": "0"}, is_shim=True)
     assert scope.startswith("parent ")
     assert scope != find_scope({}, is_shim=True)

@@ -10,12 +10,16 @@ from kedge.container.mounting import Root
 from kedge.errors import FileProblem
 
 
-def test_a_root_that_is_gone_before_it_is_held_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_is_held_or_mounted_needs_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter((-1, -1, 7))
     made: list[Root] = []
     monkeypatch.setattr(find_image, "hold_image", lambda folder: next(answers))
     root = find_image.find_held(lambda: Root("folder", "unpacked", "/node/root"), made.append, "image.sif")
     assert (root.folder, len(made)) == ("/node/root", 2)
+    monkeypatch.setattr(find_image, "hold_image", lambda folder: pytest.fail("nothing is to be held"))
+    assert (
+        find_image.find_held(lambda: Root("squashfuse", "mounted"), lambda root: None, "image.sif").way == "squashfuse"
+    )
 
 
 def test_a_root_that_is_always_gone_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,10 +29,3 @@ def test_a_root_that_is_always_gone_is_an_error_with_a_remedy(monkeypatch: pytes
         find_image.find_held(lambda: Root("folder", "unpacked", "/node/root"), made.append, "image.sif")
     assert len(made) == 3
     assert "KEDGE_NODEDIR" in str(caught.value.hint)
-
-
-def test_a_root_that_is_mounted_needs_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find_image, "hold_image", lambda folder: pytest.fail("nothing is to be held"))
-    assert (
-        find_image.find_held(lambda: Root("squashfuse", "mounted"), lambda root: None, "image.sif").way == "squashfuse"
-    )
